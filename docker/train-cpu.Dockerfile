@@ -13,7 +13,7 @@ WORKDIR /opt/xmc_tf
 # Copy the lock and only the package's metadata first: a change of the code does not recompile Horovod.
 COPY setup.cfg pyproject.toml constraints.txt Makefile README.md LICENSE ./
 COPY tools tools
-RUN mkdir xmc_tf && echo '__version__ = "0"' > xmc_tf/__init__.py && make setup && rm -rf xmc_tf
+RUN mkdir -p xmc_tf/common && echo '__version__ = "0"' > xmc_tf/common/version.py && make setup && rm -rf xmc_tf
 COPY xmc_tf xmc_tf
 
 FROM python:3.11-slim-bookworm

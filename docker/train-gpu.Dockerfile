@@ -19,7 +19,7 @@ COPY setup.cfg pyproject.toml constraints.txt Makefile README.md LICENSE ./
 COPY tools tools
 # tools/install_horovod.py reads these; without them it compiles Horovod for CPUs.
 ENV HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_CUDA_HOME=/usr/local/cuda HOROVOD_NCCL_LINK=SHARED
-RUN mkdir xmc_tf && echo '__version__ = "0"' > xmc_tf/__init__.py \
+RUN mkdir -p xmc_tf/common && echo '__version__ = "0"' > xmc_tf/common/version.py \
     && ln -s /usr/local/cuda/lib64/stubs/libcuda.so /usr/local/cuda/lib64/stubs/libcuda.so.1 \
     && LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH make setup && rm -rf xmc_tf
 COPY xmc_tf xmc_tf

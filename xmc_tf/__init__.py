@@ -12,7 +12,7 @@ Start with:
     CollectiveStrategy             shard the embedding tables of any Keras model over ranks
 
 ``dir(xmc_tf)`` lists all public names. They load when they are first used: ``import xmc_tf`` costs nothing, and the
-parts that need no TensorFlow (``xmc_tf.linear``, ``xmc_tf.tree``) run on machines that have none. ``python -m xmc_tf``
+parts that need no TensorFlow (``xmc_tf.rankers``, ``xmc_tf.tree``) run on machines that have none. ``python -m xmc_tf``
 lists the commands.
 """
 
@@ -23,8 +23,6 @@ from types import ModuleType
 
 # Only works before TensorFlow's import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-__version__ = "0.3.0"
 
 
 @cache
@@ -44,6 +42,10 @@ def __getattr__(name: str) -> object:
     """Load a public name when it is first used."""
     if name == "__all__":
         return sorted(_modules())
+    if name == "__version__":
+        from xmc_tf.common.version import __version__
+
+        return __version__
     if (name.startswith("__") and name.endswith("__")) or name not in _modules():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if first in ("-h", "--help", "help"):
         _print(_overview(program))
     elif first == "--version":
-        from xmc_tf import __version__
+        from xmc_tf.common.version import __version__
 
         _print(f"xmc_tf {__version__}")
     elif first in _SUB_GROUPS and arguments[1:2] in ([], ["-h"], ["--help"]):

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 
 from tests.benchmarks.sides.generated_rankers import write_generated
 from xmc_tf.data import as_features, load_matrix
-from xmc_tf.linear.xlinear import XLinear
+from xmc_tf.rankers.xlinear import XLinear
 
 _SIDE = Path(__file__).parent / "sides" / "instant_start_side.py"
 _PECOS_SIDE = _SIDE.with_name("peer_instant_start.py")

@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csc_matrix
 
-from xmc_tf.linear.level import Level
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import LinearLevelPredParams
+from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.xlinear import XLinear
 
 _FEATURES, _BYTES_A_WEIGHT = 200_000, 8
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from tests.benchmarks.sides import matrices
 from xmc_tf.data import TextFile, as_features
 from xmc_tf.features import Tfidf
-from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from xmc_tf.common import ordering
-from xmc_tf.linear.kernels import emit
+from xmc_tf.rankers.kernels import emit
 
 sort_ascending, kth_largest = numba.njit(ordering.sort_ascending), numba.njit(ordering.kth_largest)
 keep_heaviest, sort_by_name = numba.njit(emit._keep_heaviest), numba.njit(emit._sort_by_name)

@@ -14,7 +14,7 @@ from tests.common.test_event_file import scalars
 from tests.distributed.launch import horovodrun, mpiexec, python, wait_for
 from tests.linear.cases import dense_rows, sparse_rows
 from xmc_tf.data import save_matrix
-from xmc_tf.linear.distributed.work_folder import work_path
+from xmc_tf.rankers.distributed.work_folder import work_path
 
 pytestmark = pytest.mark.distributed
 PROGRAM = "linear_training.py"

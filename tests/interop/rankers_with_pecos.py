@@ -23,9 +23,9 @@ import scipy.sparse as smat
 from tests.benchmarks.sides import matrices
 from tests.interop.digests_over_ranks import train
 from xmc_tf.data import TextFile, as_features, save_matrix
-from xmc_tf.linear import XLinear
-from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import POST_PROCESSORS
+from xmc_tf.rankers import XLinear
+from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.tree import save_chain
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding

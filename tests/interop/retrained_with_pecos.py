@@ -21,9 +21,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from xmc_tf.data import as_features, save_matrix
-from xmc_tf.linear.fit import train_rankers
 from xmc_tf.metrics import format_table
 from xmc_tf.params import RankerParams
+from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.tree import save_chain
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, csr_matrix, hstack, identity
 
 from xmc_tf.data import Features, as_features
-from xmc_tf.linear import Level, XLinear
-from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import LinearLevelParams, LinearLevelPredParams, RankerParams, RankerPredParams
+from xmc_tf.rankers import Level, XLinear
+from xmc_tf.rankers.fit import train_rankers
 
 
 def sparse_rows(rows, columns=30, density=0.2, seed=0):

@@ -342,7 +342,7 @@ def test_training_replaces_the_model_and_a_failed_training_keeps_it(corpus, tmp_
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("xmc_tf.linear.disk.save_matrix", full_disk)
+        patch.setattr("xmc_tf.rankers.disk.save_matrix", full_disk)
         with pytest.raises(OSError, match="No space"):
             run_train(*flags)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
@@ -354,7 +354,7 @@ def test_a_full_disk_is_not_reported_as_bad_input(corpus, tmp_path, capsys, monk
     def full_disk(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("xmc_tf.linear.disk.save_matrix", full_disk)
+    monkeypatch.setattr("xmc_tf.rankers.disk.save_matrix", full_disk)
     with pytest.raises(SystemExit) as left:
         cli.run(train.main, ["-x", str(corpus / "X.npz"), "-y", str(corpus / "Y.npz"), "-m", str(tmp_path / "m")])
     assert left.value.code == 1

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.linear.cases import features, random_chain, random_model
-from xmc_tf.linear.contributions import contributions, labels_below, path_to
+from xmc_tf.rankers.contributions import contributions, labels_below, path_to
 
 POSTS = ("l3-hinge", "sigmoid", "log-sigmoid", "noop", "log-l2-hinge")
 

@@ -14,8 +14,8 @@ from tests.linear.cases import random_chain, random_model
 from tests.linear.command_data import shell
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_features
-from xmc_tf.linear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.rankers import XLinear
 
 
 def files_of(model):

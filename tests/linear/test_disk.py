@@ -13,7 +13,7 @@ from tests.linear.cases import random_chain, random_model, small_model, sparse_r
 from tests.linear.searching import assert_same_ranking, beam_search, rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
-from xmc_tf.linear import XLinear
+from xmc_tf.rankers import XLinear
 
 
 def read(path):
@@ -215,7 +215,7 @@ def test_an_interrupted_save_leaves_the_old_model(saved, monkeypatch):
     def full_disk(path, matrix):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("xmc_tf.linear.disk.save_matrix", full_disk)
+    monkeypatch.setattr("xmc_tf.rankers.disk.save_matrix", full_disk)
     with pytest.raises(OSError, match="No space"):
         random_model(random_chain(5, [2]), 4).save(saved)
     assert {path: path.read_bytes() for path in saved.parent.rglob("*") if path.is_file()} == before

@@ -11,15 +11,15 @@ from tests.collective.threads import on_ranks, results_of
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, load_matrix, save_matrix
-from xmc_tf.linear.distributed import plan as planning
-from xmc_tf.linear.distributed import solving
-from xmc_tf.linear.distributed.account import Account
-from xmc_tf.linear.distributed.inputs import check_same_inputs
-from xmc_tf.linear.distributed.stage import rankers_over_ranks
-from xmc_tf.linear.distributed.training import train_over_ranks
-from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
-from xmc_tf.linear.fit import train_rankers, train_trees
-from xmc_tf.linear.levels import Levels, RankerData
+from xmc_tf.rankers.distributed import plan as planning
+from xmc_tf.rankers.distributed import solving
+from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.inputs import check_same_inputs
+from xmc_tf.rankers.distributed.stage import rankers_over_ranks
+from xmc_tf.rankers.distributed.training import train_over_ranks
+from xmc_tf.rankers.distributed.work_folder import open_work_folder, work_path
+from xmc_tf.rankers.fit import train_rankers, train_trees
+from xmc_tf.rankers.levels import Levels, RankerData
 from xmc_tf.tree import LabelTree
 
 ROWS, LABELS = 80, 150
@@ -32,8 +32,8 @@ PRED = pred_params(only_topk=3)
 def small_pieces(monkeypatch):
     """Many sub-problems of few tasks."""
     monkeypatch.setattr(planning, "LEAST_WORK", 1000)
-    monkeypatch.setattr("xmc_tf.linear.tasks.LABELS_PER_TASK", 8)
-    monkeypatch.setattr("xmc_tf.linear.distributed.predicting.DOCUMENTS_A_PIECE", 17)
+    monkeypatch.setattr("xmc_tf.rankers.tasks.LABELS_PER_TASK", 8)
+    monkeypatch.setattr("xmc_tf.rankers.distributed.predicting.DOCUMENTS_A_PIECE", 17)
 
 
 def one_process(folder, X, params, **more):
@@ -118,7 +118,7 @@ def test_a_level_that_is_joined_does_not_change_the_cuts_of_the_others(tmp_path,
     X, params = features("sparse", ROWS), ranker_params()
     place = work_path(tmp_path / "model")
     kept = tmp_path / "kept"
-    from xmc_tf.linear.distributed import training
+    from xmc_tf.rankers.distributed import training
 
     join = training._join
     monkeypatch.setattr(training, "_join", lambda *a: (shutil.copytree(place / "blocks", kept), join(*a)))
@@ -135,7 +135,7 @@ def test_a_level_that_is_joined_does_not_change_the_cuts_of_the_others(tmp_path,
 def test_a_damaged_block_is_solved_again(tmp_path, monkeypatch):
     X, params = features("sparse", ROWS), ranker_params()
     with monkeypatch.context() as broken:
-        broken.setattr("xmc_tf.linear.distributed.training._join", lambda *_: 1 / 0)
+        broken.setattr("xmc_tf.rankers.distributed.training._join", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             over_ranks(tmp_path, X, params, 1)
     block = next((work_path(tmp_path / "model") / "blocks").iterdir())
@@ -164,7 +164,7 @@ def test_a_folder_with_other_files_is_refused_and_kept(tmp_path):
 
 
 def test_ranks_without_a_shared_folder_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmc_tf.linear.distributed.work_folder._wait_for.__defaults__", (0.3,))
+    monkeypatch.setattr("xmc_tf.rankers.distributed.work_folder._wait_for.__defaults__", (0.3,))
     results = on_ranks(2, lambda one: open_work_folder(one, tmp_path / str(one.rank) / "model", "k" * 64))
     for error in results:
         assert isinstance(error, InputError)

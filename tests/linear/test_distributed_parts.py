@@ -18,13 +18,13 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import shared as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
-from xmc_tf.linear.distributed import blocks, inputs, joining, training
-from xmc_tf.linear.distributed.account import Account, format_accounts
-from xmc_tf.linear.distributed.blocks import write_block
-from xmc_tf.linear.distributed.claims import Claims
-from xmc_tf.linear.distributed.plan import cut_into_sub_problems
-from xmc_tf.linear.kernels.emit import Columns
-from xmc_tf.linear.tasks import cut_clusters
+from xmc_tf.rankers.distributed import blocks, inputs, joining, training
+from xmc_tf.rankers.distributed.account import Account, format_accounts
+from xmc_tf.rankers.distributed.blocks import write_block
+from xmc_tf.rankers.distributed.claims import Claims
+from xmc_tf.rankers.distributed.plan import cut_into_sub_problems
+from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.tasks import cut_clusters
 from xmc_tf.ranks.solo import Solo
 
 

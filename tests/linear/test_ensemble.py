@@ -5,9 +5,9 @@ import pytest
 
 from tests.linear.cases import features, label_matrix
 from xmc_tf.common.errors import InputError
-from xmc_tf.linear.ensemble import TreeEnsemble, rankers_of, trees_of
-from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.rankers.ensemble import TreeEnsemble, rankers_of, trees_of
+from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding
 

@@ -13,10 +13,10 @@ from scipy.sparse import csc_matrix, csr_matrix, random
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features, check_pair, save_matrix
-from xmc_tf.linear.level import Level
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import LinearLevelPredParams
+from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests.distributed.launch import REPOSITORY
 from tests.params.pecos_flags import OUR_COMMANDS
 from tests.params.test_pecos_flags import PARSERS
-from xmc_tf.linear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.rankers import XLinear
 
 PATH = REPOSITORY / "docs" / "how-to" / "from-pecos.md"
 PAGE = PATH.read_text(encoding="utf-8")

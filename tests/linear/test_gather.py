@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from tests.linear.cases import sparse_rows, with_private
-from xmc_tf.linear.kernels.gather import gather
+from xmc_tf.rankers.kernels.gather import gather
 
 
 def gathered(X, rows, fold, bias=0.0, dense_square=None):

@@ -8,10 +8,10 @@ from tests.linear.cases import dense_rows, label_matrix, random_chain, small_mod
 from tests.linear.searching import rows_of
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import Features, as_features, load_features, load_matrix, save_matrix
-from xmc_tf.linear import XLinear
-from xmc_tf.linear.fit import train_rankers
-from xmc_tf.linear.kernels import dual, gather, layout, primal, search
-from xmc_tf.linear.tasks import Instances
+from xmc_tf.rankers import XLinear
+from xmc_tf.rankers.fit import train_rankers
+from xmc_tf.rankers.kernels import dual, gather, layout, primal, search
+from xmc_tf.rankers.tasks import Instances
 
 KERNELS = (
     gather.gather, dual.solve_dual, primal.solve_primal, layout.measure, layout.fill, search.search, search.score_paths

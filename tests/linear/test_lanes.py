@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from xmc_tf.linear.kernels.lanes import (
+from xmc_tf.rankers.kernels.lanes import (
     WIDTH,
     aligned_in_kernel,
     aligned_zeros,

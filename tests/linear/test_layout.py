@@ -9,10 +9,10 @@ from scipy.sparse import csr_matrix
 
 from tests.linear.cases import chains, random_chain, random_model
 from xmc_tf.data import as_features
-from xmc_tf.linear.kernels import bits, layout
-from xmc_tf.linear.kernels.bits import LINE
-from xmc_tf.linear.kernels.layout import blocks_of, child_bytes, padded, row_count, row_words, table_at
-from xmc_tf.linear.layout.chunks import build_chunks
+from xmc_tf.rankers.kernels import bits, layout
+from xmc_tf.rankers.kernels.bits import LINE
+from xmc_tf.rankers.kernels.layout import blocks_of, child_bytes, padded, row_count, row_words, table_at
+from xmc_tf.rankers.layout.chunks import build_chunks
 
 checksum, entry_of = numba.njit(bits.checksum), numba.njit(layout.entry_of)
 

@@ -9,8 +9,8 @@ import pytest
 from tests.linear.command_data import facts, run_train, shell
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.locks import folder_lock
-from xmc_tf.linear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.rankers import XLinear
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from tests.collective.threads import on_ranks, results_of
 from tests.common.test_event_file import scalars
 from xmc_tf.common.progress import WATCHERS, Progress
-from xmc_tf.linear.distributed.account import Account
-from xmc_tf.linear.distributed.reporting import reported
+from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.reporting import reported
 
 pytest.importorskip("tensorboard")
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.linear.cases import features, full_matrix, label_matrix, random_chain, ranker_params
 from tests.linear.objectives import LOSSES, objective
-from xmc_tf.linear.fit import train_rankers
+from xmc_tf.rankers.fit import train_rankers
 
 
 def bytes_of(model):
@@ -49,7 +49,7 @@ def test_tasks_may_be_cut_anywhere(monkeypatch):
     X, Y = features("both", 60), label_matrix(60, 40)
     params = ranker_params(threshold=0.0, eps=1e-6, max_iter=2000)
     whole = train_rankers(X, Y, params=params, threads=1).levels[0].weights.toarray()
-    monkeypatch.setattr("xmc_tf.linear.tasks.LABELS_PER_TASK", 5)
+    monkeypatch.setattr("xmc_tf.rankers.tasks.LABELS_PER_TASK", 5)
     cut = train_rankers(X, Y, params=params, threads=1).levels[0].weights.toarray()
     np.testing.assert_allclose(cut, whole, atol=1e-4)
 

@@ -10,8 +10,8 @@ from tests.linear.cases import chains, features, full_matrix, random_chain, rand
 from tests.linear.searching import assert_same_ranking, beam_search, rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features
-from xmc_tf.linear import XLinear
 from xmc_tf.params import POST_PROCESSORS
+from xmc_tf.rankers import XLinear
 
 posts = pytest.mark.parametrize("post", POST_PROCESSORS)
 
@@ -85,7 +85,7 @@ def test_small_blocks_change_nothing(monkeypatch):
     X = features("both", 30)
     model = model_for(X, random_chain(60, [4, 15]))
     whole = model.predict(X, beam_size=3, only_topk=5, threads=1)
-    monkeypatch.setattr("xmc_tf.linear.xlinear._BLOCK", 7)
+    monkeypatch.setattr("xmc_tf.rankers.xlinear._BLOCK", 7)
     assert rows_of(model.predict(X, beam_size=3, only_topk=5, threads=1)) == rows_of(whole)
 
 

@@ -8,7 +8,7 @@ from scipy.sparse import csc_matrix
 from tests.linear.cases import features, full_matrix, label_matrix, random_chain, ranker_params
 from tests.linear.objectives import LOSSES, by_sklearn, least, objective, smooth_gradient
 from xmc_tf.data import as_features
-from xmc_tf.linear.fit import train_rankers
+from xmc_tf.rankers.fit import train_rankers
 
 TIGHT = {"threshold": 0.0, "eps": 1e-5, "newton_eps": 1e-4, "max_iter": 3000}
 solvers = pytest.mark.parametrize("solver", list(LOSSES))

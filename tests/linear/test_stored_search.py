@@ -9,10 +9,10 @@ from scipy.sparse import csr_matrix
 
 from tests.linear.cases import random_chain, random_model
 from xmc_tf.data import Features
-from xmc_tf.linear import XLinear
-from xmc_tf.linear.distributed.placing import place_rankers
-from xmc_tf.linear.layout import stored
-from xmc_tf.linear.level import UnreadWeights
+from xmc_tf.rankers import XLinear
+from xmc_tf.rankers.distributed.placing import place_rankers
+from xmc_tf.rankers.layout import stored
+from xmc_tf.rankers.level import UnreadWeights
 
 SPARSE, DENSE = 50, 3
 

@@ -9,9 +9,9 @@ from scipy.sparse import csr_matrix
 from tests.linear.cases import chains, features, full_matrix, random_chain, random_model, small_model
 from tests.linear.searching import assert_same_ranking, beam_search, rows_of
 from xmc_tf.common.errors import InputError
-from xmc_tf.linear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import POST_PROCESSORS
+from xmc_tf.rankers import XLinear
 
 
 def model_for(X, chain, **more):

@@ -11,10 +11,10 @@ from tests.linear.cases import random_chain
 from tests.linear.command_data import facts, run_train, shell
 from tests.linear.searching import rows_of
 from xmc_tf.data import as_features, load_features, load_matrix, save_matrix
-from xmc_tf.linear import XLinear
-from xmc_tf.linear.fit import train_rankers
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import RankerParams
+from xmc_tf.rankers import XLinear
+from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.linear.distributed import work_folder
-from xmc_tf.linear.distributed.work_folder import open_work_folder, work_path
+from xmc_tf.rankers.distributed import work_folder
+from xmc_tf.rankers.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.ranks.solo import Solo
 
 

@@ -13,7 +13,6 @@ from tests.matcher.tiny import DIM, LABELS, TREE, TinyEncoder, documents, encode
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
-from xmc_tf.linear.fit import train_rankers
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation
@@ -29,6 +28,7 @@ from xmc_tf.params import (
     RankerParams,
     RankerPredParams,
 )
+from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.ranks.solo import Solo
 
 PARAMS = MatcherParams(

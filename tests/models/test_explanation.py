@@ -9,8 +9,8 @@ from tests.linear.command_data import run_train, write_corpus
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.explain import main
-from xmc_tf.linear.ensemble import TreeEnsemble
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.rankers.ensemble import TreeEnsemble
 
 
 @pytest.fixture(scope="module")

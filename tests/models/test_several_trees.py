@@ -12,11 +12,11 @@ from tests.linear.command_data import facts, run_predict, run_train, write_corpu
 from xmc_tf.check.model_check import check_model
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features, load_matrix, save_matrix
-from xmc_tf.linear.ensemble import TreeEnsemble
-from xmc_tf.linear.layout import stored
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, XRLinearParams, several_trees
+from xmc_tf.rankers.ensemble import TreeEnsemble
+from xmc_tf.rankers.layout import stored
+from xmc_tf.rankers.xlinear import XLinear
 
 SHAPE = HierarchicalKMeansParams(4, max_leaf_size=3, threads=1)
 FLAGS = ["--nr-splits", 4, "--max-leaf-size", 3, "-n", 1, "-b", 20]

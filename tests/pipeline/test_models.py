@@ -16,8 +16,6 @@ from xmc_tf.common.process import cli
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents, tokenize_file
 from xmc_tf.features import Tfidf
-from xmc_tf.linear.fit import train_rankers
-from xmc_tf.linear.layout import stored
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.metrics import ensemble, evaluate
@@ -35,6 +33,8 @@ from xmc_tf.params import (
     XTransformerPredParams,
 )
 from xmc_tf.pipeline.embeddings import rows_of_length
+from xmc_tf.rankers.fit import train_rankers
+from xmc_tf.rankers.layout import stored
 from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree import load_chain
 from xmc_tf.tree.kmeans import build_tree

@@ -9,14 +9,14 @@ from transformers import AutoConfig
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features
-from xmc_tf.linear.levels import Levels
-from xmc_tf.linear.tasks import Instances, level_tasks
 from xmc_tf.matcher.levels import deepest_level
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams
 from xmc_tf.plan import __main__ as command
 from xmc_tf.plan.fine_tuning import FineTuningOptions, fine_tuning, trained_nodes
 from xmc_tf.plan.rankers import ranker_work, rankers
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, EncoderSize, Machines, encoder_size, parse_hosts
+from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.tasks import Instances, level_tasks
 from xmc_tf.tree.kmeans import build_tree
 
 MINILM = ENCODERS["all-minilm-l6-v2"]

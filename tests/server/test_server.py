@@ -19,8 +19,8 @@ from tests.server.running import running
 from tests.serving.cases import HARD, assert_same, documents, text_model
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import pip_install
-from xmc_tf.linear.layout import stored
 from xmc_tf.models.loading import load
+from xmc_tf.rankers.layout import stored
 from xmc_tf.serving.client import Client, ServerError, predict_from_server
 
 pytest.importorskip("uvicorn")

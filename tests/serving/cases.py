@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
-from xmc_tf.linear.level import Level
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, LinearLevelPredParams, XRLinearParams
+from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.xlinear import XLinear
 
 NAMES = [f"label {number}" for number in range(58)] + ["ääkköset", "emoji 🎉"]
 WORDS = ["sauna", "träsk", "ÅLAND", "naïve", "музыка", "音楽", *(f"word{number}" for number in range(150))]

@@ -1,8 +1,1 @@
-"""Linear rankers over a label tree: trained by dual coordinate descent, searched by beam. No TensorFlow."""
-
-from xmc_tf.linear.level import Level
-from xmc_tf.linear.xlinear import XLinear
-
-# Training (``fit.train_rankers``) is imported from its module: prediction does not need it.
-
-__all__ = ["Level", "XLinear"]
+"""Commands for linear rankers alone, with the names and flags of PECOS's: train, predict, evaluate."""

@@ -19,9 +19,6 @@ from xmc_tf.data import TextFile, as_features, check_pair, check_training_input,
 from xmc_tf.data.scanning import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.linear.distributed.inputs import check_same_inputs
-from xmc_tf.linear.distributed.work_folder import remove_discarded, work_path
-from xmc_tf.linear.problems import check_relevance, sorted_csc
 from xmc_tf.linear.train_flags import parser
 from xmc_tf.models.linear.in_memory import InMemory
 from xmc_tf.models.linear.over_ranks import OverRanks
@@ -44,6 +41,9 @@ from xmc_tf.params import (
     with_effect,
 )
 from xmc_tf.params.tfidf import first_language
+from xmc_tf.rankers.distributed.inputs import check_same_inputs
+from xmc_tf.rankers.distributed.work_folder import remove_discarded, work_path
+from xmc_tf.rankers.problems import check_relevance, sorted_csc
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator

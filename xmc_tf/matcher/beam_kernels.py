@@ -3,7 +3,7 @@
 import numpy as np
 
 from xmc_tf.common.compiled import kernel
-from xmc_tf.linear.kernels.postprocess import chain, squash
+from xmc_tf.rankers.kernels.postprocess import chain, squash
 
 
 @kernel

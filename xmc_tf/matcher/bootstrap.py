@@ -15,11 +15,11 @@ from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.row_access import set_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
-from xmc_tf.linear.fit import train_rankers
 from xmc_tf.matcher.head import LabelHead, random_rows
 from xmc_tf.matcher.levels import LevelTask
 from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
 from xmc_tf.params.choices import BOOTSTRAPS
+from xmc_tf.rankers.fit import train_rankers
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from xmc_tf.collective.tables.row_access import get_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.reading import max_over_windows
-from xmc_tf.linear.kernels.postprocess import neutral
-from xmc_tf.linear.postprocess import post_processor_code
 from xmc_tf.matcher.beam_kernels import best_children, count_children
 from xmc_tf.matcher.head import LabelHead
+from xmc_tf.rankers.kernels.postprocess import neutral
+from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.ranks.rounds import equal_rounds
 
 _ROWS_AT_ONCE = 16384  # rows of the head per block

@@ -5,9 +5,9 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import POOL as FUSED
 from xmc_tf.fusion import bounded_post_processor
-from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import POOL, head_post_processor
+from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
 from xmc_tf.serving.evidence import EvidenceParts
 from xmc_tf.serving.export import ModelParts

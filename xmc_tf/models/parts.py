@@ -12,10 +12,10 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_kind import LINEAR
 from xmc_tf.common.folders.model_parts import ENCODER, ENSEMBLE, FEATURES, FOLDERS, FUSION, HEAD, NAMES, RANKER, TREE
 from xmc_tf.fusion import Evidence
-from xmc_tf.linear.ensemble import Rankers, rankers_of
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dense
 from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.rankers.ensemble import Rankers, rankers_of
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree, load_chain
 
 if TYPE_CHECKING:

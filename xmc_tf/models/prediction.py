@@ -14,13 +14,13 @@ from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, chec
 from xmc_tf.data.reading import Reading, WindowEmbeddings
 from xmc_tf.fusion import POOL as FUSED
 from xmc_tf.fusion import bounded_post_processor, decide
-from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.results import above, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
 from xmc_tf.pipeline.steps import side_by_side
+from xmc_tf.rankers.ensemble import trees_of
 
 _TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
 POOL = 100  # labels that an ensemble looks at, of each of the two

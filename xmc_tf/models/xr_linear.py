@@ -15,8 +15,6 @@ from scipy.sparse import csr_matrix
 from xmc_tf.data import Features, Texts, as_features, check_pair, check_training_input
 from xmc_tf.fusion import POOL, Decision, bounded_post_processor, decide
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.linear.ensemble import trees_of
-from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords, options_and_columns
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
@@ -24,6 +22,8 @@ from xmc_tf.models.linear.folder import load_model, write_model
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.results import above, in_pieces, labels_of_rankers, named, over_all_labels
 from xmc_tf.params import PredictionOptions, XRLinearParams
+from xmc_tf.rankers.ensemble import trees_of
+from xmc_tf.rankers.sub_models import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from xmc_tf.common.folders.model_kind import pecos_class
 from xmc_tf.common.folders.model_parts import ENCODER, FUSION, NAMES
 from xmc_tf.data import Texts, as_features
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.linear.sub_models import checked_labels
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
@@ -38,6 +37,7 @@ from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.pipeline.training import Made, make_parts
+from xmc_tf.rankers.sub_models import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:

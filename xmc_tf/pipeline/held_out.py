@@ -8,10 +8,10 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features
 from xmc_tf.fusion import POOL, ScoreHeldOut, bounded_post_processor, held_out_folds
-from xmc_tf.linear.ensemble import rankers_of
-from xmc_tf.linear.fit import train_trees
 from xmc_tf.params import RankerParams, RankerPredParams, XTransformerParams
 from xmc_tf.pipeline.rare_features import rare_features, without_features
+from xmc_tf.rankers.ensemble import rankers_of
+from xmc_tf.rankers.fit import train_trees
 
 AUXILIARY_TREES = 2
 """Number of label trees that scores of held-out documents come from; more teach the fusion no better."""

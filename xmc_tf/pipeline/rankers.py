@@ -8,11 +8,11 @@ from typing import Any
 from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features
-from xmc_tf.linear.distributed.reporting import reported
-from xmc_tf.linear.distributed.stage import rankers_over_ranks
-from xmc_tf.linear.fit import train_trees
-from xmc_tf.linear.levels import RankerData
 from xmc_tf.params import RankerParams, RankerPredParams
+from xmc_tf.rankers.distributed.reporting import reported
+from xmc_tf.rankers.distributed.stage import rankers_over_ranks
+from xmc_tf.rankers.fit import train_trees
+from xmc_tf.rankers.levels import RankerData
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, save_chain

@@ -10,8 +10,6 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
-from xmc_tf.linear.distributed.training import threads_of_rank
-from xmc_tf.linear.modes import level_pred_params
 from xmc_tf.pipeline.checksums import files_of
 from xmc_tf.pipeline.devices import choose_precision
 from xmc_tf.pipeline.embeddings import embed_documents
@@ -22,6 +20,8 @@ from xmc_tf.pipeline.rankers import rankers_of
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.trees import cluster_labels, read_tree, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
+from xmc_tf.rankers.distributed.training import threads_of_rank
+from xmc_tf.rankers.modes import level_pred_params
 from xmc_tf.ranks.communicator import Communicator
 
 if TYPE_CHECKING:

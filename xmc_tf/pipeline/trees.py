@@ -6,10 +6,10 @@ from typing import Any
 from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features, as_features
-from xmc_tf.linear.distributed.account import Account
-from xmc_tf.linear.distributed.reporting import reported
-from xmc_tf.linear.distributed.training import threads_of_rank
 from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.reporting import reported
+from xmc_tf.rankers.distributed.training import threads_of_rank
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.linear.kernels.lanes import WIDTH
-from xmc_tf.linear.tasks import cut_clusters
 from xmc_tf.plan.sizes import DataSizes, Machines
 from xmc_tf.plan.stage import StageEstimate, size
+from xmc_tf.rankers.kernels.lanes import WIDTH
+from xmc_tf.rankers.tasks import cut_clusters
 from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
 
 # Seconds of one core, measured on 7,534 and on 153,161 library records.

@@ -22,11 +22,11 @@ from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import Tfidf
 from xmc_tf.fusion import decide
-from xmc_tf.linear.ensemble import POOL, Rankers, trees_of
-from xmc_tf.linear.level import Level
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.metrics import format_table
 from xmc_tf.params import DECISIONS, SEARCH, PredictionOptions
+from xmc_tf.rankers.ensemble import POOL, Rankers, trees_of
+from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
 from xmc_tf.serving.dense import CallerEmbeddings, DenseFeatures

@@ -11,10 +11,10 @@ import time
 import numpy as np
 
 from xmc_tf.data import TextFile, load_features, load_matrix, save_matrix
-from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.metrics import as_truth, mark_hits, top_labels
 from xmc_tf.models.loading import load
 from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.rankers.ensemble import trees_of
 
 TOPK, BEAM, ONE = 20, 10, 300
 

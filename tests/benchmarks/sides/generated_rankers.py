@@ -14,11 +14,11 @@ from scipy.sparse import block_diag, csc_matrix, csr_matrix, hstack, vstack
 
 from xmc_tf.data import save_matrix
 from xmc_tf.features import Tfidf
-from xmc_tf.linear.level import Level
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.linear.folder import write_model
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import LinearLevelPredParams, TfidfParams
+from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
 
 _FEATURES = 1_000_000

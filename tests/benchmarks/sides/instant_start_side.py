@@ -8,8 +8,8 @@ folder, model_folder, what, started = sys.argv[1:]
 from pathlib import Path  # noqa: E402
 
 from xmc_tf.data import as_features, load_matrix  # noqa: E402
-from xmc_tf.linear.xlinear import XLinear  # noqa: E402
 from xmc_tf.models.xr_linear import XRLinear  # noqa: E402
+from xmc_tf.rankers.xlinear import XLinear  # noqa: E402
 
 
 def memory() -> int:

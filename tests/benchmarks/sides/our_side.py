@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.benchmarks.sides import matrices
 from xmc_tf.data import Features
-from xmc_tf.linear import XLinear
-from xmc_tf.linear.fit import train_rankers
 from xmc_tf.params import RankerParams
+from xmc_tf.rankers import XLinear
+from xmc_tf.rankers.fit import train_rankers
 
 
 def main() -> None:

@@ -12,12 +12,12 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.data import Features
-from xmc_tf.linear.distributed.account import Account
-from xmc_tf.linear.distributed.training import train_over_ranks
-from xmc_tf.linear.distributed.work_folder import open_work_folder
-from xmc_tf.linear.fit import train_rankers
-from xmc_tf.linear.levels import Levels
 from xmc_tf.params import RankerParams, RankerPredParams
+from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.training import train_over_ranks
+from xmc_tf.rankers.distributed.work_folder import open_work_folder
+from xmc_tf.rankers.fit import train_rankers
+from xmc_tf.rankers.levels import Levels
 from xmc_tf.ranks.choosing import choose_communicator
 
 LIMIT, DIMENSIONS, DOCUMENTS = 96 << 20, 250, 2000

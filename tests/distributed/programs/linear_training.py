@@ -13,7 +13,7 @@ from pathlib import Path
 
 from xmc_tf.common.process import cli
 from xmc_tf.linear import train
-from xmc_tf.linear.distributed import plan, solving, training
+from xmc_tf.rankers.distributed import plan, solving, training
 from xmc_tf.ranks.choosing import rank_and_size
 from xmc_tf.tree import distributed_kmeans, kmeans_wide
 

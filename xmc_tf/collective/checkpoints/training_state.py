@@ -9,13 +9,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf import __version__
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.checkpoints.manifest import MANIFEST, VERSION, read_manifest
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.tables.table import ShardedTable, table_of
 from xmc_tf.collective.tables.table_variable import name_of, plain_variable
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.version import __version__
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 

@@ -3,7 +3,7 @@
 import platform
 from importlib.metadata import version
 
-from xmc_tf import __version__
+from xmc_tf.common.version import __version__
 
 
 def package_versions(*more: str) -> dict[str, str]:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from xmc_tf.data.features import Features
-from xmc_tf.linear.contributions import NodeContributions, contributions, labels_below
-from xmc_tf.linear.ensemble import Rankers, trees_of
 from xmc_tf.models.explaining.explanation import Contribution, Evidence, NodeExplanation
+from xmc_tf.rankers.contributions import NodeContributions, contributions, labels_below
+from xmc_tf.rankers.ensemble import Rankers, trees_of
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf

@@ -9,13 +9,13 @@ from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Evidence
-from xmc_tf.linear.ensemble import rankers_of, trees_of
-from xmc_tf.linear.growing import regrouped
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
+from xmc_tf.rankers.ensemble import rankers_of, trees_of
+from xmc_tf.rankers.growing import regrouped
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
 
 _Model = TypeVar("_Model", bound=LinearParts)

@@ -9,14 +9,14 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
-from xmc_tf.linear.ensemble import trees_of
-from xmc_tf.linear.growing import Growth, changed_clusters, solved_again
-from xmc_tf.linear.levels import Levels
-from xmc_tf.linear.tasks import Instances
 from xmc_tf.models.growing.labels import LabelNumbers, with_fewer_labels, without_leaves
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.params import RankerParams
+from xmc_tf.rankers.ensemble import trees_of
+from xmc_tf.rankers.growing import Growth, changed_clusters, solved_again
+from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.tasks import Instances
 
 _Model = TypeVar("_Model", bound=LinearParts)
 

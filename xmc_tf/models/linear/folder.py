@@ -12,13 +12,13 @@ from typing import TypeVar
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_parts import ENSEMBLE, FEATURES, FUSION, NAMES, RANKER, TRAINING, TREE
 from xmc_tf.fusion import Evidence
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.folder import read_metadata, read_names, write_model_folder
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import Parts
 from xmc_tf.params import RankerParams
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree, save_chain
 
 _LOG = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def load_model(kind: type[_Model], folder: Path) -> _Model:
         folder: a model of xmc_tf, or PECOS's folder of an XLinear model.
     """
     if not (folder / "params.json").exists() and (folder / "param.json").exists():
-        from xmc_tf.linear.modes import whole_chain  # it loads what only training needs
+        from xmc_tf.rankers.modes import whole_chain  # it loads what only training needs
 
         ranker = XLinear.load(folder)
         clusters = [level.clusters for level in ranker.levels]

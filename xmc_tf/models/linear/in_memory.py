@@ -10,11 +10,11 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features, TextFile, Texts, as_features
 from xmc_tf.fusion import Evidence
-from xmc_tf.linear.distributed.reporting import reported
-from xmc_tf.linear.fit import train_trees
-from xmc_tf.linear.levels import RankerData
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
+from xmc_tf.rankers.distributed.reporting import reported
+from xmc_tf.rankers.fit import train_trees
+from xmc_tf.rankers.levels import RankerData
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree import LabelTree

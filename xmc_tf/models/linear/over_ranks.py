@@ -14,18 +14,18 @@ from xmc_tf.data import Features, TextFile, Texts, as_features, save_matrix
 from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.features.store import fitted_params
 from xmc_tf.fusion import Evidence
-from xmc_tf.linear.distributed.account import Account, accounts_table
-from xmc_tf.linear.distributed.placing import place_rankers
-from xmc_tf.linear.distributed.reporting import reported
-from xmc_tf.linear.distributed.training import threads_of_rank, train_trees_over_ranks
-from xmc_tf.linear.distributed.work_folder import open_work_folder
-from xmc_tf.linear.ensemble import trees_of
-from xmc_tf.linear.levels import RankerData
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.linear.folder import write_model
 from xmc_tf.models.linear.in_memory import Result, fit_tfidf
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
+from xmc_tf.rankers.distributed.account import Account, accounts_table
+from xmc_tf.rankers.distributed.placing import place_rankers
+from xmc_tf.rankers.distributed.reporting import reported
+from xmc_tf.rankers.distributed.training import threads_of_rank, train_trees_over_ranks
+from xmc_tf.rankers.distributed.work_folder import open_work_folder
+from xmc_tf.rankers.ensemble import trees_of
+from xmc_tf.rankers.levels import RankerData
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from xmc_tf.data import Features, Texts, as_features
 from xmc_tf.fusion import Evidence
-from xmc_tf.linear.ensemble import Rankers, trees_of
 from xmc_tf.models.folder import load_tfidf
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.rankers.ensemble import Rankers, trees_of
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:

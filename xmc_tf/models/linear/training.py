@@ -14,10 +14,6 @@ from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, Texts
 from xmc_tf.fusion import Evidence, held_out_folds
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.linear.ensemble import rankers_of
-from xmc_tf.linear.levels import RankerData
-from xmc_tf.linear.modes import level_pred_params, trained_levels
-from xmc_tf.linear.xlinear import XLinear
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.in_memory import InMemory
 from xmc_tf.models.linear.over_ranks import OverRanks
@@ -25,6 +21,10 @@ from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams, XRLinearParams, params_of_effort
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_scorer
+from xmc_tf.rankers.ensemble import rankers_of
+from xmc_tf.rankers.levels import RankerData
+from xmc_tf.rankers.modes import level_pred_params, trained_levels
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
 from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
 

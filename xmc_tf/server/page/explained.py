@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.linear.ensemble import trees_of
 from xmc_tf.models.explaining.explanation import LabelExplanation
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.server.page.answering import meaning_of, scale_of
 
 _MOST_LABELS, _LABELS, _EXAMPLES, _WORDS = 50, 5, 3, 12

@@ -1,0 +1,3 @@
+"""The version of xmc_tf."""
+
+__version__ = "0.3.0"

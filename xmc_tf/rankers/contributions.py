@@ -1,0 +1,102 @@
+"""The contributions of a document's features to the scores along the path to a label."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from xmc_tf.data.features import Features
+from xmc_tf.rankers.kernels.postprocess import chain, neutral, squash
+from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.postprocess import post_processor_code
+from xmc_tf.rankers.xlinear import XLinear
+
+
+@dataclass(frozen=True, eq=False)
+class NodeContributions:
+    """The score of one node of a path, and its parts: ``raw`` is the sum of all contributions.
+
+    Args:
+        level: level of the node, 0 below the root.
+        node: number of the node at its level; of the last level, the label.
+        raw: score before the post-processor.
+        score: score after the post-processor, combined with that of the parent.
+        features: sparse features of the document that have a weight, ascending.
+        weights: weight of each of them.
+        values: value of each of them in the document.
+        dense: sum of the contributions of all dense features.
+        bias: contribution of the constant feature.
+    """
+
+    level: int
+    node: int
+    raw: float
+    score: float
+    features: np.ndarray
+    weights: np.ndarray
+    values: np.ndarray
+    dense: float
+    bias: float
+
+
+def contributions(ranker: XLinear, X: Features, label: int) -> list[NodeContributions]:
+    """Return the nodes on the path to a label, the top first, with what the features of a document add to each.
+
+    Args:
+        ranker: the rankers of one tree.
+        X: the features of one document.
+        label: number of the label.
+    """
+    found: list[NodeContributions] = []
+    for number, (level, node) in enumerate(zip(ranker.levels, path_to(ranker, label), strict=True)):
+        code = post_processor_code(level.pred_params.post_processor)
+        features, weights, values, dense, bias = _parts(level, node, X)
+        raw = float(weights @ values) + dense + bias
+        parent = found[-1].score if found else float(neutral(code))
+        score = float(chain(code, squash(code, raw), parent))
+        found.append(NodeContributions(number, node, raw, score, features, weights, values, dense, bias))
+    return found
+
+
+def path_to(ranker: XLinear, label: int) -> list[int]:
+    """Return the nodes on the path to a label, the top first and the label last."""
+    nodes = [label]
+    for level in reversed(ranker.levels[1:]):
+        nodes.append(_parent(level, nodes[-1]))
+    return nodes[::-1]
+
+
+def labels_below(ranker: XLinear, level: int, node: int) -> np.ndarray:
+    """Return the labels below a node.
+
+    Args:
+        ranker: the rankers of one tree.
+        level: level of the node, 0 below the root.
+        node: number of the node at its level.
+    """
+    nodes = np.array([node])
+    for below in ranker.levels[level + 1 :]:
+        clusters = below.clusters
+        nodes = np.concatenate([clusters.indices[clusters.indptr[one] : clusters.indptr[one + 1]] for one in nodes])
+    return nodes
+
+
+def _parent(level: Level, node: int) -> int:
+    place = int(np.flatnonzero(level.clusters.indices == node)[0])
+    return int(np.searchsorted(level.clusters.indptr, place, side="right")) - 1
+
+
+def _parts(level: Level, node: int, X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
+    """Return the document's sparse features with weights, these weights, their values; dense sum; and bias."""
+    column = slice(*level.weights.indptr[node : node + 2])
+    rows, weights = level.weights.indices[column], level.weights.data[column].astype(np.float64)
+    bias = float(level.bias * weights[rows == level.nr_features].sum()) if level.bias > 0 else 0.0
+    dense = 0.0
+    if X.dense is not None:
+        inside = (rows >= X.nr_sparse) & (rows < X.nr_features)
+        dense = float(weights[inside] @ X.dense[0][rows[inside] - X.nr_sparse].astype(np.float64))
+    if X.sparse is None:
+        nothing = np.zeros(0)
+        return nothing.astype(np.int64), nothing, nothing, dense, bias
+    sparse = X.sparse[0]
+    features, of_weights, of_values = np.intersect1d(rows, sparse.indices, return_indices=True)
+    return features, weights[of_weights], sparse.data[of_values].astype(np.float64), dense, bias

@@ -1,0 +1,197 @@
+"""Rankers on disk, in PECOS's XLinear format, which both packages read.
+
+param.json                      marks the folder as an XLinear model
+ranker/param.json               depth, numbers of features, codes, labels
+ranker/<level>.model/           param.json, W.npz (features + bias row × nodes), C.npz (nodes × parents)
+search/                         of large models: the weights arranged for search, which only this package reads
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.checksums import verified
+from xmc_tf.common.folders.model_parts import RANKERS
+from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.data.matrices import load_matrix, save_matrix
+from xmc_tf.params import LinearLevelPredParams
+from xmc_tf.rankers.layout.stored import (
+    SEARCH_ENDINGS,
+    StoredSearch,
+    has_search,
+    open_search,
+    write_search,
+)
+from xmc_tf.rankers.level import Level, UnreadWeights
+
+_CLASS = "pecos.xmc.base###MLModel"
+_MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
+
+
+def save_levels(levels: Sequence[Level], folder: str | Path, nr_dense: int = 0) -> None:
+    """Write a folder of rankers, completely or not at all; replace older rankers there, keep other files.
+
+    Args:
+        levels: the rankers, the top first.
+        folder: the folder.
+        nr_dense: number of dense features, for the layout for search.
+    """
+    with placed_folder(folder, RANKERS) as part:
+        write_parameters(levels, part)
+        for t, level in enumerate(levels):
+            save_matrix(level_folder(part, t) / "W.npz", level.weights)
+        write_search(part, levels, nr_dense)
+
+
+def level_folder(folder: Path, t: int) -> Path:
+    """Return the folder of a level in a model's folder."""
+    return folder / "ranker" / f"{t}.model"
+
+
+def write_parameters(levels: Sequence[Level], folder: Path) -> None:
+    """Write everything except the weights."""
+    _write(folder / "param.json", {"__meta__": {"class_fullname": _MODEL_CLASS}})
+    last = levels[-1].clusters
+    _write(folder / "ranker" / "param.json", {
+        "__meta__": {"class_fullname": "pecos.xmc.base###HierarchicalMLModel"},
+        "model": "HierarchicalMLModel",
+        "depth": len(levels),
+        "nr_features": levels[0].nr_features,
+        "nr_codes": int(last.shape[1]),
+        "nr_labels": int(last.shape[0]),
+    })  # fmt: skip
+    for t, level in enumerate(levels):
+        here = level_folder(folder, t)
+        _write(here / "param.json", {
+            "__meta__": {"class_fullname": _CLASS},
+            "model": "MLModel",
+            "nr_labels": int(level.clusters.shape[0]),
+            "nr_features": level.nr_features,
+            "nr_codes": int(level.clusters.shape[1]),
+            "bias": float(level.bias),
+            "pred_kwargs": level.pred_params.to_json(),
+        })  # fmt: skip
+        save_matrix(here / "C.npz", level.clusters.astype(np.float32))
+
+
+def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
+    """Read a folder of rankers, at least one level.
+
+    Returns:
+        The levels, and the stored layout for search, if there is one. With it, weights are read when they are first
+        used; else they are checked now, and stay memory-mapped where the file allows it.
+    """
+    folder = Path(folder)
+    later = has_search(folder)
+    archives = (folder / "ranker").glob("*.model/C.npz" if later else "*.model/[WC].npz")
+    # The files of a layout have checksums of their own.
+    with verified(folder, skip=(*SEARCH_ENDINGS, *(("W.npz",) if later else ())), archives=archives):
+        return _load(folder, later)
+
+
+def _load(folder: Path, later: bool) -> tuple[list[Level], StoredSearch | None]:
+    chain = _read(folder / "ranker" / "param.json", folder)
+    depth = _whole_number(chain, "depth", folder / "ranker" / "param.json")
+    nr_features = _whole_number(chain, "nr_features", folder / "ranker" / "param.json")
+    places = [level_folder(folder, t) for t in range(depth)]
+    params = [_read(here / "param.json", folder) for here in places]
+    biases = [_bias(param, here / "param.json") for param, here in zip(params, places, strict=True)]
+    search = open_search(folder, biases) if later else None
+    levels: list[Level] = []
+    for t, (here, param, bias) in enumerate(zip(places, params, biases, strict=True)):
+        shape = (nr_features + (bias > 0), _whole_number(param, "nr_labels", here / "param.json"))
+        read = partial(_csc_verified if later else _csc, here / "W.npz", shape)
+        weights = read() if search is None else UnreadWeights(shape, search.nr_weights[t], read)
+        clusters = _csc(here / "C.npz", (shape[1], _whole_number(param, "nr_codes", here / "param.json")))
+        _check_parents(clusters, here / "C.npz")
+        if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
+            raise InputError(
+                f"{here}: its parents do not match the nodes of the level above",
+                expected=f"{levels[-1].clusters.shape[0]:,} parents",
+                received=f"{clusters.shape[1]:,}",
+                fix="the folder contains files of two models: copy the model again",
+            )
+        levels.append(Level(weights, clusters, bias, _pred_params(param, here / "param.json")))
+    if not levels:
+        raise InputError(f"{folder}: the model has no levels", fix="train it again")
+    return levels, search
+
+
+def _csc_verified(path: Path, shape: tuple[int, int]) -> csc_matrix:
+    """Read weights that were not compared with their checksums when the model was loaded."""
+    with verified(path, archives=[path]):
+        return _csc(path, shape)
+
+
+def _csc(path: Path, shape: tuple[int, int]) -> csc_matrix:
+    if not path.exists():
+        raise InputError(f"{path} is missing", fix="the folder is incomplete: copy it again")
+    matrix = csc_matrix(load_matrix(path, name=path.name))
+    if matrix.shape != shape:
+        raise InputError(
+            f"{path} does not belong to this model",
+            expected=f"{shape[0]:,} × {shape[1]:,}",
+            received=f"{matrix.shape[0]:,} × {matrix.shape[1]:,}",
+        )
+    return matrix
+
+
+def _read(path: Path, folder: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise InputError(
+            f"{folder} is not a folder of rankers: {path.relative_to(folder)} is missing",
+            fix="give the folder that holds param.json and ranker/, or copy it again",
+        )
+    content: dict[str, Any] = read_json(path, fix="copy the model again")
+    if content.get("is_mmap"):
+        raise InputError(
+            f"{path}: this model was compiled for one program's memory map",
+            fix="give the folder as training saved it, with W.npz and C.npz",
+        )
+    return content
+
+
+def _whole_number(param: dict[str, Any], key: str, place: Path) -> int:
+    value = param.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{place}: {key} is {value!r}", expected="a whole number of at least 1")
+    return value
+
+
+def _bias(param: dict[str, Any], place: Path) -> float:
+    value = param.get("bias", -1.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InputError(f"{place}: bias is {value!r}", expected="a number; 0 or less: no bias")
+    return max(float(value), 0.0)
+
+
+def _pred_params(param: dict[str, Any], place: Path) -> LinearLevelPredParams:
+    try:
+        return LinearLevelPredParams.from_json(param.get("pred_kwargs") or {})
+    except InputError as error:
+        raise InputError(
+            f"{place}: pred_kwargs: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
+        ) from None
+
+
+def _check_parents(clusters: csc_matrix, path: Path) -> None:
+    """Raise an error if a node has two parents: it would be found twice. Pruned nodes have none."""
+    if len(clusters.indices) and (parents := np.bincount(clusters.indices)).max() > 1:
+        raise InputError(
+            f"{path}: node {int(parents.argmax()):,} (row, counted from 0) has {parents.max():,} parents",
+            expected="at most one entry in each row",
+            fix="the file is damaged: copy the model again",
+        )
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,89 @@
+"""The training of rankers over ranks as one call, for programs that have features, labels and a tree."""
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from xmc_tf.common.folders.model_parts import RANKERS
+from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.data import check_pair
+from xmc_tf.params import RankerParams, RankerPredParams
+from xmc_tf.rankers.distributed.account import Account, accounts_table
+from xmc_tf.rankers.distributed.placing import place_rankers
+from xmc_tf.rankers.distributed.reporting import reported
+from xmc_tf.rankers.distributed.training import threads_of_rank, train_trees_over_ranks
+from xmc_tf.rankers.distributed.work_folder import open_work_folder
+from xmc_tf.rankers.levels import RankerData
+from xmc_tf.rankers.xlinear import XLinear
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+
+_LOG = logging.getLogger(__name__)
+
+
+def rankers_over_ranks(
+    communicator: Communicator,
+    folders: Sequence[Path],
+    data: RankerData,
+    *,
+    key: str,
+    params: RankerParams | None = None,
+    pred_params: Sequence[RankerPredParams] | None = None,
+    threads: int = -1,
+    seed: int = 0,
+    logdir: str | None = None,
+) -> list[XLinear]:
+    """Train the rankers of several trees on all ranks, each into a folder in PECOS's format. Call it on all ranks.
+
+    The files are those of ``train_rankers(…).save(folder)``, byte for byte, on any number of ranks. Until the end,
+    intermediate results are in ``<first folder>.work``, from which a later call with the same ``key`` resumes.
+
+    Example:
+        >>> data = RankerData(X, Y, [tree])
+        >>> rankers_over_ranks(choose(), [Path("model/ranker")], data, key=digest_of_the_inputs)
+
+    Args:
+        communicator: the ranks.
+        folders: the folder of each tree's rankers, on a disk that all ranks share.
+        data: features, labels and trees.
+        key: identifies everything that the rankers depend on: inputs, parameters, seed.
+        params: training parameters.
+        pred_params: default prediction parameters of each tree's rankers.
+        threads: number of threads per rank; -1: the rank's share of the host's cores.
+        seed: seed of the orders in which the solvers visit the documents.
+        logdir: TensorBoard's folder, for curves of each rank's work; see ``reporting.reported``.
+
+    Returns:
+        The rankers of each tree, mapped from its files.
+    """
+    X = data.X
+    check_pair(X, data.Y)
+    params, pred_params = params or RankerParams(), pred_params or [RankerPredParams()] * len(data.trees)
+    for folder in folders:
+        run_on_all_ranks(communicator, partial(RANKERS.check_place, folder))
+    work = open_work_folder(communicator, folders[0], key)
+    account = Account(threads=threads_of_rank(communicator, threads))
+    with reported(logdir, communicator, account):
+        models = train_trees_over_ranks(
+            account.watching(communicator), work, X, lambda: data.levels(params),
+            pred_params=pred_params, account=account, seed=seed,
+        )  # fmt: skip
+    nr_dense = X.nr_dense
+
+    def place() -> None:
+        first = 0
+        for folder, model in zip(folders, models, strict=True):
+            if communicator.rank == 0:
+                with placed_folder(folder, RANKERS) as part:
+                    place_rankers(part, work, model, first)
+            first += model.depth
+
+    run_on_all_ranks(communicator, place)
+    table = accounts_table(communicator, account)
+    if communicator.rank == 0:
+        weights, levels = sum(model.nr_weights for model in models), sum(model.depth for model in models)
+        _LOG.info("%s: %s weights in %s levels\n%s", folders[0], f"{weights:,}", levels, table)
+        work.remove()
+    communicator.barrier()
+    return run_on_all_ranks(communicator, lambda: [XLinear.load(folder, nr_dense) for folder in folders])

@@ -1,0 +1,203 @@
+"""Training rankers over ranks: from features, labels and a tree to one file of weights per level."""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from xmc_tf.common.memory import release_freed_memory
+from xmc_tf.common.threads import thread_count
+from xmc_tf.common.wire import register
+from xmc_tf.data import Features
+from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
+from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.blocks import block_name
+from xmc_tf.rankers.distributed.joining import join_blocks
+from xmc_tf.rankers.distributed.plan import SubProblem, cut_into_sub_problems
+from xmc_tf.rankers.distributed.predicting import predict_over_ranks
+from xmc_tf.rankers.distributed.solving import SolvingJob, solve_over_ranks
+from xmc_tf.rankers.distributed.stored import is_stored, open_problem, open_tasks, save_problem
+from xmc_tf.rankers.distributed.work_folder import WorkFolder
+from xmc_tf.rankers.fit import levels_title
+from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.tasks import Instances, level_tasks
+from xmc_tf.rankers.xlinear import XLinear
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.joint_files import remove_from_all_ranks
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+
+
+@register
+class _Tree(NamedTuple):
+    """The levels of a tree, which all ranks know; the problems are rank 0's until they are on disk.
+
+    In the work folder, the levels of all trees are numbered one after the other.
+
+    Attributes:
+        first: number of its first level.
+        runs: its levels, as runs that can be trained at the same time.
+        waits: whether each level learns from mistakes of the levels above.
+    """
+
+    first: int
+    runs: list[range]
+    waits: list[bool]
+
+
+def train_over_ranks(
+    communicator: Communicator,
+    work: WorkFolder,
+    X: Features,
+    make_levels: Callable[[], Levels],
+    *,
+    pred_params: RankerPredParams,
+    account: Account,
+    seed: int = 0,
+) -> XLinear:
+    """Train the rankers of every level of a tree into the work folder.
+
+    Args:
+        communicator: the ranks.
+        work: the ranks' work folder.
+        X: the training features; best memory-mapped, because every rank has them.
+        make_levels: returns the levels; called on rank 0.
+        pred_params: the model's default prediction parameters.
+        account: records the work of this rank; contains its number of threads.
+        seed: seed of the orders in which the solvers visit the documents.
+
+    Returns:
+        The model, its weights mapped; bit for bit the result of ``train_rankers``.
+    """
+    several = train_trees_over_ranks(
+        communicator, work, X, lambda: [make_levels()], pred_params=[pred_params], account=account, seed=seed
+    )
+    return several[0]
+
+
+def train_trees_over_ranks(
+    communicator: Communicator,
+    work: WorkFolder,
+    X: Features,
+    make_levels: Callable[[], Sequence[Levels]],
+    *,
+    pred_params: Sequence[RankerPredParams],
+    account: Account,
+    seed: int = 0,
+) -> list[XLinear]:
+    """Train the rankers of several trees into the work folder, with one queue for the sub-problems of all trees.
+
+    Args:
+        communicator: the ranks.
+        work: the ranks' work folder.
+        X: the training features, which all trees read.
+        make_levels: returns the levels of each tree; called on rank 0.
+        pred_params: default prediction parameters of each tree's model.
+        account: records the work of this rank; contains its number of threads.
+        seed: seed of the orders in which the solvers visit the documents.
+
+    Returns:
+        The models, their weights mapped; bit for bit the result of ``train_trees``.
+    """
+    levels = run_on_all_ranks(communicator, lambda: list(make_levels()) if communicator.rank == 0 else [])
+    trees: list[_Tree] = []
+    for one in levels:
+        first = sum(len(tree.waits) for tree in trees)
+        trees.append(_Tree(first, one.runs(), [one.waits(t) for t in range(one.depth)]))
+    trees = communicator.broadcast(trees)
+    level_preds: list[Sequence[LinearLevelPredParams]] = [
+        per_level(one.hlm_args.model_chain, len(tree.waits)) for one, tree in zip(pred_params, trees, strict=True)
+    ]
+    instances = Instances(X)
+    models = [XLinear([], X.nr_sparse, X.nr_dense) for _ in trees]
+    rounds = max(len(tree.runs) for tree in trees)
+    for number in range(rounds):
+        there = [i for i, tree in enumerate(trees) if number < len(tree.runs)]
+        for i in there:
+            tree, run = trees[i], trees[i].runs[number]
+            predicted = None
+            if tree.waits[run.start]:
+                predicted = work.file(f"predicted-{tree.first + run.start}.npz")
+                predict_over_ranks(communicator, models[i], X, predicted, account)
+            own = levels[i] if levels else None
+            run_on_all_ranks(communicator, partial(_store, work, own, run, tree.first, predicted, instances))
+        if number == rounds - 1:
+            levels = []  # free rank 0's copy: from here on, all ranks map the problems from disk
+        title = levels_title([tree.runs[number] if number < len(tree.runs) else None for tree in trees])
+        numbers = [trees[i].first + t for i in there for t in trees[i].runs[number]]
+        _train_levels(communicator, work, numbers, title, instances, account, seed)
+        for i in there:
+            for t in trees[i].runs[number]:
+                problem = open_problem(work.level(trees[i].first + t))
+                weights = open_matrix(work.weights(trees[i].first + t))
+                bias = max(problem.params.bias, 0.0)
+                models[i].levels.append(Level(weights, problem.clusters, bias, level_preds[i][t]))
+    return models
+
+
+def _store(
+    work: WorkFolder, levels: Levels | None, run: range, first: int, predicted: Path | None, instances: Instances
+) -> None:
+    """Save the problems of some levels of a tree, whose levels are numbered from ``first``, on the rank that has it."""
+    if levels is None:
+        return
+    for t in run:
+        if not is_stored(work.level(first + t)):
+            known = open_matrix(predicted) if predicted is not None and t == run.start else None
+            problem = levels.problem(t, known)
+            save_problem(work.level(first + t), problem, level_tasks(instances, problem))
+
+
+def _train_levels(
+    communicator: Communicator,
+    work: WorkFolder,
+    numbers: Sequence[int],
+    title: str,
+    instances: Instances,
+    account: Account,
+    seed: int,
+) -> None:
+    """Train levels that do not wait for each other; on return, their weights are on disk."""
+    joined = communicator.broadcast([t for t in numbers if work.weights(t).exists()])
+    if len(joined) == len(numbers):
+        return
+    levels = {t: (open_problem(work.level(t)), open_tasks(work.level(t))) for t in numbers}
+    # The cuts ignore what is solved already, so that the blocks of an earlier run fit.
+    plan: list[SubProblem] = []
+    if communicator.rank == 0:
+        plan = cut_into_sub_problems({t: tasks.work for t, (_, tasks) in levels.items()})
+    plan = [sub for sub in communicator.broadcast(plan) if sub.level not in joined]
+    name = communicator.broadcast(f"{os.getpid()}-{numbers[0]}")
+    job = SolvingJob(plan, levels, instances, seed)
+    solve_over_ranks(communicator, work, job, run=name, title=title, account=account)
+    _join(communicator, work, job, account)
+
+
+def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob, account: Account) -> None:
+    """Join the blocks level by level; each rank writes a part of every level."""
+    release_freed_memory()  # the solvers' scratch memory: the files that are written now are as large
+    instances = job.instances
+    for t in sorted({sub.level for sub in job.plan}):
+        problem, _ = job.levels[t]
+        nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)
+        paths = [work.blocks / block_name(sub, work.key) for sub in job.plan if sub.level == t]
+        with account.busy(1.0):
+            join_blocks(communicator, paths, (int(nr_rows), int(problem.clusters.shape[0])), work.weights(t))
+        remove_from_all_ranks(communicator, paths[communicator.rank :: communicator.size])
+
+
+def threads_of_rank(communicator: Communicator, threads: int) -> int:
+    """Return the number of threads of a rank.
+
+    Args:
+        communicator: the ranks.
+        threads: the number to use; -1: the rank's share of the host's cores.
+    """
+    own = os.sched_getaffinity(0)
+    all_ranks = communicator.allgather((communicator.host, own))
+    if threads >= 1:
+        return threads
+    here = [cores for host, cores in all_ranks if host == communicator.host]
+    return max(1, min(thread_count(threads), len(set().union(*here)) // len(here)))

@@ -1,0 +1,154 @@
+"""The work folder: intermediate results of all ranks, beside the model's folder."""
+
+import json
+import logging
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+
+_LOG = logging.getLogger(__name__)
+_NAME = "work.json"
+_UNFINISHED = ".work-"  # prefix of the file's name until it is complete
+
+
+class WorkFolder:
+    """A folder of intermediate results, from which a later run with the same inputs resumes.
+
+    Args:
+        path: the folder.
+        key: key of the inputs; see :func:`~xmc_tf.rankers.distributed.inputs.check_same_inputs`.
+    """
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path, self.key = path, key
+
+    @property
+    def blocks(self) -> Path:
+        """Folder of the solved sub-problems."""
+        return self.path / "blocks"
+
+    @property
+    def tree(self) -> Path:
+        """Folder of the label tree."""
+        return self.path / "tree"
+
+    @property
+    def features(self) -> Path:
+        """Folder of the vectorizer, if the model is trained on texts."""
+        return self.path / "features"
+
+    def file(self, name: str) -> Path:
+        """Return the path of a file in this folder."""
+        return self.path / name
+
+    def level(self, t: int) -> Path:
+        """Return the folder of a level, with its problem and, once they are joined, its weights."""
+        return self.path / "levels" / str(t)
+
+    def weights(self, t: int) -> Path:
+        """Return the path of a level's joined weights."""
+        return self.level(t) / "W.npz"
+
+    def remove(self) -> None:
+        """Rename and remove it: after an interruption, a later run must not resume from the rest."""
+        _discard(self.path)
+
+    def claims(self, run: str) -> Path:
+        """Return the folder of the ranks' claims."""
+        return self.path / f"claims-{run}"
+
+
+def work_path(model: Path) -> Path:
+    """Return the path of a model's work folder."""
+    return model.with_name(f"{model.name}.work")
+
+
+def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkFolder:
+    """Open the work folder of an earlier run with the same inputs, or create an empty one.
+
+    Args:
+        communicator: the ranks.
+        model: the model's folder; the work folder is beside it.
+        key: key of the inputs.
+
+    Raises:
+        InputError: if the place contains something else, or a rank does not see the folder.
+    """
+    path = work_path(model)
+    run_on_all_ranks(communicator, lambda: _prepare(path, key) if communicator.rank == 0 else None)
+    token = communicator.broadcast(secrets.token_hex(8))
+
+    def mark() -> None:
+        if communicator.rank == 0:
+            (path / f"seen-{token}").touch()
+
+    run_on_all_ranks(communicator, mark)
+    run_on_all_ranks(communicator, lambda: _wait_for(path / f"seen-{token}"))
+    if communicator.rank == 0:
+        (path / f"seen-{token}").unlink()
+    return WorkFolder(path, key)
+
+
+def remove_discarded(model: Path) -> None:
+    """Remove the rest of a work folder whose removal was interrupted; needs the model's lock."""
+    gone = _discarded(work_path(model))
+    if gone.exists():
+        shutil.rmtree(gone)
+        _LOG.info("removed %s, left by an interrupted run", gone)
+
+
+def _discard(path: Path) -> None:
+    gone = _discarded(path)
+    if gone.exists():
+        shutil.rmtree(gone)
+    path.rename(gone)
+    shutil.rmtree(gone)
+
+
+def _discarded(path: Path) -> Path:
+    """Return the name of a work folder during its removal."""
+    return path.with_name(f".{path.name}.removed")
+
+
+def _prepare(path: Path, key: str) -> None:
+    # A run that was interrupted while it wrote ``work.json`` has left only that file's unfinished copy.
+    if path.exists() and any(not entry.name.startswith(_UNFINISHED) for entry in path.iterdir()):
+        if not (path / _NAME).is_file():
+            raise InputError(
+                f"{path} is needed for intermediate results, but contains other files",
+                fix="move it elsewhere, or choose another folder with -m",
+            )
+        if read_json(path / _NAME, fix=f"remove {path}").get("key") != key:
+            _LOG.info("%s belongs to other inputs, options or another version: starting from the beginning", path)
+            _discard(path)
+        else:
+            _LOG.info("resuming from %s", path)
+    for old in path.glob("claims-*"):
+        shutil.rmtree(old)
+    for old in path.glob("seen-*"):
+        old.unlink()
+    if not (path / _NAME).is_file():
+        with atomic_file(path / _NAME) as part:
+            part.write_text(json.dumps({"what": "unfinished training of xmc_tf", "key": key}) + "\n", encoding="utf-8")
+    (path / "blocks").mkdir(exist_ok=True)
+
+
+def _wait_for(mark: Path, patience_s: float = 10.0) -> None:
+    """Wait for a file of another rank: a shared disk may show it only after some seconds."""
+    end = time.monotonic() + patience_s
+    while not mark.exists():
+        if time.monotonic() > end:
+            raise InputError(
+                f"{mark.parent} is not the folder that rank 0 created",
+                expected="a folder that all ranks share, for example on NFS",
+                received="a rank that does not see rank 0's files",
+                fix="choose a folder on a shared disk with -m",
+            )
+        time.sleep(0.2)

@@ -1,0 +1,254 @@
+"""Rankers over several trees of the same labels: each tree is searched, and the scores are averaged."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.threads import thread_count
+from xmc_tf.data.features import Features
+from xmc_tf.rankers.kernels.union import best_by_mean, place_scores, unite
+from xmc_tf.rankers.query_arrays import ranked_csr
+from xmc_tf.rankers.xlinear import XLinear
+
+POOL = 20
+"""Number of labels that each tree contributes at least: what it drops counts as 0 in the mean."""
+
+
+class EnsembleScores(NamedTuple):
+    """The candidate labels of documents, with the score of each in each tree.
+
+    The labels of document i are ``indices[indptr[i]:indptr[i + 1]]``, ascending; their scores are the same rows of
+    ``scores``.
+
+    Attributes:
+        indptr: int64 [documents + 1].
+        indices: int32 [candidates]: label numbers.
+        scores: float32 [candidates, trees]; 0 where the label is not among the best of a tree.
+        nr_labels: number of labels of the model.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    scores: np.ndarray
+    nr_labels: int
+
+    def best(self, only_topk: int, threads: int = 1) -> csr_matrix:
+        """Return the best labels by their mean score: documents × labels, descending within a row.
+
+        Args:
+            only_topk: number of labels per document.
+            threads: number of threads; -1: one per core.
+        """
+        count = len(self.indptr) - 1
+        nodes, means = np.empty((count, only_topk), np.int32), np.empty((count, only_topk), np.float32)
+        sizes = np.zeros(count, np.int64)
+        _by_rows(
+            lambda first, last: best_by_mean(
+                self.indptr, self.indices, self.scores, first, last, nodes, means, sizes
+            ), count, threads,
+        )  # fmt: skip
+        return ranked_csr(nodes, means, sizes, self.nr_labels)
+
+
+@dataclass(eq=False)
+class TreeEnsemble:
+    """Linear rankers over several label trees; their scores are averaged.
+
+    A label that is not among the best of a tree counts as 0 there, so scores must not be negative: with the
+    post-processor "noop", and those whose scores are logarithms, such labels are scored in addition.
+
+    Example:
+        >>> ensemble = TreeEnsemble([XLinear.load("model/ranker"), XLinear.load("model/ensemble/1/ranker")])
+        >>> ensemble.predict(as_features(X), only_topk=5)
+
+    Args:
+        models: the rankers of each tree; of the same features and labels.
+    """
+
+    models: list[XLinear]
+
+    def __post_init__(self) -> None:
+        first = self.models[0]
+        for number, one in enumerate(self.models[1:], 2):
+            if (one.nr_features, one.nr_labels) != (first.nr_features, first.nr_labels):
+                raise InputError(
+                    f"the rankers of tree {number} do not fit those of tree 1",
+                    expected=f"{first.nr_features:,} features and {first.nr_labels:,} labels",
+                    received=f"{one.nr_features:,} features and {one.nr_labels:,} labels",
+                )
+
+    def __repr__(self) -> str:
+        return f"TreeEnsemble({self.nr_labels:,} labels, {len(self.models)} trees, {self.nr_features:,} features)"
+
+    @property
+    def nr_labels(self) -> int:
+        """Number of labels that can be predicted."""
+        return self.models[0].nr_labels
+
+    @property
+    def nr_sparse(self) -> int:
+        """Number of sparse features, which come first."""
+        return self.models[0].nr_sparse
+
+    @property
+    def nr_dense(self) -> int:
+        """Number of dense features, which come after them."""
+        return self.models[0].nr_dense
+
+    @property
+    def nr_features(self) -> int:
+        """Number of features of a document."""
+        return self.models[0].nr_features
+
+    @property
+    def nr_weights(self) -> int:
+        """Number of weights of all trees."""
+        return sum(model.nr_weights for model in self.models)
+
+    @property
+    def depth(self) -> int:
+        """Number of levels of the deepest tree."""
+        return max(model.depth for model in self.models)
+
+    @property
+    def only_topk(self) -> int:
+        """Number of labels per document that are predicted by default."""
+        return self.models[0].only_topk
+
+    def most_labels(self, beam_size: int | None = None) -> int:
+        """Return a number of labels that a search can always return, as long as there are candidates.
+
+        Args:
+            beam_size: nodes kept at each level above the labels; None: the model's own.
+        """
+        return max(model.most_labels(beam_size) for model in self.models)
+
+    def warn_if_out_of_reach(self, only_topk: int | None, beam_size: int | None) -> None:
+        """Warn if a search with this beam cannot return ``only_topk`` labels."""
+        widest = max(self.models, key=lambda model: model.most_labels(beam_size))
+        widest.warn_if_out_of_reach(only_topk, beam_size)
+
+    def set_output_constraint(self, labels: Iterable[int] | None) -> None:
+        """Restrict predictions to some labels; see :meth:`XLinear.set_output_constraint`.
+
+        Args:
+            labels: numbers of the labels that may be predicted; None for all.
+        """
+        labels = None if labels is None else list(labels)
+        for model in self.models:
+            model.set_output_constraint(labels)
+
+    def scores(
+        self,
+        X: Features,
+        *,
+        beam_size: int | None = None,
+        candidates: int = POOL,
+        post_processor: str | None = None,
+        threads: int = -1,
+    ) -> EnsembleScores:
+        """Return the labels that any tree finds for each document, with the score of each tree.
+
+        Args:
+            X: the documents.
+            beam_size: number of nodes kept at each level above the labels. Default: the model's.
+            candidates: number of labels per document that each tree finds.
+            post_processor: post-processor of all levels. Default: the model's.
+            threads: number of threads; -1: one per core.
+        """
+        found = [
+            model.search(X, beam_size=beam_size, only_topk=candidates, post_processor=post_processor, threads=threads)
+            for model in self.models
+        ]
+        nodes, values, counts = (np.stack(column) for column in zip(*found, strict=True))
+        count = X.nr_rows
+        labels, sizes = np.empty((count, nodes.shape[0] * nodes.shape[2]), np.int32), np.empty(count, np.int64)
+        _by_rows(lambda first, last: unite(nodes, counts, first, last, labels, sizes), count, threads)
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        indices = labels[np.arange(labels.shape[1]) < sizes[:, None]]
+        scores = np.zeros((len(indices), len(self.models)), np.float32)
+        if any(model.scores_may_be_negative(post_processor) for model in self.models):
+            union = csr_matrix((np.ones(len(indices), np.float32), indices, indptr), shape=(count, self.nr_labels))
+            for tree, model in enumerate(self.models):
+                scores[:, tree] = model.predict_selected(X, union, post_processor=post_processor).data
+        else:
+            _by_rows(
+                lambda first, last: place_scores(nodes, values, counts, indptr, indices, first, last, scores),
+                count, threads,
+            )  # fmt: skip
+        return EnsembleScores(indptr, indices, scores, self.nr_labels)
+
+    def predict(
+        self,
+        X: Features,
+        *,
+        beam_size: int | None = None,
+        only_topk: int | None = None,
+        post_processor: str | None = None,
+        threads: int = -1,
+    ) -> csr_matrix:
+        """Return the best labels of each document by their mean score over the trees.
+
+        Args:
+            X: the documents.
+            beam_size: number of nodes kept at each level above the labels. Default: the model's.
+            only_topk: number of labels per document. Default: the model's.
+            post_processor: post-processor of all levels. Default: the model's.
+            threads: number of threads; -1: one per core.
+
+        Returns:
+            (documents × labels) scores, descending within a row.
+        """
+        most = self.only_topk if only_topk is None else only_topk
+        if most < 1:
+            raise InputError("beam size and top k must be at least 1", received=str(most))
+        found = self.scores(
+            X, beam_size=beam_size, candidates=max(most, POOL), post_processor=post_processor, threads=threads
+        )
+        return found.best(min(most, self.nr_labels), threads)
+
+    def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
+        """Return the mean scores of selected labels, each scored by every tree.
+
+        Args:
+            X: the documents.
+            selected: (documents × labels), with an entry for each score to compute.
+            post_processor: post-processor of all levels. Default: the model's.
+        """
+        first, *others = (model.predict_selected(X, selected, post_processor=post_processor) for model in self.models)
+        for other in others:
+            first.data += other.data
+        first.data /= np.float32(len(self.models))
+        return first
+
+
+Rankers: TypeAlias = XLinear | TreeEnsemble
+"""The rankers of a model: over one tree, or over several."""
+
+
+def rankers_of(models: Sequence[XLinear]) -> Rankers:
+    """Return the rankers of one tree as they are, and those of several trees as an ensemble."""
+    return models[0] if len(models) == 1 else TreeEnsemble(list(models))
+
+
+def trees_of(rankers: Rankers) -> list[XLinear]:
+    """Return the rankers of each tree."""
+    return [rankers] if isinstance(rankers, XLinear) else rankers.models
+
+
+def _by_rows(work: Any, count: int, threads: int) -> None:
+    """Call ``work(first, last)`` for ranges of the rows, in threads if there are many."""
+    threads = thread_count(threads)
+    if threads == 1 or count < 1000:
+        work(0, count)
+        return
+    step = -(-count // (4 * threads))
+    with ThreadPoolExecutor(threads) as pool:
+        for future in [pool.submit(partial(work, at, min(at + step, count))) for at in range(0, count, step)]:
+            future.result()

@@ -1,0 +1,178 @@
+"""Training rankers in one process: every cluster of every level is a task, solved by a pool of threads.
+
+Levels whose negatives come from the labels alone do not wait for each other: their clusters share one queue, the
+longest task first, so that a top level with a single cluster does not leave the other threads idle. A level that learns
+from its parent's mistakes ("man") starts a new queue. A task's result does not depend on the thread, nor on other
+tasks.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
+
+import numpy as np
+from scipy.sparse import csc_matrix, spmatrix
+
+from xmc_tf.common.memory import release_freed_memory
+from xmc_tf.common.progress import Progress
+from xmc_tf.common.threads import thread_count
+from xmc_tf.data import Features, check_pair
+from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level
+from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.tasks import Instances, level_tasks, solve_task, task_labels
+from xmc_tf.rankers.xlinear import XLinear
+
+
+def train_rankers(
+    X: Features,
+    Y: spmatrix,
+    chain: Sequence[spmatrix] | None = None,
+    *,
+    R: spmatrix | None = None,
+    params: RankerParams | None = None,
+    pred_params: RankerPredParams | None = None,
+    user_negatives: Mapping[int, spmatrix] | None = None,
+    threads: int = -1,
+    seed: int = 0,
+) -> XLinear:
+    """Train linear rankers for every node of a label tree.
+
+    Example:
+        >>> model = train_rankers(as_features(X), Y, tree.to_chain())
+        >>> model.predict(as_features(X_test), only_topk=5)
+
+    Args:
+        X: features of the training documents.
+        Y: (documents × labels); an entry makes the label positive.
+        chain: cluster matrices of the tree, the top first; None: one-versus-all, without a tree. If the first has
+            several columns, levels are added above it by ``params``.
+        R: relevance of the positives, for cost-sensitive training.
+        params: losses, negatives, thresholds, and the part of the tree that is trained. A "ranker" predicts from the
+            ``codes`` of a matcher.
+        pred_params: the model's default prediction parameters.
+        user_negatives: see :func:`~xmc_tf.rankers.problems.user_matching`.
+        threads: number of threads; -1: one per core. The model does not depend on it.
+        seed: seed of the orders in which the solvers visit the documents.
+    """
+    several = train_trees(
+        X, Y, [chain], R=R, params=params, pred_params=None if pred_params is None else [pred_params],
+        user_negatives=user_negatives, threads=threads, seed=seed,
+    )  # fmt: skip
+    return several[0]
+
+
+def train_trees(
+    X: Features,
+    Y: spmatrix,
+    chains: Sequence[Sequence[spmatrix] | None],
+    *,
+    R: spmatrix | None = None,
+    params: RankerParams | None = None,
+    pred_params: Sequence[RankerPredParams] | None = None,
+    user_negatives: Mapping[int, spmatrix] | None = None,
+    threads: int = -1,
+    seed: int = 0,
+) -> list[XLinear]:
+    """Train linear rankers for the nodes of several trees over the same labels, with one queue for all clusters.
+
+    The rankers of a tree are those that :func:`train_rankers` trains for it alone.
+
+    Args:
+        X: features of the training documents; they are prepared once for all trees.
+        Y: (documents × labels); an entry makes the label positive.
+        chains: cluster matrices of each tree, as in :func:`train_rankers`.
+        R: relevance of the positives, for cost-sensitive training.
+        params: as in :func:`train_rankers`, for all trees.
+        pred_params: default prediction parameters of each tree's model.
+        user_negatives: see :func:`~xmc_tf.rankers.problems.user_matching`.
+        threads: number of threads; -1: one per core. The models do not depend on it.
+        seed: seed of the orders in which the solvers visit the documents.
+    """
+    check_pair(X, Y)
+    params = params or RankerParams()
+    trees = [Levels(Y, chain, R, params, user_negatives) for chain in chains]
+    preds = pred_params or [RankerPredParams()] * len(trees)
+    level_preds: list[Sequence[LinearLevelPredParams]] = [
+        per_level(one.hlm_args.model_chain, levels.depth) for one, levels in zip(preds, trees, strict=True)
+    ]
+    instances = Instances(X)
+    models = [XLinear([], X.nr_sparse, X.nr_dense) for _ in trees]
+    release_freed_memory()  # of the stages before, where the trees were made and documents were held out
+    for runs in zip_longest(*(levels.runs() for levels in trees)):
+        problems: list[LevelProblem] = []
+        tree_of: list[int] = []
+        for tree, (levels, run) in enumerate(zip(trees, runs, strict=True)):
+            if run is not None:
+                predicted = models[tree].predict(X, threads=threads) if levels.waits(run.start) else None
+                problems += [levels.problem(t, predicted) for t in run]
+                tree_of += [tree] * len(run)
+        solved = _solve(instances, problems, levels_title(runs), threads, seed)
+        for tree, problem, weights in zip(tree_of, problems, solved, strict=True):
+            own = models[tree].levels
+            own.append(Level(weights, problem.clusters, max(problem.params.bias, 0.0), level_preds[tree][len(own)]))
+    return models
+
+
+def levels_title(runs: Sequence[range | None]) -> str:
+    """Return the title of a progress bar for the levels of each tree that are trained at the same time."""
+    there = [run for run in runs if run is not None]
+    first, last = min(run.start for run in there) + 1, max(run.stop for run in there)
+    of = f" of {len(runs)} trees" if len(runs) > 1 else ""
+    return f"rankers{of}, level {last}" if first == last else f"rankers{of}, levels {first} to {last}"
+
+
+def _solve(
+    instances: Instances, problems: Sequence[LevelProblem], title: str, threads: int, seed: int
+) -> Iterator[csc_matrix]:
+    """Yield the weights of levels that do not wait for each other."""
+    plans = [level_tasks(instances, problem) for problem in problems]
+    tasks = [(t, i) for t, plan in enumerate(plans) for i in range(len(plan.work))]
+    tasks.sort(key=lambda task: -plans[task[0]].work[task[1]])
+    done: list[list[Columns]] = [[] for _ in problems]
+    total = sum(int((plan.end - plan.begin).sum()) for plan in plans)
+
+    def solve(t: int, i: int) -> Columns:
+        cluster, begin, end, _ = (int(column[i]) for column in plans[t])
+        labels = task_labels(problems[t], cluster, begin, end)
+        return solve_task(instances, problems[t], cluster, labels, seed)
+
+    with Progress(title, total=total, unit="labels") as progress, ThreadPoolExecutor(thread_count(threads)) as pool:
+        futures = [(t, pool.submit(solve, t, i)) for t, i in tasks]
+        try:
+            for t, future in futures:
+                done[t].append(future.result())
+                progress.add(len(done[t][-1].labels))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+        futures.clear()  # they refer to the weights
+    for t, problem in enumerate(problems):
+        nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)
+        yield _assemble(done[t], nr_rows, problem)
+        done[t] = []
+        release_freed_memory()  # the parts of this level, which would remain beside its matrix
+
+
+def _assemble(parts: list[Columns], nr_rows: int, problem: LevelProblem) -> csc_matrix:
+    """Return a level's W, assembled from its tasks' columns."""
+    nr_labels = problem.clusters.shape[0]
+    sizes = np.zeros(nr_labels + 1, np.int64)
+    for part in parts:
+        sizes[part.labels + 1] = np.diff(part.indptr)
+    indptr = np.cumsum(sizes)
+    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    while parts:
+        part = parts.pop()  # free each part once it is copied
+        for j, label in enumerate(part.labels):
+            begin, end = part.indptr[j], part.indptr[j + 1]
+            at = indptr[label]
+            indices[at : at + end - begin] = part.features[begin:end]
+            data[at : at + end - begin] = part.weights[begin:end]
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+    weights = csc_matrix((data, indices, indptr), shape=(nr_rows, nr_labels))
+    weights.has_sorted_indices = True
+    return weights

@@ -1,0 +1,222 @@
+"""Adjusting the weights of labels to further documents of their cluster, and copying columns.
+
+The solver minimizes, over the new weights w of a label,
+
+    ½ Σ_j h_j (w_j - v_j)² + C Σ_i max(0, 1 - y_i w·x_i)²      (or without the square)
+
+where v are the present weights and i are the new documents only. The earlier documents are represented by h: each
+weight is held by 1 (the regularization) and by the squares of the feature in the cluster's earlier documents, which is
+the diagonal of their Hessian. So a frequent feature, on which many documents agree, moves little, and a rare one moves
+as far as it would in a training. It is solved in the dual, as in a training, by coordinate descent.
+"""
+
+import numpy as np
+
+from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.kernels.gather import count_features
+
+_MOST_EARLIER = 500  # about the number of earlier documents that are read
+
+
+@inner
+def _number_features(indptr, indices, rows, slot):
+    """Return the features of ``rows``, ascending; ``slot`` then contains 1 + each one's place among them."""
+    names = np.sort(count_features(indptr, indices, rows, slot))
+    for j in range(len(names)):
+        slot[names[j]] = j + 1
+    return names
+
+
+@kernel
+def adjust_labels(
+    indptr, indices, data, earlier, rows, labels, positives, weight_indptr, weight_indices, weight_data, slot, settings,
+    squared,
+):  # fmt: skip
+    """Return the adjusted weights of some labels of a cluster; those that are optimal within ``eps`` are left out.
+
+    Args:
+        indptr: the features of all documents, as CSR: starts,
+        indices: columns,
+        data: and values.
+        earlier: documents of the cluster that the present weights were trained on.
+        rows: its new documents, ascending.
+        labels: the labels.
+        positives: :class:`~xmc_tf.rankers.kernels.task.Positives` of all labels of the level.
+        weight_indptr: the present weights, as CSC: starts,
+        weight_indices: rows; the bias is the last one,
+        weight_data: and values.
+        slot: zeroed scratch memory over all features; it is zeroed again.
+        settings: :class:`~xmc_tf.rankers.kernels.task.SolverSettings`.
+        squared: whether the loss is the squared hinge, or else the hinge.
+    """
+    cp, cn, bias, eps, max_iter, threshold, max_nonzeros = settings
+    names = _number_features(indptr, indices, rows, slot)
+    n, nr_names, bias_row = len(rows), len(names), len(slot)
+    held = np.ones(nr_names + 1)
+    # A sum over every few documents is nearly as good, and reading all of them would take most of the time.
+    stride = max(len(earlier) // _MOST_EARLIER, 1)
+    for row in earlier[::stride]:
+        for p in range(indptr[row], indptr[row + 1]):
+            if slot[indices[p]] > 0:
+                held[slot[indices[p]] - 1] += stride * cn * data[p] * data[p]
+    held[nr_names] += cn * bias * bias * len(earlier)
+    # The new documents by the places of their features: every pass over them then stays in the processor's cache.
+    starts, places, values, pulls, square = _compact(indptr, indices, data, rows, slot, held, bias)
+
+    most = np.int64(0)
+    for label in labels:
+        most += weight_indptr[label + 1] - weight_indptr[label] + nr_names + 1
+    columns = Columns(
+        labels.copy(), np.zeros(len(labels) + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32),
+        np.zeros(1, np.int64),
+    )  # fmt: skip
+    w, alpha, sign = np.empty(nr_names + 1), np.empty(n), np.empty(n)
+    for label in labels:
+        _signs(positives, label, rows, sign)
+        w[:], alpha[:] = 0.0, 0.0
+        begin, end = weight_indptr[label], weight_indptr[label + 1]
+        for p in range(begin, end):
+            feature = weight_indices[p]
+            if feature == bias_row:
+                w[nr_names] = weight_data[p]
+            elif slot[feature] > 0:
+                w[slot[feature] - 1] = weight_data[p]
+        if _is_optimal(starts, places, values, w, sign, bias, eps):
+            continue
+        for _ in range(max_iter):
+            highest, lowest = -1e30, 1e30
+            for i in range(n):
+                margin = _margin(starts, places, values, w, bias, i)
+                c = cp if sign[i] > 0 else cn
+                diagonal = 0.5 / c if squared else 0.0
+                upper = np.inf if squared else c
+                old = alpha[i]
+                gradient = sign[i] * margin - 1.0 + old * diagonal
+                new = min(max(old - gradient / (square[i] + diagonal), 0.0), upper)
+                if old <= 0.0:
+                    gradient = min(gradient, 0.0)
+                elif old >= upper:
+                    gradient = max(gradient, 0.0)
+                highest, lowest = max(highest, gradient), min(lowest, gradient)
+                step = (new - old) * sign[i]
+                if step != 0.0:
+                    alpha[i] = new
+                    w[nr_names] += step * bias / held[nr_names]
+                    for p in range(starts[i], starts[i + 1]):
+                        w[places[p]] += step * pulls[p]
+            if highest - lowest <= eps:
+                break
+        at = columns.filled[0]
+        used = columns.indptr[at]
+        found = _emit(
+            columns.features[used:], columns.weights[used:], names, w, weight_indices[begin:end],
+            weight_data[begin:end], slot, threshold, max_nonzeros,
+        )  # fmt: skip
+        columns.labels[at], columns.indptr[at + 1] = label, used + found
+        columns.filled[0] += 1
+    for name in names:
+        slot[name] = 0
+    return columns
+
+
+@inner
+def _compact(indptr, indices, data, rows, slot, held, bias):
+    """Return some documents as CSR by the places of their features, and how far each of them moves its weights.
+
+    Returns:
+        Starts, places and values; the value over what holds the weight; and the sum of value times that.
+    """
+    count = 0
+    for row in rows:
+        count += indptr[row + 1] - indptr[row]
+    starts, places = np.zeros(len(rows) + 1, np.int64), np.empty(count, np.int32)
+    values, pulls = np.empty(count, np.float32), np.empty(count)
+    square = np.full(len(rows), bias * bias / held[len(held) - 1])
+    at = 0
+    for i in range(len(rows)):
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            places[at], values[at] = slot[indices[p]] - 1, data[p]
+            pulls[at] = data[p] / held[places[at]]
+            square[i] += data[p] * pulls[at]
+            at += 1
+        starts[i + 1] = at
+    return starts, places, values, pulls, square
+
+
+@inner
+def _margin(starts, places, values, w, bias, i):
+    """Return the score of a document."""
+    margin = bias * w[len(w) - 1]
+    for p in range(starts[i], starts[i + 1]):
+        margin += values[p] * w[places[p]]
+    return margin
+
+
+@inner
+def _is_optimal(starts, places, values, w, sign, bias, eps):
+    """Return whether no document has a loss by more than ``eps`` of margin."""
+    lowest = np.inf
+    for i in range(len(sign)):
+        lowest = min(lowest, sign[i] * _margin(starts, places, values, w, bias, i))
+        if lowest < 1.0 - eps:
+            break
+    return lowest >= 1.0 - eps
+
+
+@inner
+def _signs(positives, label, rows, sign):
+    """Set the sign of each row: +1 if it is a positive of the label, else -1."""
+    p, end = positives.indptr[label], positives.indptr[label + 1]
+    for i in range(len(rows)):
+        while p < end and positives.documents[p] < rows[i]:
+            p += 1
+        sign[i] = 1.0 if p < end and positives.documents[p] == rows[i] else -1.0
+
+
+@inner
+def _emit(features, weights, names, w, old_features, old_weights, slot, threshold, max_nonzeros):
+    """Write a column, ascending: adjusted weights, and present ones of other features; return its length."""
+    bias_row, found, j = len(slot), 0, 0
+    for p in range(len(old_features)):
+        feature = old_features[p]
+        if feature == bias_row or slot[feature] > 0:
+            continue
+        while j < len(names) and names[j] < feature:
+            if abs(w[j]) >= threshold and w[j] != 0.0:
+                features[found], weights[found] = names[j], w[j]
+                found += 1
+            j += 1
+        features[found], weights[found] = feature, old_weights[p]
+        found += 1
+    for k in range(j, len(names) + 1):
+        if abs(w[k]) >= threshold and w[k] != 0.0:
+            features[found], weights[found] = names[k] if k < len(names) else bias_row, w[k]
+            found += 1
+    if 0 < max_nonzeros < found:
+        kept = np.sort(np.argsort(-np.abs(weights[:found]), kind="mergesort")[:max_nonzeros])
+        kept_features, kept_weights = features[:found][kept], weights[:found][kept]
+        found = max_nonzeros
+        features[:found], weights[:found] = kept_features, kept_weights
+    return found
+
+
+@kernel
+def copy_columns(labels, indptr, features, weights, out_indptr, out_features, out_weights):
+    """Copy columns to the places of their labels in a CSC matrix.
+
+    Args:
+        labels: label of each column; -1: not copied.
+        indptr: the columns: starts,
+        features: rows,
+        weights: and values.
+        out_indptr: the matrix: starts, which are set already,
+        out_features: rows,
+        out_weights: and values.
+    """
+    for j in range(len(labels)):
+        if labels[j] >= 0:
+            at, begin, end = out_indptr[labels[j]], indptr[j], indptr[j + 1]
+            for p in range(end - begin):
+                out_features[at + p] = features[begin + p]
+                out_weights[at + p] = weights[begin + p]

@@ -1,0 +1,243 @@
+"""Growing the rankers of a tree: only the columns that further documents or labels change are computed.
+
+Two methods, which take the same arguments:
+
+* :func:`solved_again` solves the clusters that changed on all their documents. Their weights are those, bit for bit,
+  that a training on all documents with the same tree gives. It takes as long as these clusters take in a training.
+* :func:`adjusted` moves the weights of these clusters to the new documents (see ``kernels``), and solves new labels.
+  It takes as long as the new documents take.
+
+The unit of work is that of a training, a task, so the result depends on neither the number of threads nor their order.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csc_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.progress import Progress
+from xmc_tf.common.threads import thread_count
+from xmc_tf.rankers.growing.kernels import adjust_labels, copy_columns
+from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.kernels.task import SolverSettings
+from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.tasks import Instances, level_tasks, matched_rows, solve_task, task_labels
+from xmc_tf.rankers.xlinear import XLinear
+
+_ADJUSTABLE = {"L2R_L2LOSS_SVC_DUAL": True, "L2R_L2LOSS_SVC_PRIMAL": True, "L2R_L1LOSS_SVC_DUAL": False}
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """The change of the rankers of one tree.
+
+    Args:
+        model: the present rankers.
+        levels: the training problems with all documents and all labels; new labels are the last ones.
+        columns: for each level, the present column of each node; -1: it is new.
+        changed: for each level, a mask of the clusters that changed.
+        nr_earlier: number of documents that ``model`` was trained on, which are the first ones.
+    """
+
+    model: XLinear
+    levels: Levels
+    columns: Sequence[np.ndarray]
+    changed: Sequence[np.ndarray]
+    nr_earlier: int
+
+
+def with_documents_from(levels: Levels, first: int) -> list[np.ndarray]:
+    """Return for each level a mask of the clusters with documents from row ``first`` on."""
+    masks = []
+    for t in range(levels.depth):
+        problem = levels.problem(t)
+        mask = np.zeros(problem.clusters.shape[1], bool)
+        if problem.matched is None:
+            mask[:] = problem.labels.shape[0] > first
+        else:
+            cluster = np.repeat(np.arange(len(mask)), np.diff(problem.matched.indptr))
+            mask[cluster[problem.matched.indices >= first]] = True
+        masks.append(mask)
+    return masks
+
+
+def changed_clusters(before: Levels, after: Levels, columns: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return for each level a mask of the clusters whose documents or positives differ.
+
+    Args:
+        before: the problems before the change.
+        after: the problems after it, with the same documents and clusters.
+        columns: for each level, the earlier column of each node; -1: it is new.
+    """
+    masks = []
+    for t in range(after.depth):
+        old, new = before.problem(t), after.problem(t)
+        known = columns[t] >= 0
+        positives = _differ(csc_matrix(old.labels[:, columns[t][known]]), csc_matrix(new.labels[:, known]))
+        nodes = np.zeros(len(known), bool)
+        nodes[known] = positives
+        nodes[~known] = True
+        mask = np.asarray(new.clusters.T @ nodes.astype(np.float32)).ravel() > 0
+        # The documents of a cluster differ only if a node of it has others, or a label of it has left.
+        mask |= np.diff(old.clusters.indptr) != np.diff(new.clusters.indptr)
+        masks.append(mask)
+    return masks
+
+
+def _differ(one: csc_matrix, other: csc_matrix) -> np.ndarray:
+    """Return for each column whether the entries of two matrices, sorted and without zeros, are at different rows."""
+    different = np.diff(one.indptr) != np.diff(other.indptr)
+    for j in np.flatnonzero(~different):
+        own = slice(one.indptr[j], one.indptr[j + 1]), slice(other.indptr[j], other.indptr[j + 1])
+        different[j] = not np.array_equal(one.indices[own[0]], other.indices[own[1]])
+    return different
+
+
+def solved_again(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
+    """Return the rankers of some trees with all clusters that changed solved on all their documents.
+
+    Args:
+        growths: what changes in each tree.
+        instances: the features of all documents.
+        threads: number of threads; -1: one per core. The result does not depend on it.
+        seed: the training seed.
+    """
+
+    def solve(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[Columns]:
+        del growth, t
+        return [solve_task(instances, problem, cluster, labels, seed)]
+
+    return _grown(growths, instances, solve, threads)
+
+
+def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
+    """Return the rankers of some trees adjusted to their new documents; the arguments are those of `solved_again`.
+
+    Raises:
+        InputError: the loss is logistic, or there are dense features.
+    """
+    for growth in growths:
+        for params in growth.levels.params:
+            if params.solver_type not in _ADJUSTABLE:
+                raise InputError(
+                    "these rankers cannot be adjusted to further documents",
+                    expected=f"a solver among {', '.join(_ADJUSTABLE)}",
+                    received=params.solver_type,
+                    fix="solve their clusters again (--exact; in Python: exact=True)",
+                )
+
+    def adjust(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[Columns]:
+        columns = growth.columns[t][labels]
+        known, new = labels[columns >= 0], labels[columns < 0]
+        found = [solve_task(instances, problem, cluster, new, seed)] if len(new) else []
+        return [_adjusted(growth, instances, problem, t, cluster, known), *found] if len(known) else found
+
+    return _grown(growths, instances, adjust, threads)
+
+
+def _adjusted(
+    growth: Growth, instances: Instances, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray
+) -> Columns:
+    weights, params = growth.model.levels[t].weights, problem.params
+    rows, _ = matched_rows(instances, problem, cluster, labels)
+    split = np.searchsorted(rows, growth.nr_earlier)
+    settings = SolverSettings(
+        params.Cp, params.Cn, max(params.bias, 0.0), params.eps, params.max_iter, params.threshold,
+        params.nonzeros_limit or 0,
+    )  # fmt: skip
+    # The known labels of a level keep their numbers: new ones come last.
+    return adjust_labels(
+        instances.indptr, instances.indices, instances.data, rows[:split], rows[split:], labels, problem.positives,
+        kernel_view(weights.indptr, np.int64), kernel_view(weights.indices, np.int32),
+        kernel_view(weights.data, np.float32), instances.slot(), settings, _ADJUSTABLE[params.solver_type],
+    )  # fmt: skip
+
+
+_Task = tuple[int, int, int, int, np.ndarray]  # work, tree, level, cluster, labels
+_Solve = Callable[[Growth, LevelProblem, int, int, np.ndarray], list[Columns]]
+
+
+def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threads: int) -> list[XLinear]:
+    """Return rankers with the columns of changed clusters from ``solve``, and the others as they are.
+
+    Args:
+        growths: what changes in each tree.
+        instances: the features of all documents.
+        solve: computes the columns of a task's labels.
+        threads: number of threads.
+    """
+    problems = [[growth.levels.problem(t) for t in range(growth.levels.depth)] for growth in growths]
+    parts: list[list[list[Columns]]] = [[[] for _ in levels] for levels in problems]
+    tasks: list[_Task] = []
+    for g, growth in enumerate(growths):
+        for t, problem in enumerate(problems[g]):
+            plan = level_tasks(instances, problem)
+            for i in np.flatnonzero(growth.changed[t][plan.cluster]):
+                cluster = int(plan.cluster[i])
+                labels = task_labels(problem, cluster, int(plan.begin[i]), int(plan.end[i]))
+                tasks.append((int(plan.work[i]), g, t, cluster, labels))
+    tasks.sort(key=lambda task: -task[0])
+    with (
+        Progress("rankers that change", total=len(tasks), unit="tasks") as progress,
+        ThreadPoolExecutor(thread_count(threads)) as pool,
+    ):
+        futures = [
+            (g, t, pool.submit(solve, growths[g], problems[g][t], t, cluster, labels))
+            for _, g, t, cluster, labels in tasks
+        ]
+        try:
+            for g, t, future in futures:
+                parts[g][t] += future.result()
+                progress.add(1)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [_model(growth, problems[g], parts[g]) for g, growth in enumerate(growths)]
+
+
+def _model(growth: Growth, problems: Sequence[LevelProblem], parts: Sequence[list[Columns]]) -> XLinear:
+    old = growth.model
+    levels = [
+        Level(_weights(level.weights, growth.columns[t], parts[t]), problems[t].clusters, level.bias, level.pred_params)
+        for t, level in enumerate(old.levels)
+    ]
+    return XLinear(levels, old.nr_sparse, old.nr_dense)
+
+
+def _weights(old: csc_matrix, columns: np.ndarray, parts: Sequence[Columns]) -> csc_matrix:
+    """Return the weights of a level: the columns of ``parts``, and for all other nodes those of ``old``.
+
+    Args:
+        old: the present weights.
+        columns: the column of each node in ``old``; -1: it is new.
+        parts: computed columns.
+    """
+    sizes, own = np.zeros(len(columns) + 1, np.int64), np.diff(old.indptr)
+    sizes[1:][columns >= 0] = own[columns[columns >= 0]]
+    node_of = np.full(old.shape[1], -1, np.int64)
+    node_of[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
+    for part in parts:
+        count = int(part.filled[0])
+        sizes[part.labels[:count] + 1] = np.diff(part.indptr[: count + 1])
+        there = columns[part.labels[:count]]
+        node_of[there[there >= 0]] = -1
+    indptr = np.cumsum(sizes)
+    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    copy_columns(
+        node_of, kernel_view(old.indptr, np.int64), kernel_view(old.indices, np.int32),
+        kernel_view(old.data, np.float32), indptr, indices, data,
+    )  # fmt: skip
+    for part in parts:
+        labels = part.labels[: int(part.filled[0])]
+        copy_columns(labels, part.indptr, part.features, part.weights, indptr, indices, data)
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+    out = csc_matrix((data, indices, indptr), shape=(old.shape[0], len(columns)))
+    out.has_sorted_indices = True
+    return out

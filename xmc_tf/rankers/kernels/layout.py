@@ -1,0 +1,242 @@
+"""The layout of weights for beam search: one chunk per parent, one row per feature, siblings side by side.
+
+A query has some twenty of the thousands of features that a chunk has. So each chunk has a small hash table from feature
+to row, and a row contains the weights of the siblings that have one. One look-up for all siblings is the idea of masked
+sparse chunk multiplication (Etter et al., WWW 2022). Node ``v`` of level ``t`` is the parent of chunk
+``level_start[t + 1] + v``.
+
+All chunks are in one array of 32-bit words, which can be a file that is mapped. A chunk consists of
+
+- the bias of each sibling,
+- the weights of the dense features, a row per sibling,
+- the blocks of the hash table: 32 bits, one per slot, set if the slot is taken; and the number of slots taken before,
+- the entries: the feature of each slot taken, and the position of its row; at the end, where the last row ends,
+- the rows, each either a weight for every sibling, padded to a multiple of sixteen; or some weights, followed by the
+  position of each among the siblings in as few bytes as these positions need.
+
+Most siblings have weights for most features of queries; then it is faster to add a whole row in registers than single
+weights. The blocks of a chunk take less than two bytes per feature, so they stay in the processor's cache, and most
+features that a chunk does not have need nothing else.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.compiled import inner, kernel
+from xmc_tf.rankers.kernels.bits import LINE, checksum, popcount
+from xmc_tf.rankers.kernels.lanes import WIDTH
+
+VERSION = 1  # of the layout; increase it with each change
+LINE_WORDS = 2 * LINE  # chunks begin at multiples of so many words
+_SLOTS = 6  # slots per feature of a chunk
+_HASH = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth's multiplicative hashing)
+_HALF = np.uint64(32)
+_COUNT, _FILLED, _ROW = range(3)  # columns of the state of a feature while a chunk is filled
+
+
+class Chunks(NamedTuple):
+    """All levels' chunks.
+
+    Attributes:
+        level_start: first chunk of each level.
+        child_start: position of each chunk's first child in ``children``, including the level's offset.
+        children: node of the level (at the last level: label) of each child; -1: searches do not find it.
+        start: position of each chunk in ``words``.
+        rows: number of rows of each chunk.
+        words: the chunks, as int32.
+        weights: the same memory, as float32.
+        bytes: the same memory, as uint8.
+        lines: the same memory, as uint64.
+        checksums: checksum of each chunk.
+        verified: for each chunk, whether it need not be compared with its checksum (again).
+        damaged: 1 once a chunk differed from its checksum, else 0.
+        widest: maximum number of children of a chunk, padded to whole registers.
+    """
+
+    level_start: np.ndarray
+    child_start: np.ndarray
+    children: np.ndarray
+    start: np.ndarray
+    rows: np.ndarray
+    words: np.ndarray
+    weights: np.ndarray
+    bytes: np.ndarray
+    lines: np.ndarray
+    checksums: np.ndarray
+    verified: np.ndarray
+    damaged: np.ndarray
+    widest: int
+
+
+@inner
+def padded(width):
+    """Return the number of siblings, rounded up to whole registers."""
+    return (width + WIDTH - 1) // WIDTH * WIDTH
+
+
+@inner
+def child_bytes(width):
+    """Return the number of bytes of a position among so many siblings."""
+    return 1 if width <= 1 << 8 else (2 if width <= 1 << 16 else 4)
+
+
+@inner
+def row_words(count, width):
+    """Return the length of a row of so many weights; it is ``padded(width)`` only if it has one for every sibling."""
+    if 3 * count >= padded(width):
+        return padded(width)
+    return count + (count * child_bytes(width) + 3) // 4
+
+
+@inner
+def row_count(words, size):
+    """Return the number of weights of a row that has not one for every sibling.
+
+    Args:
+        words: length of the row.
+        size: number of bytes of a sibling's position.
+    """
+    return 4 * words // (4 + size)
+
+
+@inner
+def blocks_of(rows):
+    """Return the number of blocks of the hash table; at least one slot is free."""
+    return _SLOTS * rows // 32 + 1
+
+
+@inner
+def table_at(width, nr_dense):
+    """Return the position of the hash table in a chunk."""
+    return width * (1 + nr_dense)
+
+
+@inner
+def first_slot(feature, slots):
+    """Return the slot at which the search for a feature begins."""
+    return np.int64((((np.uint64(feature) * _HASH) >> _HALF) * np.uint64(slots)) >> _HALF)
+
+
+@inner
+def entry_of(words, table, slots, entries, feature):
+    """Return the position of a feature's entry; -1 if the chunk does not have the feature.
+
+    Args:
+        words: the chunks.
+        table: position of the chunk's blocks.
+        slots: number of its slots.
+        entries: position of its entries.
+        feature: the feature.
+    """
+    slot = first_slot(feature, slots)
+    while True:
+        block = table + 2 * (slot >> 5)
+        bit = np.int64(1) << (slot & 31)
+        taken = np.int64(words[block])
+        if taken & bit == 0:
+            return np.int64(-1)
+        entry = entries + 2 * (words[block + 1] + popcount(taken & (bit - 1)))
+        if words[entry] == feature:
+            return entry
+        slot = slot + 1 if slot + 1 < slots else 0
+
+
+@inner
+def _count_features(indptr, indices, children, nr_sparse, state, seen):
+    """Count the weights of each sparse feature into its state; return the number of features in ``seen``."""
+    found = 0
+    for child in children:
+        for p in range(indptr[child], indptr[child + 1]):
+            feature = indices[p]
+            if feature < nr_sparse:
+                # Without a branch, which would be mispredicted often: what is not new is overwritten.
+                seen[found] = feature
+                found += state[feature, _COUNT] == 0
+                state[feature, _COUNT] += 1
+    return found
+
+
+@kernel
+def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, first, last, rows, lengths):
+    """Write the number of rows of chunks ``first`` to ``last``, and the lengths of the chunks in words."""
+    state, seen = np.zeros((nr_sparse, 1), np.int32), np.empty(nr_sparse + 1, np.int32)
+    for chunk in range(first, last):
+        siblings = children[child_indptr[chunk] : child_indptr[chunk + 1]]
+        width = len(siblings)
+        found = _count_features(indptr, indices, siblings, nr_sparse, state, seen)
+        words = table_at(width, nr_dense) + 2 * blocks_of(found) + 2 * (found + 1)
+        for feature in seen[:found]:
+            words += row_words(state[feature, _COUNT], width)
+            state[feature, _COUNT] = 0
+        rows[chunk], lengths[chunk] = found, (words + LINE_WORDS - 1) // LINE_WORDS * LINE_WORDS
+
+
+@inner
+def _fill_table(seen, state, width, words, table, slots, entries):
+    """Write blocks and entries of a chunk, and the position of each feature's row to its state."""
+    for feature in seen:
+        slot = first_slot(feature, slots)
+        while np.int64(words[table + 2 * (slot >> 5)]) & (np.int64(1) << (slot & 31)):
+            slot = slot + 1 if slot + 1 < slots else 0
+        words[table + 2 * (slot >> 5)] |= np.int32(np.uint32(1) << np.uint32(slot & 31))
+        state[feature, _ROW] = slot
+    before = 0
+    for block in range(table, entries, 2):
+        words[block + 1] = before
+        before += popcount(np.int64(words[block]) & 0xFFFFFFFF)
+    for feature in seen:
+        slot = np.int64(state[feature, _ROW])
+        block = table + 2 * (slot >> 5)
+        below = np.int64(words[block]) & ((np.int64(1) << (slot & 31)) - 1)
+        words[entries + 2 * (words[block + 1] + popcount(below))] = feature
+    at, stream = 0, entries + 2 * (len(seen) + 1)
+    for entry in range(entries, stream - 2, 2):
+        feature = words[entry]
+        words[entry + 1], state[feature, _ROW] = at, at
+        at += row_words(state[feature, _COUNT], width)
+    words[stream - 2], words[stream - 1] = -1, at
+
+
+@kernel
+def fill(
+    indptr, indices, data, child_indptr, children, nr_sparse, nr_dense, first, last, bias,
+    start, words, weights, all_bytes, lines, checksums,
+):  # fmt: skip
+    """Fill chunks ``first`` to ``last``, whose words are zero."""
+    # All that is known of a feature is in one place, because there are more features than fit in the cache.
+    state, seen = np.zeros((nr_sparse, 4), np.int32), np.empty(nr_sparse + 1, np.int32)
+    for chunk in range(first, last):
+        begin = start[chunk]
+        siblings = children[child_indptr[chunk] : child_indptr[chunk + 1]]
+        width = len(siblings)
+        size, whole = child_bytes(width), padded(width)
+        found = _count_features(indptr, indices, siblings, nr_sparse, state, seen)
+        table = begin + table_at(width, nr_dense)
+        entries = table + 2 * blocks_of(found)
+        stream = entries + 2 * (found + 1)
+        _fill_table(seen[:found], state, width, words, table, 32 * blocks_of(found), entries)
+        for c in range(width):
+            for p in range(indptr[siblings[c]], indptr[siblings[c] + 1]):
+                feature = indices[p]
+                if feature >= nr_sparse + nr_dense:
+                    weights[begin + c] = data[p] * bias
+                elif feature >= nr_sparse:
+                    weights[begin + width + c * nr_dense + feature - nr_sparse] = data[p]
+                else:
+                    own = state[feature]
+                    row, count = stream + own[_ROW], np.int64(own[_COUNT])
+                    filled = np.int64(own[_FILLED])
+                    own[_FILLED] = filled + 1
+                    is_whole = 3 * count >= whole
+                    place = row + (c if is_whole else filled)
+                    if size == 1:
+                        # Without a branch: the weight overwrites a position that its row does not have.
+                        all_bytes[4 * place if is_whole else 4 * (row + count) + filled] = c
+                    elif not is_whole:
+                        for b in range(size):
+                            all_bytes[4 * (row + count) + size * filled + b] = (c >> (8 * b)) & 255
+                    weights[place] = data[p]
+        for feature in seen[:found]:
+            state[feature, _COUNT], state[feature, _FILLED] = 0, 0
+        checksums[chunk] = checksum(lines, begin // 2, start[chunk + 1] // 2)

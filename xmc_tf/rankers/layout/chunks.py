@@ -1,0 +1,133 @@
+"""Arranging a model's weights for search, in the layout of ``kernels/layout.py``."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.threads import thread_count
+from xmc_tf.rankers.kernels.layout import Chunks, fill, measure, padded
+from xmc_tf.rankers.level import Level
+
+
+class ChunkTable(NamedTuple):
+    """Rows, length and checksum of each chunk.
+
+    Attributes:
+        rows: number of rows.
+        lengths: number of words.
+        checksums: checksum of the words.
+    """
+
+    rows: np.ndarray
+    lengths: np.ndarray
+    checksums: np.ndarray
+
+
+def build_chunks(
+    levels: Sequence[Level],
+    nr_sparse: int,
+    nr_dense: int,
+    threads: int = 1,
+    room: Callable[[int], np.ndarray] = lambda count: np.zeros(count, np.int32),
+) -> tuple[ChunkTable, Chunks]:
+    """Return the weights of all levels, arranged for search; the result does not depend on the number of threads.
+
+    Args:
+        levels: the top first.
+        nr_sparse: number of sparse features, which come first.
+        nr_dense: number of dense features, which come after them.
+        threads: number of threads; -1: one per core.
+        room: returns an array of so many int32, all zero, to fill.
+    """
+    threads = thread_count(threads)
+    starts = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
+    rows, lengths = (np.zeros(int(starts[-1]), np.int64) for _ in range(2))
+    table = ChunkTable(rows, lengths, np.zeros(len(rows), np.uint64))
+    places = [slice(int(a), int(b)) for a, b in pairwise(starts)]
+    with ThreadPoolExecutor(threads) as pool:
+        jobs: list[tuple[Any, ...]] = [
+            (measure, *_arrays(level)[:2], *_children(level), nr_sparse, nr_dense, a, b, rows[own], lengths[own])
+            for level, own in zip(levels, places, strict=True)
+            for a, b in _ranges(own.stop - own.start, threads)
+        ]
+        _all_done(pool, jobs)
+        words = room(int(lengths.sum()))
+        chunks = chunks_of(levels, table, words)
+        chunks.verified[:] = 1
+        jobs = [
+            (
+                fill, *_arrays(level), *_children(level), nr_sparse, nr_dense, a, b, level.bias,
+                chunks.start[own.start : own.stop + 1], words, chunks.weights, chunks.bytes, chunks.lines,
+                table.checksums[own],
+            )
+            for level, own in zip(levels, places, strict=True)
+            for a, b in _ranges(own.stop - own.start, threads)
+        ]  # fmt: skip
+        _all_done(pool, jobs)
+    return table, chunks
+
+
+def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> Chunks:
+    """Return the chunks of levels; they are compared with their checksums when they are first used.
+
+    Args:
+        levels: the top first; their weights are not read.
+        table: rows, length and checksum of each chunk.
+        words: the words of all chunks, writable or presented as such.
+    """
+    child_counts = np.concatenate([np.diff(level.clusters.indptr) for level in levels])
+    return Chunks(
+        level_start=np.cumsum([0, *(level.clusters.shape[1] for level in levels)]),
+        child_start=np.concatenate([[0], np.cumsum(child_counts, dtype=np.int64)]),
+        children=np.concatenate([level.clusters.indices for level in levels]).astype(np.int32, copy=False),
+        start=np.concatenate([[0], np.cumsum(table.lengths)]),
+        rows=table.rows,
+        words=words,
+        weights=words.view(np.float32),
+        bytes=words.view(np.uint8),
+        lines=words.view(np.uint64),
+        checksums=table.checksums,
+        verified=np.zeros(len(table.rows), np.uint8),
+        damaged=np.zeros(1, np.uint8),
+        widest=int(padded(int(child_counts.max(initial=1)))),
+    )
+
+
+def with_children(chunks: Chunks, levels: Sequence[Level], kept: Sequence[Level]) -> Chunks:
+    """Return chunks of which a search finds only some nodes; the weights stay as they are.
+
+    Args:
+        chunks: the chunks of ``levels``.
+        levels: the levels with all nodes.
+        kept: the levels with the nodes to find.
+    """
+    children = []
+    for level, some in zip(levels, kept, strict=True):
+        here = np.zeros(level.clusters.shape[0], bool)
+        here[some.clusters.indices] = True
+        own = level.clusters.indices
+        children.append(np.where(here[own], own, -1).astype(np.int32))
+    return chunks._replace(children=np.concatenate(children))
+
+
+def _arrays(level: Level) -> tuple[Any, ...]:
+    w = level.weights
+    return kernel_view(w.indptr, np.int64), kernel_view(w.indices, np.int32), kernel_view(w.data, np.float32)
+
+
+def _children(level: Level) -> tuple[Any, ...]:
+    return kernel_view(level.clusters.indptr, np.int64), kernel_view(level.clusters.indices, np.int32)
+
+
+def _ranges(count: int, parts: int) -> list[tuple[int, int]]:
+    bounds = np.linspace(0, count, min(parts, count) + 1).astype(int)
+    return [(int(a), int(b)) for a, b in pairwise(bounds)]
+
+
+def _all_done(pool: ThreadPoolExecutor, jobs: Sequence[tuple[Any, ...]]) -> None:
+    for future in [pool.submit(*job) for job in jobs]:
+        future.result()

@@ -1,0 +1,90 @@
+"""The paths from the root to selected labels, in the order in which they are scored."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.rankers.level import Level
+
+
+class Paths(NamedTuple):
+    """The nodes of all levels on the paths to the selected labels; those of the top level first.
+
+    Attributes:
+        indptr: (levels, queries + 1): position of each query's first node of a level in the arrays below.
+        node: number of the node within its level.
+        chunk: chunk that contains the node's weights.
+        child: position of the node in that chunk.
+        parent: position of the node's parent in these arrays; -1 for the root.
+    """
+
+    indptr: np.ndarray
+    node: np.ndarray
+    chunk: np.ndarray
+    child: np.ndarray
+    parent: np.ndarray
+
+    def for_kernel(self) -> tuple[np.ndarray, ...]:
+        """Return the arrays that the kernel reads, in its order."""
+        return self.indptr, self.chunk, self.child, self.parent
+
+
+def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequence[Level]) -> Paths:
+    """Return the ancestors of the selected labels of every query, each node once.
+
+    Args:
+        levels: the levels, perhaps restricted to some nodes.
+        selected: (queries × labels), with an entry for each score to compute.
+        arranged: the levels from which the chunks were made, with all nodes.
+    """
+    nr_queries = selected.shape[0]
+    query = np.repeat(np.arange(nr_queries), np.diff(selected.indptr))
+    keys = np.unique(query * np.int64(selected.shape[1]) + selected.indices)
+    nodes_below = [(keys // selected.shape[1], keys % selected.shape[1])]
+    parent_rank: list[np.ndarray] = []
+    for level in reversed(levels):
+        query, node = nodes_below[0]
+        parent_of, _ = _places(level)
+        if (outside := node[parent_of[node] < 0]).size:
+            raise InputError(
+                f"label {outside[0]:,} is not in the tree"
+                if level is levels[-1]
+                else "a label's cluster is not in the tree",
+                expected="labels that the model can predict",
+                fix="remove it from the selected outputs; this model was pruned",
+            )
+        above = query * np.int64(level.clusters.shape[1]) + parent_of[node]
+        keys, rank = np.unique(above, return_inverse=True)
+        parent_rank.insert(0, rank)
+        nodes_below.insert(0, (keys // level.clusters.shape[1], keys % level.clusters.shape[1]))
+    parts: list[tuple[np.ndarray, ...]] = []
+    indptr = np.zeros((len(levels), nr_queries + 1), np.int64)
+    level_start = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
+    offset, places_above = 0, np.full(len(nodes_below[0][0]), -1, np.int64)
+    for t in range(len(levels)):
+        query, node = nodes_below[t + 1]
+        parent_of, child_of = _places(arranged[t])
+        order = np.lexsort((child_of[node], parent_of[node], query))
+        places = np.empty(len(order), np.int64)
+        places[order] = offset + np.arange(len(order))
+        indptr[t] = offset + np.searchsorted(query[order], np.arange(nr_queries + 1))
+        parts.append((
+            node[order], level_start[t] + parent_of[node][order], child_of[node][order],
+            places_above[parent_rank[t]][order],
+        ))  # fmt: skip
+        places_above, offset = places, offset + len(order)
+    return Paths(indptr, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _places(level: Level) -> tuple[np.ndarray, np.ndarray]:
+    """Return each node's parent and its position among its siblings; -1 for nodes outside the tree."""
+    clusters = level.clusters
+    parent = np.full(clusters.shape[0], -1, np.int64)
+    child = np.full(clusters.shape[0], -1, np.int64)
+    counts = np.diff(clusters.indptr)
+    parent[clusters.indices] = np.repeat(np.arange(clusters.shape[1]), counts)
+    child[clusters.indices] = np.arange(len(clusters.indices)) - np.repeat(clusters.indptr[:-1], counts)
+    return parent, child

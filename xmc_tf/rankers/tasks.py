@@ -1,0 +1,173 @@
+"""Tasks, the smallest pieces of training: some sibling labels of one cluster, with the documents matched to it.
+
+The result of a task depends on the task alone: not on the thread or rank that solves it, nor on other tasks. It does
+depend on which labels share the task (they share the order in which documents are visited), so every way to train uses
+the same tasks.
+"""
+
+from threading import local
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.kernels import kernel_view
+from xmc_tf.data import Features
+from xmc_tf.rankers.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, DualScratch, solve_dual
+from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.kernels.gather import gather
+from xmc_tf.rankers.kernels.lanes import WIDTH, aligned_zeros
+from xmc_tf.rankers.kernels.primal import solve_primal
+from xmc_tf.rankers.kernels.task import SolverSettings
+from xmc_tf.rankers.problems import LevelProblem
+
+LABELS_PER_TASK = 64  # enough to use gathered documents and lanes well, few enough to distribute
+_LOSSES = {"L2R_L2LOSS_SVC_DUAL": SQUARED_HINGE, "L2R_L1LOSS_SVC_DUAL": HINGE, "L2R_LR_DUAL": LOGISTIC}
+_NOTHING = np.zeros(0, np.float32)
+
+
+class LevelTasks(NamedTuple):
+    """The tasks of a level, in the order of its clusters.
+
+    Args:
+        cluster: cluster of each task.
+        begin: position of its first label within the cluster, the most frequent label first.
+        end: position after its last label.
+        work: number of feature entries that one pass over all its labels reads.
+    """
+
+    cluster: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    work: np.ndarray
+
+
+class Instances:
+    """The training features in the form that kernels read, shared by all threads.
+
+    Args:
+        X: the features; memory-mapped arrays stay mapped.
+    """
+
+    def __init__(self, X: Features) -> None:
+        self.nr_rows, self.nr_sparse = X.nr_rows, X.nr_sparse
+        if X.sparse is not None:
+            self.indptr = kernel_view(X.sparse.indptr, np.int64)
+            self.indices = kernel_view(X.sparse.indices, np.int32)
+            self.data = kernel_view(X.sparse.data, np.float32)
+        else:
+            self.indptr = np.zeros(X.nr_rows + 1, np.int64)
+            self.indices, self.data = np.zeros(0, np.int32), _NOTHING
+        self.dense = np.zeros((X.nr_rows, 0), np.float32) if X.dense is None else kernel_view(X.dense, np.float32)
+        self.dense_square = _NOTHING if X.dense is None else np.einsum("ij,ij->i", X.dense, X.dense)
+        self._scratch = local()
+
+    @property
+    def entries(self) -> np.ndarray:
+        """Number of values of each document."""
+        return np.diff(self.indptr) + self.dense.shape[1] + 1
+
+    def slot(self) -> np.ndarray:
+        """Return this thread's zeroed scratch memory over all sparse features."""
+        if not hasattr(self._scratch, "slot"):
+            self._scratch.slot = np.zeros(self.nr_sparse, np.int32)
+        return self._scratch.slot
+
+
+def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
+    """Return the tasks of a level: its clusters, those with many labels in several tasks."""
+    return cut_clusters(np.diff(problem.clusters.indptr), _matched_entries(instances, problem))
+
+
+def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
+    """Return the tasks of clusters.
+
+    Args:
+        children: number of labels of each cluster.
+        entries: number of values of the documents matched to it.
+    """
+    children = children.astype(np.int64)
+    pieces = -(-children // LABELS_PER_TASK)
+    cluster = np.repeat(np.arange(len(children)), pieces)
+    begin = LABELS_PER_TASK * (np.arange(len(cluster)) - np.repeat(np.cumsum(pieces) - pieces, pieces))
+    end = np.minimum(begin + LABELS_PER_TASK, children[cluster])
+    # One pass gathers the documents, then there is one for each register of labels.
+    work = entries[cluster].astype(np.int64) * (1 + -(-(end - begin) // WIDTH))
+    return LevelTasks(cluster, begin, end, work)
+
+
+def task_labels(problem: LevelProblem, cluster: int, begin: int, end: int) -> np.ndarray:
+    """Return the labels of a task, the most frequent first: they take most passes, and lanes should end together."""
+    span = slice(problem.clusters.indptr[cluster], problem.clusters.indptr[cluster + 1])
+    labels = problem.clusters.indices[span].astype(np.int64)
+    indptr = problem.labels.indptr
+    frequency = indptr[labels + 1] - indptr[labels]
+    return labels[np.argsort(-frequency, kind="stable")][begin:end]
+
+
+def solve_task(instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, seed: int) -> Columns:
+    """Solve one task.
+
+    Args:
+        instances: the training features.
+        problem: the task's level.
+        cluster: the task's cluster.
+        labels: the task's labels, in the order of :func:`task_labels`.
+        seed: seed of the orders in which the solvers visit the documents.
+    """
+    params = problem.params
+    rows, in_match = matched_rows(instances, problem, cluster, labels)
+    primal = params.solver_type == "L2R_L2LOSS_SVC_PRIMAL"
+    settings = SolverSettings(
+        cp=params.Cp,
+        cn=params.Cn,
+        bias=max(params.bias, 0.0),
+        eps=params.newton_eps if primal else params.eps,
+        max_iter=params.max_iter,
+        threshold=params.threshold,
+        max_nonzeros=params.nonzeros_limit or 0,
+    )
+    gathered = gather(
+        instances.indptr, instances.indices, instances.data, rows, instances.slot(), not primal,
+        instances.dense_square, settings.bias,
+    )  # fmt: skip
+    n, size = len(rows), len(gathered.names) + 1 + instances.dense.shape[1]
+    signs = np.zeros((n, WIDTH), np.int8)
+    # For kernels, a single row means that all costs are 1, so a single document with costs gets one more row.
+    cost = aligned_zeros(1 if problem.costs is None else max(n, 2))
+    if primal:
+        columns, _ = solve_primal(
+            gathered, in_match, instances.nr_sparse, instances.dense, labels, problem.positives, signs, cost, settings
+        )
+    else:
+        scratch = DualScratch(aligned_zeros(size), aligned_zeros(n), signs, cost)
+        columns, _ = solve_dual(
+            gathered, in_match, instances.nr_sparse, instances.dense, labels, problem.positives, scratch,
+            _LOSSES[params.solver_type], settings, seed,
+        )  # fmt: skip
+    used = int(columns.indptr[columns.filled[0]])
+    return columns._replace(features=columns.features[:used].copy(), weights=columns.weights[:used].copy())
+
+
+def _matched_entries(instances: Instances, problem: LevelProblem) -> np.ndarray:
+    """Return the number of values of the documents matched to each cluster."""
+    entries = instances.entries
+    if problem.matched is None:
+        return np.full(problem.clusters.shape[1], entries.sum())
+    before = np.concatenate(([0], np.cumsum(entries[problem.matched.indices])))
+    return np.diff(before[problem.matched.indptr])
+
+
+def matched_rows(
+    instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted documents of a task, and a mask of those that are negatives for all its labels."""
+    if problem.matched is None:
+        return np.arange(instances.nr_rows, dtype=np.int32), np.ones(instances.nr_rows, np.bool_)
+    matched = problem.matched
+    rows = kernel_view(matched.indices[matched.indptr[cluster] : matched.indptr[cluster + 1]], np.int32)
+    if problem.covered:
+        return rows, np.ones(len(rows), np.bool_)
+    Y = problem.labels
+    positives = [Y.indices[Y.indptr[label] : Y.indptr[label + 1]] for label in labels]
+    documents = np.unique(np.concatenate([rows, *positives])).astype(np.int32)
+    return documents, np.isin(documents, rows, assume_unique=True)

@@ -1,0 +1,332 @@
+"""The trained rankers of all levels of a tree, and their predictions."""
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.threads import thread_count
+from xmc_tf.data.features import Features
+from xmc_tf.rankers.disk import load_levels, save_levels
+from xmc_tf.rankers.kernels.layout import Chunks
+from xmc_tf.rankers.kernels.search import score_paths, search
+from xmc_tf.rankers.layout.chunks import build_chunks, with_children
+from xmc_tf.rankers.layout.stored import StoredSearch, warn_of_damage
+from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.paths import selected_paths
+from xmc_tf.rankers.postprocess import post_processor_code
+from xmc_tf.rankers.query_arrays import code_arrays, kernel_form, ranked_csr
+from xmc_tf.rankers.sub_models import checked_labels, joined, restricted, split_at, sub_model
+
+_LOG = logging.getLogger(__name__)
+_BLOCK = 8192  # queries searched level by level at the same time
+_BLOCK_NODES = 1 << 20  # maximum number of nodes in their beams
+_NO_CODES = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+
+
+@dataclass(eq=False)
+class XLinear:
+    """Linear rankers over a label tree.
+
+    Example:
+        >>> model = XLinear.load("model/ranker")
+        >>> model.predict(as_features(X), beam_size=10, only_topk=5)
+
+    Args:
+        levels: the top first.
+        nr_sparse: number of sparse features, which come first.
+        nr_dense: number of dense features, which come after them.
+    """
+
+    levels: list[Level]
+    nr_sparse: int
+    nr_dense: int = 0
+    _chunks: Chunks | None = field(default=None, repr=False)
+    _chunks_of: tuple[int, int, int] = field(default=(0, 0, 0), repr=False)
+    _stored: StoredSearch | None = field(default=None, repr=False)  # of the levels before any restriction
+    _all_levels: list[Level] | None = field(default=None, repr=False)  # while predictions are restricted
+
+    def __repr__(self) -> str:
+        return f"XLinear({self.nr_labels:,} labels, {self.depth} levels, {self.nr_features:,} features)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state to pickle: without the weights' arrangement for search, which is made again."""
+        return {**vars(self), "_chunks": None, "_chunks_of": (0, 0, 0), "_stored": None}
+
+    @property
+    def depth(self) -> int:
+        """Number of levels."""
+        return len(self.levels)
+
+    @property
+    def nr_labels(self) -> int:
+        """Number of labels that can be predicted."""
+        return int(self.levels[-1].clusters.shape[0])
+
+    @property
+    def nr_features(self) -> int:
+        """Number of features of a document."""
+        return self.nr_sparse + self.nr_dense
+
+    @property
+    def nr_weights(self) -> int:
+        """Number of weights of all levels."""
+        return sum(level.nr_weights for level in self.levels)
+
+    def most_labels(self, beam_size: int | None = None) -> int:
+        """Return the number of labels that a search can return at most.
+
+        Args:
+            beam_size: nodes kept at each level above the labels; None: the model's own.
+        """
+        reached, found = int(self.levels[0].clusters.shape[1]), 0
+        for level in self.levels:
+            children = np.sort(np.diff(level.clusters.indptr))[::-1]
+            found = int(children[:reached].sum())
+            reached = min(found, level.pred_params.only_topk if beam_size is None else beam_size)
+        return found
+
+    def warn_if_out_of_reach(self, only_topk: int | None, beam_size: int | None) -> None:
+        """Warn if a search with this beam cannot return ``only_topk`` labels."""
+        most = self.most_labels(beam_size)
+        if only_topk is None or only_topk <= most:
+            return
+        if most == self.nr_labels or self.depth == 1:
+            _LOG.warning("-k %s: the model has only %s labels", f"{only_topk:,}", f"{most:,}")
+            return
+        beam = str(beam_size or self.levels[-2].pred_params.only_topk)
+        _LOG.warning(
+            "-k %s: with a beam of %s nodes, at most %s labels can be predicted per document; fix: raise -b",
+            f"{only_topk:,}", beam, f"{most:,}",
+        )  # fmt: skip
+
+    def chunks(self, nr_dense: int, threads: int = 1) -> Chunks:
+        """Return the weights arranged for search, with the last ``nr_dense`` features dense."""
+        key = (self.depth, self.nr_features - nr_dense, nr_dense)
+        if self._chunks is None or self._chunks_of != key:
+            levels, stored = self._all_levels or self.levels, self._stored
+            if stored is not None and (stored.nr_sparse, stored.nr_dense) == key[1:]:
+                chunks = stored.chunks(levels)
+            else:
+                _, chunks = build_chunks(levels, key[1], nr_dense, threads)
+            self._chunks = chunks if self._all_levels is None else with_children(chunks, levels, self.levels)
+            self._chunks_of = key
+        return self._chunks
+
+    def _with_chunks(self, nr_dense: int, threads: int, run: Callable[[Chunks], object]) -> None:
+        """Call a function of the weights arranged for search; once more if their stored layout is damaged."""
+        chunks = self.chunks(nr_dense, threads)
+        run(chunks)
+        if chunks.damaged[0]:
+            if (stored := self._stored) is not None:
+                warn_of_damage(stored.folder, f"{stored.folder} is damaged: its content has changed since it was saved")
+            self._stored = self._chunks = None
+            run(self.chunks(nr_dense, threads))
+
+    def set_output_constraint(self, labels: Iterable[int] | None) -> None:
+        """Restrict predictions to some labels: the search then visits only nodes that lead to them.
+
+        A folder that the model was loaded from stays as it is, and a later call can choose other labels. The weights
+        are neither read nor arranged again: a score is the same, bit for bit, as without the restriction.
+
+        Example:
+            >>> model.set_output_constraint([3, 14, 159])
+            >>> model.set_output_constraint(None)  # all labels again
+
+        Args:
+            labels: numbers of the labels that may be predicted; None for all.
+        """
+        levels = self._all_levels or self.levels
+        if labels is None:
+            self.levels, self._all_levels = levels, None
+        else:
+            self.levels = restricted(levels, checked_labels(labels, self.nr_labels))
+            self._all_levels = levels
+        if self._chunks is not None:
+            self._chunks = with_children(self._chunks, levels, self.levels)
+
+    def sub_model(self, level: int, node: int) -> tuple["XLinear", np.ndarray]:
+        """Return the model of the sub-tree below a node; PECOS calls it ``get_submodel_rooted_at`` with ``reindex``.
+
+        Args:
+            level: the first level of the sub-tree, 0 for the top.
+            node: the parent's number, among the parents of that level.
+
+        Returns:
+            The model, and the label that each of its labels is in this model.
+        """
+        levels, labels = sub_model(self.levels, level, node)
+        return self._with_levels(levels), labels
+
+    def split_at(self, level: int) -> tuple["XLinear", list[tuple["XLinear", np.ndarray]]]:
+        """Return the model above a level, and the sub-models below, each with the labels that its labels are here.
+
+        PECOS calls it ``split_model_at_depth``.
+        """
+        top, below = split_at(self.levels, level)
+        return self._with_levels(top), [(self._with_levels(levels), labels) for levels, labels in below]
+
+    @staticmethod
+    def joined(top: "XLinear", children: Sequence[tuple["XLinear", np.ndarray]]) -> "XLinear":
+        """Return the model that :meth:`split_at` would split into these parts; PECOS's ``reconstruct_model``."""
+        return top._with_levels(joined(top.levels, [(child.levels, labels) for child, labels in children]))
+
+    def _with_levels(self, levels: list[Level]) -> "XLinear":
+        """Return a model of other levels on the same features."""
+        return type(self)(levels, self.nr_sparse, self.nr_dense)
+
+    def predict(
+        self,
+        X: Features,
+        *,
+        beam_size: int | None = None,
+        only_topk: int | None = None,
+        post_processor: str | None = None,
+        codes: csr_matrix | None = None,
+        threads: int = -1,
+    ) -> csr_matrix:
+        """Return the best labels of each document, by beam search.
+
+        Args:
+            X: the documents.
+            beam_size: number of nodes kept at each level above the labels. Default: the model's. Larger beams find
+                better labels and take longer.
+            only_topk: number of labels per document. Default: the model's.
+            post_processor: post-processor of all levels. Default: the model's.
+            codes: (documents × parents of the first level): parents to start from, with scores. Default: all.
+            threads: number of threads; -1: one per core.
+
+        Returns:
+            (documents × labels) scores, descending within a row.
+        """
+        found = self.search(
+            X, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, codes=codes, threads=threads
+        )
+        return ranked_csr(*found, self.nr_labels)
+
+    def search(
+        self,
+        X: Features,
+        *,
+        beam_size: int | None = None,
+        only_topk: int | None = None,
+        post_processor: str | None = None,
+        codes: csr_matrix | None = None,
+        threads: int = -1,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return labels [documents, k] and their scores, best first, and the number of labels of each document.
+
+        The arguments are those of :meth:`predict`.
+        """
+        self._check(X)
+        most = [level.pred_params.only_topk for level in self.levels]
+        if beam_size is not None:
+            most[:-1] = [beam_size] * (self.depth - 1)
+        if only_topk is not None:
+            most[-1] = only_topk
+        if min(most) < 1:
+            raise InputError("beam size and top k must be at least 1", received=f"{most}")
+        # No level can keep more nodes than it has.
+        most = [min(one, int(level.clusters.shape[0])) for one, level in zip(most, self.levels, strict=True)]
+        beams = np.array(most, np.int64)
+        count = thread_count(threads)
+        query = kernel_form(X)
+        start = _NO_CODES if codes is None else code_arrays(codes, (X.nr_rows, self.levels[0].clusters.shape[1]))
+        n, k = X.nr_rows, most[-1]
+        nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
+        found = np.zeros(n, np.int64)
+        arguments: tuple[Any, ...] = (*query, *start, beams, self._posts(post_processor))
+        block = max(1, min(_BLOCK, _BLOCK_NODES // max(*most, self.levels[0].clusters.shape[1])))
+
+        def run(chunks: Chunks) -> None:
+            if count == 1 or n < 2 * count:
+                search(chunks, *arguments, 0, n, block, nodes, scores, found)
+                return
+            # More pieces than threads, since some texts are long; whole blocks if there are enough.
+            step = min(block, max(1, math.ceil(n / (4 * count))))
+            with ThreadPoolExecutor(count) as pool:
+                calls: list[tuple[Any, ...]] = [
+                    (search, chunks, *arguments, at, min(at + step, n), block, nodes, scores, found)
+                    for at in range(0, n, step)
+                ]
+                for future in [pool.submit(*call) for call in calls]:
+                    future.result()
+
+        self._with_chunks(X.nr_dense, count, run)
+        return nodes, scores, found
+
+    def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
+        """Return the scores of selected labels: those of a beam search that keeps all their ancestors.
+
+        Args:
+            X: the documents.
+            selected: (documents × labels), with an entry for each score to compute.
+            post_processor: post-processor of all levels. Default: the model's.
+        """
+        self._check(X)
+        if selected.shape != (X.nr_rows, self.nr_labels):
+            raise InputError(
+                "the selected outputs do not fit",
+                expected=f"{X.nr_rows:,} documents × {self.nr_labels:,} labels",
+                received=f"{selected.shape[0]:,} × {selected.shape[1]:,}",
+            )
+        paths = selected_paths(self.levels, csr_matrix(selected), self._all_levels or self.levels)
+        out = np.empty(len(paths.chunk), np.float32)
+        arguments = (*kernel_form(X), *paths.for_kernel(), self._posts(post_processor), out)
+        self._with_chunks(X.nr_dense, 1, lambda chunks: score_paths(chunks, *arguments))
+        last = paths.indptr[-1]
+        result = csr_matrix(
+            (out[last[0] : last[-1]], paths.node[last[0] : last[-1]], last - last[0]),
+            shape=selected.shape,
+        )
+        result.sort_indices()
+        return result
+
+    def save(self, folder: str | Path) -> None:
+        """Save the model as an XLinear folder of PECOS."""
+        save_levels(self.levels, folder, self.nr_dense)
+
+    @classmethod
+    def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":
+        """Load an XLinear folder, of this package or of PECOS.
+
+        Args:
+            folder: the folder with ``param.json`` and ``ranker/``.
+            nr_dense: number of dense features, which come last. Default: 0; the queries then decide.
+        """
+        levels, stored = load_levels(folder)
+        return cls(levels, levels[0].nr_features - nr_dense, nr_dense, _stored=stored)
+
+    @property
+    def only_topk(self) -> int:
+        """Number of labels per document that are predicted by default."""
+        return self.levels[-1].pred_params.only_topk
+
+    def scores_may_be_negative(self, post_processor: str | None = None) -> bool:
+        """Return whether 0 is not the lowest score: without a post-processor, or if scores are logarithms.
+
+        Args:
+            post_processor: post-processor of all levels. Default: the model's.
+        """
+        name = post_processor or self.levels[-1].pred_params.post_processor
+        return name == "noop" or name.startswith("log-")
+
+    def _posts(self, override: str | None) -> np.ndarray:
+        names: Sequence[str] = [override or level.pred_params.post_processor for level in self.levels]
+        return np.array([post_processor_code(name) for name in names], np.int64)
+
+    def _check(self, X: Features) -> None:
+        if X.nr_features != self.nr_features:
+            raise InputError(
+                "the features do not fit the model",
+                expected=f"{self.nr_features:,} columns, as in training",
+                received=f"{X.nr_features:,} columns",
+                fix="compute them with the vectorizer of the training features",
+            )
