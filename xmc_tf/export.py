@@ -89,6 +89,7 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     if texts is None and arguments.warmup != _WARMUP:
         raise InputError("--warmup needs texts", expected="-t with the texts of the requests")
 
+    _LOG.info("loading TensorFlow")
     from xmc_tf.serving.export import Warmup, check_export, export_model
     from xmc_tf.serving.warmup import WARMUP, check_warmup
 

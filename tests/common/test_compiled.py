@@ -20,7 +20,7 @@ ASK = "from pack.outer import outer; print(outer(1))"
 def package(tmp_path):
     """Two modules, one of which calls the other's kernel, beside a copy of what compiles them."""
     (tmp_path / "xmc_tf" / "common" / "process").mkdir(parents=True)
-    needed = ("common/process/__init__.py", "common/process/cache_folder.py")
+    needed = ("common/activity.py", "common/process/__init__.py", "common/process/cache_folder.py")
     for name in ("__init__.py", "__init__.pyi", "common/__init__.py", "common/compiled.py", *needed):
         shutil.copy(PACKAGE / name, tmp_path / "xmc_tf" / name)
     inner, outer = tmp_path / "pack" / "inner.py", tmp_path / "pack" / "outer.py"

@@ -12,13 +12,14 @@ import logging
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
 import numba
 from numba.core import event
 from numba.extending import register_jitable
 
+from xmc_tf.common import activity
 from xmc_tf.common.process.cache_folder import cache_folder
 
 _LOG = logging.getLogger(__name__)
@@ -87,22 +88,32 @@ def announce_compiling() -> None:
 
 
 class _Announcement(event.Listener):
-    """A listener that logs the first compilation."""
+    """A listener that logs the first compilation, and says while it compiles that it does."""
 
     def __init__(self) -> None:
-        self._done = False
+        self._kernels, self._seconds = 0, 0.0
+        self._own = local()  # a kernel compiles those that it calls, in the same thread
 
     def on_start(self, _: Any) -> None:
         """Log that a kernel is being compiled, unless that has been logged."""
-        if not self._done:
-            self._done = True
+        if not self._kernels:
             folder = kernel_folder().parent
             _LOG.info(
                 "compiling for this processor and Numba %s: up to half a minute, once (cache: %s)", _NUMBA, folder
             )
+        self._own.depth = getattr(self._own, "depth", 0) + 1
+        if self._own.depth == 1:
+            self._kernels += 1
+            self._own.work = activity.begin(self._say)
 
     def on_end(self, _: Any) -> None:
-        """Do nothing: only the beginning is logged."""
+        """Note that a kernel is compiled."""
+        self._own.depth -= 1
+        if not self._own.depth:
+            self._seconds += activity.end(self._own.work)
+
+    def _say(self, seconds: float) -> None:
+        _LOG.info("compiling kernel %s: %.0f s so far", self._kernels, self._seconds + seconds)
 
 
 @cache

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from xmc_tf.common import activity
 from xmc_tf.common.process.terminal import printable
 
 # Functions that are called for each step of each progress, for example to draw it elsewhere; they must be quick.
@@ -45,11 +46,13 @@ class Progress:
         self._samples: deque[tuple[float, int]] = deque()  # (time, units done), the oldest first
 
     def __enter__(self) -> Self:
+        self._activity = activity.begin(self._say)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        activity.end(self._activity)
         if self._shown and self._terminal:
             sys.stderr.write("\r\x1b[K")
         if self._shown and kind is None:
@@ -103,6 +106,13 @@ class Progress:
         else:
             sys.stderr.write(f"{self.title}: {share:.0%}, {counts}{left}\n")
         sys.stderr.flush()
+        activity.wrote()
+
+    def _say(self, _: float) -> None:
+        """Show the progress of work whose next unit takes long; on a terminal, it stands there already."""
+        if not (self._shown and self._terminal):
+            self._shown = True
+            self._show()
 
 
 def _rate(per_second: float) -> str:

@@ -141,6 +141,28 @@ def estimated_seconds(shape: DataShape, documents: int | None = None) -> float:
     return 2.0 + (documents or shape.documents) * shape.words * _RATE
 
 
+def announcement(shape: DataShape, settings: Settings, effort: str) -> str:
+    """Return what a training will do and about how long it takes, for its beginning.
+
+    Args:
+        shape: the data set.
+        settings: what is tried.
+        effort: the effort with which the last training chooses its label trees.
+    """
+    seconds, parts = _seconds(shape, effort), []
+    if settings.steps:
+        one = COMPARED_TREES * EFFORT_TIMES["fast"] * estimated_seconds(shape, settings.sample)
+        seconds += one * (1 + sum(step.cost for step in settings.steps))
+        parts.append(f"compare {len(settings.steps) + 1} settings on {shape.held_out:,} validation documents")
+    parts.append("train the model, and measure it on the test documents")
+    minutes = round(seconds / 60)
+    span = "a minute" if minutes <= 1 else f"{minutes:,} minutes" if minutes < 120 else f"{minutes / 60:,.0f} hours"
+    return (
+        f"{shape.documents:,} training documents, {shape.labels:,} labels; next: {', '.join(parts)}; about {span} or "
+        f"less on two cores (--effort {effort}; --effort fast takes less)"
+    )
+
+
 def _seconds(shape: DataShape, effort: str) -> float:
     """Estimate the time of the last training, with its label trees, and names as evidence."""
     return 1.5 * EFFORT_TIMES[effort] * estimated_seconds(shape)

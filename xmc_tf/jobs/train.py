@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
+from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.jobs.features import DataSetFeatures
 from xmc_tf.jobs.linear import Chosen, LinearTraining
-from xmc_tf.jobs.settings import DataShape, choose_settings
+from xmc_tf.jobs.settings import DataShape, announcement, choose_settings
 from xmc_tf.jobs.summary import JobSummary, Results, examples_of, next_commands
 from xmc_tf.metrics import evaluate
 from xmc_tf.metrics.single_label import measure_single_label
@@ -117,6 +118,7 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
     if options.keep_training_data:  # a model with other negatives could not grow
         fixed |= {"negative_sampling"}
     settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=job.effort)
+    _LOG.info(announcement(shape, settings, job.effort))
     features = DataSetFeatures(store, job.threads)
     training = LinearTraining(
         features, store.labels("train"), store.labels("validation"), store.names, options.overrides,
@@ -306,6 +308,9 @@ class _Timed:
 
     def __enter__(self) -> None:
         self._began = time.monotonic()
+        self._doing = doing(self._part)
+        self._doing.__enter__()
 
     def __exit__(self, *_: object) -> None:
+        self._doing.__exit__(None, None, None)
         self._times.add({self._part: time.monotonic() - self._began})

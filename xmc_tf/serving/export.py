@@ -15,6 +15,7 @@ from xmc_tf.common.process.quiet import muted_stderr
 with muted_stderr():
     import tensorflow as tf
 
+from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import checksum_of, record_files
 from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, SERVING
@@ -38,6 +39,7 @@ from xmc_tf.serving.slimming import remove_shapes
 from xmc_tf.serving.streamed import StreamedVariables
 from xmc_tf.serving.warmup import check_warmup, write_warmup
 
+_LOG = logging.getLogger(__name__)
 _KEPT = (*SEARCH, *DECISIONS)  # options of predictions that an exported model keeps
 _OF_A_CALL = [field.name for field in dataclasses.fields(PredictionOptions) if field.name not in _KEPT]
 _EXAMPLES = 3  # number of labels named per node to describe it
@@ -185,9 +187,11 @@ def export_model(
         most = min(max(beams), ranker.nr_labels)
         answers = Answers(names, parents, examples, options.threshold)
         graph = None if tfidf is None else tfidf.graph()
-        signatures = Signatures(
-            graph, dense, search, answers, ranker.nr_sparse, nr_labels, beams[-1], most, fused
-        ).functions()
+        _LOG.info("building the graph")
+        with doing("building the graph"):
+            signatures = Signatures(
+                graph, dense, search, answers, ranker.nr_sparse, nr_labels, beams[-1], most, fused
+            ).functions()
         tracked = [*([] if dense is None else dense.tracked), *([] if fused is None else [fused])]
         _save(part, signatures, store, tfidf, tracked, names)
         bytes_ = store.bytes + _bytes([*_own_variables(tfidf), *tracked])
@@ -347,9 +351,11 @@ def _save(
     servable.names = names
     for name in ("absl", "tensorflow"):  # their warnings about names in the graph do not help users
         logging.getLogger(name).setLevel(logging.WARNING)
-    tf.saved_model.save(servable, str(part), signatures=signatures)
-    remove_shapes(part)
-    store.merge_into(part)
+    _LOG.info("saving the graph of %s signatures", len(signatures))
+    with doing("saving the graph"):
+        tf.saved_model.save(servable, str(part), signatures=signatures)
+        remove_shapes(part)
+        store.merge_into(part)
 
 
 def _bytes(tracked: Sequence[Any]) -> int:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from xmc_tf.common import activity
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import launcher, run_records, signals
 from xmc_tf.common.process.extras import missing_package
@@ -19,6 +20,15 @@ from xmc_tf.common.process.terminal import PrintableFormatter, prepare_streams, 
 
 _on_failure: list[Callable[[int], object]] = []
 _on_interrupt: list[Callable[[], str]] = []
+
+
+class _Handler(logging.StreamHandler):
+    """A handler that notes when something has been written."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        super().emit(record)
+        activity.wrote()
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -161,7 +171,8 @@ def make_parser(
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:
     """Run ``main(argv)`` and turn what it raises, and a signal that ends it, into a message and an exit status."""
     prepare_streams()
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Handler(sys.stderr)
+    activity.enable()
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname).1s %(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     launcher.end_with_launcher()

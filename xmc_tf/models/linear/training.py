@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scipy.sparse import spmatrix
 
+from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, Texts
@@ -146,7 +147,8 @@ def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverR
     ranker_data = RankerData(X, data.Y, trees, data.R, negatives)
     pred_params = recipe.pred_params(trees)
     rankers = place.rankers(ranker_data, params.ranker, pred_params, recipe.seed)
-    evidence = place.evidence(partial(_learn_evidence, data, recipe, ranker_data)) if named else None
+    with doing("learning how often labels whose names are in a text are right"):
+        evidence = place.evidence(partial(_learn_evidence, data, recipe, ranker_data)) if named else None
     predicted, names = _predicted(trees, names, params.ranker)
     metadata = _metadata(X, rankers, recipe, pred_params, data.texts is not None)
     return LinearParts(

@@ -1,0 +1,101 @@
+"""The activity of a command: logged while nothing else is written, so that nobody thinks that it hangs.
+
+A command line starts this (``xmc_tf/common/process/cli.py``); a program that uses the package logs nothing.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_LOG = logging.getLogger(__name__)
+_FIRST_S, _LONGEST_S = 5.0, 40.0  # time without output before a line; it doubles from line to line
+
+
+@dataclass(eq=False)
+class _Activity:
+    """Work that takes long.
+
+    Args:
+        say: writes what is being done; called with the seconds since the start.
+        since: when it began.
+    """
+
+    say: Callable[[float], None]
+    since: float = field(default_factory=lambda: time.monotonic())
+
+
+class _Silence:
+    """The activities of the process, the innermost last, and how long nothing has been written."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._activities: list[_Activity] = []
+        self._watching: threading.Thread | None = None
+        self._enabled = False
+        self._written = 0.0
+        self._pause = _FIRST_S
+
+    def enable(self) -> None:
+        """Say what is done from now on."""
+        self._enabled = True
+
+    def wrote(self) -> None:
+        """Note that something has been written."""
+        self._written, self._pause = time.monotonic(), _FIRST_S
+
+    def begin(self, say: Callable[[float], None]) -> _Activity:
+        """Begin an activity."""
+        one = _Activity(say)
+        with self._lock:
+            if not self._activities:
+                self.wrote()  # silence counts from here
+            self._activities.append(one)
+            if self._enabled and (self._watching is None or not self._watching.is_alive()):
+                self._watching = threading.Thread(target=self._watch, name="activity", daemon=True)
+                self._watching.start()
+        return one
+
+    def end(self, one: _Activity) -> float:
+        """End an activity, and return the seconds that it took."""
+        with self._lock:
+            self._activities.remove(one)
+        return time.monotonic() - one.since
+
+    def say_if_due(self, now: float) -> None:
+        """Say what is being done, if nothing has been written for a while."""
+        with self._lock:
+            if self._activities and now - self._written >= self._pause:
+                innermost = self._activities[-1]
+                innermost.say(now - innermost.since)
+                self._written, self._pause = now, min(2 * self._pause, _LONGEST_S)
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(1.0)
+            self.say_if_due(time.monotonic())
+
+
+_SILENCE = _Silence()
+enable, wrote, begin, end = _SILENCE.enable, _SILENCE.wrote, _SILENCE.begin, _SILENCE.end
+say_if_due = _SILENCE.say_if_due
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Let a command say what it is doing if the ``with`` block takes long.
+
+    Example:
+        >>> with doing("learning what names of labels are worth"):
+        ...     pass
+
+    Args:
+        what: the work, as the line says it.
+    """
+    one = begin(lambda seconds: _LOG.info("%s: %.0f s so far", what, seconds))
+    try:
+        yield
+    finally:
+        end(one)
