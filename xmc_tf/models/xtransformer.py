@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
 from xmc_tf.common.folders.model_parts import ENCODER, FUSION, NAMES
+from xmc_tf.common.process.extras import require
 from xmc_tf.data import Texts, as_features
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.metrics import Measures, evaluate
@@ -148,6 +149,7 @@ class XTransformer(Parts):
 
             return strategy or CollectiveStrategy(stages.communicator, seed=recipe.seed)
 
+        require("tensorflow")  # the first stages do without it
         recipe = recipe.for_data(inputs.documents.nr_documents, inputs.documents.nr_labels)
         made: Made = make_parts(inputs, recipe, stages, the_strategy)
         model = cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, kept=kept)

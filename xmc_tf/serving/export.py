@@ -187,11 +187,9 @@ def export_model(
         most = min(max(beams), ranker.nr_labels)
         answers = Answers(names, parents, examples, options.threshold)
         graph = None if tfidf is None else tfidf.graph()
-        _LOG.info("building the graph")
-        with doing("building the graph"):
-            signatures = Signatures(
-                graph, dense, search, answers, ranker.nr_sparse, nr_labels, beams[-1], most, fused
-            ).functions()
+        signatures = Signatures(
+            graph, dense, search, answers, ranker.nr_sparse, nr_labels, beams[-1], most, fused
+        ).functions()
         tracked = [*([] if dense is None else dense.tracked), *([] if fused is None else [fused])]
         _save(part, signatures, store, tfidf, tracked, names)
         bytes_ = store.bytes + _bytes([*_own_variables(tfidf), *tracked])
@@ -351,8 +349,7 @@ def _save(
     servable.names = names
     for name in ("absl", "tensorflow"):  # their warnings about names in the graph do not help users
         logging.getLogger(name).setLevel(logging.WARNING)
-    _LOG.info("saving the graph of %s signatures", len(signatures))
-    with doing("saving the graph"):
+    with doing("saving the graph of the model"):
         tf.saved_model.save(servable, str(part), signatures=signatures)
         remove_shapes(part)
         store.merge_into(part)

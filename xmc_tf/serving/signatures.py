@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from xmc_tf.common.activity import doing
 from xmc_tf.features.graph import TfidfGraph
 from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.dense import DenseFeatures
@@ -62,6 +63,7 @@ class Signatures:
         self._k = k
         self._most = most
 
+    @doing("building the graph")
     def functions(self) -> dict[str, Any]:
         """Return the traced functions by the names of the signatures."""
         reads_text = (self._tfidf is not None or not self._nr_sparse) and (

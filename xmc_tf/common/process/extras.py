@@ -2,6 +2,7 @@
 
 import shlex
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from urllib.parse import unquote, urlsplit
 
 from xmc_tf.common.errors import InputError
@@ -37,6 +38,19 @@ def pip_install(extra: str) -> str:
         vcs = origin["vcs_info"].get("vcs", "git")
         return "pip install " + shlex.quote(f"xmc_tf[{extra}] @ {vcs}+{url}")
     return f"pip install 'xmc_tf[{extra}]'"
+
+
+def require(package: str) -> None:
+    """Refuse work that needs a package which is not installed, before it begins.
+
+    Args:
+        package: a top-level module of an extra.
+
+    Raises:
+        InputError: it is not installed; the message names the extra.
+    """
+    if find_spec(package) is None and (missing := missing_package(ModuleNotFoundError(name=package))) is not None:
+        raise missing
 
 
 def missing_package(error: ModuleNotFoundError) -> InputError | None:

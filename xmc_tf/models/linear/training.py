@@ -147,8 +147,7 @@ def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverR
     ranker_data = RankerData(X, data.Y, trees, data.R, negatives)
     pred_params = recipe.pred_params(trees)
     rankers = place.rankers(ranker_data, params.ranker, pred_params, recipe.seed)
-    with doing("learning how often labels whose names are in a text are right"):
-        evidence = place.evidence(partial(_learn_evidence, data, recipe, ranker_data)) if named else None
+    evidence = place.evidence(partial(_learn_evidence, data, recipe, ranker_data)) if named else None
     predicted, names = _predicted(trees, names, params.ranker)
     metadata = _metadata(X, rankers, recipe, pred_params, data.texts is not None)
     return LinearParts(
@@ -241,6 +240,7 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
     return {**negatives, 1: negatives[1][:, order]}
 
 
+@doing("learning how often labels whose names are in a text are right")
 def _learn_evidence(data: LinearData, recipe: LinearRecipe, rankers: RankerData) -> Evidence:
     """Learn what label names are worth and how to combine them with scores, on documents held out from training."""
     assert data.lines is not None
