@@ -256,7 +256,7 @@ def _server(annif, tmp_path):
         end = time.monotonic() + 120
         while True:
             try:
-                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                socket.create_connection(("127.0.0.1", port), timeout=60).close()
                 break
             except ConnectionRefusedError:
                 said = (tmp_path / "log").read_text()

@@ -72,7 +72,7 @@ class Cluster:
 
     def on(self, host: str, *command: str) -> str:
         """Run a command on a host."""
-        done = subprocess.run(self.command(host, *command), capture_output=True, text=True, timeout=30)
+        done = subprocess.run(self.command(host, *command), capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -200,7 +200,7 @@ def _alive(pid: int) -> bool:
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
 
 

@@ -61,7 +61,7 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def _wait_until_idle(environment: dict[str, str], folder: Path) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while time.monotonic() < end:
         found = subprocess.run(
             ["sinfo", "--noheader", "--format=%t"], env=environment, capture_output=True, text=True, check=False
@@ -76,7 +76,7 @@ def _wait_until_idle(environment: dict[str, str], folder: Path) -> None:
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(10)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

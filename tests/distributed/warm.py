@@ -58,7 +58,7 @@ def warm(folder: Path, environment: dict[str, str]) -> Iterator[list[str]]:
         yield [sys.executable, "-IS", str(CLIENT), str(path)]
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
 
 
 def main() -> None:

@@ -104,7 +104,7 @@ class Reader:
         environment["PATH"] = f"{BIN}:{environment['PATH']}"
         ran = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block.code],
-            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=120,
+            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=480,
         )  # fmt: skip
         assert ran.returncode == 0, f"{block} ended with {ran.returncode}:\n{ran.stdout}\n{ran.stderr}"
         return ran.stdout
@@ -135,7 +135,7 @@ def asked_on_the_page(arguments: list[str]) -> str:
     given = parser_of(MODULES["try"]).parse_args(arguments)
     with (
         in_background(page_application(Answering(given.model)), bound_socket("127.0.0.1", 0)) as url,
-        urllib.request.urlopen(url, timeout=30) as page,
+        urllib.request.urlopen(url, timeout=120) as page,
     ):
         assert b"<html" in page.read()
     return f"http://127.0.0.1:{given.port}/   (press Ctrl-C to stop)\n"

@@ -29,7 +29,7 @@ class World:
             def run(self, interrupt):
                 outcome = next(world.outcomes)
                 if outcome == "until a host returns":
-                    assert interrupt.wait(20)
+                    assert interrupt.wait(120)
                     return Outcome(1)
                 return outcome
 

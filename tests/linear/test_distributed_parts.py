@@ -4,7 +4,6 @@ import contextlib
 import os
 import resource
 import threading
-import time
 import zlib
 
 import numpy as np
@@ -13,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, random_array
 
+from tests.clock import Clock
 from tests.collective.threads import on_ranks, results_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import shared as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
+from xmc_tf.rankers.distributed import account as account_module
 from xmc_tf.rankers.distributed import blocks, inputs, joining, training
 from xmc_tf.rankers.distributed.account import Account, format_accounts
 from xmc_tf.rankers.distributed.blocks import write_block
@@ -191,18 +192,20 @@ def test_the_table_names_ranks_and_adds_up():
     assert account.peak_bytes > 1 << 20
 
 
-def test_waiting_for_others_is_not_work():
-    def work(communicator):
-        account = Account()
-        watched = account.watching(communicator)
-        with account.busy(1.0):
-            time.sleep(0.4 * communicator.rank)
-            assert watched.allgather(watched.rank) == [0, 1]
-        return account.busy_s
+def test_waiting_for_others_is_not_work(monkeypatch):
+    clock, account = Clock(), Account()
+    monkeypatch.setattr(account_module, "time", clock)
 
-    early, late = results_of(on_ranks(2, work))
-    assert early < 0.2
-    assert late >= 0.4
+    class Late(Solo):
+        def allgather(self, value):
+            clock.sleep(4)
+            return super().allgather(value)
+
+    watched = account.watching(Late())
+    with account.busy(1.0):
+        clock.sleep(2)
+        assert watched.allgather(watched.rank) == [0]
+    assert (account.busy_s, account.waited_s) == (2, 4)
 
 
 @given(st.integers(0, 5000), st.integers(1, 4), st.integers(0, 2**30))

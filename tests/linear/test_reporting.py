@@ -1,5 +1,6 @@
 """TensorBoard curves of the ranks' work; ranks are threads of this process here."""
 
+import threading
 import time
 
 import pytest
@@ -16,18 +17,25 @@ pytest.importorskip("tensorboard")
 def test_each_rank_has_its_figures_and_rank_0_how_far_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr("xmc_tf.common.progress._STABLE_S", 0.05)  # what takes so short has no estimate otherwise
 
+    accounts, worked = {}, threading.Event()
+
     def work(communicator):
-        account = Account(threads=1)
+        accounts[communicator.rank] = account = Account(threads=1)
         with reported(tmp_path, communicator, account, every_s=0.05):
             if communicator.rank == 0:
                 with Progress("a level", total=4) as progress, Progress("another", total=9):
                     for _ in range(4):
                         time.sleep(0.1)
                         progress.add()
+                worked.wait(60)  # rank 1 waits longer than it has worked, on any machine
+                while accounts[1].elapsed_s < 3 * accounts[1].busy_s:
+                    time.sleep(0.02)
             for _ in range(2 + communicator.rank):
                 with account.busy():
                     time.sleep(0.02)
                 account.solved(work=10, written=1)
+            if communicator.rank == 1:
+                worked.set()
             communicator.barrier()
 
     results_of(on_ranks(2, work))

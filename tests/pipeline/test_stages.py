@@ -3,7 +3,6 @@
 import json
 import logging
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -225,10 +224,10 @@ def test_a_lost_rank_is_told_while_the_first_ones_work_goes_on():
         def broadcast(self, value, root=0):
             raise RuntimeError("rank 1 has gone")
 
-    begun = time.monotonic()
+    works = []
     with pytest.raises(RuntimeError, match="rank 1 has gone"):
-        on_first_rank(Lost(), lambda: ended.wait(60), every_s=0.01)
-    assert time.monotonic() - begun < 20
+        on_first_rank(Lost(), lambda: works.append(ended.wait(600)), every_s=0.01)
+    assert works == []  # it goes on
     ended.set()
 
 

@@ -17,7 +17,7 @@ GARBAGE = (
 
 
 def connect(address):
-    return socket.create_connection(address, timeout=20)
+    return socket.create_connection(address, timeout=120)
 
 
 def send(connection, data):

@@ -83,7 +83,7 @@ def test_garbage_and_half_open_connections_block_no_caller(server):
 def test_another_secret_or_purpose_is_refused(server):
     for secret, purpose in ((new_secret(), "test"), (SECRET, "another"), (SECRET, "")):
         with pytest.raises(ConnectionResetError):
-            call(server.address, secret, purpose, caller=1, patience_s=0.1)
+            call(server.address, secret, purpose, caller=1, patience_s=1)
     assert server.calls == []
 
 
@@ -152,7 +152,7 @@ def test_sending_one_byte_at_a_time_does_not_extend_the_deadline(server, monkeyp
             if is_closed(slow):
                 break
             assert server.visit(1)["caller"] == 1
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 200  # all bytes take 500 s
     assert set(server.calls) <= {(1, 0)}
 
 
@@ -171,7 +171,7 @@ def test_a_listener_that_sends_one_byte_at_a_time_is_given_up(monkeypatch):
         begun = time.monotonic()
         with pytest.raises(OSError):  # noqa: PT011 - a timeout, or a reset where the time ends between two attempts
             call(server.getsockname(), SECRET, "test", caller=1, patience_s=0.5)
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 200
         over.set()
         thread.join()
 

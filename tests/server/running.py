@@ -24,14 +24,14 @@ class Running(NamedTuple):
         body = content if content is None or isinstance(content, bytes) else json.dumps(content).encode()
         request = urllib.request.Request(self.url + path, body, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=120) as reply:
                 return reply.status, dict(reply.headers), reply.read()
         except urllib.error.HTTPError as error:
             return error.code, dict(error.headers), error.read()
 
     def raw(self, content, end=False):
         """Send bytes, and return all that comes back until the server closes the connection."""
-        with socket.create_connection((urlsplit(self.url).hostname, urlsplit(self.url).port), timeout=30) as one:
+        with socket.create_connection((urlsplit(self.url).hostname, urlsplit(self.url).port), timeout=120) as one:
             if content:
                 one.sendall(content)
             if end:
@@ -65,7 +65,7 @@ def running(folder, *flags, log):
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(20)
+                process.wait(120)
             finally:
                 process.kill()
                 process.wait()

@@ -22,7 +22,7 @@ class _Model:
         self._go.set()
 
     def predict(self, texts, k):
-        self._go.wait(10)
+        self._go.wait(60)
         self.batches.append((list(texts), k))
         if "bad" in texts:
             raise ValueError("bad text")
@@ -32,7 +32,7 @@ class _Model:
 def _run(body, most=4, most_waiting=100):
     async def main():
         async with Batcher(most, most_waiting) as batcher:
-            return await asyncio.wait_for(body(batcher), 10)
+            return await asyncio.wait_for(body(batcher), 60)
 
     return asyncio.run(main())
 

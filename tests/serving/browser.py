@@ -111,6 +111,6 @@ def page(folder):
         yield Page(here_write, here_read)
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
         os.close(here_read)
         os.close(here_write)

@@ -26,7 +26,7 @@ def in_fork(work):
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
-    assert here.poll(60), "the child hangs"
+    assert here.poll(240), "the child hangs"
     found = here.recv()
     process.join(60)
     return found

@@ -79,7 +79,7 @@ def test_the_command_line_names_files_that_are_there(tmp_path):
     server.write_text('#!/bin/bash\nprintf "%s\\n" "$@"\n')
     server.chmod(0o755)
     run = subprocess.run(
-        [SETTINGS / "serve.sh", "--rest_api_port=9999"], capture_output=True, text=True, check=True, timeout=30,
+        [SETTINGS / "serve.sh", "--rest_api_port=9999"], capture_output=True, text=True, check=True, timeout=120,
         env={"PATH": f"{tmp_path}:/usr/bin:/bin", "CONFIG": str(SETTINGS)},
     )  # fmt: skip
     flags = dict(re.fullmatch(r"--(\w+)(?:=(.*))?", line).groups() for line in run.stdout.splitlines())
