@@ -5,6 +5,7 @@ import graphlib
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -132,8 +133,13 @@ def modules():
         yield ".".join(part for part in parts if part != "__init__"), path
 
 
+@cache  # several tests ask for those of all modules
 def imports(module, path):
     """Return the imports of a module, also inside functions and through ``import_module``."""
+    return [*_imports(module, path)]
+
+
+def _imports(module, path):
     is_package = path.name == "__init__.py"
     for node in ast.walk(ast.parse(path.read_text(), str(path))):
         place = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
@@ -148,7 +154,7 @@ def imports(module, path):
                 base = ".".join([*parents[:keep], *filter(None, [node.module])])
             for alias in node.names:
                 yield Import(module, f"{base}.{alias.name}", place)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in IMPORTING:
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in IMPORTING:
             names = [name for name in node.args[:1] if isinstance(name, ast.Constant)]
             yield from (Import(module, str(name.value), place) for name in names)
 
