@@ -1,9 +1,5 @@
 """Tests of export: plain TensorFlow loads the SavedModel and returns the same results."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -12,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.collective.threads import on_ranks, results_of
+from tests.plain_tensorflow import ask, foreign_operations
 from xmc_tf.collective import saved_model
 from xmc_tf.collective.fingerprint import write_fingerprint
 from xmc_tf.collective.saved_model import Signature, export_saved_model
@@ -24,42 +21,10 @@ ROWS, DIM = 29, 4
 VALUES = np.random.default_rng(3).standard_normal((ROWS, DIM)).astype(np.float32)
 BOUNDS = np.array([0, 11, 11, 29], dtype=np.int64)
 
-LOAD = """
-import json, sys
-import numpy as np
-import tensorflow as tf
-model = tf.saved_model.load(sys.argv[1])
-given = json.loads(sys.argv[2])
-answers = model.signatures["serving_default"](**{name: tf.constant(value, tf.int64) for name, value in given.items()})
-assert not {"xmc_tf", "horovod"} & {name.split(".")[0] for name in sys.modules}
-print(json.dumps({
-    "answers": {name: value.numpy().tolist() for name, value in answers.items()},
-    "variables": sorted([list(one.shape), one.name] for one in model.tables.values()),
-}))
-"""
-
 
 def part_of(communicator, values=VALUES, name="items", bounds=BOUNDS):
     rows, dim = values.shape
     return make_table(name, rows, dim, rank=communicator.rank, partition=Partition(bounds), initializer=values)
-
-
-def ask_plain_tensorflow(folder, tmp_path, **given):
-    """Return the results of a process that does not import this package."""
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir(exist_ok=True)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    result = subprocess.run(
-        [sys.executable, "-c", LOAD, str(folder), json.dumps(given)],
-        cwd=elsewhere,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
 
 
 def scorer(table, weight):
@@ -80,17 +45,18 @@ def export(folder, size=3, block_bytes=100, communicator_of=lambda one: one):
         results_of(on_ranks(size, work))
 
 
-def check(folder, tmp_path):
-    ids = [0, 10, 11, 28, 28]
-    got = ask_plain_tensorflow(folder, tmp_path, ids=ids)
-    np.testing.assert_allclose(got["answers"]["score"], 2 * VALUES[ids], rtol=1e-6)
-    np.testing.assert_allclose(got["answers"]["mean"][0], VALUES[ids].mean(axis=0), rtol=1e-5)
-    assert [shape for shape, _ in got["variables"]] == [[ROWS, DIM]]
+def check(folder):
+    ids = np.array([0, 10, 11, 28, 28])
+    answers = ask(folder, ids=ids)
+    np.testing.assert_allclose(answers["score"], 2 * VALUES[ids], rtol=1e-6)
+    np.testing.assert_allclose(answers["mean"][0], VALUES[ids].mean(axis=0), rtol=1e-5)
+    assert foreign_operations(folder) == set()
+    assert [one.shape for one in tf.saved_model.load(str(folder)).tables.values()] == [(ROWS, DIM)]
 
 
 def test_every_rank_writes_its_rows_and_plain_tensorflow_reads_one_variable(tmp_path):
     export(tmp_path / "served" / "1")
-    check(tmp_path / "served" / "1", tmp_path)
+    check(tmp_path / "served" / "1")
     # 7 blocks: 6 rows at a time of 11 and of 18, and the graph's own.
     files = sorted(path.name for path in (tmp_path / "served/1/variables").iterdir())
     assert len(files) == 1 + 2 + 3 + 1
@@ -112,12 +78,12 @@ def test_rows_of_hosts_that_do_not_see_the_folder_pass_through_rank_0(tmp_path, 
             return f"/nowhere{got}" if isinstance(got, str) and self.inner.rank > 0 else got
 
     export(tmp_path / "served", communicator_of=Elsewhere)
-    check(tmp_path / "served", tmp_path)
+    check(tmp_path / "served")
 
 
 def test_one_process(tmp_path):
     export(tmp_path / "served", size=1, block_bytes=1 << 20)
-    check(tmp_path / "served", tmp_path)
+    check(tmp_path / "served")
 
 
 def test_the_graph_has_only_standard_operations_and_no_rows(tmp_path):

@@ -1,26 +1,12 @@
 """Tests that a training saved by three ranks resumes on one or four ranks as if uninterrupted."""
 
-import json
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from tests.distributed.launch import horovodrun, python
+from tests.plain_tensorflow import ask
 
 pytestmark = pytest.mark.distributed
-
-ASK = """
-import json, sys
-import numpy as np
-import tensorflow as tf
-model = tf.saved_model.load(sys.argv[1])
-ids = np.arange(40).reshape(-1, 4) % 37
-print(json.dumps(model.signatures["serving_default"](ids=tf.constant(ids, tf.int64))["score"].numpy().tolist()))
-assert not {"xmc_tf", "horovod"} & {name.split(".")[0] for name in sys.modules}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -59,20 +45,9 @@ def test_a_damaged_file_is_named_on_every_rank(saved):
     assert "00-items.v.00002.npy is cut short" in said.pop()
 
 
-def test_plain_tensorflow_loads_the_export_of_three_ranks(saved, tmp_path):
+def test_plain_tensorflow_loads_the_export_of_three_ranks(saved):
     folder, uninterrupted = saved
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    result = subprocess.run(
-        [sys.executable, "-c", ASK, str(folder / "served")],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    answers = json.loads(result.stdout)
+    answers = ask(folder / "served", ids=np.arange(40).reshape(-1, 4) % 37)["score"]
     for rank in uninterrupted.ranks:
         np.testing.assert_allclose(answers, rank.result["answers"], rtol=1e-5, atol=1e-6)
     assert {path.name for path in folder.iterdir()} <= {"checkpoint", "served", "broken"}

@@ -1,7 +1,5 @@
 """The graph in a SavedModel: loaded where only TensorFlow is, it gives what `transform` gives."""
 
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,37 +9,9 @@ import pytest
 import tensorflow as tf
 
 from tests.features.texts import HARD, random_corpus
+from tests.plain_tensorflow import ask, foreign_operations, nodes
 from xmc_tf.features import Tfidf
 from xmc_tf.params import TfidfParams
-
-# Knows nothing of xmc_tf. Texts cross as a file of lengths and bytes, since they hold NULs.
-PROGRAM = """
-import json, sys
-import numpy as np, tensorflow as tf
-core = {name.lower() for name in dir(tf.raw_ops)}
-import tensorflow_text
-folder, texts, out = sys.argv[1:]
-with open(texts, "rb") as file:
-    lengths = json.loads(file.readline())
-    texts = [file.read(length) for length in lengths]
-model = tf.saved_model.load(folder)
-row_splits, ids, weights = model(tf.constant(texts))
-padded_ids, padded_weights = model.padded(tf.constant(texts))
-none = model(tf.zeros([0], tf.string))
-np.savez(out, row_splits=row_splits, ids=ids, weights=weights, padded_ids=padded_ids,
-         padded_weights=padded_weights, none_splits=none[0], none_ids=none[1])
-from tensorflow.core.protobuf import saved_model_pb2
-saved = saved_model_pb2.SavedModel()
-saved.ParseFromString(open(folder + "/saved_model.pb", "rb").read())
-graph = saved.meta_graphs[0].graph_def
-nodes = [*graph.node, *(node for part in graph.library.function for node in part.node_def)]
-used = {node.op for node in nodes} - {part.signature.name for part in graph.library.function}
-print(json.dumps({
-    "beyond core": sorted(op for op in used if op.lower() not in core),
-    "xmc_tf": [name for name in sys.modules if name.startswith("xmc_tf")],
-    "largest constant": max(node.attr["value"].tensor.ByteSize() for node in nodes if node.op == "Const"),
-}))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -59,66 +29,48 @@ def tfidf(texts) -> Tfidf:
 
 
 @pytest.fixture(scope="module")
-def served(tfidf, texts, tmp_path_factory):
-    """Return the results of the exported model in a separate process outside of this repository."""
-    folder = tmp_path_factory.mktemp("served")
-    tf.saved_model.save(tfidf.graph(), str(folder / "model"))
-    lengths = json.dumps([len(text) for text in texts]).encode()
-    (folder / "texts").write_bytes(lengths + b"\n" + b"".join(texts))
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            PROGRAM,
-            str(folder / "model"),
-            str(folder / "texts"),
-            str(folder / "out.npz"),
-        ],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return np.load(folder / "out.npz"), json.loads(done.stdout), folder / "model"
+def served(tfidf, tmp_path_factory):
+    """Return the folder of the graph as a SavedModel."""
+    folder = tmp_path_factory.mktemp("served") / "model"
+    tf.saved_model.save(tfidf.graph(), str(folder))
+    return folder
 
 
 def test_the_saved_model_gives_what_transform_gives(tfidf, texts, served):
     rows = tfidf.transform(texts)
-    answer, about, _ = served
-    assert about["xmc_tf"] == []
-    assert np.array_equal(answer["row_splits"], rows.indptr)
-    assert np.array_equal(answer["ids"], rows.indices)
-    assert np.array_equal(answer["weights"], rows.data)
-    assert answer["row_splits"].dtype == np.int64
-    assert answer["ids"].dtype == np.int32
-    assert answer["none_splits"].tolist() == [0]
-    assert answer["none_ids"].tolist() == []
+    row_splits, ids, weights = ask(served, ".__call__", text=texts).values()
+    assert np.array_equal(row_splits, rows.indptr)
+    assert np.array_equal(ids, rows.indices)
+    assert np.array_equal(weights, rows.data)
+    assert row_splits.dtype == np.int64
+    assert ids.dtype == np.int32
+    row_splits, ids, _ = ask(served, ".__call__", text=np.zeros(0, "S1")).values()
+    assert row_splits.tolist() == [0]
+    assert ids.tolist() == []
     # All kinds of hard text have features, or the comparison would say little.
     assert np.diff(rows.indptr).astype(bool).sum() >= len(texts) - 5
 
 
 def test_padded_rows_hold_the_same(tfidf, texts, served):
     rows = tfidf.transform(texts)
-    answer = served[0]
+    padded_ids, padded_weights = ask(served, ".padded", text=texts).values()
     longest = np.diff(rows.indptr).max()
-    assert answer["padded_ids"].shape == answer["padded_weights"].shape == (len(texts), longest)
+    assert padded_ids.shape == padded_weights.shape == (len(texts), longest)
     for i, row in enumerate(rows):
-        assert np.array_equal(answer["padded_ids"][i, : row.nnz], row.indices)
-        assert np.array_equal(answer["padded_weights"][i, : row.nnz], row.data)
-        assert not answer["padded_ids"][i, row.nnz :].any()
-        assert not answer["padded_weights"][i, row.nnz :].any()
+        assert np.array_equal(padded_ids[i, : row.nnz], row.indices)
+        assert np.array_equal(padded_weights[i, : row.nnz], row.data)
+        assert not padded_ids[i, row.nnz :].any()
+        assert not padded_weights[i, row.nnz :].any()
 
 
 def test_the_graph_needs_core_ops_and_one_of_tensorflow_text(served):
     # tensorflow_model_server is built with both and nothing else.
-    assert served[1]["beyond core"] == ["RegexSplitWithOffsets"]
+    assert foreign_operations(served) == {"RegexSplitWithOffsets"}
 
 
 def test_the_vocabulary_is_in_variables(served, tfidf):
-    assert served[1]["largest constant"] < 1000
-    variables = sum(path.stat().st_size for path in (served[2] / "variables").iterdir())
+    assert max(node.attr["value"].tensor.ByteSize() for node in nodes(served) if node.op == "Const") < 1000
+    variables = sum(path.stat().st_size for path in (served / "variables").iterdir())
     assert variables > 16 * tfidf.nr_features
 
 

@@ -14,8 +14,6 @@ wrong   all others; then the exit code is 1
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,6 +26,7 @@ from scipy.sparse import csr_matrix
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.plain_tensorflow import ask_in_batches  # noqa: E402
 from tests.serving.cases import HARD  # noqa: E402
 from xmc_tf import export  # noqa: E402
 from xmc_tf.metrics import format_table  # noqa: E402
@@ -55,12 +54,11 @@ def main() -> None:
         model, _ = export._load(a.model)
         # In an order of the given texts, as always; hard ones first.
         expected = model.predict(texts, only_topk=a.k, beam_size=a.b)
-        answers = _plain_answers(served, texts, a.batches, Path(work))
         results: dict[str, Any] = {}
         for loader in ("load", "session"):
             for size in a.batches:
-                found = [answers[f"{loader}-{size}-{part}"] for part in ("labels", "scores")]
-                results[f"{loader}, batches of {size}"] = compare(expected, *found)
+                answers = ask_in_batches(served, texts, size, session=loader == "session")
+                results[f"{loader}, batches of {size}"] = compare(expected, answers["labels"], answers["scores"])
     rows = [[name, *(str(value) for value in one.values())] for name, one in results.items()]
     print(format_table(["", *next(iter(results.values()))], rows), file=sys.stderr)
     figure = {"figure": "export_equals_predict", "model": Path(a.model).name, "texts": len(texts)}
@@ -100,18 +98,6 @@ def _gap(expected: np.ndarray, its_scores: np.ndarray, labels: np.ndarray, score
         for label, at in zip(labels[moved].tolist(), its_scores[moved].tolist(), strict=True)
     ]
     return max(gaps), difference
-
-
-def _plain_answers(served: Path, texts: list[bytes], batches: list[int], work: Path) -> Any:
-    """Return the answers of a process without this package, by loader, batch size and output."""
-    requests, answers = work / "requests.npz", work / "answers.npz"
-    lengths = [len(text) for text in texts]
-    np.savez(requests, bytes=np.frombuffer(b"".join(texts), np.uint8), lengths=lengths, batches=batches)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    script = ROOT / "tests" / "serving" / "plain_tensorflow.py"
-    command = [sys.executable, str(script), str(served), str(requests), str(answers)]
-    subprocess.run(command, cwd=work, env=environment, check=True, stdout=sys.stderr)
-    return np.load(answers)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """Prediction, evaluation and export of a trained model: the same answers from all of them."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from tests.plain_tensorflow import ask
 from tests.sequences.chains import markov_table
 from xmc_tf.common.errors import InputError
 from xmc_tf.playground import answers_of
@@ -16,19 +15,6 @@ from xmc_tf.sequences.data.preparation import prepare
 from xmc_tf.sequences.train import main
 
 pytest.importorskip("tensorflow")  # which the commands load when they start to train
-
-# Plain TensorFlow, without this package.
-ASK = """
-import json, sys
-import tensorflow as tf
-model = tf.saved_model.load(sys.argv[1])
-rows = json.loads(sys.argv[2])
-history = tf.constant(rows, tf.string, [len(rows), len(rows[0])])
-answer = model.signatures["serving_default"](history=history)
-items = [[item.decode() for item in row] for row in answer["items"].numpy().tolist()]
-print(json.dumps({"items": items, "scores": answer["scores"].numpy().tolist()}))
-assert not {"xmc_tf", "horovod"} & {name.split(".")[0] for name in sys.modules}
-"""
 
 
 @pytest.fixture(scope="module", params=["bert4rec", "sasrec"])
@@ -57,11 +43,8 @@ def test_the_export_answers_as_predict_does(trained, tmp_path, capsys):
     ours = lines(capsys.readouterr().out)
     assert ours[4] != ours[2]  # the unknown names are left out, not the history
     padded = [[*one[:2], "", *one[2:], *[""] * (30 - len(one))] for one in histories]
-    command = [sys.executable, "-c", ASK, str(tmp_path / "1"), json.dumps(padded)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    theirs = json.loads(done.stdout.splitlines()[-1])
-    assert theirs["items"] == [one["items"] for one in ours]
+    theirs = ask(tmp_path / "1", history=padded)
+    assert [[item.decode() for item in row] for row in theirs["items"]] == [one["items"] for one in ours]
     np.testing.assert_allclose(theirs["scores"], [one["scores"] for one in ours], atol=2e-5)
 
 

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 
 from tests.pipeline.corpus import run_train, texts_and_labels, write_corpus
+from tests.plain_tensorflow import TEXT_OPERATIONS, ask_in_batches, foreign_operations, nodes
 from tests.serving.cases import HARD, assert_same
-from tests.serving.plain_tensorflow import operations
-from tests.serving.test_export import BATCHES, TEXT_OPERATIONS, plain_answers
+from tests.serving.test_export import WAYS
 from xmc_tf import export
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.exporting import parts_of
@@ -43,15 +43,14 @@ def texts_of(corpus):
     return [*HARD[:-1], *list(held_out.lines())[:40]]
 
 
-def test_plain_tensorflow_answers_as_the_fine_tuned_model_does(trained, served, corpus, tmp_path):
+def test_plain_tensorflow_answers_as_the_fine_tuned_model_does(trained, served, corpus):
     texts = texts_of(corpus)
-    answers, graph = plain_answers(served, texts, tmp_path)
-    assert set(graph["foreign"]) <= TEXT_OPERATIONS
-    assert graph["python"] == []
+    assert foreign_operations(served) <= TEXT_OPERATIONS
+    assert not [node.op for node in nodes(served) if "PyFunc" in node.op]
     expected = trained.predict(texts, only_topk=5, beam_size=8, threads=1)
-    for loader in ("load", "session"):
-        for size in BATCHES:
-            assert_same(answers[f"{loader}-{size}-labels"], answers[f"{loader}-{size}-scores"], expected)
+    for size, session in WAYS:
+        answers = ask_in_batches(served, texts, size, session=session)
+        assert_same(answers["labels"], answers["scores"], expected)
 
 
 def test_embeddings_can_be_requested(trained, served, corpus):
@@ -105,7 +104,7 @@ def test_the_mean_of_head_and_rankers(tuned, corpus):
     folder = corpus / "served" / "2"
     export.main(["-m", str(tuned.folder), "-o", str(folder), "-k", "5", "-b", "8"])
     texts = texts_of(corpus)
-    assert {name for name in operations(str(folder)) if not hasattr(tf.raw_ops, name)} <= TEXT_OPERATIONS
+    assert foreign_operations(folder) <= TEXT_OPERATIONS
     expected = tuned.predict(texts, only_topk=5, beam_size=8, threads=1)
     assert (expected != tuned.predict(texts, only_topk=5, beam_size=8, ensemble_method="concat-only")).nnz
     local = LocalModel(folder)

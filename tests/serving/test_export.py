@@ -1,12 +1,9 @@
 """What is exported is an ordinary SavedModel: plain TensorFlow loads it and answers as the model does."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +11,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.python.client import pywrap_tf_session
 
+from tests.plain_tensorflow import TEXT_OPERATIONS, ask_in_batches, foreign_operations, nodes
 from tests.serving.cases import HARD, NAMES, assert_same, documents, random_model, random_sparse
-from tests.serving.plain_tensorflow import operations
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.data import Features
@@ -25,45 +22,24 @@ from xmc_tf.serving import streamed
 from xmc_tf.serving.export import ModelParts, export_model
 from xmc_tf.serving.local import LocalModel
 
-BATCHES = (1, 7, 64)
-# What tensorflow_text puts into a stock tensorflow_model_server beside TensorFlow's own operations.
-TEXT_OPERATIONS = {
-    "CaseFoldUTF8", "NormalizeUTF8", "RegexSplitWithOffsets", "FastBertNormalize", "FastWordpieceTokenizeWithOffsets",
-    "WordpieceTokenizeWithOffsets", "SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceTokenizeWithOffsetsOp",
-    "WhitespaceTokenizeWithOffsetsV2",
-}  # fmt: skip
+# By both loaders, one by one and in batches, the last of which has fewer.
+WAYS = [(1, False), (64, False), (7, True)]
 
 
-def plain_answers(folder, texts, tmp_path):
-    """Return the answers of a process without this package, by loader, batch size and output, and data on the graph."""
-    requests, answers = tmp_path / "requests.npz", tmp_path / "answers.npz"
-    np.savez(
-        requests, bytes=np.frombuffer(b"".join(texts), np.uint8), lengths=[len(text) for text in texts], batches=BATCHES
-    )
-    script = Path(__file__).with_name("plain_tensorflow.py")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    run = subprocess.run(
-        [sys.executable, str(script), str(folder), str(requests), str(answers)],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    return np.load(answers), json.loads(run.stdout)
-
-
-def test_plain_tensorflow_answers_as_the_model_does(model, exported, tmp_path):
+def test_plain_tensorflow_answers_as_the_model_does(model, exported):
     texts = [*HARD, *(text.encode() for text in documents(60, seed=2)[0])]
-    answers, graph = plain_answers(exported, texts, tmp_path)
-    assert set(graph["foreign"]) <= TEXT_OPERATIONS
-    assert graph["used"] > 20
-    assert graph["python"] == []
+    assert foreign_operations(exported) <= TEXT_OPERATIONS
+    used = {node.op for node in nodes(exported)}
+    assert len(used) > 20
+    assert not [name for name in used if "PyFunc" in name]
     expected = model.predict(texts, only_topk=5, beam_size=8, threads=1)
-    for loader in ("load", "session"):
-        for size in BATCHES:
-            labels, scores, names = (answers[f"{loader}-{size}-{part}"] for part in ("labels", "scores", "names"))
-            assert (labels.dtype, scores.dtype, labels.shape) == (np.int64, np.float32, (len(texts), 5))
-            assert_same(labels, scores, expected)
-            for row, of_row in zip(labels, names, strict=True):
-                assert [name.decode() for name in of_row] == [NAMES[label] if label >= 0 else "" for label in row]
+    for size, session in WAYS:
+        answers = ask_in_batches(exported, texts, size, session=session)
+        labels, scores = answers["labels"], answers["scores"]
+        assert (labels.dtype, scores.dtype, labels.shape) == (np.int64, np.float32, (len(texts), 5))
+        assert_same(labels, scores, expected)
+        for row, of_row in zip(labels, answers["names"], strict=True):
+            assert [name.decode() for name in of_row] == [NAMES[label] if label >= 0 else "" for label in row]
 
 
 def test_several_trees_are_one_graph_that_gives_the_mean_of_their_scores(tmp_path):
@@ -89,7 +65,7 @@ def test_an_operation_of_somebody_else_is_noticed(tmp_path):
 
     module = Foreign()
     tf.saved_model.save(module, str(tmp_path / "1"), signatures={"serving_default": module.__call__})
-    assert "EagerPyFunc" in operations(str(tmp_path / "1"))
+    assert "EagerPyFunc" in {node.op for node in nodes(tmp_path / "1")}
 
 
 def test_answers_do_not_depend_on_what_was_asked_together(exported):
@@ -228,9 +204,8 @@ def test_the_path_to_each_label_is_that_of_the_tree(model, exported):
 def test_the_graph_carries_no_notes_of_shapes_but_those_of_arguments(exported):
     (meta,) = SavedModel.FromString((exported / "saved_model.pb").read_bytes()).meta_graphs
     functions = meta.graph_def.library.function
-    nodes = [*meta.graph_def.node, *(node for function in functions for node in function.node_def)]
-    assert len(nodes) > 500
-    assert not [node.name for node in nodes if "_output_shapes" in node.attr]
+    assert len(nodes(exported)) > 500
+    assert not [node.name for node in nodes(exported) if "_output_shapes" in node.attr]
     assert any("_output_shapes" in argument.attr for one in functions for argument in one.arg_attr.values())
 
 

@@ -1,14 +1,10 @@
 """Tests of checkpoints and exports of growing tables, by ranks that are threads."""
 
-import json
-import os
-import subprocess
-import sys
-
 import numpy as np
 import tensorflow as tf
 
 from tests.collective.threads import on_ranks, results_of
+from tests.plain_tensorflow import ask, foreign_operations, nodes
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.growing.hashes import hash_ids
 from xmc_tf.collective.growing.lookup import growing_lookup
@@ -20,21 +16,6 @@ from xmc_tf.common.errors import InputError
 IDS = np.array([f"item {number}" for number in range(300)])
 HASHES = hash_ids(tf.constant(IDS)).numpy()
 DIM = 3
-
-ASK = """
-import json, sys
-import tensorflow as tf
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-from tensorflow.python.framework import op_def_registry
-model = tf.saved_model.load(sys.argv[1])
-answers = model.signatures["serving_default"](ids=tf.constant(json.loads(sys.argv[2])))
-graph = SavedModel.FromString(open(sys.argv[1] + "/saved_model.pb", "rb").read()).meta_graphs[0].graph_def
-used = {node.op for node in graph.node} | {node.op for one in graph.library.function for node in one.node_def}
-used -= {one.signature.name for one in graph.library.function}
-assert not {"xmc_tf", "horovod", "numba"} & {name.split(".")[0] for name in sys.modules}
-assert all(op_def_registry.get(name) for name in used) and not {name for name in used if "PyFunc" in name}, used
-print(json.dumps({name: value.numpy().tolist() for name, value in answers.items()}))
-"""
 
 
 def values_of(hashes):
@@ -176,13 +157,9 @@ def test_plain_tensorflow_finds_known_ids_and_gives_zeros_for_others(tmp_path):
     results_of(on_ranks(1, lambda world: work(world, "one")))
     results_of(on_ranks(3, lambda world: work(world, "three")))
     asked = [*IDS[:100].tolist(), IDS[150], "never seen", ""]  # item 150 is not admitted
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-c", ASK, str(tmp_path / "three"), json.dumps(asked)]
-    result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    answers = json.loads(result.stdout)
+    answers = ask(tmp_path / "three", ids=asked)
+    assert foreign_operations(tmp_path / "three") == set()
+    assert not [node.op for node in nodes(tmp_path / "three") if "PyFunc" in node.op]
     expected = np.concatenate([values_of(HASHES[:100]), np.zeros([3, DIM])])
     np.testing.assert_array_equal(answers["rows"], expected)
     np.testing.assert_allclose(answers["mean"][0], expected.mean(axis=0), rtol=1e-5)
