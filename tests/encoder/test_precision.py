@@ -14,9 +14,10 @@ AVX2 = "fpu sse4_1 avx2 fma"
 def machine(monkeypatch, tmp_path):
     """Return a function that makes this machine another one."""
 
-    def make(flags, limit=None, onednn=None):
+    def make(flags, limit=None, onednn=None, vendor="GenuineIntel"):
         cpu = tmp_path / "cpuinfo"
-        cpu.write_text(f"processor\t: 0\nflags\t\t: {flags}\nbogomips\t: 1\n\nprocessor\t: 1\nflags\t\t: {flags}\n")
+        one = "processor\t: {}\nvendor_id\t: {}\nflags\t\t: {}\nbogomips\t: 1\n\n"
+        cpu.write_text("".join(one.format(number, vendor, flags) for number in range(2)))
         monkeypatch.setattr(precision, "_CPU", cpu)
         monkeypatch.setattr(precision, "_visible_gpus", list)
         for name, value in (("ONEDNN_MAX_CPU_ISA", limit), ("TF_ENABLE_ONEDNN_OPTS", onednn)):
@@ -53,6 +54,15 @@ def test_by_processor(machine, flags, limit, chosen, possible):
     else:
         with pytest.raises(InputError, match=f"--mixed-precision bf16(.|\\n)*ONEDNN_MAX_CPU_ISA={limit}"):
             precision.check_precision("bf16")
+
+
+@pytest.mark.parametrize(
+    ("flags", "limit", "chosen"),
+    [(BF16, None, "bf16"), (BF16, "AVX512_CORE_BF16", "off"), (BF16, "AVX2", "off"), (AVX2, None, "off")],
+)
+def test_by_processor_of_amd(machine, flags, limit, chosen):
+    machine(flags, limit, vendor="AuthenticAMD")
+    assert precision.fastest_precision() == chosen
 
 
 def test_without_onednn_bfloat16_is_possible_and_slow(machine):

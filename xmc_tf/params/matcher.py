@@ -89,7 +89,7 @@ class MatcherParams(Params):
         "auto",
         choices=choices.PRECISIONS,
         help="half-precision format of the encoder's matrix products in training; auto: bf16 where it is faster "
-        "(processors with AMX, GPUs with tensor cores)",
+        "(processors with AMX or of AMD with AVX512-BF16, GPUs with tensor cores)",
     )
     xla: bool = knob(False, help="compile the encoder with XLA")
     route: str = knob(
