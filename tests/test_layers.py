@@ -231,6 +231,16 @@ def test_modules_import_each_other_in_no_circle():
     list(graphlib.TopologicalSorter(graph).static_order())
 
 
+def test_each_class_has_a_name_of_its_own():
+    places: dict[str, list[str]] = {}
+    for _, path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    shared = [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
+    assert not shared, "\n".join(shared)
+
+
 def test_no_folder_is_crowded():
     counted = Counter(path.parent.relative_to(ROOT) for _, path in modules())
     crowded = {str(folder): count for folder, count in counted.items() if count > MOST_FILES}

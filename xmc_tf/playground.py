@@ -11,7 +11,7 @@ from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
-from xmc_tf.server.page.answering import Answering, Answers
+from xmc_tf.server.page.answering import Answering, PageAnswers
 from xmc_tf.server.page.explained import ExplainedAnswers
 from xmc_tf.server.page.routes import page_application
 
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     return out
 
 
-def answers_of(folder: str) -> Answers:
+def answers_of(folder: str) -> PageAnswers:
     """Return the answers of a model folder, of the folder of a sequence model, or of an export.
 
     Args:

@@ -27,8 +27,8 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(startup, "prepare", lambda: None)
     monkeypatch.setattr(cli, "run", lambda command, argv: command(argv))
     monkeypatch.setattr(sys, "argv", ["/usr/bin/xmc-tf"])
-    monkeypatch.setattr(invocation._State, "command", None)
-    monkeypatch.setattr(invocation._State, "calls", {})
+    monkeypatch.setattr(invocation._Invocation, "command", None)
+    monkeypatch.setattr(invocation._Invocation, "calls", {})
 
 
 @pytest.fixture

@@ -50,12 +50,12 @@ def measure(folder: Path, epochs: int, seeds: int) -> dict[str, dict[str, Any]]:
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.params import SequenceParams
     from xmc_tf.sequences.data.batches import HeldOut, TrainBatches
-    from xmc_tf.sequences.data.folder import Prepared
+    from xmc_tf.sequences.data.folder import PreparedFolder
     from xmc_tf.sequences.model.ranking import Ranker
     from xmc_tf.sequences.model.recommender import Recommender
     from xmc_tf.sequences.training.training import train_recommender
 
-    data = Prepared(folder / "data")
+    data = PreparedFolder(folder / "data")
     found: dict[str, dict[str, Any]] = {
         wire: {"recall_at_10": [], "mrr": [], "last_loss": [], "sent_kb_per_step": 0} for wire in FORMATS
     }

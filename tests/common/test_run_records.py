@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from xmc_tf.common.process import run_records
 from xmc_tf.common.process.launcher import find
-from xmc_tf.common.process.run_records import Record, TemporaryFolder, clean_up
+from xmc_tf.common.process.run_records import ProcessRecord, TemporaryFolder, clean_up
 
 MEMORY = Path("/dev/shm")
 
@@ -49,7 +49,7 @@ def dead():
 def recorded(temporary, **changes):
     folder = temporary / f"xmc-tf-{os.geteuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    fields = asdict(Record(run_records._place(), [dead()])) | changes
+    fields = asdict(ProcessRecord(run_records._place(), [dead()])) | changes
     path = folder / "1-1.json"
     path.write_text(json.dumps(fields))
     return path

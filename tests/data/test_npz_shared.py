@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.crc import crc_of_all
 from xmc_tf.data.npz import shared as npz_shared
 from xmc_tf.data.npz.reading import read_npz
-from xmc_tf.data.npz.shared import Later, SharedNpz
+from xmc_tf.data.npz.shared import ArraySpec, SharedNpz
 from xmc_tf.data.npz.writing import write_npz
 
 
@@ -33,7 +33,7 @@ def test_ranges_by_several_are_the_bytes_of_one(tmp_path, length, ranks):
     }
     write_npz(tmp_path / "one.npz", whole)
     late = ("indices", "data")
-    members = {name: Later(a.dtype, len(a)) if name in late else a for name, a in whole.items()}
+    members = {name: ArraySpec(a.dtype, len(a)) if name in late else a for name, a in whole.items()}
     files = [SharedNpz(tmp_path / "many.npz", members) for _ in range(ranks)]
     files[0].create()
     prints: dict[str, list] = {name: [None] * ranks for name in late}
@@ -57,14 +57,14 @@ def test_the_steps_of_a_write_know_where_the_file_stands(tmp_path, monkeypatch):
         write(file, data, start)
 
     monkeypatch.setattr(npz_shared, "write_in_steps", looking)
-    file = SharedNpz(tmp_path / "part.npz", {"data": Later(np.dtype(np.float32), 100_000)})
+    file = SharedNpz(tmp_path / "part.npz", {"data": ArraySpec(np.dtype(np.float32), 100_000)})
     file.create()
     file.fill("data", 50, np.array_split(np.zeros(99_950), 3))
     assert len(starts) == 3
 
 
 def test_a_range_that_is_missing_is_noticed(tmp_path):
-    file = SharedNpz(tmp_path / "part.npz", {"data": Later(np.dtype(np.float32), 10)})
+    file = SharedNpz(tmp_path / "part.npz", {"data": ArraySpec(np.dtype(np.float32), 10)})
     file.create()
     print_ = file.fill("data", 0, [np.zeros(9)])
     with pytest.raises(InputError, match="are inconsistent"):

@@ -5,11 +5,13 @@ from hypothesis import strategies as st
 from xmc_tf.demo.copies import originals
 from xmc_tf.demo.labelling import MOST_LABELS, candidates, choose_labels, name_words
 from xmc_tf.demo.prose import words
-from xmc_tf.demo.sources import Entry
+from xmc_tf.demo.sources import DocumentedObject
 
 
 def test_labels_of_an_object():
-    entry = Entry("pack.python.ops._array_ops", "gather_nd", "", "function", ("params", "indices", "x"), ("Op",), "")
+    entry = DocumentedObject(
+        "pack.python.ops._array_ops", "gather_nd", "", "function", ("params", "indices", "x"), ("Op",), ""
+    )
     assert candidates(entry) == [
         "package: pack.ops",
         "package: pack",

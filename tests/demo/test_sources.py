@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.demo.sources import Tally, package_folders, read_entries
+from xmc_tf.demo.sources import ReadingCounts, package_folders, read_entries
 
 SOURCE = '''
 """What the module is for."""
@@ -69,7 +69,7 @@ def test_files_that_cannot_be_read_are_counted_and_passed_over(tmp_path):
     (tmp_path / "b_bytes.py").write_bytes(b'"""Caf\xe9."""\n')
     (tmp_path / "c_null.py").write_bytes(b'"""Doc."""\0\n')
     (tmp_path / "d_latin.py").write_bytes(b'# coding: latin-1\n"""Caf\xe9."""\n')
-    tally = Tally()
+    tally = ReadingCounts()
     assert [e.docstring for e in read_entries({"pack": tmp_path}, tally)] == ["Café."]
     assert (tally.files, tally.unreadable) == (4, 3)
 

@@ -6,12 +6,12 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, random
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion import Decision, Evidence, Fusion, decide
+from xmc_tf.fusion import Decision, Fusion, NameEvidence, decide
 from xmc_tf.fusion.candidates import join_candidates
 from xmc_tf.fusion.features import NAMES
 from xmc_tf.fusion.held_out import held_out_folds
 from xmc_tf.fusion.logistic import fit_logistic
-from xmc_tf.fusion.thresholds import Curve, measure_curve
+from xmc_tf.fusion.thresholds import PrecisionCurve, measure_curve
 from xmc_tf.params import PredictionOptions
 
 
@@ -111,11 +111,11 @@ def test_a_promise_that_cannot_be_kept_is_refused():
     with pytest.raises(InputError, match=r"cannot promise a precision of 0.9\b(.|\n)*at most 0.[56]"):
         curve.for_precision(0.9)
     with pytest.raises(InputError, match="fewer than 30 held-out labels"):
-        Curve([], [], []).for_precision(0.2)
+        PrecisionCurve([], [], []).for_precision(0.2)
 
 
 def test_a_curve_of_an_older_version_promises_what_was_measured():
-    assert Curve([0.8, 0.5, 0.2], [0.9, 0.7, 0.4], [0.2, 0.5, 0.8]).for_precision(0.6) == (0.5, 0.7, 0)
+    assert PrecisionCurve([0.8, 0.5, 0.2], [0.9, 0.7, 0.4], [0.2, 0.5, 0.8]).for_precision(0.6) == (0.5, 0.7, 0)
 
 
 def test_labels_of_one_document_count_by_how_much_they_vary_together():
@@ -205,7 +205,7 @@ def test_what_is_asked_of_a_model_without_probabilities():
 
 
 def test_contradicting_requests():
-    fusion = Evidence(None, "a fusion").fusion
+    fusion = NameEvidence(None, "a fusion").fusion
     assert decide(PredictionOptions(), fusion) == Decision(True, None)
     assert decide(PredictionOptions(threshold=0.2), fusion) == Decision(True, 0.2)
     assert decide(PredictionOptions(post_processor="sigmoid"), fusion) == Decision(False, None)

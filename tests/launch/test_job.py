@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from xmc_tf.launch import job as jobs
-from xmc_tf.launch.checks import Cell, Report
+from xmc_tf.launch.checks import HostCheck, HostChecks
 from xmc_tf.launch.hosts.hosts import Host, Hosts
 from xmc_tf.launch.job import Checks, Job
 from xmc_tf.launch.output import Output
@@ -35,10 +35,10 @@ class World:
 
         def check_hosts(nodes, hosts, **inputs):
             down = next(world.down)
-            failed = {name: Cell("no", "it is down", "start it") for name in down}
-            return Report({host: {"reached": failed.get(host.name, Cell("yes"))} for host in hosts})
+            failed = {name: HostCheck("no", "it is down", "start it") for name in down}
+            return HostChecks({host: {"reached": failed.get(host.name, HostCheck("yes"))} for host in hosts})
 
-        monkeypatch.setattr(jobs, "Run", Run)
+        monkeypatch.setattr(jobs, "RunningPlan", Run)
         monkeypatch.setattr(jobs, "check_hosts", check_hosts)
 
     def job(self, min_np=None):

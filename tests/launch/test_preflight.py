@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from xmc_tf.launch.checks import COLUMNS, Cell, Report, check_hosts
+from xmc_tf.launch.checks import COLUMNS, HostCheck, HostChecks, check_hosts
 from xmc_tf.launch.hosts.hosts import Host, Hosts
 from xmc_tf.launch.looking import look, quick_checksum
 from xmc_tf.launch.table import format_report
@@ -124,8 +124,10 @@ def test_a_host_that_is_not_reached_has_one_problem(data, error, fix):
 
 
 def test_the_table_marks_failed_cells():
-    rows = {column: Cell("ok") for column in COLUMNS}
-    report = Report({HOSTS.all[0]: rows, HOSTS.all[1]: rows | {"shared": Cell("no", "it is not shared", "mount it")}})
+    rows = {column: HostCheck("ok") for column in COLUMNS}
+    report = HostChecks(
+        {HOSTS.all[0]: rows, HOSTS.all[1]: rows | {"shared": HostCheck("no", "it is not shared", "mount it")}}
+    )
     text = format_report(report)
     assert text.splitlines()[0] == "host  ranks  reached  versions  data  shared  disk  GPUs  clock  ports"
     assert "no !" in text

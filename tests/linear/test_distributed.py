@@ -13,7 +13,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, load_matrix, save_matrix
 from xmc_tf.rankers.distributed import plan as planning
 from xmc_tf.rankers.distributed import solving
-from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.stage import rankers_over_ranks
 from xmc_tf.rankers.distributed.training import train_over_ranks
@@ -49,7 +49,7 @@ def over_ranks(folder, X, params, ranks, threads=2, key="k" * 64, **more):
     """Return the content of the weight files of ``ranks`` ranks, and the ranks' accounts."""
 
     def work(communicator):
-        account = Account(threads=threads)
+        account = RankWork(threads=threads)
         place = open_work_folder(communicator, folder / "model", key)
         model = train_over_ranks(
             communicator, place, X, lambda: Levels(Y, CHAIN, None, params, more.get("user_negatives")),

@@ -20,11 +20,11 @@ from xmc_tf.data.npz import shared as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
 from xmc_tf.rankers.distributed import account as account_module
 from xmc_tf.rankers.distributed import blocks, inputs, joining, training
-from xmc_tf.rankers.distributed.account import Account, format_accounts
+from xmc_tf.rankers.distributed.account import RankWork, format_accounts
 from xmc_tf.rankers.distributed.blocks import write_block
 from xmc_tf.rankers.distributed.claims import Claims
 from xmc_tf.rankers.distributed.plan import cut_into_sub_problems
-from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.tasks import cut_clusters
 from xmc_tf.ranks.solo import Solo
 
@@ -92,7 +92,7 @@ def columns_of(matrix, labels):
     """Return a block of these columns, in their order."""
     parts = [matrix[:, [label]] for label in labels]
     counts = [part.nnz for part in parts]
-    return Columns(
+    return WeightColumns(
         np.array(labels, np.int64),
         np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
         np.concatenate([np.zeros(0, np.int32), *(part.indices for part in parts)]).astype(np.int32),
@@ -180,7 +180,7 @@ def test_ranks_of_one_host_share_its_cores(cores, ranks, wanted, given, monkeypa
 
 
 def test_the_table_names_ranks_and_adds_up():
-    account = Account(threads=2)
+    account = RankWork(threads=2)
     with account.busy():
         pass
     account.solved(7, 5 << 19)
@@ -193,7 +193,7 @@ def test_the_table_names_ranks_and_adds_up():
 
 
 def test_waiting_for_others_is_not_work(monkeypatch):
-    clock, account = Clock(), Account()
+    clock, account = Clock(), RankWork()
     monkeypatch.setattr(account_module, "time", clock)
 
     class Late(Solo):

@@ -8,7 +8,7 @@ import pytest
 from tests.collective.threads import on_ranks, results_of
 from tests.common.test_event_file import scalars
 from xmc_tf.common.progress import WATCHERS, Progress
-from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.distributed.reporting import reported
 
 pytest.importorskip("tensorboard")
@@ -20,7 +20,7 @@ def test_each_rank_has_its_figures_and_rank_0_how_far_it_is(tmp_path, monkeypatc
     accounts, worked = {}, threading.Event()
 
     def work(communicator):
-        accounts[communicator.rank] = account = Account(threads=1)
+        accounts[communicator.rank] = account = RankWork(threads=1)
         with reported(tmp_path, communicator, account, every_s=0.05):
             if communicator.rank == 0:
                 with Progress("a level", total=4) as progress, Progress("another", total=9):

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.metrics import Buckets, inverse_propensity
+from xmc_tf.metrics import FrequencyBuckets, inverse_propensity
 
 
 def test_bounds_are_included():
-    buckets = Buckets.by_frequency(np.array([0, 1, 10, 11, 50, 51]), [10, 50])
+    buckets = FrequencyBuckets.by_frequency(np.array([0, 1, 10, 11, 50, 51]), [10, 50])
     assert buckets.names == ("0", "1 to 10", "11 to 50", "over 50")
     assert buckets.of_label.tolist() == [0, 1, 1, 2, 2, 3]
 
@@ -14,7 +14,7 @@ def test_bounds_are_included():
 @pytest.mark.parametrize("bounds", [[], [0, 5], [5, 5], [9, 5]])
 def test_bounds_that_make_no_buckets(bounds):
     with pytest.raises(InputError, match="ascending"):
-        Buckets.by_frequency(np.array([1]), bounds)
+        FrequencyBuckets.by_frequency(np.array([1]), bounds)
 
 
 def test_propensities_by_hand():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.metrics.reference import reference
 from xmc_tf.common.errors import InputError
-from xmc_tf.metrics import MEASURES, Buckets, measure, top_labels
+from xmc_tf.metrics import MEASURES, FrequencyBuckets, measure, top_labels
 
 
 def rows(*entries, labels=5, dtype=np.float32):
@@ -102,7 +102,7 @@ def test_read_only_and_dense_and_csc_inputs_give_the_same():
 
 
 def test_the_buckets_add_up_to_the_whole():
-    buckets = Buckets.by_frequency(np.array([1, 20, 1, 0, 3]), [1, 10])
+    buckets = FrequencyBuckets.by_frequency(np.array([1, 20, 1, 0, 3]), [1, 10])
     overall, *parts = measure(TRUTH, PREDICTION, [1, 2, 3], buckets=buckets)
     assert [part.bucket for part in parts] == ["0", "1", "2 to 10", "over 10"]
     assert [part.labels for part in parts] == [0, 2, 0, 1]
@@ -160,7 +160,7 @@ def as_stored(scores, stored):
 @given(problems())
 def test_measures_equal_their_definitions(problem):
     truth, scores, stored, group, gains = problem
-    buckets = Buckets(("a", "b", "c"), group)
+    buckets = FrequencyBuckets(("a", "b", "c"), group)
     ks = [1, 2, 4, 9]
     measured = measure(
         smat.csr_matrix(truth.astype(float)), as_stored(scores, stored), ks, buckets=buckets, gains=gains

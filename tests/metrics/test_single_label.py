@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.metrics.single_label import Confusion, is_single_label, measure_single_label
+from xmc_tf.metrics.single_label import MistakenLabel, is_single_label, measure_single_label
 
 TRUE = [0, 0, 0, 1, 1, 2]
 FOUND = [0, 1, 1, 1, 1, 0]
@@ -21,8 +21,8 @@ def test_measures_by_hand():
     # F1: label 0: 2·1/(3+2), label 1: 2·2/(2+4)... label 2: 0; label 3 does not occur.
     assert found.macro_f1 == pytest.approx((2 / 5 + 4 / 6 + 0) / 3)
     assert found.matrix.toarray()[:3, :3].tolist() == [[1, 2, 0], [0, 2, 0], [1, 0, 0]]
-    assert found.confusions() == [Confusion(0, 1, 2, 2 / 3), Confusion(2, 0, 1, 1.0)]
-    assert found.confusions(1) == [Confusion(0, 1, 2, 2 / 3)]
+    assert found.confusions() == [MistakenLabel(0, 1, 2, 2 / 3), MistakenLabel(2, 0, 1, 1.0)]
+    assert found.confusions(1) == [MistakenLabel(0, 1, 2, 2 / 3)]
 
 
 def test_a_document_without_prediction_is_wrong():

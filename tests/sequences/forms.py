@@ -7,7 +7,7 @@ import numpy as np
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.params import SequenceParams
 from xmc_tf.sequences.data.batches import HeldOut, TrainBatches
-from xmc_tf.sequences.data.folder import Prepared
+from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.model import chunks, ranking
 from xmc_tf.sequences.model.ranking import Ranker, best_items
 from xmc_tf.sequences.model.recommender import Recommender
@@ -34,7 +34,7 @@ def run_forms(world, data, folder, steps, names):
         steps: number of steps.
         names: names of ``FORMS``.
     """
-    data, found = Prepared(data), {}
+    data, found = PreparedFolder(data), {}
     chunks.CHUNK_BYTES, ranking.CHUNK_BYTES, before = 1 << 10, 1 << 10, (chunks.CHUNK_BYTES, ranking.CHUNK_BYTES)
     for name in names:
         params = SequenceParams(

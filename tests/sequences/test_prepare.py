@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from xmc_tf.common.errors import InputError
 from xmc_tf.sequences.data import interactions as reading
 from xmc_tf.sequences.data import preparation
-from xmc_tf.sequences.data.folder import Prepared
-from xmc_tf.sequences.data.names import Vocabulary, hashes
-from xmc_tf.sequences.data.preparation import PrepareOptions, prepare
+from xmc_tf.sequences.data.folder import PreparedFolder
+from xmc_tf.sequences.data.names import NameNumbers, hashes
+from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
 from xmc_tf.sequences.prepare import main
 
 ROWS = st.lists(
@@ -58,7 +58,7 @@ def test_equals_dictionaries(tmp_path_factory, rows, min_item, min_user, buckets
     folder = tmp_path_factory.mktemp("prepared")
     table = write(folder / "i.csv", rows)
     expected, counts = naive(rows, min_item, min_user)
-    options = PrepareOptions(min_item_count=min_item, min_user_count=min_user)
+    options = InteractionOptions(min_item_count=min_item, min_user_count=min_user)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preparation, "_BUCKET_BYTES", max(1, table.stat().st_size // buckets))
         patch.setattr(reading, "CHUNK_ROWS", 7)
@@ -77,7 +77,7 @@ def test_interrupted_at_any_chunk_resumes(tmp_path, monkeypatch):
     rows = [(f"u{n % 7}", n * n % 13, n) for n in range(95)]
     tables = [write(tmp_path / "a.csv", rows[:50]), write(tmp_path / "b.csv", rows[50:])]
     whole = histories_of(prepare(tables, tmp_path / "whole"))
-    add = preparation.Buckets.add
+    add = preparation.InteractionBuckets.add
     for _ in range(9):
         calls = []
 
@@ -91,13 +91,13 @@ def test_interrupted_at_any_chunk_resumes(tmp_path, monkeypatch):
             add(self, chunk, file)
 
         with monkeypatch.context() as patch:
-            patch.setattr(preparation.Buckets, "add", stopping)
+            patch.setattr(preparation.InteractionBuckets, "add", stopping)
             with pytest.raises(KeyboardInterrupt):
                 prepare(tables, tmp_path / "data")
         assert not (tmp_path / "data").exists()
     seen = []
     with monkeypatch.context() as patch:
-        patch.setattr(preparation.Buckets, "add", lambda *a: (seen.append(1), add(*a)))
+        patch.setattr(preparation.InteractionBuckets, "add", lambda *a: (seen.append(1), add(*a)))
         data = prepare(tables, tmp_path / "data")
     assert len(seen) == 1  # of ten chunks
     assert histories_of(data) == whole
@@ -135,7 +135,7 @@ def test_dates_ratings_and_no_times(tmp_path):
     rows = [("u", "a", "2024-05-02", 5), ("u", "b", "2024-05-01T10:00:00.5Z", 4), ("u", "c", "2023-01-01", 1)]
     table = write(tmp_path / "r.csv", rows, "customer,product,date,stars")
     assert histories_of(prepare([table], tmp_path / "all")) == {"u": ["c", "b", "a"]}
-    options = PrepareOptions(min_rating=4, min_user_count=2)
+    options = InteractionOptions(min_rating=4, min_user_count=2)
     data = prepare([table], tmp_path / "rated", options)
     assert histories_of(data) == {"u": ["b", "a"]}
     assert data.header["rows_below_min_rating"] == 1
@@ -148,7 +148,7 @@ def test_unusable_rows(tmp_path, caplog):
     table = write(tmp_path / "i.csv", rows)
     with pytest.raises(InputError, match=r"3 of 100 rows cannot be used[^$]*row 98: the time is neither"):
         prepare([table], tmp_path / "data")
-    data = prepare([table], tmp_path / "data", PrepareOptions(max_bad_rows=0.03))
+    data = prepare([table], tmp_path / "data", InteractionOptions(max_bad_rows=0.03))
     assert data.header["rows_unusable"] == 3
     assert "3 of 100 rows cannot be used" in caplog.text
 
@@ -160,7 +160,7 @@ def test_no_such_column(tmp_path):
     with pytest.raises(InputError, match="no column 'why'"):
         main([str(table), "-o", str(tmp_path / "data"), "--user-column", "why"])
     main([str(table), "-o", str(tmp_path / "data"), "--user-column", "who", "--min-user-count", "1"])
-    assert Prepared(tmp_path / "data").nr_items == 1
+    assert PreparedFolder(tmp_path / "data").nr_items == 1
 
 
 def test_names_with_the_same_hash_stay_apart(monkeypatch):
@@ -168,7 +168,7 @@ def test_names_with_the_same_hash_stay_apart(monkeypatch):
     assert len(set(hashes(names).tolist())) == 3
     assert np.array_equal(hashes(names), hashes(names.astype("S40")))
     monkeypatch.setattr("xmc_tf.sequences.data.names.hashes", lambda names: np.zeros(len(names), np.uint64))
-    assert Vocabulary().ids(names).tolist() == [0, 1, 0, 2]
+    assert NameNumbers().ids(names).tolist() == [0, 1, 0, 2]
 
 
 def test_users_with_the_same_hash_stay_apart(tmp_path, monkeypatch):
@@ -181,17 +181,17 @@ def test_users_with_the_same_hash_stay_apart(tmp_path, monkeypatch):
 def test_damaged_folder(tmp_path):
     prepare([write(tmp_path / "i.csv", [("u", n, n) for n in range(4)])], tmp_path / "data")
     with pytest.raises(InputError, match=r"no file in .* matches 'train_\*.parquet'"):
-        Prepared(tmp_path / "data").parts("train_*.parquet")
+        PreparedFolder(tmp_path / "data").parts("train_*.parquet")
     np.savez(tmp_path / "data" / "part_00000.npz", items=np.array([9], np.int32), splits=[0, 1], users=np.array([b"u"]))
     with pytest.raises(InputError, match="damaged: its size has changed"):
-        Prepared(tmp_path / "data").parts()
+        PreparedFolder(tmp_path / "data").parts()
     header = json.loads((tmp_path / "data" / "prepared.json").read_text())
     del header["files"]
     (tmp_path / "data" / "prepared.json").write_text(json.dumps(header))
     with pytest.raises(InputError, match="does not fit"):
-        Prepared(tmp_path / "data").parts()
+        PreparedFolder(tmp_path / "data").parts()
     with pytest.raises(InputError, match="holds no prepared interactions"):
-        Prepared(tmp_path)
+        PreparedFolder(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +210,6 @@ def test_a_flipped_bit_is_found(tmp_path, name, recorded):
     at = content.index(b"\x93NUMPY") + 20 if name.endswith(".npz") else len(content) - 2
     content[at] ^= 4
     (folder / name).write_bytes(content)
-    data = Prepared(folder)
+    data = PreparedFolder(folder)
     with pytest.raises(InputError, match=f"{name} is damaged"):
         (data.parts(), data.item_counts(), data.item_names())

@@ -10,7 +10,7 @@ from tests.sequences.chains import markov_table
 from xmc_tf.common.errors import InputError
 from xmc_tf.playground import answers_of
 from xmc_tf.sequences import evaluate, export, predict
-from xmc_tf.sequences.data.folder import Prepared
+from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.preparation import prepare
 from xmc_tf.sequences.train import main
 
@@ -55,7 +55,7 @@ def test_evaluate_equals_the_training_and_a_count_of_predictions(trained, capsys
     assert found["users"] == 80
     assert {name: found[name] for name in recorded} == pytest.approx(recorded)
     # The same from predictions for histories without their last item.
-    data = Prepared(trained / "data")
+    data = PreparedFolder(trained / "data")
     names = data.item_names()
     path = trained / "without_last.jsonl"
     (part,) = data.parts()
@@ -102,6 +102,6 @@ def test_the_playground_answers_as_predict_does(trained, capsys):
     (expected,) = lines(capsys.readouterr().out)
     assert [one["name"] for one in found["labels"]] == expected["items"]
     np.testing.assert_allclose([one["score"] for one in found["labels"]], expected["scores"], atol=1e-4)
-    assert all(Prepared(trained / "data").item_names()[one["label"]] == one["name"] for one in found["labels"])
+    assert all(PreparedFolder(trained / "data").item_names()[one["label"]] == one["name"] for one in found["labels"])
     with pytest.raises(InputError, match="k is out of range"):
         answers.ask("i3", 21)

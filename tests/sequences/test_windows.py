@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.sequences.data.batches import BatchShape, HeldOut, TrainBatches
-from xmc_tf.sequences.data.folder import Part
-from xmc_tf.sequences.data.windows import MASK, PAD, Windows, shuffled
+from xmc_tf.sequences.data.folder import UserHistories
+from xmc_tf.sequences.data.windows import MASK, PAD, HistoryWindows, shuffled
 
 HISTORIES = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=12), min_size=1, max_size=6)
 
@@ -17,7 +17,7 @@ def parts_of(histories, cut):
     """Return the histories as parts; the first ``cut`` of them in a part of their own."""
     groups = [histories[:cut], histories[cut:]] if 0 < cut < len(histories) else [histories]
     return [
-        Part(
+        UserHistories(
             np.array([item for one in group for item in one], np.int32),
             np.concatenate([[0], np.cumsum([len(one) for one in group])]),
             np.array([f"u{number}".encode() for number in range(len(group))]),
@@ -43,7 +43,7 @@ def naive_windows(history, width, step):
 @given(HISTORIES, st.integers(0, 6), st.integers(2, 5), st.integers(1, 5))
 def test_windows_equal_those_of_a_loop(histories, cut, width, step):
     step = min(step, width)
-    windows = Windows(parts_of(histories, cut), width, step)
+    windows = HistoryWindows(parts_of(histories, cut), width, step)
     expected = [window for history in histories for window in naive_windows(history, width, step)]
     assert len(windows) == len(expected)
     assert windows.take(np.arange(len(windows))).tolist() == expected

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from xmc_tf.server.batching import Batcher, OverloadedError
-from xmc_tf.server.questions import Best
+from xmc_tf.server.questions import BestLabels
 
 
 class _Model:
@@ -26,7 +26,7 @@ class _Model:
         self.batches.append((list(texts), k))
         if "bad" in texts:
             raise ValueError("bad text")
-        return [Best(np.array([len(text)]), np.array([float(k)])) for text in texts]
+        return [BestLabels(np.array([len(text)]), np.array([float(k)])) for text in texts]
 
 
 def _run(body, most=4, most_waiting=100):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.server.questions import Best, answer_of, numbers_of, parse_question
+from xmc_tf.server.questions import BestLabels, answer_of, numbers_of, parse_question
 
 LIMIT = 1 << 20
 
@@ -83,7 +83,10 @@ def test_too_long_and_too_deep_requests_are_refused():
 
 
 def test_answers_are_padded():
-    best = [Best(np.array([2, 0]), np.array([0.5, 0.25], np.float32)), Best(np.array([], int), np.array([]))]
+    best = [
+        BestLabels(np.array([2, 0]), np.array([0.5, 0.25], np.float32)),
+        BestLabels(np.array([], int), np.array([])),
+    ]
     names = ["zero", "one", "two"]
     row = _question({"instances": ["a", "b"]})
     rows = [

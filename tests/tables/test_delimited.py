@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.tables.reading.delimited import DelimitedFile
-from xmc_tf.tables.reading.records import BadRow, Record
+from xmc_tf.tables.reading.records import BadRow, TableRow
 
 
 def _rows(path, **options):
@@ -43,13 +43,13 @@ def test_encoding_and_separator_are_found(tmp_path, content, kind):
 
 def test_quotes_and_line_ends_in_cells(tmp_path):
     path = _written(tmp_path, 'text,label\n"a ""quoted"" word,\nand a line",x\nplain,y\n')
-    assert _rows(path)[1] == [Record(2, ['a "quoted" word,\nand a line', "x"]), Record(4, ["plain", "y"])]
+    assert _rows(path)[1] == [TableRow(2, ['a "quoted" word,\nand a line', "x"]), TableRow(4, ["plain", "y"])]
 
 
 def test_a_quote_that_is_never_closed_costs_one_line(tmp_path):
     path = _written(tmp_path, 'text,label\none,a\n"two,b\nthree,c\nfour,d\n')
     rows = _rows(path)[1]
-    assert [row.cells for row in rows if isinstance(row, Record)] == [["one", "a"], ["three", "c"], ["four", "d"]]
+    assert [row.cells for row in rows if isinstance(row, TableRow)] == [["one", "a"], ["three", "c"], ["four", "d"]]
     assert [row for row in rows if isinstance(row, BadRow)] == [BadRow(3, "a quote is not closed", '"two,b\n')]
 
 
@@ -79,7 +79,7 @@ def test_a_missing_header_is_noticed(tmp_path, content, header):
 
 def test_a_cell_of_five_megabytes(tmp_path):
     text = "word " * 1_000_000
-    assert _rows(_written(tmp_path, f"text,label\n{text},a\n"))[1] == [Record(2, [text, "a"])]
+    assert _rows(_written(tmp_path, f"text,label\n{text},a\n"))[1] == [TableRow(2, [text, "a"])]
 
 
 cells = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)

@@ -43,7 +43,7 @@ class Timing:
         return self.long_bytes / 1e3 / max(self.long_ms, 1e-6)
 
 
-class Trial(NamedTuple):
+class CollectiveTrial(NamedTuple):
     """A collective call with its message, and a check of its result."""
 
     call: Callable[[], Any]
@@ -66,7 +66,7 @@ def _filled(count: int, numbers: Callable[[int, int], np.ndarray]) -> np.ndarray
     return out
 
 
-def broadcast(world: Communicator, count: int) -> Trial:
+def broadcast(world: Communicator, count: int) -> CollectiveTrial:
     """Return a broadcast of the last rank's numbers."""
     root = world.size - 1
 
@@ -74,10 +74,10 @@ def broadcast(world: Communicator, count: int) -> Trial:
         return (np.arange(first, last, dtype=np.int64) % 65536 + root).astype(np.float32)
 
     mine = _filled(count, numbers) if world.rank == root else None
-    return Trial(lambda: world.broadcast_array(mine, root), lambda got: _same(got, count, numbers))
+    return CollectiveTrial(lambda: world.broadcast_array(mine, root), lambda got: _same(got, count, numbers))
 
 
-def all_reduce(world: Communicator, count: int) -> Trial:
+def all_reduce(world: Communicator, count: int) -> CollectiveTrial:
     """Return a sum over the ranks of small whole numbers, which is exact in any order."""
 
     def numbers(first: int, last: int, factor: int) -> np.ndarray:
@@ -85,10 +85,12 @@ def all_reduce(world: Communicator, count: int) -> Trial:
 
     mine = _filled(count, lambda first, last: numbers(first, last, world.rank + 1))
     total = world.size * (world.size + 1) // 2
-    return Trial(lambda: world.allreduce_array(mine), lambda got: _same(got, count, lambda a, b: numbers(a, b, total)))
+    return CollectiveTrial(
+        lambda: world.allreduce_array(mine), lambda got: _same(got, count, lambda a, b: numbers(a, b, total))
+    )
 
 
-def all_to_all(world: Communicator, count: int) -> Trial:
+def all_to_all(world: Communicator, count: int) -> CollectiveTrial:
     """Return an exchange of rows that show their source; ranks receive different numbers of rows."""
     rank, size = world.rank, world.size
     width = 16
@@ -108,10 +110,10 @@ def all_to_all(world: Communicator, count: int) -> Trial:
             bool((rows[each * source : each * (source + 1)] == source * size + rank).all()) for source in range(size)
         )
 
-    return Trial(lambda: world.alltoall_array(sent, counts), is_right)
+    return CollectiveTrial(lambda: world.alltoall_array(sent, counts), is_right)
 
 
-COLLECTIVES: dict[str, Callable[[Communicator, int], Trial]] = {
+COLLECTIVES: dict[str, Callable[[Communicator, int], CollectiveTrial]] = {
     "broadcast": broadcast,
     "all-reduce": all_reduce,
     "all-to-all": all_to_all,

@@ -34,7 +34,7 @@ _STALE_S = 600.0  # older files belong to another run
 
 
 @dataclass(frozen=True)
-class Entry:
+class RankStage:
     """The stage of a rank.
 
     Args:
@@ -83,7 +83,9 @@ class StatusFiles:
     def enter(self, stage: str) -> None:
         """Enter the next stage; all ranks enter the same stages in the same order."""
         self._step += 1
-        self._write(self._stage_file(self.rank), asdict(Entry(self.rank, self.host, os.getpid(), self._step, stage)))
+        self._write(
+            self._stage_file(self.rank), asdict(RankStage(self.rank, self.host, os.getpid(), self._step, stage))
+        )
 
     def write_heartbeat(self, state: str) -> None:
         """Write the state of this rank's process, which also shows that its host works."""
@@ -100,12 +102,12 @@ class StatusFiles:
         """Remove all files after a failure, in which ranks do not remove their own."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def entry(self, rank: int) -> Entry | None:
+    def entry(self, rank: int) -> RankStage | None:
         """Return the stage of a rank, or None if it has not reported in this run."""
         path = self._stage_file(rank)
         with contextlib.suppress(OSError, ValueError, TypeError):
             if time.time() - path.stat().st_mtime < _STALE_S or self._silence(rank) < _SILENT_S:
-                return Entry(**read_json(path, limit=_MOST_BYTES))
+                return RankStage(**read_json(path, limit=_MOST_BYTES))
         return None
 
     def behind(self) -> list[str]:

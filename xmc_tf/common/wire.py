@@ -105,7 +105,7 @@ def unpack(data: bytes | memoryview) -> Any:
     Raises:
         WireFormatError: the bytes are damaged, or describe a class that is not registered here.
     """
-    rest = _Rest(memoryview(data).cast("B"))
+    rest = _UnreadBytes(memoryview(data).cast("B"))
     body = rest.take(_LENGTH.unpack(rest.take(_LENGTH.size))[0])
     value = _unpacked(body, rest, 0)
     if rest.left:
@@ -113,7 +113,7 @@ def unpack(data: bytes | memoryview) -> Any:
     return value
 
 
-class _Rest:
+class _UnreadBytes:
     """The bytes that have not been read."""
 
     def __init__(self, data: memoryview) -> None:
@@ -215,7 +215,7 @@ def _dtype_name(dtype: np.dtype) -> str:
 # Receiving.
 
 
-def _unpacked(data: bytes | memoryview, rest: _Rest, level: int) -> Any:
+def _unpacked(data: bytes | memoryview, rest: _UnreadBytes, level: int) -> Any:
     if level > MOST_LEVELS:
         raise WireFormatError(f"more than {MOST_LEVELS} levels of values within values")
     try:
@@ -232,7 +232,7 @@ def _unpacked(data: bytes | memoryview, rest: _Rest, level: int) -> Any:
         raise WireFormatError(f"no value: {error}") from None
 
 
-def _value(kind: int, data: bytes, rest: _Rest, level: int) -> Any:
+def _value(kind: int, data: bytes, rest: _UnreadBytes, level: int) -> Any:
     """Return the value of an extension."""
     make = _MAKERS.get(kind)
     if make is None:
@@ -299,7 +299,7 @@ def _dtype(name: str) -> np.dtype:
     return dtype
 
 
-def _array(name: str, backwards: bool, shape: list[int], rest: _Rest) -> np.ndarray:
+def _array(name: str, backwards: bool, shape: list[int], rest: _UnreadBytes) -> np.ndarray:
     dtype = _dtype(name)
     _expect(backwards, bool)
     _expect(shape, list)

@@ -25,7 +25,7 @@ from xmc_tf.data import save_matrix
 from xmc_tf.demo.copies import originals
 from xmc_tf.demo.labelling import candidates, choose_labels
 from xmc_tf.demo.prose import prose, words
-from xmc_tf.demo.sources import Entry, Tally, package_folders, read_entries
+from xmc_tf.demo.sources import DocumentedObject, ReadingCounts, package_folders, read_entries
 
 # Import name → distribution. All are part of a plain installation; packages of extras are left out, so that installing
 # them does not change the data.
@@ -88,7 +88,7 @@ class Corpus:
     train_labels: smat.csr_matrix
     test_labels: smat.csr_matrix
     names: list[str]
-    tally: Tally
+    tally: ReadingCounts
 
 
 def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.08) -> Corpus:
@@ -99,7 +99,7 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
         least: minimum number of training documents of a label.
         largest_share: labels of more than this share of the documents are left out, because they are not informative.
     """
-    tally = Tally()
+    tally = ReadingCounts()
     hidden_paths = (*sorted(folders), *_SHORT_NAMES)
     texts, labels = [], []
     with Progress("reading documentation", total=len(folders), unit="packages") as progress:
@@ -196,7 +196,7 @@ def origin(packages: Iterable[str]) -> dict[str, object]:
     }
 
 
-def _text(entry: Entry, hidden_paths: tuple[str, ...]) -> str:
+def _text(entry: DocumentedObject, hidden_paths: tuple[str, ...]) -> str:
     hidden = tuple(name for name in (entry.name, entry.owner) if name)
     return " ".join(prose(entry.docstring, hidden, hidden_paths).split(" ")[:_MAX_WORDS])
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from xmc_tf.demo.sources import Entry
+from xmc_tf.demo.sources import DocumentedObject
 
 # Maximum number of labels per category, in the order in which a document's labels are chosen.
 _MOST = {"module": 1, "about": 3, "takes": 2, "package": 1, "extends": 1, "kind": 1}
@@ -29,7 +29,7 @@ _EMPTY = frozenset(
 )
 
 
-def candidates(entry: Entry) -> list[str]:
+def candidates(entry: DocumentedObject) -> list[str]:
     """Return all labels that fit an object, best first within each category."""
     place = [part.strip("_") for part in entry.module.split(".")]
     place = [part for number, part in enumerate(place) if number == 0 or (part and part not in _STRUCTURE)]

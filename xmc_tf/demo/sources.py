@@ -22,7 +22,7 @@ _BLOCKS = (ast.If, ast.Try, ast.With)
 
 
 @dataclass(frozen=True)
-class Entry:
+class DocumentedObject:
     """One documented object.
 
     Args:
@@ -46,7 +46,7 @@ class Entry:
 
 
 @dataclass
-class Tally:
+class ReadingCounts:
     """Statistics about reading sources.
 
     Args:
@@ -73,14 +73,14 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
     return folders
 
 
-def read_entries(folders: dict[str, Path], tally: Tally | None = None) -> Iterator[Entry]:
+def read_entries(folders: dict[str, Path], tally: ReadingCounts | None = None) -> Iterator[DocumentedObject]:
     """Yield all documented public objects, in an order that depends only on names.
 
     Args:
         folders: package → its folder.
         tally: counts the files.
     """
-    tally = tally if tally is not None else Tally()
+    tally = tally if tally is not None else ReadingCounts()
     for package in sorted(folders):
         for path, module in _source_files(folders[package], package):
             tally.files += 1
@@ -122,9 +122,9 @@ def _source_files(folder: Path, package: str) -> Iterator[tuple[Path, str]]:
                 yield Path(place, file), ".".join(parts)
 
 
-def _entries(tree: ast.Module, module: str) -> Iterator[Entry]:
+def _entries(tree: ast.Module, module: str) -> Iterator[DocumentedObject]:
     if docstring := ast.get_docstring(tree, clean=False):
-        yield Entry(module, module.rsplit(".", 1)[-1], "", "module", (), (), docstring)
+        yield DocumentedObject(module, module.rsplit(".", 1)[-1], "", "module", (), (), docstring)
     for node in _statements(tree.body):
         if isinstance(node, ast.ClassDef):
             yield from _class_entries(node, module)
@@ -132,7 +132,7 @@ def _entries(tree: ast.Module, module: str) -> Iterator[Entry]:
             yield from _function_entry(node, module, "")
 
 
-def _class_entries(node: ast.ClassDef, module: str) -> Iterator[Entry]:
+def _class_entries(node: ast.ClassDef, module: str) -> Iterator[DocumentedObject]:
     if node.name.startswith("_"):
         return
     methods = [n for n in _statements(node.body) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -140,15 +140,17 @@ def _class_entries(node: ast.ClassDef, module: str) -> Iterator[Entry]:
     if docstring := ast.get_docstring(node, clean=False):
         taken = next((_parameters(m) for m in methods if m.name == "__init__"), ())
         error = node.name.endswith(("Error", "Exception", "Warning"))
-        yield Entry(module, node.name, "", "exception" if error else "class", taken, bases, docstring)
+        yield DocumentedObject(module, node.name, "", "exception" if error else "class", taken, bases, docstring)
     for method in methods:
         yield from _function_entry(method, module, node.name)
 
 
-def _function_entry(node: ast.FunctionDef | ast.AsyncFunctionDef, module: str, owner: str) -> Iterator[Entry]:
+def _function_entry(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, module: str, owner: str
+) -> Iterator[DocumentedObject]:
     docstring = ast.get_docstring(node, clean=False)
     if docstring and not node.name.startswith("_"):
-        yield Entry(module, node.name, owner, _kind(node, owner), _parameters(node), (), docstring)
+        yield DocumentedObject(module, node.name, owner, _kind(node, owner), _parameters(node), (), docstring)
 
 
 def _kind(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str) -> str:

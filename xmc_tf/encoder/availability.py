@@ -10,7 +10,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import build_hf_headers
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.encoder.sources import Source
+from xmc_tf.encoder.sources import EncoderSource
 
 _LOG = logging.getLogger(__name__)
 _TIMEOUT_S = 5.0
@@ -27,10 +27,10 @@ def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
         name_or_folder: the value of ``--model-shortcut``.
         cache_dir: folder of downloaded encoders; empty: the default one.
     """
-    source = Source(name_or_folder, "encoder", cache_dir)
+    source = EncoderSource(name_or_folder, "encoder", cache_dir)
     if source.folder is not None:
         source.weight_paths()
-        Source(name_or_folder, "tokenizer", cache_dir)
+        EncoderSource(name_or_folder, "tokenizer", cache_dir)
         return
     try:
         if isinstance(try_to_load_from_cache(source.name, _CONFIG, cache_dir=source.cache_dir), str):

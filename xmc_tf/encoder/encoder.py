@@ -18,7 +18,7 @@ from xmc_tf.encoder.network.layout import Layout
 from xmc_tf.encoder.network.operations import Operations, TrainingOperations
 from xmc_tf.encoder.network.weight_names import Weight, weights_of
 from xmc_tf.encoder.precision import check_precision, dtype_of
-from xmc_tf.encoder.sources import Source
+from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.encoder.weight_files import SAFETENSORS, WeightFiles, save_weights
 
 # Parts of weights that are not random at first, and their value.
@@ -90,7 +90,7 @@ class Encoder(tf.Module):
         """
         check_not_forked("an encoder")
         poolings.check_pooling(pooling)
-        source = Source(name_or_folder, "encoder", cache_dir)
+        source = EncoderSource(name_or_folder, "encoder", cache_dir)
         with verified(source.folder):
             config = _load_config(source).with_dropout(hidden_dropout_prob)
             if pooling == "auto":
@@ -272,7 +272,7 @@ def _random(weight: Weight, config: EncoderConfig, seed: int, number: int) -> np
     return (config.deviation * values).astype(np.float32)
 
 
-def _load_config(source: Source) -> EncoderConfig:
+def _load_config(source: EncoderSource) -> EncoderConfig:
     content = source.read("config.json")
     if content is None:
         raise source.not_found(OSError("no config.json"))
@@ -280,7 +280,7 @@ def _load_config(source: Source) -> EncoderConfig:
     return EncoderConfig.of(parse_json(content, of=where, foreign=True), where)
 
 
-def _load_weights(source: Source, config: EncoderConfig) -> dict[str, np.ndarray | None]:
+def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.ndarray | None]:
     """Return the weights by name; None for those of a pooler or of a mask that the files lack."""
     paths = source.weight_paths()
     source.check_claims(config)
@@ -303,7 +303,7 @@ def _load_weights(source: Source, config: EncoderConfig) -> dict[str, np.ndarray
         raise source.not_found(error) from None
 
 
-def _pooling_of(source: Source) -> str | None:
+def _pooling_of(source: EncoderSource) -> str | None:
     """Return the pooling named in the encoder's files, or None."""
     own = poolings.own_pooling(source.read(poolings.OWN_FILE))
     if own is not None:

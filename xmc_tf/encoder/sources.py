@@ -30,7 +30,7 @@ _MAX_WEIGHTS_PER_BYTE = 8  # weights per byte: they take 2 or 4 bytes each; trun
 _LFS = b"version https://git-lfs"
 
 
-class Source:
+class EncoderSource:
     """The location of one encoder or tokenizer.
 
     Args:

@@ -13,7 +13,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.data.reading import Reading, window_bounds
 from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
-from xmc_tf.encoder.sources import WEIGHT_ENDINGS, Source
+from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource
 from xmc_tf.encoder.tokenizer_files import TokenizerFiles, of_transformers, read_main_file, read_with_transformers
 from xmc_tf.encoder.truncation import TruncationCounter
 
@@ -77,7 +77,7 @@ class TextTokenizer:
         Raises:
             InputError: there is no such tokenizer.
         """
-        source = Source(name_or_folder, "tokenizer", cache_dir)
+        source = EncoderSource(name_or_folder, "tokenizer", cache_dir)
         with verified(source.folder, skip=WEIGHT_ENDINGS):
             try:
                 return cls(read_main_file(source) or read_with_transformers(source))

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.encoder.sources import Source, quiet_transformers
+from xmc_tf.encoder.sources import EncoderSource, quiet_transformers
 from xmc_tf.encoder.tokenizer_kind import inferred_type, note_defaults
 
 _MAIN = "tokenizer.json"
@@ -43,7 +43,7 @@ class TokenizerFiles:
         return hashlib.sha256(self.backend.to_str().encode()).hexdigest()[:32]
 
 
-def read_main_file(source: Source) -> TokenizerFiles | None:
+def read_main_file(source: EncoderSource) -> TokenizerFiles | None:
     """Read tokenizer.json and the settings beside it, without transformers; None if there is no such file.
 
     transformers 5 would keep only the vocabulary of the file and build a tokenizer of its own around it, which gives
@@ -69,7 +69,7 @@ def read_main_file(source: Source) -> TokenizerFiles | None:
     return TokenizerFiles(backend, _pad_id(backend, settings), save)
 
 
-def read_with_transformers(source: Source) -> TokenizerFiles:
+def read_with_transformers(source: EncoderSource) -> TokenizerFiles:
     """Read a folder, or a name on the hub, as transformers does."""
     with quiet_transformers():
         from transformers import AutoTokenizer  # takes a second to import

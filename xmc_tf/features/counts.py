@@ -26,7 +26,7 @@ _EMPTY = -1
 _MAX_COUNT = 2**31 - 1
 
 
-class Counted(NamedTuple):
+class NgramCounts(NamedTuple):
     """All n-grams of a text collection in order of first occurrence."""
 
     keys: np.ndarray
@@ -82,10 +82,10 @@ class NgramCounter:
             self._words += word
             self._words += b"\n"
 
-    def counted(self) -> Counted:
+    def counted(self) -> NgramCounts:
         """Return the counts so far; they are valid until the next `add`."""
         entries = self._entries[: self._used]
-        return Counted(
+        return NgramCounts(
             entries["key"],
             entries["total"],
             entries["documents"],

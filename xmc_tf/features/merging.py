@@ -14,16 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.common.wire import register
-from xmc_tf.features.counts import Counted
+from xmc_tf.features.counts import NgramCounts
 from xmc_tf.features.tfidf import Counts
-from xmc_tf.features.vocabulary import Block, Vocabulary, best, lines_of, no_features_error, vocabulary_of
+from xmc_tf.features.vocabulary import FeatureBlock, Vocabulary, best, lines_of, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 @register
-class Sums(NamedTuple):
+class NgramSums(NamedTuple):
     """N-grams and their counts."""
 
     keys: np.ndarray
@@ -32,9 +32,9 @@ class Sums(NamedTuple):
     first: np.ndarray
     """The first rank that has seen each n-gram."""
 
-    def at(self, places: np.ndarray) -> "Sums":
+    def at(self, places: np.ndarray) -> "NgramSums":
         """Return the n-grams at some places."""
-        return Sums(*(column[places] for column in self))
+        return NgramSums(*(column[places] for column in self))
 
 
 def choose_over_ranks(
@@ -63,13 +63,13 @@ def choose_over_ranks(
 
 def _choose(
     communicator: Communicator,
-    counted: Counted,
+    counted: NgramCounts,
     nr_documents: int,
     params: TfidfParams,
     weight: float = 1.0,
     *,
     required: bool = False,
-) -> Block | None:
+) -> FeatureBlock | None:
     """Return ``choose_block`` for the documents of all ranks, on rank 0; all ranks call it."""
     first = communicator.rank == 0
     sums = add_up(communicator.alltoall(_by_owner(counted, communicator.size)))
@@ -77,10 +77,10 @@ def _choose(
     # An n-gram that is not among the best of its owner is not among the best of all.
     candidates = communicator.gather(sums.at(best(sums.keys, sums.total, sums.documents, params)))
 
-    def select() -> Sums | None:
+    def select() -> NgramSums | None:
         if not first:
             return None
-        found = Sums(*(np.concatenate(columns) for columns in zip(*candidates, strict=True)))
+        found = NgramSums(*(np.concatenate(columns) for columns in zip(*candidates, strict=True)))
         chosen = found.at(best(found.keys, found.total, found.documents, params))
         if required and not len(chosen.keys):
             raise no_features_error(sum(n for n, _ in seen), max(most for _, most in seen), nr_documents, params)
@@ -92,10 +92,10 @@ def _choose(
     if chosen is None:
         return None
     lines = _names_in_order(named, chosen.first)
-    return Block(chosen.keys, chosen.documents, weight, lambda: lines)
+    return FeatureBlock(chosen.keys, chosen.documents, weight, lambda: lines)
 
 
-def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Sums:
+def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> NgramSums:
     """Sum the totals and document counts of all ranks by key; the keys are ascending."""
     keys, total, documents = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     source = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part[0]) for part in parts])
@@ -103,8 +103,8 @@ def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Sums:
     keys = keys[order]
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)])
     if not len(starts):
-        return Sums(keys, total, documents, source)
-    return Sums(
+        return NgramSums(keys, total, documents, source)
+    return NgramSums(
         keys[starts],
         np.add.reduceat(total[order], starts),
         np.add.reduceat(documents[order], starts),
@@ -112,7 +112,7 @@ def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Sums:
     )
 
 
-def _by_owner(counted: Counted, size: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _by_owner(counted: NgramCounts, size: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return what to send to each rank; keys are hashes, but their lowest bits are poor where words repeat."""
     owner = ((counted.keys.astype(np.uint64) >> np.uint64(24)) % np.uint64(size)).astype(np.int32)
     order = np.argsort(owner, kind="stable")
@@ -122,7 +122,7 @@ def _by_owner(counted: Counted, size: int) -> list[tuple[np.ndarray, np.ndarray,
     ]  # fmt: skip
 
 
-def _names(counted: Counted, keys: np.ndarray) -> bytes:
+def _names(counted: NgramCounts, keys: np.ndarray) -> bytes:
     """Return the n-grams of these keys, which this rank has counted, one per line."""
     if not len(keys):
         return b""

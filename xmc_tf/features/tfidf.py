@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.progress import Progress
 from xmc_tf.features import store
 from xmc_tf.features.batches import TextRange, map_in_order, text_batches
-from xmc_tf.features.counts import Counted, NgramCounter
+from xmc_tf.features.counts import NgramCounter, NgramCounts
 from xmc_tf.features.texts import Weigher, splitter
 from xmc_tf.features.vocabulary import Vocabulary, choose_block, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
@@ -192,8 +192,8 @@ class Counts(NamedTuple):
         nr_words: number of words.
     """
 
-    ngrams: Counted
-    pieces: Counted
+    ngrams: NgramCounts
+    pieces: NgramCounts
     nr_documents: int
     nr_words: int
 

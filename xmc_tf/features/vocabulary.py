@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.params import TfidfParams
 
 if TYPE_CHECKING:
-    from xmc_tf.features.counts import Counted
+    from xmc_tf.features.counts import NgramCounts
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Vocabulary:
         return self.lines().decode("utf-8").splitlines()
 
 
-class Block(NamedTuple):
+class FeatureBlock(NamedTuple):
     """The features of one kind, n-grams or pieces, in their order.
 
     Attributes:
@@ -59,7 +59,7 @@ class Block(NamedTuple):
     lines: Callable[[], bytes]
 
 
-def choose_block(counted: "Counted", params: TfidfParams, weight: float = 1.0) -> Block:
+def choose_block(counted: "NgramCounts", params: TfidfParams, weight: float = 1.0) -> FeatureBlock:
     """Choose the features of one kind among the n-grams or pieces that were counted.
 
     Of those that at least ``min_df`` documents hold, the ``max_features`` that occur most often; where
@@ -67,7 +67,7 @@ def choose_block(counted: "Counted", params: TfidfParams, weight: float = 1.0) -
     documents come first: they are read most often, and so lie together in whatever a solver keeps a feature.
     """
     kept = best(counted.keys, counted.total, counted.documents, params)
-    return Block(counted.keys[kept], counted.documents[kept].astype(np.int64), weight, lines_of(counted, kept))
+    return FeatureBlock(counted.keys[kept], counted.documents[kept].astype(np.int64), weight, lines_of(counted, kept))
 
 
 def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: TfidfParams) -> np.ndarray:
@@ -86,7 +86,7 @@ def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: Tfi
     return kept[np.lexsort((keys[kept], -documents[kept]))]
 
 
-def vocabulary_of(blocks: Sequence[Block], nr_documents: int) -> Vocabulary:
+def vocabulary_of(blocks: Sequence[FeatureBlock], nr_documents: int) -> Vocabulary:
     """Return the vocabulary of features of several kinds; the weight of a kind is part of its features' weights."""
     keys = np.concatenate([block.keys for block in blocks])
     documents = np.concatenate([block.documents for block in blocks])
@@ -128,7 +128,7 @@ def no_features_error(nr_ngrams: int, most: int, nr_documents: int, params: Tfid
     )
 
 
-def lines_of(counted: "Counted", kept: np.ndarray) -> Callable[[], bytes]:
+def lines_of(counted: "NgramCounts", kept: np.ndarray) -> Callable[[], bytes]:
     """Return a function that assembles the names of the n-grams ``kept``; it keeps only their words in memory."""
     if not len(kept):
         return lambda: b""

@@ -3,7 +3,7 @@
 from xmc_tf.fusion.evidence import (
     POOL,
     Decision,
-    Evidence,
+    NameEvidence,
     ScoreHeldOut,
     bounded_post_processor,
     decide,
@@ -14,8 +14,8 @@ from xmc_tf.fusion.held_out import held_out_folds
 __all__ = [
     "POOL",
     "Decision",
-    "Evidence",
     "Fusion",
+    "NameEvidence",
     "ScoreHeldOut",
     "bounded_post_processor",
     "decide",

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 
-class Candidates(NamedTuple):
+class LabelCandidates(NamedTuple):
     """Labels suggested for documents, sorted by document and label.
 
     Attributes:
@@ -23,7 +23,7 @@ class Candidates(NamedTuple):
     worth: np.ndarray
     similarity: np.ndarray
 
-    def of_labels(self, wanted: np.ndarray) -> "Candidates":
+    def of_labels(self, wanted: np.ndarray) -> "LabelCandidates":
         """Return the candidates of some labels.
 
         Args:
@@ -31,13 +31,13 @@ class Candidates(NamedTuple):
         """
         return self.only(wanted[self.labels])
 
-    def only(self, wanted: np.ndarray) -> "Candidates":
+    def only(self, wanted: np.ndarray) -> "LabelCandidates":
         """Return some candidates.
 
         Args:
             wanted: bool [candidates].
         """
-        return Candidates(*(column[wanted] for column in self))
+        return LabelCandidates(*(column[wanted] for column in self))
 
 
 def join_candidates(
@@ -45,7 +45,7 @@ def join_candidates(
     evidence: csr_matrix | None,
     ranked: np.ndarray | None = None,
     similar: csr_matrix | None = None,
-) -> Candidates:
+) -> LabelCandidates:
     """Return the union of the labels that rankers, names and similarities suggest.
 
     Args:
@@ -68,7 +68,7 @@ def join_candidates(
     score[place[: len(by_rankers)]] = values
     worth[place[len(by_rankers) : len(by_rankers) + len(named)]] = worths
     rows, labels = np.divmod(joined, nr_labels)
-    return Candidates(rows, labels, score, worth, np.zeros(len(joined)))
+    return LabelCandidates(rows, labels, score, worth, np.zeros(len(joined)))
 
 
 def _keys(source: csr_matrix, nr_labels: int) -> np.ndarray:

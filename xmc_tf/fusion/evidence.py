@@ -28,7 +28,7 @@ ScoreHeldOut = Callable[[np.ndarray, np.ndarray], csr_matrix]
 
 
 @dataclass(eq=False)
-class Evidence:
+class NameEvidence:
     """The names of the labels, and the fusion of their evidence with the rankers' scores.
 
     Args:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from xmc_tf.fusion.candidates import Candidates
+from xmc_tf.fusion.candidates import LabelCandidates
 
 NAMES = (
     "constant",
@@ -30,7 +30,7 @@ DEFAULT_WEIGHTS = np.array([0, 1, 0, 0, -4, 0.3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0
 LARGEST = 9.0  # log-odds are limited to this
 
 
-def candidate_features(found: Candidates, log_documents: np.ndarray) -> np.ndarray:
+def candidate_features(found: LabelCandidates, log_documents: np.ndarray) -> np.ndarray:
     """Return the features of candidates: float64 [candidates, features].
 
     Args:
@@ -41,7 +41,7 @@ def candidate_features(found: Candidates, log_documents: np.ndarray) -> np.ndarr
     return _columns(found, found.score, log_documents[found.labels], best, total)
 
 
-def features_if_new(found: Candidates) -> np.ndarray:
+def features_if_new(found: LabelCandidates) -> np.ndarray:
     """Return the features that each candidate would have if its label had no documents, and so no score.
 
     Args:
@@ -53,7 +53,7 @@ def features_if_new(found: Candidates) -> np.ndarray:
 
 
 def _columns(
-    found: Candidates, scores: np.ndarray, log_documents: np.ndarray, best: np.ndarray, total: np.ndarray
+    found: LabelCandidates, scores: np.ndarray, log_documents: np.ndarray, best: np.ndarray, total: np.ndarray
 ) -> np.ndarray:
     worths, similarity = found.worth, found.similarity
     ranked, named = scores > 0, worths > 0
@@ -77,7 +77,7 @@ def log_odds(probability: np.ndarray) -> np.ndarray:
     return np.log(probability / (1.0 - probability))
 
 
-def _of_rows(found: Candidates, without_own: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def _of_rows(found: LabelCandidates, without_own: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Return for each candidate the best score of its document, and the sum of the scores.
 
     Args:

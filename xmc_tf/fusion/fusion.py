@@ -13,13 +13,13 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.fusion.candidates import Candidates, join_candidates
+from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
 from xmc_tf.fusion.embedded_names import EmbeddedNames
 from xmc_tf.fusion.features import DEFAULT_WEIGHTS, NAMES, candidate_features, features_if_new
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.ranks import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
 from xmc_tf.fusion.similarity import Similarity
-from xmc_tf.fusion.thresholds import Curve, measure_curve
+from xmc_tf.fusion.thresholds import PrecisionCurve, measure_curve
 
 _HEADER, _DOCUMENTS = "fusion.json", "documents.npy"
 _WEIGHTS = ("weights", "new_weights")
@@ -45,7 +45,7 @@ class Fusion:
     weights: np.ndarray
     new_weights: np.ndarray
     log_documents: np.ndarray
-    curve: Curve
+    curve: PrecisionCurve
     nr_held_out: int = 0
     similarity: Similarity | None = None
     rank_weights: np.ndarray = field(default_factory=SAME.copy)
@@ -76,7 +76,7 @@ class Fusion:
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
         log_documents = np.log1p(documents).astype(np.float32)
         truth = csr_matrix(held_out)
-        learned = cls(DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, log_documents, Curve([], [], []), truth.shape[0])
+        learned = cls(DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, log_documents, PrecisionCurve([], [], []), truth.shape[0])
         # Labels without documents are in none of these either, which says nothing about new texts.
         found = learned._candidates(scores, evidence).of_labels(documents > 0)
         right = _is_right(found, truth)
@@ -165,7 +165,7 @@ class Fusion:
         evidence: csr_matrix | None,
         similarity: Similarity | None = None,
         vectors: np.ndarray | None = None,
-    ) -> Candidates:
+    ) -> LabelCandidates:
         known = self.log_documents > 0
         if similarity is None or vectors is None or not len(similarity.labels):
             return join_candidates(scores, evidence, known)
@@ -173,7 +173,7 @@ class Fusion:
         return found._replace(similarity=similarity.of_pairs(vectors, found.rows, found.labels))
 
     def _best(
-        self, found: Candidates, nr_rows: int, only_topk: int, threshold: float
+        self, found: LabelCandidates, nr_rows: int, only_topk: int, threshold: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return probabilities and labels of the best labels of all documents, and their number in each."""
         probability = self._probability(found)
@@ -188,7 +188,7 @@ class Fusion:
         counts = np.bincount(rows[keep], minlength=nr_rows)
         return best[keep], found.labels[order[keep]].astype(np.int32), counts
 
-    def _probability(self, found: Candidates) -> np.ndarray:
+    def _probability(self, found: LabelCandidates) -> np.ndarray:
         features = candidate_features(found, self.log_documents.astype(np.float64))
         raw = features @ self.weights
         new = self.log_documents[found.labels] == 0
@@ -235,7 +235,7 @@ class Fusion:
             documents = np.load(path.parent / _DOCUMENTS, allow_pickle=False)
             known, new = (np.array([content[one][name] for name in NAMES], np.float64) for one in _WEIGHTS)
             ranks = np.array([content["rank_weights"][name] for name in RANK_NAMES], np.float64)
-            curve, count = Curve(**content["curve"]), int(content["nr_held_out"])
+            curve, count = PrecisionCurve(**content["curve"]), int(content["nr_held_out"])
             return cls(known, new, documents, curve, count, Similarity.load(path.parent), ranks)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path.parent} cannot be read: {error}", fix=_FIX) from None
@@ -246,7 +246,7 @@ def _fitted(features: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.round(fit_logistic(features, right, DEFAULT_WEIGHTS), 6)
 
 
-def _is_right(found: Candidates, truth: csr_matrix) -> np.ndarray:
+def _is_right(found: LabelCandidates, truth: csr_matrix) -> np.ndarray:
     truth = truth.sorted_indices()
     keys = found.rows * truth.shape[1] + found.labels
     positives = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr)) * truth.shape[1] + truth.indices
@@ -259,7 +259,7 @@ def _sigmoid(raw: np.ndarray) -> np.ndarray:
 
 
 def _documents_elsewhere(
-    found: Candidates, truth: csr_matrix, documents: np.ndarray, fold_sizes: Sequence[int]
+    found: LabelCandidates, truth: csr_matrix, documents: np.ndarray, fold_sizes: Sequence[int]
 ) -> np.ndarray:
     """Return for each candidate the number of documents of its label that are not in its fold."""
     counts = documents[found.labels]

@@ -14,7 +14,7 @@ _MOST_POINTS = 400
 _FEWEST = 30  # of fewer predicted labels, the precision is not a reliable estimate
 
 
-class Promise(NamedTuple):
+class PrecisionThreshold(NamedTuple):
     """A threshold that keeps a required precision, and what the promise rests on.
 
     Attributes:
@@ -28,7 +28,7 @@ class Promise(NamedTuple):
     labels: int
 
 
-class Curve(NamedTuple):
+class PrecisionCurve(NamedTuple):
     """Precision and recall on held-out documents, by threshold.
 
     Attributes:
@@ -53,7 +53,7 @@ class Curve(NamedTuple):
         p, r = np.array(self.precision), np.array(self.recall)
         return self.thresholds[int(np.argmax(2 * p * r / np.maximum(p + r, 1e-12)))]
 
-    def for_precision(self, least: float) -> Promise:
+    def for_precision(self, least: float) -> PrecisionThreshold:
         """Return the lowest threshold that keeps this precision with a confidence of ``CONFIDENCE``.
 
         Args:
@@ -74,10 +74,12 @@ class Curve(NamedTuple):
                 fix="require a lower precision, or choose a threshold of the probabilities yourself",
             )
         place = int(enough[-1])
-        return Promise(self.thresholds[place], self.precision[place], self.counts[place] if self.counts else 0)
+        return PrecisionThreshold(
+            self.thresholds[place], self.precision[place], self.counts[place] if self.counts else 0
+        )
 
 
-def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, nr_right: int) -> Curve:
+def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, nr_right: int) -> PrecisionCurve:
     """Measure precision and recall by threshold.
 
     Args:
@@ -91,12 +93,12 @@ def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, 
     hits = np.cumsum(right[order])
     count = len(order)
     if count < _FEWEST:
-        return Curve([], [], [])
+        return PrecisionCurve([], [], [])
     # More points among the few most probable labels, where the precision changes quickly.
     at = np.unique(np.geomspace(_FEWEST, count, _MOST_POINTS).astype(np.int64)) - 1
     precision = hits[at] / (at + 1)
     lower = _lower_bounds(at + 1.0, precision, *(sums[at] for sums in _sums_of_squares(right[order], rows[order])))
-    return Curve(
+    return PrecisionCurve(
         [round(float(one), 6) for one in probability[order][at]],
         [round(float(one), 5) for one in precision],
         [round(float(one), 5) for one in hits[at] / max(nr_right, 1)],

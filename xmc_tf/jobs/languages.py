@@ -7,7 +7,7 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.columns import place_of
 from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.records import Record
+from xmc_tf.tables.reading.records import TableRow
 from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.store import TableStore
 from xmc_tf.words.languages import known_code
@@ -35,7 +35,7 @@ def languages_of_column(table: Path, column: str, options: SourceOptions) -> str
         )
     source = open_source(table, options)
     at = place_of(source.name, source.columns, column, _FLAG)
-    cells = (str(row.cells[at] or "") for row in source.records() if isinstance(row, Record))
+    cells = (str(row.cells[at] or "") for row in source.records() if isinstance(row, TableRow))
     written = Counter(_first(cell) for cell in cells)
     counts: Counter[str] = Counter()
     for code, count in written.items():

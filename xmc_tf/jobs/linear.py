@@ -42,7 +42,7 @@ class Trial:
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class ChosenModel:
     """A trained model with the account of its choice.
 
     Args:
@@ -86,7 +86,7 @@ class LinearTraining:
     label_names: bool | None = None
     keep_training_data: bool = False
 
-    def run(self, settings: Settings) -> Chosen:
+    def run(self, settings: Settings) -> ChosenModel:
         """Choose the settings on the validation documents, then train on these and the training documents."""
         began = time.monotonic()
         params, trials = self._choose(settings)
@@ -109,7 +109,7 @@ class LinearTraining:
         seconds["training"] = time.monotonic() - chosen - place.seconds_of_names
         if model.evidence is not None:
             seconds["label names"] = place.seconds_of_names
-        return Chosen(model, params, tuple(trials), seconds)
+        return ChosenModel(model, params, tuple(trials), seconds)
 
     def _choose(self, settings: Settings) -> tuple[XRLinearParams, list[Trial]]:
         best, trials = settings.params, list[Trial]()

@@ -14,7 +14,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
 from xmc_tf.tables.reading.label_files import LabelFile
 from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.records import BadRow, Record, Source
+from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.reading_flags import source_options, text_columns
 from xmc_tf.tables.store import TableStore
@@ -62,7 +62,7 @@ class TablePrediction:
             InputError: a column does not exist, or the output cannot be written.
         """
         source = open_source(self.table, self._source())
-        sample = [row.cells for row in islice(source.records(), _SAMPLE) if isinstance(row, Record)]
+        sample = [row.cells for row in islice(source.records(), _SAMPLE) if isinstance(row, TableRow)]
         # A data set has columns of its own, whatever its table had.
         trained = None if self._is_data_set else self.trained
         options = ColumnOptions(text=self.text, trained=trained)
@@ -78,7 +78,7 @@ class TablePrediction:
             Progress(f"labelling {Path(source.name).name}", source.size, source.unit) as progress,
         ):
             for rows in _pieces(source):
-                texts = [columns.text_of(row.cells) if isinstance(row, Record) else "" for row in rows]
+                texts = [columns.text_of(row.cells) if isinstance(row, TableRow) else "" for row in rows]
                 texts = [" ".join(text.split()) for text in texts]
                 predicted = predict(texts, self.labels)
                 for row, text, a, b in zip(rows, texts, predicted.indptr, predicted.indptr[1:], strict=False):
@@ -86,7 +86,7 @@ class TablePrediction:
                         bad.append(row)
                     found = zip(predicted.indices[a:b].tolist(), predicted.data[a:b].tolist(), strict=True)
                     labels = [(names[at] if names else str(at), score) for at, score in found] if text else []
-                    cells = [row.cells[at] if isinstance(row, Record) else None for at in kept]
+                    cells = [row.cells[at] if isinstance(row, TableRow) else None for at in kept]
                     out.write(row.line, cells, labels)
                 count += len(rows)
                 progress.add(source.done() - progress.done)
@@ -104,7 +104,7 @@ class TablePrediction:
     def _is_data_set(self) -> bool:
         return self.source.table is None and TableStore.is_data_set(self.table)
 
-    def _kept(self, source: Source) -> list[int]:
+    def _kept(self, source: TableReader) -> list[int]:
         if self.keep is None:
             return [at for at, name in enumerate(source.columns) if name.strip().lower() in _IDS][:1]
         if list(self.keep) == ["all"]:
@@ -142,13 +142,13 @@ def table_prediction(arguments: argparse.Namespace, trained: TrainedColumns | No
     )
 
 
-def _pieces(source: Source) -> Iterator[list[Record | BadRow]]:
+def _pieces(source: TableReader) -> Iterator[list[TableRow | BadRow]]:
     """Yield the rows in lists that fit into memory, however long their texts are."""
-    rows: list[Record | BadRow] = []
+    rows: list[TableRow | BadRow] = []
     letters = 0
     for row in source.records():
         rows.append(row)
-        if isinstance(row, Record):
+        if isinstance(row, TableRow):
             letters += sum(len(cell) for cell in row.cells if isinstance(cell, str))
         if len(rows) == _ROWS or letters >= _LETTERS:
             yield rows

@@ -13,7 +13,7 @@ from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.jobs.features import DataSetFeatures
-from xmc_tf.jobs.linear import Chosen, LinearTraining
+from xmc_tf.jobs.linear import ChosenModel, LinearTraining
 from xmc_tf.jobs.settings import DataShape, announcement, choose_settings
 from xmc_tf.jobs.summary import JobSummary, Results, examples_of, next_commands
 from xmc_tf.metrics import evaluate
@@ -228,7 +228,7 @@ def results_of(store: TableStore, predicted: csr_matrix | None, single_label: bo
     )
 
 
-def _account(training: LinearTraining, chosen: Chosen, about: Summary) -> list[str]:
+def _account(training: LinearTraining, chosen: ChosenModel, about: Summary) -> list[str]:
     """Return sentences about what was chosen, why, and what was trained on."""
     out = []
     if chosen.trials:
@@ -270,7 +270,7 @@ def _looks_like_id(name: str) -> bool:
     return re.fullmatch(r"https?://\S+|[A-Za-z]+[:_-]?\d[\w:.-]*|\d{3,}[\w:.-]*", name) is not None
 
 
-def _size_of_kept(training: LinearTraining, chosen: Chosen) -> str:
+def _size_of_kept(training: LinearTraining, chosen: ChosenModel) -> str:
     """Return the size of the training data that a model keeps to grow, for people."""
     return f"{8 * training.features.of(chosen.params.tfidf)[1].nnz / 1e6:,.1f} MB"
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.label_names.kernels import hash_texts
-from xmc_tf.label_names.reading import Reading
+from xmc_tf.label_names.reading import WordReading
 
 _WEIGHT_UNIT = 16  # weights are whole numbers, so that compiled code and graph add them up to the same sums
 
@@ -64,7 +64,7 @@ class NameWords(NamedTuple):
     name_exact: np.ndarray
 
 
-def words_of_names(names: Sequence[str], labels: np.ndarray, reading: Reading) -> NameWords:
+def words_of_names(names: Sequence[str], labels: np.ndarray, reading: WordReading) -> NameWords:
     """Return the distinct words of each name; words with the same beginning count once.
 
     Args:

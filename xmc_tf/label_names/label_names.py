@@ -16,7 +16,7 @@ from xmc_tf.label_names.characters import runs_of_table, table_of_runs
 from xmc_tf.label_names.index import NameIndex, build_index, extend_index, reordered_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.matcher import count_documents, find_matches
-from xmc_tf.label_names.reading import Reading, as_written, reading_of
+from xmc_tf.label_names.reading import WordReading, as_written, reading_of
 from xmc_tf.label_names.vocabulary import label_vocabulary
 from xmc_tf.label_names.worth import (
     count_matches,
@@ -65,7 +65,7 @@ class LabelNames:
 
     index: NameIndex
     worth: np.ndarray
-    reading: Reading
+    reading: WordReading
     nr_labels: int
     priors: np.ndarray
 
@@ -180,7 +180,7 @@ class LabelNames:
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
                 index = NameIndex(*(held[name] for name in NameIndex._fields))
-                reading = as_written()._replace(**{name: held[name] for name in Reading._fields if name in held})
+                reading = as_written()._replace(**{name: held[name] for name in WordReading._fields if name in held})
                 reading = reading._replace(piece=int(reading.piece))
                 if _RUNS[0] in held:  # older models have the table itself
                     reading = reading._replace(characters=table_of_runs(*(held[name] for name in _RUNS)))

@@ -12,7 +12,7 @@ from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, Texts
 from xmc_tf.label_names.index import NameIndex
 from xmc_tf.label_names.kernels import count_words, match_names
-from xmc_tf.label_names.reading import Reading
+from xmc_tf.label_names.reading import WordReading
 
 _BYTES = 1 << 20  # of text in a batch
 _Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
@@ -34,7 +34,7 @@ class Matches(NamedTuple):
     grades: np.ndarray
 
 
-def find_matches(index: NameIndex, texts: Texts, reading: Reading, threads: int = -1) -> Matches:
+def find_matches(index: NameIndex, texts: Texts, reading: WordReading, threads: int = -1) -> Matches:
     """Return the names that match each text.
 
     Args:
@@ -56,7 +56,7 @@ def find_matches(index: NameIndex, texts: Texts, reading: Reading, threads: int 
     return Matches(splits, names, np.concatenate([np.zeros(0, np.int8), *(part[2] for part in parts)]))
 
 
-def count_documents(words: np.ndarray, texts: Texts, reading: Reading, threads: int = -1) -> np.ndarray:
+def count_documents(words: np.ndarray, texts: Texts, reading: WordReading, threads: int = -1) -> np.ndarray:
     """Return the number of texts with each word of names.
 
     Args:

@@ -15,7 +15,7 @@ PIECE = 5  # characters
 _AT_ONCE = 100_000  # forms whose hashes are computed at once
 
 
-class Reading(NamedTuple):
+class WordReading(NamedTuple):
     """The reading of words.
 
     Attributes:
@@ -34,15 +34,15 @@ class Reading(NamedTuple):
     lemma_exact: np.ndarray
     piece: int
 
-    def for_kernels(self) -> "Reading":
+    def for_kernels(self) -> "WordReading":
         """Return arrays that kernels accept."""
-        return Reading(
+        return WordReading(
             kernel_view(self.characters, np.int32), kernel_view(self.forms, np.int64),
             kernel_view(self.lemma_of, np.int32), kernel_view(self.lemma_keys, np.int64),
             kernel_view(self.lemma_exact, np.int64), self.piece,
         )  # fmt: skip
 
-    def reduced(self, words: np.ndarray, exact: np.ndarray) -> "Reading":
+    def reduced(self, words: np.ndarray, exact: np.ndarray) -> "WordReading":
         """Return the part that matters for some names.
 
         Args:
@@ -60,13 +60,13 @@ class Reading(NamedTuple):
         )  # fmt: skip
 
 
-def as_written() -> Reading:
+def as_written() -> WordReading:
     """Return the reading of words as they are written."""
     none = np.zeros(0, np.int64)
-    return Reading(character_table(), none, np.zeros(0, np.int32), none, none, 0)
+    return WordReading(character_table(), none, np.zeros(0, np.int32), none, none, 0)
 
 
-def reading_of(languages: Sequence[str]) -> Reading:
+def reading_of(languages: Sequence[str]) -> WordReading:
     """Return the reading of words of some languages.
 
     Args:
@@ -93,10 +93,10 @@ def reading_of(languages: Sequence[str]) -> Reading:
         return plain._replace(piece=piece)
     every, first = np.unique(np.concatenate(forms), return_index=True)
     lemma_of = np.concatenate(numbers)[first].astype(np.int32)
-    return Reading(plain.characters, every, lemma_of, np.concatenate(keys), np.concatenate(exact), piece)
+    return WordReading(plain.characters, every, lemma_of, np.concatenate(keys), np.concatenate(exact), piece)
 
 
-def _hashed(strings: Strings, reading: Reading) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _hashed(strings: Strings, reading: WordReading) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return both hashes of strings that are single words, and which of them are."""
     keys, exact = np.zeros(len(strings.ends), np.int64), np.zeros(len(strings.ends), np.int64)
     single = np.zeros(len(strings.ends), bool)

@@ -19,7 +19,7 @@ from xmc_tf.launch.nodes import Nodes, address_towards
 from xmc_tf.launch.options import check_numbers, is_by_hand, parser
 from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan, lost_after
-from xmc_tf.launch.running import Run
+from xmc_tf.launch.running import RunningPlan
 from xmc_tf.ranks.choosing import how_started
 
 
@@ -96,7 +96,7 @@ def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchP
         plan = make_plan()
         if plan.hosts.only_here and not args.check_only:
             nodes.start(plan.hosts, args.timeout)
-            status = Run(plan, nodes, output, verbose=args.verbose).run().status
+            status = RunningPlan(plan, nodes, output, verbose=args.verbose).run().status
         else:
             checks = Checks(inputs_of(plan.program), shared_folder_of(args, plan.program), strict=not args.skip_checks)
             job = Job(plan, nodes, output, checks, min_np=args.min_np, verbose=args.verbose)

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import signals
 from xmc_tf.launch.hosts.gpus import Gpu
 from xmc_tf.launch.hosts.hosts import MOST_SLOTS
-from xmc_tf.launch.node import PURPOSE, Node
+from xmc_tf.launch.node import PURPOSE, HostNode
 from xmc_tf.launch.nodes import address_towards
 from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import count, lost_after
@@ -73,7 +73,7 @@ def run_node(args: argparse.Namespace, here: int, output: Output) -> int:
     """Serve the master until the run ends, and return its status."""
     master = (args.master_addr, args.master_port)
     connection = _connect(master, read_secret(args.secret_file), args.node_rank, args.timeout)
-    node = Node(connection, slots=here, lost_after_s=lost_after(args.timeout))
+    node = HostNode(connection, slots=here, lost_after_s=lost_after(args.timeout))
     output.note(f"node {args.node_rank} has connected to node 0 at {master[0]}:{master[1]}")
     try:
         status = node.serve()

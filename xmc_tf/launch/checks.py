@@ -20,7 +20,7 @@ MOST_SKEW_S = 2.0
 COLUMNS = ("reached", "versions", "data", "shared", "disk", "GPUs", "clock", "ports")
 
 
-class Cell(NamedTuple):
+class HostCheck(NamedTuple):
     """The result of one check of one host: what is shown, the problem or "", and what fixes it."""
 
     text: str
@@ -29,7 +29,7 @@ class Cell(NamedTuple):
 
 
 @dataclass
-class Report:
+class HostChecks:
     """The results of all checks.
 
     Args:
@@ -37,11 +37,11 @@ class Report:
         gpus: the GPUs that the ranks of each host shall use.
     """
 
-    rows: dict[Host, dict[str, Cell]] = field(default_factory=dict)
+    rows: dict[Host, dict[str, HostCheck]] = field(default_factory=dict)
     gpus: dict[str, list[str]] = field(default_factory=dict)
 
     @property
-    def problems(self) -> list[tuple[str, str, Cell]]:
+    def problems(self) -> list[tuple[str, str, HostCheck]]:
         """The failed cells, with host and column."""
         return [
             (host.name, column, cell) for host, row in self.rows.items() for column, cell in row.items() if cell.problem
@@ -53,7 +53,7 @@ class Report:
         return [host for host, column, _ in self.problems if column == "reached"]
 
 
-def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str) -> Report:
+def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str) -> HostChecks:
     """Start the nodes of all hosts, check them, and return the results.
 
     Args:
@@ -81,7 +81,7 @@ def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str
     targets = [[name, one["address"], one["port"]] for name, one in listening.items()]
     patience_s = 0.1 * nodes.timeout_s
     connected = nodes.ask_all(hosts, 0.2, lambda node: node.ask("connect", hosts=targets, patience_s=patience_s))
-    report = Report()
+    report = HostChecks()
     use_gpus = any(one["gpus"] for one in found.values())
     for host in hosts:
         name = host.name
@@ -91,7 +91,7 @@ def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str
         theirs = found[name]
         gpus = _gpus(host, [Gpu(*one) for one in theirs["gpus"]], use_gpus)
         report.rows[host] = {
-            "reached": Cell("yes"),
+            "reached": HostCheck("yes"),
             "versions": _versions(my_versions, theirs["versions"]),
             "data": _data(my_checksums, theirs["checksums"]),
             "shared": _shared(theirs["shared"], shared, own_problem),
@@ -112,7 +112,7 @@ def _ask_clock(node: NodeConnection) -> dict[str, Any]:
     return {"skew": theirs - (before + after) / 2, "error": (after - before) / 2}
 
 
-def _unreached(error: str) -> Cell:
+def _unreached(error: str) -> HostCheck:
     fix = "start the host, or remove it from the list; `ssh HOST true` must work without a password"
     if "xmc_tf" in error or "python" in error.lower() or "No such file" in error or "can't cd" in error:
         fix = "install xmc_tf on this host at the same path as here, and use a folder that exists on all hosts"
@@ -120,75 +120,79 @@ def _unreached(error: str) -> Cell:
         fix = "copy your public key to the host: ssh-copy-id HOST"
     elif "host key" in error.lower():
         fix = "if the host was reinstalled, remove its old key: ssh-keygen -R HOST"
-    return Cell("no", error, fix)
+    return HostCheck("no", error, fix)
 
 
-def _versions(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Cell:
+def _versions(mine: Mapping[str, str], theirs: Mapping[str, str]) -> HostCheck:
     other = [name for name in mine if theirs.get(name) != mine[name]]
     if not other:
-        return Cell("same")
+        return HostCheck("same")
     named = ", ".join(f"{name} {theirs.get(name)} instead of {mine[name]}" for name in other)
-    return Cell(other[0], f"different versions: {named}", "install the same versions as on this host")
+    return HostCheck(other[0], f"different versions: {named}", "install the same versions as on this host")
 
 
-def _data(mine: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> Cell:
+def _data(mine: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> HostCheck:
     missing = [path for path in mine if theirs.get(path) is None and mine[path] is not None]
     other = [path for path in mine if theirs.get(path) != mine[path] and path not in missing]
     if missing or other:
         problem = "; ".join(
             [*(f"{path} is missing" for path in missing), *(f"{path} differs from this host's" for path in other)]
         )
-        return Cell("missing" if missing else "differs", problem, "copy it again, or use a folder that all hosts share")
-    return Cell(f"same ({len(mine)})" if mine else "–")
+        return HostCheck(
+            "missing" if missing else "differs", problem, "copy it again, or use a folder that all hosts share"
+        )
+    return HostCheck(f"same ({len(mine)})" if mine else "–")
 
 
-def _shared(seen: bool, folder: str, own_problem: str) -> Cell:
+def _shared(seen: bool, folder: str, own_problem: str) -> HostCheck:
     if own_problem:
-        return Cell("?", own_problem, "choose another folder with --shared-folder")
+        return HostCheck("?", own_problem, "choose another folder with --shared-folder")
     if seen:
-        return Cell("yes")
-    return Cell(
+        return HostCheck("yes")
+    return HostCheck(
         "no",
         f"{folder} is not shared: a file that this host has written there is not seen",
         "mount the same network folder at this path on all hosts, or name another one with --shared-folder",
     )
 
 
-def _disk(found: Mapping[str, int | None]) -> Cell:
+def _disk(found: Mapping[str, int | None]) -> HostCheck:
     free = {folder: value for folder, value in found.items() if value is not None}
     if not free:
-        return Cell("?")
+        return HostCheck("?")
     folder, least = min(free.items(), key=lambda item: item[1])
     text = f"{least / 1e9:,.0f} GB" if least >= 1e10 else f"{least / 1e9:,.1f} GB"
     if least < LEAST_DISK_BYTES:
-        return Cell(text, f"{text} free in {folder}, at least 1.1 GB are needed", "remove files there")
-    return Cell(text)
+        return HostCheck(text, f"{text} free in {folder}, at least 1.1 GB are needed", "remove files there")
+    return HostCheck(text)
 
 
-def _gpus(host: Host, gpus: Sequence[Gpu], expected: bool) -> Cell:
+def _gpus(host: Host, gpus: Sequence[Gpu], expected: bool) -> HostCheck:
     free = sum(gpu.free for gpu in gpus)
     text = f"{free}/{len(gpus)} free" if gpus else "none"
     if expected and free < host.slots:
         seen = f"{free} of {len(gpus)} GPUs are free" if gpus else "no GPU is visible"
-        return Cell(
+        return HostCheck(
             text,
             f"too few GPUs: {seen}, {host.slots} are needed",
             f"lower the number of ranks of {host.name}, end what uses its GPUs (nvidia-smi), or install its driver",
         )
-    return Cell(text)
+    return HostCheck(text)
 
 
-def _clock(skew: float, error: float) -> Cell:
+def _clock(skew: float, error: float) -> HostCheck:
     text = f"{skew:+.1f} s"
     if abs(skew) > MOST_SKEW_S + error:
-        return Cell(text, f"its clock differs by {skew:+.1f} s", "synchronise the clocks (chrony or systemd-timesyncd)")
-    return Cell(text)
+        return HostCheck(
+            text, f"its clock differs by {skew:+.1f} s", "synchronise the clocks (chrony or systemd-timesyncd)"
+        )
+    return HostCheck(text)
 
 
-def _ports(unreachable: Sequence[str]) -> Cell:
+def _ports(unreachable: Sequence[str]) -> HostCheck:
     if not unreachable:
-        return Cell("open")
-    return Cell(
+        return HostCheck("open")
+    return HostCheck(
         "closed",
         f"cannot connect to {', '.join(unreachable)}",
         "let the hosts connect to each other on all TCP ports above 1023 (firewall, security group)",

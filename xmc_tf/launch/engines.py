@@ -51,7 +51,7 @@ def check_installed(controller: Controller) -> None:
         )
 
 
-class Engine(ABC):
+class Launcher(ABC):
     """The engine of a run. The nodes must know the job before the engine starts its ranks."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Engine(ABC):
                 stand_in.close()
 
 
-class Gloo(Engine):
+class Gloo(Launcher):
     """Horovod over Gloo: the nodes start the ranks, which find each other through Horovod's rendezvous server.
 
     Args:
@@ -114,7 +114,7 @@ class Gloo(Engine):
         self._server.stop()
 
 
-class Mpi(Engine):
+class Mpi(Launcher):
     """MPI: mpiexec starts a stand-in for each rank, and Open MPI's daemon on other hosts through their nodes.
 
     Args:

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xmc_tf.launch.checks import Report, check_hosts
+from xmc_tf.launch.checks import HostChecks, check_hosts
 from xmc_tf.launch.hosts.hosts import Host, Hosts
 from xmc_tf.launch.nodes import Nodes
 from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan
-from xmc_tf.launch.running import Outcome, Run
+from xmc_tf.launch.running import Outcome, RunningPlan
 from xmc_tf.launch.table import format_report
 
 _MOST_UNCHANGED = 3  # restarts on the same hosts, after a host was lost for a moment
@@ -84,7 +84,7 @@ class Job:
                 self._output.error(f"restarting on {hosts.size} ranks ({hosts.as_flag()})")
             plan = dataclasses.replace(self._plan, hosts=hosts, gpus={**self._plan.gpus, **report.gpus})
             with _Returning(self, lost) as returning:
-                outcome = Run(plan, self._nodes, self._output, self._verbose).run(returning.event)
+                outcome = RunningPlan(plan, self._nodes, self._output, self._verbose).run(returning.event)
             before, returned = hosts, returning.event.is_set()
             if outcome.status == 0 or outcome.interrupted or self._min_np is None:
                 return outcome.status
@@ -100,14 +100,14 @@ class Job:
         report = self._look(Hosts([host]))
         return not self._unusable(report)
 
-    def _look(self, hosts: Hosts) -> Report:
+    def _look(self, hosts: Hosts) -> HostChecks:
         return check_hosts(self._nodes, hosts, paths=self._checks.paths, shared=self._checks.shared)
 
-    def _unusable(self, report: Report) -> list[Host]:
+    def _unusable(self, report: HostChecks) -> list[Host]:
         problems = {host for host, column, _ in report.problems if self._checks.strict or column == "reached"}
         return [host for host in report.rows if host.name in problems]
 
-    def _show(self, report: Report) -> None:
+    def _show(self, report: HostChecks) -> None:
         """Print the table of the checks: always if one has failed."""
         text = format_report(report)
         (self._output.error if report.problems else self._output.note)(f"{text}{os.linesep}")

@@ -37,7 +37,7 @@ _CANNOT_START = 127  # as of a shell
 _STAND_IN_S = 10.0  # time limit for the request of a stand-in
 
 
-class Node:
+class HostNode:
     """The node of this host.
 
     Args:
@@ -226,7 +226,7 @@ def main() -> None:
         launcher = call((host, int(port)), secret, PURPOSE, caller=args.number, patience_s=args.timeout)
     except OSError as error:
         sys.exit(f"cannot connect to the launcher at {args.launcher}: {error}")
-    node = Node(launcher, lost_after_s=args.lost_after)
+    node = HostNode(launcher, lost_after_s=args.lost_after)
     status = node.serve()
     node.close()
     # Immediately, without exit handlers: there is nothing to clean up.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from xmc_tf.common.process import signals
-from xmc_tf.launch.engines import Engine, Gloo, Mpi
+from xmc_tf.launch.engines import Gloo, Launcher, Mpi
 from xmc_tf.launch.node import DONE, END, JOB, LINE, STARTED, STOP
 from xmc_tf.launch.nodes import NodeError, Nodes
 from xmc_tf.launch.outcome import RankState, first_failure
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
     lost: bool = False
 
 
-class Run:
+class RunningPlan:
     """One run of a plan.
 
     Args:
@@ -87,11 +87,11 @@ class Run:
             if self._verbose:
                 self._show_places()
 
-    def _engine(self, variables: Mapping[str, str]) -> Engine:
+    def _engine(self, variables: Mapping[str, str]) -> Launcher:
         hosts, nodes = self.plan.hosts, self._nodes
         return Mpi(hosts, nodes, variables) if self.plan.controller == "mpi" else Gloo(hosts, nodes)
 
-    def _outcome(self, engine: Engine, interrupt: threading.Event | None) -> Outcome:
+    def _outcome(self, engine: Launcher, interrupt: threading.Event | None) -> Outcome:
         try:
             self._follow(engine, interrupt)
         except signals.Interrupted as interrupted:
@@ -111,7 +111,7 @@ class Run:
             return Outcome(1, lost=bool(missing))
         return Outcome(0)
 
-    def _follow(self, engine: Engine, interrupt: threading.Event | None) -> None:
+    def _follow(self, engine: Launcher, interrupt: threading.Event | None) -> None:
         """Handle what the nodes report, until all ranks have ended."""
         begun, gone_at = time.monotonic(), None
         while True:
@@ -143,7 +143,7 @@ class Run:
             self._stopped_at = time.monotonic()
             self._nodes.send(STOP)
 
-    def _handle(self, engine: Engine, message: dict[str, Any]) -> None:
+    def _handle(self, engine: Launcher, message: dict[str, Any]) -> None:
         """Handle a message of a node."""
         kind, now = message["kind"], time.monotonic()
         if message["run"] != self._number:
@@ -166,7 +166,7 @@ class Run:
         elif kind == END:
             state.status, state.stopped, state.ended_at = message["status"], message["stopped"], now
 
-    def _lose(self, engine: Engine, name: str) -> None:
+    def _lose(self, engine: Launcher, name: str) -> None:
         """Handle the loss of a node, and of its ranks."""
         engine.lose(name)
         for host in self.plan.hosts:
@@ -176,7 +176,7 @@ class Run:
                     state = self.ranks.setdefault(rank, RankState(rank, name, 0, [], last_line_at=time.monotonic()))
                     state.ended_at = state.ended_at or time.monotonic()
 
-    def _explain(self, engine: Engine, missing: list[int]) -> None:
+    def _explain(self, engine: Launcher, missing: list[int]) -> None:
         """Report a failure for which no rank has reported an error."""
         runner, status = {"gloo": "Horovod", "mpi": "mpiexec"}[self.plan.controller], engine.status()
         if missing:

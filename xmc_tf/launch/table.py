@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from xmc_tf.common.process.terminal import printable
-from xmc_tf.launch.checks import COLUMNS, Cell, Report
+from xmc_tf.launch.checks import COLUMNS, HostCheck, HostChecks
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -12,11 +12,11 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def format_report(report: Report) -> str:
+def format_report(report: HostChecks) -> str:
     """Return the table of the checks, in which failed cells are marked with ``!``, and the problems."""
     rows = [["host", "ranks", *COLUMNS]]
     for host, cells in report.rows.items():
-        shown = [cells.get(column, Cell("")) for column in COLUMNS]
+        shown = [cells.get(column, HostCheck("")) for column in COLUMNS]
         rows.append([host.name, str(host.slots), *(f"{cell.text} !" if cell.problem else cell.text for cell in shown)])
     lines = align(rows)
     for name, column, cell in report.problems:

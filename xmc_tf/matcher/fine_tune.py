@@ -20,7 +20,7 @@ from xmc_tf.matcher.candidates.batches import Batch, LevelData, TrainingBatches
 from xmc_tf.matcher.candidates.choosing import EveryNode
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.optimizer import make_optimizer
-from xmc_tf.matcher.position import Position, Trained
+from xmc_tf.matcher.position import Position, TrainedVariables
 from xmc_tf.matcher.progress.curves import LevelCurves
 from xmc_tf.matcher.progress.summaries import Course, LevelSummaries, StepMeter
 from xmc_tf.matcher.train_step import make_train_batch, tensors_of
@@ -96,7 +96,7 @@ def fine_tune_level(
     variables = [*encoder.trainable_variables, head.table.variable]
     optimizer = make_optimizer(strategy, params, total, encoder.trainable_variables)
     optimizer.build(variables)
-    trained = Trained([*encoder.variables, head.table.variable, *position.variables], variables, optimizer)
+    trained = TrainedVariables([*encoder.variables, head.table.variable, *position.variables], variables, optimizer)
     if has_checkpoint(folder / "last", world):
         load_training(folder / "last", trained, world)
         logger.info("level %d: resuming from step %d of %d", level, position.step, total)

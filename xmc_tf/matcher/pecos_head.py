@@ -8,7 +8,7 @@ import numpy as np
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.torch.file import TorchFile
-from xmc_tf.data.torch.pickle import Holder, Tensor
+from xmc_tf.data.torch.pickle import PlainObject, Tensor
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.matcher import Matcher
 
@@ -48,7 +48,7 @@ def _embedding(file: TorchFile, name: str) -> np.ndarray:
     """Return the weights of one of the head's two embedding layers."""
     found: Any = file.content
     for key in ("_modules", name, "_parameters", "weight"):
-        inside = found.attributes if isinstance(found, Holder) else found
+        inside = found.attributes if isinstance(found, PlainObject) else found
         found = inside.get(key) if isinstance(inside, dict) else None
     if not isinstance(found, Tensor):
         raise InputError(

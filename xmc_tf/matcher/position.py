@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 
-class Trained(NamedTuple):
+class TrainedVariables(NamedTuple):
     """The attributes of a model that ``collective.checkpoints.training_state`` reads."""
 
     variables: Sequence[tf.Variable]

@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.params.choices import SCHEDULES
 
 # Maps the share of the steps after the warmup that are done (0 to 1, or beyond) to a share of the peak rate.
-Course = Callable[[tf.Tensor], tf.Tensor]
+RateFormula = Callable[[tf.Tensor], tf.Tensor]
 
 POLYNOMIAL_END = 1e-7  # final rate of "polynomial"; an absolute rate, not a share
 
@@ -64,7 +64,7 @@ def _cosine_with_restarts(done: tf.Tensor) -> tf.Tensor:
     return tf.where(done >= 1.0, 0.0, 0.5 * (1.0 + tf.cos(math.pi * (done % 1.0))))
 
 
-def _polynomial(peak: float) -> Course:
+def _polynomial(peak: float) -> RateFormula:
     """Return a line from the peak to ``POLYNOMIAL_END``, which is constant afterwards."""
     end = POLYNOMIAL_END / peak
     return lambda done: (1.0 - end) * tf.maximum(0.0, 1.0 - done) + end
@@ -74,7 +74,7 @@ def _constant(done: tf.Tensor) -> tf.Tensor:
     return tf.ones_like(done)
 
 
-_COURSES: dict[str, Course] = {
+_COURSES: dict[str, RateFormula] = {
     "linear": _linear,
     "cosine": _cosine,
     "cosine_with_restarts": _cosine_with_restarts,

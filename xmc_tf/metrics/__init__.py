@@ -6,7 +6,7 @@ Example:
     >>> overall.at("P", 1)
 """
 
-from xmc_tf.metrics.buckets import Buckets
+from xmc_tf.metrics.buckets import FrequencyBuckets
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
 from xmc_tf.metrics.evaluation import evaluate
 from xmc_tf.metrics.layouts import pecos_lines, precision_and_recall
@@ -18,7 +18,7 @@ from xmc_tf.metrics.table import format_table, percent
 __all__ = [
     "ENSEMBLES",
     "MEASURES",
-    "Buckets",
+    "FrequencyBuckets",
     "LabelCounts",
     "Measures",
     "as_truth",

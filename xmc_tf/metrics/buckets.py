@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 
 
 @dataclass(frozen=True)
-class Buckets:
+class FrequencyBuckets:
     """An assignment of each label to a bucket of frequency; the first bucket has the labels that do not occur.
 
     Args:
@@ -22,7 +22,7 @@ class Buckets:
     of_label: np.ndarray
 
     @classmethod
-    def by_frequency(cls, frequency: np.ndarray, bounds: Sequence[int]) -> "Buckets":
+    def by_frequency(cls, frequency: np.ndarray, bounds: Sequence[int]) -> "FrequencyBuckets":
         """Put each label into the first bucket whose upper bound is at least its frequency.
 
         Example:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as smat
 
-from xmc_tf.metrics.buckets import Buckets
+from xmc_tf.metrics.buckets import FrequencyBuckets
 from xmc_tf.metrics.measures import MEASURES, Measures, measure
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.table import format_table, percent
@@ -18,7 +18,7 @@ _TABLES = (("P", "R", "nDCG"), ("PSP", "PSnDCG"), ("micro-F1", "macro-F1"))
 
 
 @dataclass(frozen=True)
-class System:
+class MeasuredSystem:
     """The measures of one system.
 
     Args:
@@ -52,7 +52,7 @@ class Comparison:
     labels_per_document: float
     occurs_in: str
     frequency: np.ndarray
-    systems: list[System]
+    systems: list[MeasuredSystem]
 
     @property
     def measures(self) -> list[str]:
@@ -143,12 +143,12 @@ def compare(
     true = as_truth(truth)
     occurs = np.bincount(true.indices, minlength=true.shape[1])
     frequency = occurs if training_frequency is None else training_frequency
-    buckets = Buckets.by_frequency(frequency, bounds) if bounds else None
+    buckets = FrequencyBuckets.by_frequency(frequency, bounds) if bounds else None
     measured = range(1, max(ks) + 1) if details else ks
     systems = []
     for name, prediction in predictions:
         overall, *parts = measure(true, prediction, measured, buckets=buckets, gains=gains, name=name)
-        systems.append(System(name, overall, [part for part in parts if part.labels]))
+        systems.append(MeasuredSystem(name, overall, [part for part in parts if part.labels]))
     return Comparison(
         ks=tuple(sorted(set(ks))),
         documents=true.shape[0],

@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.metrics.buckets import Buckets
+from xmc_tf.metrics.buckets import FrequencyBuckets
 from xmc_tf.metrics.ranking import as_truth, count_labels, mark_hits, top_labels
-from xmc_tf.metrics.sums import Sums, sum_over_documents
+from xmc_tf.metrics.sums import MeasureSums, sum_over_documents
 from xmc_tf.metrics.table import format_table, percent
 
 MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "micro-F1", "macro-F1")
@@ -55,7 +55,7 @@ def measure(
     prediction: smat.spmatrix | np.ndarray,
     ks: Sequence[int] = (1, 3, 5),
     *,
-    buckets: Buckets | None = None,
+    buckets: FrequencyBuckets | None = None,
     gains: np.ndarray | None = None,
     name: str = "the prediction",
 ) -> list[Measures]:
@@ -88,7 +88,7 @@ def measure(
     occurs = counts[0].true > 0
     label_f1 = np.stack([count.f1 for count in counts])
 
-    def of(bucket: str, sums: Sums, labels: np.ndarray, documents: int) -> Measures:
+    def of(bucket: str, sums: MeasureSums, labels: np.ndarray, documents: int) -> Measures:
         """Return the measures over ``documents`` documents and the labels that occur."""
         values = _values(sums, documents, true.shape[0], int(counts[0].true[labels].sum()), ks)
         values["macro-F1"] = label_f1[:, labels].mean(axis=1) if labels.any() else np.full(len(ks), np.nan)
@@ -134,7 +134,9 @@ def _shape_text(matrix: smat.spmatrix | np.ndarray) -> str:
     return f"{matrix.shape[0]:,} documents × {matrix.shape[1]:,} labels"
 
 
-def _values(sums: Sums, documents: int, all_documents: int, true: int, ks: Sequence[int]) -> dict[str, np.ndarray]:
+def _values(
+    sums: MeasureSums, documents: int, all_documents: int, true: int, ks: Sequence[int]
+) -> dict[str, np.ndarray]:
     """Return the measures of one bucket of labels except macro F1, given its sums.
 
     Args:

@@ -11,7 +11,7 @@ from xmc_tf.metrics.ranking import NO_LABEL, LabelCounts, as_truth, top_labels
 
 
 @dataclass(frozen=True)
-class Confusion:
+class MistakenLabel:
     """A pair of labels that is confused.
 
     Args:
@@ -45,7 +45,7 @@ class SingleLabelMeasures:
     macro_f1: float
     matrix: smat.csr_matrix
 
-    def confusions(self, most: int = 10) -> list[Confusion]:
+    def confusions(self, most: int = 10) -> list[MistakenLabel]:
         """Return the pairs of labels that are confused most often.
 
         Args:
@@ -56,7 +56,7 @@ class SingleLabelMeasures:
         order = wrong[np.lexsort((entries.col[wrong], entries.row[wrong], -entries.data[wrong]))][:most]
         of_label = np.asarray(self.matrix.sum(axis=1)).ravel()
         return [
-            Confusion(
+            MistakenLabel(
                 int(entries.row[at]), int(entries.col[at]), int(entries.data[at]),
                 float(entries.data[at] / max(of_label[entries.row[at]], 1)),
             )

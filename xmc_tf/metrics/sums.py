@@ -11,7 +11,7 @@ _HITS, _RECALL, _NDCG, _GAIN, _BEST_GAIN, _PSNDCG, _BEST_PSNDCG, _PREDICTED = ra
 
 
 @dataclass(frozen=True)
-class Sums:
+class MeasureSums:
     """Sums over the documents for one bucket of labels; each array has one number per cut-off k = 1, 2, ….
 
     Args:
@@ -44,7 +44,7 @@ def sum_over_documents(
     group: np.ndarray,
     groups: int,
     gains: np.ndarray | None,
-) -> list[Sums]:
+) -> list[MeasureSums]:
     """Return the sums for each bucket of labels and, last, for all labels.
 
     Args:
@@ -69,7 +69,7 @@ def sum_over_documents(
         documents,
     )
     return [
-        Sums(
+        MeasureSums(
             documents=int(count),
             hits=s[_HITS],
             predicted=s[_PREDICTED],

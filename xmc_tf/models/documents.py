@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from xmc_tf.tables.columns import ColumnOptions, TrainedColumns
     from xmc_tf.tables.label_forms import LabelData
     from xmc_tf.tables.reading.options import SourceOptions
-    from xmc_tf.tables.reading.records import Source
+    from xmc_tf.tables.reading.records import TableReader
 
 # The readers of tables are imported when there is a table: a query needs none.
 
@@ -158,7 +158,7 @@ def read_documents(
 
 
 def documents_of_source(
-    source: "Source", options: "ColumnOptions", *, labelled: bool
+    source: "TableReader", options: "ColumnOptions", *, labelled: bool
 ) -> "tuple[list[str], list[list[str]], TrainedColumns]":
     """Return the texts of a table on one line each, their labels, and the names of the columns.
 
@@ -170,9 +170,9 @@ def documents_of_source(
         labelled: whether there must be labels.
     """
     from xmc_tf.tables.columns import TrainedColumns, choose_columns
-    from xmc_tf.tables.reading.records import Record
+    from xmc_tf.tables.reading.records import TableRow
 
-    rows = [row for row in source.records() if isinstance(row, Record)]
+    rows = [row for row in source.records() if isinstance(row, TableRow)]
     chosen, guesses = choose_columns(
         source.name, source.columns, [row.cells for row in rows[:_SAMPLE]], options, labelled=labelled
     )

@@ -37,7 +37,7 @@ from xmc_tf.params import PredictionOptions, TfidfParams, XTransformerParams, XT
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Stages
-from xmc_tf.pipeline.training import Made, make_parts
+from xmc_tf.pipeline.training import TrainedParts, make_parts
 from xmc_tf.rankers.sub_models import checked_labels
 from xmc_tf.tree import LabelTree
 
@@ -151,7 +151,7 @@ class XTransformer(Parts):
 
         require("tensorflow")  # the first stages do without it
         recipe = recipe.for_data(inputs.documents.nr_documents, inputs.documents.nr_labels)
-        made: Made = make_parts(inputs, recipe, stages, the_strategy)
+        made: TrainedParts = make_parts(inputs, recipe, stages, the_strategy)
         model = cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, kept=kept)
         if made.held_out is not None:
             stage = evidence_stage(model, made.held_out, inputs, recipe, stages)

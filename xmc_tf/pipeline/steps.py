@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from xmc_tf.encoder import Encoder, TextTokenizer
 
 
-class Steps:
+class TrainingSteps:
     """The steps, with what they share; all ranks take the same ones in the same order.
 
     What is expensive (encoder, tokens) is loaded or made only when a stage is made that needs it.

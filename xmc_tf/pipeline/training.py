@@ -12,7 +12,7 @@ from xmc_tf.params import MatcherParams, XTransformerParams
 from xmc_tf.pipeline.ensembles import chosen_method
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
-from xmc_tf.pipeline.steps import Steps
+from xmc_tf.pipeline.steps import TrainingSteps
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Made:
+class TrainedParts:
     """The result of a training.
 
     Args:
@@ -38,7 +38,7 @@ class Made:
 
 def make_parts(
     inputs: TrainingInputs, recipe: Recipe, stages: Stages, strategy: Callable[[], "CollectiveStrategy"]
-) -> Made:
+) -> TrainedParts:
     """Make all parts of a model, or find them finished; all ranks must call it.
 
     Args:
@@ -47,7 +47,7 @@ def make_parts(
         stages: where the parts lie.
         strategy: makes the strategy, where the encoder is fine-tuned: a frozen one needs no collectives on tensors.
     """
-    params, steps = recipe.params, Steps(inputs, recipe, stages, inputs.check(stages.communicator))
+    params, steps = recipe.params, TrainingSteps(inputs, recipe, stages, inputs.check(stages.communicator))
     features = steps.features()
     encoded = pretrained = steps.pretrained()
     parts: dict[str, Path] = {}
@@ -65,7 +65,7 @@ def make_parts(
     metadata["ensemble_method"] = chosen_method(recipe, metadata.get("head_of_labels", False))
     parts["encoder"] = encoded.folder / "encoder"
     if params.only_encoder:
-        return Made(parts, metadata)
+        return TrainedParts(parts, metadata)
 
     # The rankers, on features and vectors side by side.
     embeddings = steps.embeddings(encoded)
@@ -81,7 +81,7 @@ def make_parts(
         parts["features"] = features.folder / "features"
     metadata |= {name: rankers.record[name] for name in ("nr_features", "nr_dense", "nr_weights")}
     held_out = steps.rankers_without_held_out(features, embeddings, trees) if len(steps.held_out) else None
-    return Made(parts, metadata, held_out)
+    return TrainedParts(parts, metadata, held_out)
 
 
 def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:

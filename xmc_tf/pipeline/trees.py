@@ -7,7 +7,7 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.distributed.reporting import reported
 from xmc_tf.rankers.distributed.training import threads_of_rank
 from xmc_tf.ranks.communicator import Communicator
@@ -54,7 +54,7 @@ def cluster_labels(
             features = label_features if label_features is not None else label_embedding("pifa", X, Y, threads=threads)
             return write_tree(folder, build_tree(features, params))
     threads = threads_of_rank(communicator, threads)
-    account = Account(threads=threads)
+    account = RankWork(threads=threads)
     with reported(logdir, communicator, account), account.busy(1.0):
         watched = account.watching(communicator)
         if label_features is not None:

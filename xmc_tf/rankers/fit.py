@@ -18,7 +18,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features, check_pair
 from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level
-from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.levels import Levels
 from xmc_tf.rankers.problems import LevelProblem
@@ -131,10 +131,10 @@ def _solve(
     plans = [level_tasks(instances, problem) for problem in problems]
     tasks = [(t, i) for t, plan in enumerate(plans) for i in range(len(plan.work))]
     tasks.sort(key=lambda task: -plans[task[0]].work[task[1]])
-    done: list[list[Columns]] = [[] for _ in problems]
+    done: list[list[WeightColumns]] = [[] for _ in problems]
     total = sum(int((plan.end - plan.begin).sum()) for plan in plans)
 
-    def solve(t: int, i: int) -> Columns:
+    def solve(t: int, i: int) -> WeightColumns:
         cluster, begin, end, _ = (int(column[i]) for column in plans[t])
         labels = task_labels(problems[t], cluster, begin, end)
         return solve_task(instances, problems[t], cluster, labels, seed)
@@ -156,7 +156,7 @@ def _solve(
         release_freed_memory()  # the parts of this level, which would remain beside its matrix
 
 
-def _assemble(parts: list[Columns], nr_rows: int, problem: LevelProblem) -> csc_matrix:
+def _assemble(parts: list[WeightColumns], nr_rows: int, problem: LevelProblem) -> csc_matrix:
     """Return a level's W, assembled from its tasks' columns."""
     nr_labels = problem.clusters.shape[0]
     sizes = np.zeros(nr_labels + 1, np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import Features
 from xmc_tf.rankers.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, DualScratch, solve_dual
-from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.kernels.gather import gather
 from xmc_tf.rankers.kernels.lanes import WIDTH, aligned_zeros
 from xmc_tf.rankers.kernels.primal import solve_primal
@@ -104,7 +104,9 @@ def task_labels(problem: LevelProblem, cluster: int, begin: int, end: int) -> np
     return labels[np.argsort(-frequency, kind="stable")][begin:end]
 
 
-def solve_task(instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, seed: int) -> Columns:
+def solve_task(
+    instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, seed: int
+) -> WeightColumns:
     """Solve one task.
 
     Args:

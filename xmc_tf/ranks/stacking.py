@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.data.matrices import index_type, save_matrix
 from xmc_tf.data.npz.reading import read_npy
-from xmc_tf.data.npz.shared import Later, SharedNpy, SharedNpz
+from xmc_tf.data.npz.shared import ArraySpec, SharedNpy, SharedNpz
 from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import PIECE_ENTRIES, OwnRange, unfinished_path, write_own_ranges
@@ -63,7 +63,7 @@ class Pieces:
             self.all.append(rows)
 
 
-class _Piece(NamedTuple):
+class _LazyMatrix(NamedTuple):
     """A matrix that is opened on demand.
 
     Args:
@@ -102,7 +102,7 @@ def stack_rows(communicator: Communicator, mine: Sequence[Path | Rows], target: 
         _stack_sparse(communicator, pieces, shape, entries, target)
 
 
-def _piece(given: Path | Rows, dense: bool) -> _Piece:
+def _piece(given: Path | Rows, dense: bool) -> _LazyMatrix:
     def load() -> Any:
         if not isinstance(given, Path):
             return given
@@ -110,19 +110,23 @@ def _piece(given: Path | Rows, dense: bool) -> _Piece:
 
     rows = load()
     entries = int(rows.size) if isinstance(rows, np.ndarray) else int(rows.indptr[-1])
-    return _Piece(load, rows.shape[0], rows.shape[1], entries)
+    return _LazyMatrix(load, rows.shape[0], rows.shape[1], entries)
 
 
 def _stack_sparse(
-    communicator: Communicator, pieces: Sequence[_Piece], shape: tuple[int, int], entries: Sequence[int], target: Path
+    communicator: Communicator,
+    pieces: Sequence[_LazyMatrix],
+    shape: tuple[int, int],
+    entries: Sequence[int],
+    target: Path,
 ) -> None:
     index = index_type(shape, sum(entries))
     file = SharedNpz(unfinished_path(target), {
-        "indices": Later(np.dtype(index), sum(entries)),
-        "indptr": Later(np.dtype(index), shape[0] + 1),
+        "indices": ArraySpec(np.dtype(index), sum(entries)),
+        "indptr": ArraySpec(np.dtype(index), shape[0] + 1),
         "format": np.array(b"csr"),
         "shape": np.array(shape, dtype=np.int64),
-        "data": Later(np.dtype(np.float32), sum(entries)),
+        "data": ArraySpec(np.dtype(np.float32), sum(entries)),
     })  # fmt: skip
     sizes = [piece.entries for piece in pieces]
     starts = list(accumulate(sizes, initial=sum(entries[: communicator.rank])))
@@ -142,7 +146,9 @@ def _stack_sparse(
     write_own_ranges(communicator, file, target, own)
 
 
-def _stack_dense(communicator: Communicator, pieces: Sequence[_Piece], shape: tuple[int, int], target: Path) -> None:
+def _stack_dense(
+    communicator: Communicator, pieces: Sequence[_LazyMatrix], shape: tuple[int, int], target: Path
+) -> None:
     file = SharedNpy(unfinished_path(target), np.dtype(np.float32), shape)
     own = _concatenated([piece.entries for piece in pieces], lambda number: pieces[number].open())
     write_own_ranges(communicator, file, target, {SharedNpy.NAME: own})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xmc_tf.metrics.compare import Comparison, System, compare
+from xmc_tf.metrics.compare import Comparison, MeasuredSystem, compare
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.pairs import Pairs
 from xmc_tf.report.sections.calibration import Calibration, measure_calibration
@@ -45,7 +45,7 @@ class Report:
     examples: tuple[Example, ...]
 
     @property
-    def system(self) -> System:
+    def system(self) -> MeasuredSystem:
         """The measures of the prediction that the report is about."""
         return self.comparison.systems[0]
 

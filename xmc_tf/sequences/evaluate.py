@@ -11,7 +11,7 @@ from xmc_tf.params import add_verbosity
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.batches import HeldOut
-from xmc_tf.sequences.data.folder import PARTS, Prepared
+from xmc_tf.sequences.data.folder import PARTS, PreparedFolder
 
 _DESCRIPTION = """Measure a sequence model: the last item of each user is to be predicted from those before it.
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError("--batch-size is out of range", expected="1 or more", received=str(arguments.batch_size))
     world = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
-    data = run_on_all_ranks(world, lambda: Prepared(arguments.data))
+    data = run_on_all_ranks(world, lambda: PreparedFolder(arguments.data))
     parts = run_on_all_ranks(world, lambda: data.parts(arguments.eval_data))
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.sequences.model.folder import check_same_items, load_model

@@ -21,7 +21,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.params import add_verbosity
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.sequences.data.folder import Prepared
+from xmc_tf.sequences.data.folder import PreparedFolder
 
 _DESCRIPTION = """Predict the next items of histories, the best first.
 
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     world = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
     run_on_all_ranks(world, lambda: _refuse(arguments))
-    data = run_on_all_ranks(world, lambda: Prepared(arguments.data) if arguments.data else None)
+    data = run_on_all_ranks(world, lambda: PreparedFolder(arguments.data) if arguments.data else None)
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.sequences.model.folder import check_same_items, load_model
     from xmc_tf.sequences.model.predicting import Predictor
@@ -120,7 +120,7 @@ def _write(out: TextIO, histories: Sequence[History], rows: Sequence[tuple[list[
         out.write(json.dumps(answer, ensure_ascii=False) + "\n")
 
 
-def _of_data(data: Prepared) -> Iterator[History]:
+def _of_data(data: PreparedFolder) -> Iterator[History]:
     for part in data.parts():
         for number, user in enumerate(part.users):
             items = np.asarray(part.items[part.splits[number] : part.splits[number + 1]])

@@ -13,9 +13,9 @@ from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import resume_hint
 from xmc_tf.params import add_verbosity, truth
-from xmc_tf.sequences.data.folder import Prepared
+from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.interactions import InteractionColumns
-from xmc_tf.sequences.data.preparation import PrepareOptions, prepare
+from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
 from xmc_tf.tables.reading.options import SourceOptions
 
 _LOG = logging.getLogger(__name__)
@@ -73,14 +73,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(json.dumps(data.header) if arguments.json else _summary(data))
 
 
-def _options(a: argparse.Namespace) -> PrepareOptions:
+def _options(a: argparse.Namespace) -> InteractionOptions:
     for flag in ("min_item_count", "min_user_count", "max_user_count"):
         value = getattr(a, flag)
         if value is not None and value < 1:
             raise InputError(f"--{flag.replace('_', '-')} is out of range", expected="1 or more", received=str(value))
     if not 0 <= a.max_bad_rows <= 1:
         raise InputError("--max-bad-rows is out of range", expected="a share from 0 to 1", received=str(a.max_bad_rows))
-    return PrepareOptions(
+    return InteractionOptions(
         InteractionColumns(a.user_column, a.item_column, a.time_column, a.rating_column),
         SourceOptions(a.format, a.encoding, a.separator, a.header, a.sqlite_table),
         a.min_rating,
@@ -109,7 +109,7 @@ def _refuse_inside(paths: Sequence[Path], folder: Path) -> None:
             raise InputError(f"-o {folder} holds the table {path}", expected="a folder without inputs")
 
 
-def _summary(data: Prepared) -> str:
+def _summary(data: PreparedFolder) -> str:
     header = data.header
     average = header["interactions"] / max(header["users"], 1)
     left_out = {

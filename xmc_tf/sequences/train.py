@@ -21,7 +21,7 @@ from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.batches import HeldOut, TrainBatches
-from xmc_tf.sequences.data.folder import Prepared
+from xmc_tf.sequences.data.folder import PreparedFolder
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Train a sequence model (BERT4Rec or SASRec) that predicts the next item of a history.
@@ -80,7 +80,7 @@ def _train(communicator: Communicator, params: SequenceParams, folder: Path, wor
     from xmc_tf.sequences.training.training import train_recommender
 
     rank, size, shape = communicator.rank, communicator.size, shape_of(params)
-    data = run_on_all_ranks(communicator, lambda: Prepared(params.data_dir))
+    data = run_on_all_ranks(communicator, lambda: PreparedFolder(params.data_dir))
     run_on_all_ranks(communicator, lambda: _check_resumable(communicator, work, params, data))
     names = run_on_all_ranks(communicator, data.item_names)
     parts, held_out_parts = run_on_all_ranks(
@@ -133,7 +133,7 @@ def with_settings(params: SequenceParams, settings: Sequence[str]) -> SequencePa
     return SequenceParams.from_json({**params.to_json(), **replaced})
 
 
-def _check_resumable(communicator: Communicator, work: Path, params: SequenceParams, data: Prepared) -> None:
+def _check_resumable(communicator: Communicator, work: Path, params: SequenceParams, data: PreparedFolder) -> None:
     """Refuse to resume a training with other parameters or data; keep a record of them for the next run."""
     if communicator.rank != 0:
         return

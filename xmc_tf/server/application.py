@@ -20,7 +20,7 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """An answer.
 
     Attributes:
@@ -64,7 +64,7 @@ class Limits(NamedTuple):
     connections: int = 1000
 
 
-class Memory:
+class RequestMemory:
     """The bytes that large requests hold, over all requests."""
 
     held = 0
@@ -80,7 +80,7 @@ class Request:
         memory: counts the bytes that large requests hold.
     """
 
-    def __init__(self, scope: Message, receive: Receive, limits: Limits, memory: Memory) -> None:
+    def __init__(self, scope: Message, receive: Receive, limits: Limits, memory: RequestMemory) -> None:
         self.path, self.method = str(scope["path"]), str(scope["method"])
         self._headers = [(key.decode("latin-1").lower(), value.decode("latin-1")) for key, value in scope["headers"]]
         self._receive, self._limits, self._memory = receive, limits, memory
@@ -163,7 +163,7 @@ class Routes(Protocol):
     def headers(self) -> Mapping[str, str]:
         """Headers of all answers."""
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> HttpAnswer:
         """Return the answer to a request, or raise RefusedError or InputError."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
@@ -185,7 +185,7 @@ class Application:
         self.routes, self.limits = routes, limits
         self.is_crowded: Callable[[], bool] = lambda: False
         """Whether there are more connections than allowed; set by the server."""
-        self._memory = Memory()
+        self._memory = RequestMemory()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Serve a connection's request, or start and stop with the server."""
@@ -205,7 +205,7 @@ class Application:
         self.routes.answered(answer.status, time.perf_counter() - began)
         await self._send(send, answer, request)
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> HttpAnswer:
         try:
             if self.is_crowded():
                 raise RefusedError(503, "too many connections; retry later", ("retry-after", "1"))
@@ -218,7 +218,7 @@ class Application:
             _LOG.exception("a request failed")
             return as_json(500, {"error": "the server failed; its log has the reason"})
 
-    async def _send(self, send: Send, answer: Answer, request: Request) -> None:
+    async def _send(self, send: Send, answer: HttpAnswer, request: Request) -> None:
         headers = {
             "content-type": answer.kind, "content-length": str(len(answer.body)), **self.routes.headers,
             **dict(answer.headers),
@@ -235,6 +235,8 @@ class Application:
         await send({"type": "http.response.body", "body": body})
 
 
-def as_json(status: int, content: Any, *headers: tuple[str, str]) -> Answer:
+def as_json(status: int, content: Any, *headers: tuple[str, str]) -> HttpAnswer:
     """Return an answer in JSON; lone surrogates, which JSON can contain and UTF-8 cannot, become question marks."""
-    return Answer(status, json.dumps(content, ensure_ascii=False).encode("utf-8", errors="replace"), headers=headers)
+    return HttpAnswer(
+        status, json.dumps(content, ensure_ascii=False).encode("utf-8", errors="replace"), headers=headers
+    )

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeAlias
 
-from xmc_tf.server.questions import Best
+from xmc_tf.server.questions import BestLabels
 
-Predict: TypeAlias = Callable[[Sequence[str], int], list[Best]]
+Predict: TypeAlias = Callable[[Sequence[str], int], list[BestLabels]]
 
 
 class OverloadedError(Exception):
@@ -24,7 +24,7 @@ class _Waiting(NamedTuple):
     texts: Sequence[str]
     k: int
     predict: Predict
-    done: "asyncio.Future[list[Best]]"
+    done: "asyncio.Future[list[BestLabels]]"
 
 
 class Batcher:
@@ -47,7 +47,7 @@ class Batcher:
         self._runner: asyncio.Task[None] | None = None
         self.waiting = 0
 
-    async def ask(self, predict: Predict, texts: Sequence[str], k: int) -> list[Best]:
+    async def ask(self, predict: Predict, texts: Sequence[str], k: int) -> list[BestLabels]:
         """Return the k best labels of some texts.
 
         Args:
@@ -62,7 +62,7 @@ class Batcher:
             return []
         if self.waiting and self.waiting + len(texts) > self._most_waiting:
             raise OverloadedError
-        done: asyncio.Future[list[Best]] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[list[BestLabels]] = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(texts, k, predict, done))
         self.waiting += len(texts)
         self._arrived.set()

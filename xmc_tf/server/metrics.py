@@ -9,7 +9,7 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 3
 _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
-class Metrics:
+class ServerMetrics:
     """Counters of one server; they include the process's memory, CPU time and open files.
 
     Args:

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.server.application import Answer, Limits, RefusedError, Request, as_json
+from xmc_tf.server.application import HttpAnswer, Limits, RefusedError, Request, as_json
 from xmc_tf.server.batching import Batcher, OverloadedError
-from xmc_tf.server.metrics import Metrics
-from xmc_tf.server.questions import SIGNATURES, Best, Question, answer_of, numbers_of, parse_question
+from xmc_tf.server.metrics import ServerMetrics
+from xmc_tf.server.questions import SIGNATURES, BestLabels, Question, answer_of, numbers_of, parse_question
 from xmc_tf.server.versions import ServedModel, Version
 
 _LOG = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Predictions:
     def __init__(self, served: ServedModel, options: ServerOptions, limits: Limits) -> None:
         self._served, self._options, self._limits = served, options, limits
         self._batcher: Batcher | None = None
-        self.metrics = Metrics(self._waiting, lambda: float(served.current.number))
+        self.metrics = ServerMetrics(self._waiting, lambda: float(served.current.number))
         model = f"/v1/models/{re.escape(quote(options.name))}"
         self._model_path = re.compile(rf"{model}(?:/versions/([0-9]{{1,18}}))?(:predict|/metadata)?")
 
@@ -87,14 +87,14 @@ class Predictions:
     def _waiting(self) -> float:
         return float(self._batcher.waiting) if self._batcher else 0.0
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> HttpAnswer:
         """Return the answer to a request."""
         if request.path == "/healthz":
             request.allow("GET", "HEAD")
             return as_json(200, {"status": "ok", "version": self._served.current.number})
         if request.path == _METRICS_PATH:
             request.allow("GET", "HEAD")
-            return Answer(200, self.metrics.page(), self.metrics.content_type)
+            return HttpAnswer(200, self.metrics.page(), self.metrics.content_type)
         found = self._model_path.fullmatch(request.path)
         if found is None:
             raise RefusedError(
@@ -110,7 +110,7 @@ class Predictions:
         request.allow("GET", "HEAD")
         return as_json(200, self._metadata(version) if found[2] else _status_of(version))
 
-    async def _predicted(self, version: Version, body: bytes) -> Answer:
+    async def _predicted(self, version: Version, body: bytes) -> HttpAnswer:
         question = parse_question(body, self._limits.max_bytes)
         if len(question.texts) > self._options.max_waiting:
             raise RefusedError(413, f"too many texts in one request: at most {self._options.max_waiting:,}")
@@ -127,7 +127,7 @@ class Predictions:
             raise RefusedError(504, f"no prediction within {self._limits.seconds:g} s") from None
         self.metrics.texts.inc(len(best))
         if question.ks:
-            best = [Best(one.labels[:k], one.scores[:k]) for one, k in zip(best, question.ks, strict=True)]
+            best = [BestLabels(one.labels[:k], one.scores[:k]) for one, k in zip(best, question.ks, strict=True)]
         return as_json(200, answer_of(question, best, version.model.names, k))
 
     def _k(self, question: Question, version: Version) -> int:

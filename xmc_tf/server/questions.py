@@ -30,7 +30,7 @@ class Question(NamedTuple):
     by_row: bool
 
 
-class Best(NamedTuple):
+class BestLabels(NamedTuple):
     """The best labels of one document, best first.
 
     Attributes:
@@ -122,7 +122,9 @@ def _whole(value: Any, row: int) -> int:
     return int(value)
 
 
-def answer_of(question: Question, best: Sequence[Best], names: Sequence[str] | None, width: int) -> dict[str, Any]:
+def answer_of(
+    question: Question, best: Sequence[BestLabels], names: Sequence[str] | None, width: int
+) -> dict[str, Any]:
     """Return the answer: labels, scores and names of each document, padded with label -1.
 
     Args:
@@ -137,7 +139,7 @@ def answer_of(question: Question, best: Sequence[Best], names: Sequence[str] | N
     return {"outputs": {key: [row[key] for row in rows] for key in ("labels", "scores", "names")}}
 
 
-def _padded(best: Best, names: Sequence[str] | None, width: int) -> dict[str, list[Any]]:
+def _padded(best: BestLabels, names: Sequence[str] | None, width: int) -> dict[str, list[Any]]:
     labels, scores = best.labels.tolist(), best.scores.tolist()
     missing = width - len(labels)
     named = [names[label] if names else str(label) for label in labels]

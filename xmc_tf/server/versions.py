@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
-from xmc_tf.server.questions import Best
+from xmc_tf.server.questions import BestLabels
 
 _LOG = logging.getLogger(__name__)
 _METADATA = ("params.json", "param.json")
@@ -38,7 +38,7 @@ class Version:
         self.number, self.model = number, model
         self._beam_size, self._threshold, self._threads = beam_size, threshold, threads
 
-    def predict(self, texts: Sequence[str], k: int) -> list[Best]:
+    def predict(self, texts: Sequence[str], k: int) -> list[BestLabels]:
         """Return the k best labels of each text.
 
         Args:
@@ -51,7 +51,7 @@ class Version:
         for a, b in zip(found.indptr[:-1], found.indptr[1:], strict=True):
             labels, scores = found.indices[a:b], found.data[a:b]
             keep = scores >= self._threshold
-            rows.append(Best(labels[keep], scores[keep]))
+            rows.append(BestLabels(labels[keep], scores[keep]))
         return rows
 
 

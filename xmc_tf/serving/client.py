@@ -69,7 +69,7 @@ class Client:
         if parts.scheme == "grpc":
             self._wire = _Grpc(parts.netloc, name, timeout)
         else:
-            self._wire = _Rest(f"{parts.scheme}://{parts.netloc}/v1/models/{name}", timeout)
+            self._wire = _RestInterface(f"{parts.scheme}://{parts.netloc}/v1/models/{name}", timeout)
 
     def best(self, texts: Sequence[str] | Sequence[bytes], k: int | None = None) -> Answer:
         """Return the best labels of some texts.
@@ -148,7 +148,7 @@ class _Wire(Protocol):
     def ask(self, signature: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]: ...
 
 
-class _Rest:
+class _RestInterface:
     """The REST interface; texts are sent as base64, which preserves any bytes."""
 
     def __init__(self, url: str, timeout: float) -> None:

@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.encoder.network.sizes import rounded_up
-from xmc_tf.serving.query import Dense, Windows
+from xmc_tf.serving.query import Dense, TextWindows
 
 _LOG = logging.getLogger(__name__)
 _WINDOWS_AT_ONCE = 256
@@ -98,7 +98,7 @@ class EncoderEmbeddings:
             return Dense(_of_length_one(self._of_windows(ids, mask)))
         vectors = self._in_pieces(ids, mask)
         combine = tf.math.segment_max if self._reading.combine == "max" else tf.math.segment_mean
-        return Dense(_of_length_one(combine(vectors, document)), Windows(_of_length_one(vectors), document))
+        return Dense(_of_length_one(combine(vectors, document)), TextWindows(_of_length_one(vectors), document))
 
     def _in_pieces(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Return the embeddings of windows, some at a time: a batch of long texts has many times as many windows."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.serving.query import Query, Windows
+from xmc_tf.serving.query import Query, TextWindows
 from xmc_tf.serving.scores import chained, rank, unrank
 from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch
 
@@ -67,7 +67,7 @@ class BlendedSearch:
         best, which = unrank(tf.math.top_k(keys, k=min(most, rows.shape[0])).values)
         return Beam(which, best)
 
-    def _largest_of_windows(self, windows: Windows, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    def _largest_of_windows(self, windows: TextWindows, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         """Return the largest raw score of each label over the windows of each document: float32 [documents, labels].
 
         As in ``xmc_tf.matcher.predict_levels``, all windows of a document have the same log-sum-exp, the mean of

@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 import tensorflow as tf
 
 
-class Windows(NamedTuple):
+class TextWindows(NamedTuple):
     """The parts of long documents that an encoder reads at once, as tensors.
 
     Attributes:
@@ -26,7 +26,7 @@ class Dense(NamedTuple):
     """
 
     documents: tf.Tensor
-    windows: Windows | None = None
+    windows: TextWindows | None = None
 
 
 class Query(NamedTuple):
@@ -46,7 +46,7 @@ class Query(NamedTuple):
     values: tf.Tensor
     dense: tf.Tensor | None
     count: tf.Tensor
-    windows: Windows | None = None
+    windows: TextWindows | None = None
 
     @classmethod
     def from_rows(cls, row_splits: tf.Tensor, features: tf.Tensor, values: tf.Tensor, dense: tf.Tensor | None) -> Self:

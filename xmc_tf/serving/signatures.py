@@ -11,7 +11,7 @@ from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.dense import DenseFeatures
 from xmc_tf.serving.evidence import FusedSearch
 from xmc_tf.serving.label_head import BlendedSearch
-from xmc_tf.serving.query import Dense, Query, Windows
+from xmc_tf.serving.query import Dense, Query, TextWindows
 from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch
 
 _TEXT = tf.TensorSpec([None], tf.string)
@@ -161,7 +161,7 @@ class Signatures:
             ids, weights = tf.zeros([0], tf.int32), tf.zeros([0])
         return Query.from_rows(row_splits, ids, weights, dense)._replace(windows=windows)
 
-    def _scaled(self, dense: Dense | None) -> tuple[tf.Tensor | None, Windows | None]:
+    def _scaled(self, dense: Dense | None) -> tuple[tf.Tensor | None, TextWindows | None]:
         """Return the dense features with the norm that the rankers expect, and the windows."""
         if dense is None or self._dense is None:
             return None, None

@@ -5,7 +5,7 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.tables.reading.packed import opened
-from xmc_tf.tables.reading.records import Record
+from xmc_tf.tables.reading.records import TableRow
 from xmc_tf.tables.reading.structured import JsonLines
 
 _TITLES = ("title", "name", "label")
@@ -29,7 +29,7 @@ def load_label_names(path: Path) -> dict[str, str]:
         if key is None:
             raise InputError(f"{path} has no names", expected=" or ".join(_TITLES), received=", ".join(source.columns))
         at = source.columns.index(key)
-        lines = [str(row.cells[at] or "") if isinstance(row, Record) else "" for row in source.records()]
+        lines = [str(row.cells[at] or "") if isinstance(row, TableRow) else "" for row in source.records()]
     else:
         with opened(path) as file:
             lines = file.read().decode("utf-8-sig", "replace").splitlines()

@@ -14,7 +14,7 @@ from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.tables.columns import ColumnOptions, Columns, choose_columns
 from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.records import Record, Source
+from xmc_tf.tables.reading.records import TableReader, TableRow
 from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.reading.two_tables import TwoTables
 from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents
@@ -125,7 +125,7 @@ def _refuse_or_remove_others(database: Path, name: str, wanted: dict[str, Any]) 
         database.with_name(database.name + ending).unlink(missing_ok=True)
 
 
-def _opened(table: Any, options: PrepareOptions) -> Source:
+def _opened(table: Any, options: PrepareOptions) -> TableReader:
     """Return the table, followed by the table of test documents if there is one."""
     lists, test, test_lists = options.source.label_lists, options.test_table, options.test_label_lists
     if (test_lists is not None) != (lists is not None and test is not None):
@@ -140,17 +140,17 @@ def _opened(table: Any, options: PrepareOptions) -> Source:
     return TwoTables(source, open_source(test, replace(options.source, label_lists=test_lists)))
 
 
-def _sample(source: Source) -> list[list[Any]]:
+def _sample(source: TableReader) -> list[list[Any]]:
     found: list[list[Any]] = []
     for row in source.records():
-        if isinstance(row, Record):
+        if isinstance(row, TableRow):
             found.append(row.cells)
         if len(found) == _SAMPLE:
             break
     return found
 
 
-def _identity(table: Any, source: Source) -> dict[str, Any]:
+def _identity(table: Any, source: TableReader) -> dict[str, Any]:
     """Return what tells this table from another: not its path, so that a data set survives a move."""
     about: dict[str, Any] = {"kind": source.kind, "columns": source.columns}
     if isinstance(table, str | Path) and Path(table).is_file():
@@ -171,7 +171,7 @@ def _sampled_checksum(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(source: Source, writer: RowWriter, store: TableStore) -> None:
+def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
     """Read all rows; what is complete is committed with the number of rows it comes from."""
     before = int(store.meta("rows_read"))
     if before:

@@ -8,7 +8,7 @@ from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.tables.columns import Columns
 from xmc_tf.tables.label_names import load_label_names
-from xmc_tf.tables.reading.records import BadRow, Record
+from xmc_tf.tables.reading.records import BadRow, TableRow
 from xmc_tf.tables.splits import text_key
 from xmc_tf.tables.store import TableStore
 
@@ -65,7 +65,7 @@ class RowWriter:
         if self._test_from is None:
             self._test_from = self._next
 
-    def add(self, row: Record | BadRow) -> None:
+    def add(self, row: TableRow | BadRow) -> None:
         """Add a row: a document with its labels, or the reason why it cannot be used."""
         if isinstance(row, BadRow):
             self._bad.append(row)
@@ -90,7 +90,7 @@ class RowWriter:
                 self._new_labels.append((number, label))
             self._pairs.append((document, number))
 
-    def _document(self, row: Record, text: str) -> int:
+    def _document(self, row: TableRow, text: str) -> int:
         name = None if self._columns.document is None else str(row.cells[self._columns.document])
         if name is not None and name in self._documents:
             return self._documents[name]

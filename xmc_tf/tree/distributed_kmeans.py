@@ -22,8 +22,8 @@ from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree.grouping import binary_depth
 from xmc_tf.tree.kmeans import node_course, node_seeds, sample_rate, split_level, tree_of_order, worth_renumbering
-from xmc_tf.tree.kmeans_levels import Level, first_level, level_of_nodes
-from xmc_tf.tree.kmeans_wide import Course, Seat
+from xmc_tf.tree.kmeans_levels import BinaryLevel, first_level, level_of_nodes
+from xmc_tf.tree.kmeans_wide import SplitSteps, TeamMember
 from xmc_tf.tree.label_tree import LabelTree
 from xmc_tf.tree.threads import ThreadPool
 
@@ -81,7 +81,7 @@ def build_tree_over_ranks(
 
 
 @dataclass(frozen=True)
-class Share:
+class RankSubTrees:
     """The sub-trees of a rank, and so its part of every level.
 
     Args:
@@ -112,13 +112,13 @@ class Share:
         return max(0, min(self.last, (node + 1) << shift) - max(self.first, node << shift))
 
 
-def share_of(rank: int, size: int, depth: int) -> Share:
+def share_of(rank: int, size: int, depth: int) -> RankSubTrees:
     """Return the sub-trees of one of ``size`` ranks in a tree of ``depth`` binary levels."""
     level = min(depth, _log2_up(_SUB_TREES_A_RANK * size))
-    return Share(level, (rank << level) // size, ((rank + 1) << level) // size)
+    return RankSubTrees(level, (rank << level) // size, ((rank + 1) << level) // size)
 
 
-def any_shared(shares: Sequence[Share], t: int) -> bool:
+def any_shared(shares: Sequence[RankSubTrees], t: int) -> bool:
     """Return whether two ranks share a node of level ``t``; if not, no rank has to wait for another."""
     held = [share.holds(t) for share in shares if share.any]
     return any(one.stop > other.start for one, other in pairwise(held))
@@ -126,13 +126,13 @@ def any_shared(shares: Sequence[Share], t: int) -> bool:
 
 def _split(
     communicator: Communicator,
-    shares: Sequence[Share],
-    level: Level | None,
+    shares: Sequence[RankSubTrees],
+    level: BinaryLevel | None,
     t: int,
     depth: int,
     params: HierarchicalKMeansParams,
     pool: ThreadPool,
-) -> Level | None:
+) -> BinaryLevel | None:
     """Split level ``t`` and return this rank's part of the next one."""
     share, rate = shares[communicator.rank], sample_rate(params, t, depth)
     held, courses = share.holds(t), {}
@@ -142,7 +142,7 @@ def _split(
     if any_shared(shares, t):
         if level is not None:
             for node, team in _wide_teams(shares, communicator.rank, level, t).items():
-                seat = Seat(list(team).index(communicator.rank), np.array(list(team.values())))
+                seat = TeamMember(list(team).index(communicator.rank), np.array(list(team.values())))
                 course = node_course(level, node - held.start, rate, seeds, params, pool, left, seat)
                 courses[node] = (course, list(team))
         _run_in_step(communicator, courses)
@@ -159,7 +159,7 @@ def _split(
     return level
 
 
-def _wide_teams(shares: Sequence[Share], rank: int, level: Level, t: int) -> dict[int, dict[int, int]]:
+def _wide_teams(shares: Sequence[RankSubTrees], rank: int, level: BinaryLevel, t: int) -> dict[int, dict[int, int]]:
     """Return the wide nodes that this rank shares: for each, the ranks and how many of its sub-trees each rank has."""
     held, before, found = shares[rank].holds(t), level.work_before(), {}
     for node in {held.start, held.stop - 1}:
@@ -170,7 +170,7 @@ def _wide_teams(shares: Sequence[Share], rank: int, level: Level, t: int) -> dic
     return found
 
 
-def _run_in_step(communicator: Communicator, courses: Mapping[int, tuple[Course, Sequence[int]]]) -> None:
+def _run_in_step(communicator: Communicator, courses: Mapping[int, tuple[SplitSteps, Sequence[int]]]) -> None:
     """Advance courses in step with the ranks that share them; all ranks call it.
 
     Args:

@@ -8,9 +8,9 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
-from xmc_tf.tree.kmeans_levels import Level, first_level
+from xmc_tf.tree.kmeans_levels import BinaryLevel, first_level
 from xmc_tf.tree.kmeans_nodes import split_nodes
-from xmc_tf.tree.kmeans_wide import ALONE, Course, Node, Seat, split_course, take_alone
+from xmc_tf.tree.kmeans_wide import ALONE, SplitSteps, TeamMember, WideNode, split_course, take_alone
 from xmc_tf.tree.label_tree import LabelTree
 from xmc_tf.tree.threads import ThreadPool, even_cuts
 
@@ -117,8 +117,8 @@ def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> flo
 
 
 def split_level(
-    level: Level, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool, left: np.ndarray,
-    nodes: range | None = None,
+    level: BinaryLevel, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
+    left: np.ndarray, nodes: range | None = None,
 ) -> None:  # fmt: skip
     """Decide for each label of a level whether it goes left.
 
@@ -150,11 +150,11 @@ def split_level(
 
 
 def node_course(
-    level: Level, node: int, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
-    left: np.ndarray, seat: Seat = ALONE,
-) -> Course:  # fmt: skip
+    level: BinaryLevel, node: int, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
+    left: np.ndarray, seat: TeamMember = ALONE,
+) -> SplitSteps:  # fmt: skip
     """Return the course that splits one node of a level; arguments as for `split_level` and `split_course`."""
-    one = Node(
+    one = WideNode(
         start=int(level.starts[node]),
         stop=int(level.starts[node + 1]),
         empty=int(level.empties[node]),
@@ -165,7 +165,7 @@ def node_course(
     return split_course(level.entries, one, params.spherical, params.kmeans_max_iter, pool, left, seat)
 
 
-def _shares(level: Level, rate: float) -> np.ndarray:
+def _shares(level: BinaryLevel, rate: float) -> np.ndarray:
     """Return for each node the number of labels from which its centroids are computed."""
     filled = level.filled
     return np.minimum(filled, np.maximum(2, np.ceil(rate * filled).astype(np.int64)))

@@ -23,7 +23,7 @@ _FAST = {"reassoc", "contract", "nsz"}
 BLOCK = 4096
 
 
-class Entries(NamedTuple):
+class LabelEntries(NamedTuple):
     """The features of the labels of a level; a label's place is its position in the level.
 
     Args:
@@ -140,7 +140,7 @@ def _first_at_least(indices: np.ndarray, low: int, high: int, bound: int) -> int
 
 
 @inner
-def add_rows(entries: Entries, halving: Halving, low: int, high: int) -> None:
+def add_rows(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
     """Add the members to the sums as ``to_left`` and ``to_right`` say, for the features in ``[low, high)``."""
     width = halving.direction.size
     nr_sparse = width - entries.dense.shape[1]
@@ -178,7 +178,7 @@ def measure_blocks(halving: Halving, first: int, last: int) -> None:
 
 
 @inner
-def centroid_weights(entries: Entries, halving: Halving, spherical: bool) -> tuple[float, float]:
+def centroid_weights(entries: LabelEntries, halving: Halving, spherical: bool) -> tuple[float, float]:
     """Return the factors that turn the two sums into centroids: 1 / norm if spherical, else 1 / number of labels."""
     left = right = 0.0
     for block in range(halving.block_turns.size):
@@ -211,7 +211,7 @@ def turn_blocks(halving: Halving, by_left: float, by_right: float, first: int, l
 
 
 @inner
-def turn_private(entries: Entries, halving: Halving, by_left: float, by_right: float) -> float:
+def turn_private(entries: LabelEntries, halving: Halving, by_left: float, by_right: float) -> float:
     """Update the direction along the private features; return how far the direction moved in all."""
     distance = 0.0
     for block in range(halving.block_turns.size):
@@ -250,7 +250,7 @@ def _dense_dot(dense: np.ndarray, label: int, vector: np.ndarray) -> np.float32:
 
 
 @inner
-def score(entries: Entries, halving: Halving, low: int, high: int) -> None:
+def score(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
     """Score the members ``todo[low:high]``: their positions along the direction to the left centroid."""
     for n in range(low, high):
         i = halving.todo[n]
@@ -262,7 +262,7 @@ def score(entries: Entries, halving: Halving, low: int, high: int) -> None:
 
 
 @inner
-def pick_doubtful(entries: Entries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
+def pick_doubtful(entries: LabelEntries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
     """Find the members whose side is uncertain given the bounds of their scores; set ``goes`` for the others.
 
     Args:

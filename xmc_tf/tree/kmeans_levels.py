@@ -6,13 +6,13 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features
-from xmc_tf.tree.kmeans_kernels import Entries
+from xmc_tf.tree.kmeans_kernels import LabelEntries
 from xmc_tf.tree.kmeans_nodes import keep_shared, row_squares
 from xmc_tf.tree.threads import ThreadPool, even_cuts
 
 
 @dataclass
-class Level:
+class BinaryLevel:
     """The nodes of one binary level; the labels of a node are contiguous, those without features last.
 
     Args:
@@ -25,7 +25,7 @@ class Level:
     starts: np.ndarray
     empties: np.ndarray
     widths: np.ndarray
-    entries: Entries
+    entries: LabelEntries
     _spare: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     _owned: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
 
@@ -62,13 +62,13 @@ class Level:
         empties[0::2], empties[1::2] = self.empties // 2, self.empties - self.empties // 2
         self.starts, self.empties, self.widths = starts, empties, np.repeat(self.widths, 2)
 
-    def part(self, first: int, last: int) -> "Level":
+    def part(self, first: int, last: int) -> "BinaryLevel":
         """Return the nodes in ``[first, last)`` as a level; the level itself if these are all."""
         if first == 0 and last == self.nr_nodes:
             return self
         low, high = int(self.starts[first]), int(self.starts[last])
         begin, end, _, _, _, order, private, norms = self.entries
-        return Level(
+        return BinaryLevel(
             starts=self.starts[first : last + 1] - low,
             empties=self.empties[first:last],
             widths=self.widths[first:last].copy(),
@@ -99,7 +99,7 @@ class Level:
         )
 
 
-def first_level(features: Features, pool: ThreadPool) -> Level:
+def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
     """Return the root level: all labels in one node.
 
     Args:
@@ -136,11 +136,11 @@ def first_level(features: Features, pool: ThreadPool) -> Level:
         values, dense = read_only(values * factor, np.float32), read_only(dense * factor, np.float32)
         squares /= largest**2
     order = np.argsort(squares == 0, kind="stable")
-    return Level(
+    return BinaryLevel(
         starts=np.array([0, nr_labels], np.int64),
         empties=np.array([np.count_nonzero(squares == 0)], np.int64),
         widths=np.array([width], np.int64),
-        entries=Entries(
+        entries=LabelEntries(
             begin=indptr[:-1][order],
             end=indptr[1:][order],
             indices=read_only(read_only(indices, np.int32).view(np.uint32), np.uint32),
@@ -153,7 +153,7 @@ def first_level(features: Features, pool: ThreadPool) -> Level:
     )
 
 
-def level_of_nodes(features: Features, level: Level, pool: ThreadPool) -> Level:
+def level_of_nodes(features: Features, level: BinaryLevel, pool: ThreadPool) -> BinaryLevel:
     """Return the same nodes with other features of their labels.
 
     Args:
@@ -171,7 +171,7 @@ def level_of_nodes(features: Features, level: Level, pool: ThreadPool) -> Level:
     order = order[np.argsort(2 * node + empty[order], kind="stable")]
     places = place[order]
     begin, end, _, _, _, _, private, norms = root.entries
-    changed = Level(
+    changed = BinaryLevel(
         starts=level.starts,
         empties=np.bincount(node, empty[order], level.nr_nodes).astype(np.int64),
         widths=np.repeat(root.widths, level.nr_nodes),

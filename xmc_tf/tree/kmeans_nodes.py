@@ -7,8 +7,8 @@ import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.tree.kmeans_kernels import (
-    Entries,
     Halving,
+    LabelEntries,
     add_rows,
     begin_halving,
     centroid_weights,
@@ -31,7 +31,7 @@ def split_nodes(
     widths: np.ndarray,
     shares: np.ndarray,
     seeds: np.ndarray,
-    entries: Entries,
+    entries: LabelEntries,
     spherical: bool,
     rounds: int,
     result: np.ndarray,
@@ -86,7 +86,7 @@ def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple
 
 
 @inner
-def halve(entries: Entries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
+def halve(entries: LabelEntries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
     """Run 2-means on one node in one thread; `kmeans_wide` takes the same steps in many."""
     width, blocks = halving.direction.size, halving.block_turns.size
     add_rows(entries, halving, 0, width)
@@ -129,7 +129,7 @@ def first_sides(halving: Halving, half: int) -> None:
 
 
 @inner
-def settle_all(entries: Entries, halving: Halving, start: int, filled: int, take: int, result: np.ndarray) -> None:
+def settle_all(entries: LabelEntries, halving: Halving, start: int, filled: int, take: int, result: np.ndarray) -> None:
     """Store the sides; if the members are a sample, split all labels by the direction found on the sample."""
     members = halving.rows.size
     if members == filled:
@@ -155,7 +155,7 @@ def keep_shared(
     starts: np.ndarray,
     widths: np.ndarray,
     offsets: np.ndarray,
-    entries: Entries,
+    entries: LabelEntries,
     new_indices: np.ndarray,
     new_values: np.ndarray,
 ) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from xmc_tf.common.compiled import kernel
 from xmc_tf.tree import kmeans_kernels, kmeans_nodes
-from xmc_tf.tree.kmeans_kernels import Entries, Halving
+from xmc_tf.tree.kmeans_kernels import Halving, LabelEntries
 from xmc_tf.tree.kmeans_nodes import half_of
 from xmc_tf.tree.threads import ThreadPool, even_cuts
 
@@ -31,10 +31,10 @@ _turn_blocks, _turn_private = kernel(kmeans_kernels.turn_blocks), kernel(kmeans_
 _first_direction, _first_sides = kernel(kmeans_nodes.first_direction), kernel(kmeans_nodes.first_sides)
 _place_evenly = kernel(kmeans_nodes.place_evenly)
 
-Course = Generator[np.ndarray, Sequence[np.ndarray], None]
+SplitSteps = Generator[np.ndarray, Sequence[np.ndarray], None]
 
 
-class Node(NamedTuple):
+class WideNode(NamedTuple):
     """A node to split.
 
     Args:
@@ -54,7 +54,7 @@ class Node(NamedTuple):
     seed: np.ndarray
 
 
-class Seat(NamedTuple):
+class TeamMember(NamedTuple):
     """A rank's place among the ranks that share a node.
 
     Args:
@@ -66,12 +66,18 @@ class Seat(NamedTuple):
     weights: np.ndarray
 
 
-ALONE = Seat(0, np.ones(1))
+ALONE = TeamMember(0, np.ones(1))
 
 
 def split_course(
-    entries: Entries, node: Node, spherical: bool, rounds: int, pool: ThreadPool, left: np.ndarray, seat: Seat = ALONE
-) -> Course:
+    entries: LabelEntries,
+    node: WideNode,
+    spherical: bool,
+    rounds: int,
+    pool: ThreadPool,
+    left: np.ndarray,
+    seat: TeamMember = ALONE,
+) -> SplitSteps:
     """Decide for each label of a node whether it goes left.
 
     Args:
@@ -101,13 +107,13 @@ def split_course(
         left[node.start : node.start + filled] = halving.left
 
 
-def take_alone(course: Course) -> None:
+def take_alone(course: SplitSteps) -> None:
     """Run a course of a node that is not shared."""
     for _ in course:
         raise AssertionError("a course with one seat waits for nobody")
 
 
-def _halve(steps: "_Steps", half: int, spherical: bool, rounds: int) -> Course:
+def _halve(steps: "_Steps", half: int, spherical: bool, rounds: int) -> SplitSteps:
     """Run 2-means on the members; `kmeans_nodes.halve` takes the same steps in one thread."""
     halving = steps.halving
     members = halving.rows.size
@@ -137,7 +143,7 @@ class _Steps:
         seat: this rank's place.
     """
 
-    def __init__(self, entries: Entries, halving: Halving, pool: ThreadPool, seat: Seat) -> None:
+    def __init__(self, entries: LabelEntries, halving: Halving, pool: ThreadPool, seat: TeamMember) -> None:
         self.entries, self.halving, self._pool, self._seat = entries, halving, pool, seat
         rows = halving.rows
         self._lengths = entries.end[rows] - entries.begin[rows] + entries.dense.shape[1] + 8
@@ -146,7 +152,7 @@ class _Steps:
         blocks = halving.block_turns.size
         self._block_cuts = even_cuts(np.arange(blocks + 1), min(pool.threads, 1 + blocks // _BLOCKS_OF_A_TASK))
 
-    def add(self, moved: int) -> Course:
+    def add(self, moved: int) -> SplitSteps:
         """Add the members that moved to the sums, each rank for some features."""
         width, sums = self.halving.direction.size, (self.halving.left_sums, self.halving.right_sums)
 
@@ -173,7 +179,7 @@ class _Steps:
         run(lambda first, last: _turn_blocks(halving, by_left, by_right, first, last), self._block_cuts)
         return _turn_private(entries, halving, by_left, by_right)
 
-    def score(self, count: int) -> Course:
+    def score(self, count: int) -> SplitSteps:
         """Score the first ``count`` of the members to score, each rank some of them."""
         scores, todo = self.halving.scores, self.halving.todo
 
@@ -211,7 +217,7 @@ def _weighted_cuts(before: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.concatenate(([0], inner, [before.size - 1]))
 
 
-def _feature_work(entries: Entries, halving: Halving) -> np.ndarray:
+def _feature_work(entries: LabelEntries, halving: Halving) -> np.ndarray:
     """Return the number of entries before each feature and after the last, estimated on a sample of the labels."""
     width, dense = halving.direction.size, entries.dense.shape[1]
     some = halving.rows[:: max(1, halving.rows.size // 200)]

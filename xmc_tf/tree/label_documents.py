@@ -15,7 +15,7 @@ from xmc_tf.common.errors import InputError
 _PIECE_ENTRIES = 1 << 20
 
 
-class _Piece(NamedTuple):
+class _DocumentLabels(NamedTuple):
     first: int
     last: int
     counts: np.ndarray
@@ -98,12 +98,12 @@ def inverse_norms(squares: np.ndarray) -> np.ndarray:
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
 
 
-def _pieces(labels: csr_matrix, first: int, last: int) -> Iterator[_Piece]:
+def _pieces(labels: csr_matrix, first: int, last: int) -> Iterator[_DocumentLabels]:
     """Yield ranges of documents with about ``_PIECE_ENTRIES`` labels, or one document that has more."""
     while first < last:
         limit = int(labels.indptr[first]) + _PIECE_ENTRIES
         stop = min(last, max(first + 1, int(np.searchsorted(labels.indptr, limit, side="right")) - 1))
         span = slice(int(labels.indptr[first]), int(labels.indptr[stop]))
         counts = np.diff(labels.indptr[first : stop + 1])
-        yield _Piece(first, stop, counts, labels.indices[span], labels.data[span])
+        yield _DocumentLabels(first, stop, counts, labels.indices[span], labels.data[span])
         first = stop

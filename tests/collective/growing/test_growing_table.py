@@ -9,7 +9,7 @@ from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.growing import table as growing
 from xmc_tf.collective.growing.eviction import LeastFrequent, OlderThan, keys_of, limit_of
 from xmc_tf.collective.growing.hashes import hash_ids
-from xmc_tf.collective.growing.index import Entries, IdIndex
+from xmc_tf.collective.growing.index import IdIndex, IndexedIds
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.solo import Solo
@@ -164,7 +164,7 @@ def test_several_rules():
 def test_the_limit_is_that_of_a_sort(most):
     draw, index = np.random.default_rng(most), IdIndex()
     count = 250
-    entries = Entries(
+    entries = IndexedIds(
         hashes_of(np.arange(count)), draw.geometric(0.4, count), draw.integers(0, 5, count), np.arange(count) % 5
     )
     index.replace(entries)

@@ -11,7 +11,7 @@ from xmc_tf.collective.checkpoints.manifest import SavedTable
 from xmc_tf.collective.tables.row_access import SomeRows, get_rows, set_rows
 
 
-class Columns(NamedTuple):
+class ColumnRange(NamedTuple):
     """Some columns of a table.
 
     Args:
@@ -25,12 +25,12 @@ class Columns(NamedTuple):
     stop: int
 
 
-def columns_of(name: str, dim: int) -> Columns:
+def columns_of(name: str, dim: int) -> ColumnRange:
     """Return the columns that a saved table, or one of a model, has of the whole table.
 
     Example:
         >>> columns_of("users[8:16]", 8)
-        Columns(table='users', start=8, stop=16)
+        ColumnRange(table='users', start=8, stop=16)
 
     Args:
         name: its name.
@@ -38,17 +38,19 @@ def columns_of(name: str, dim: int) -> Columns:
     """
     found = re.fullmatch(r"(.*)\[(\d+):(\d+)\]", name)
     if found and int(found[3]) - int(found[2]) == dim:
-        return Columns(found[1], int(found[2]), int(found[3]))
-    return Columns(name, 0, dim)
+        return ColumnRange(found[1], int(found[2]), int(found[3]))
+    return ColumnRange(name, 0, dim)
 
 
-def parts_of(tables: Mapping[str, SavedTable], table: str) -> list[tuple[Columns, SavedTable]]:
+def parts_of(tables: Mapping[str, SavedTable], table: str) -> list[tuple[ColumnRange, SavedTable]]:
     """Return the saved parts of a whole table, by their first column."""
     parts = [(columns_of(name, saved.dim), saved) for name, saved in tables.items()]
     return sorted((one for one in parts if one[0].table == table), key=lambda one: one[0].start)
 
 
-def covering_parts(parts: Sequence[tuple[Columns, SavedTable]], wanted: Columns) -> list[tuple[Columns, SavedTable]]:
+def covering_parts(
+    parts: Sequence[tuple[ColumnRange, SavedTable]], wanted: ColumnRange
+) -> list[tuple[ColumnRange, SavedTable]]:
     """Return the parts that together have the wanted columns, or nothing if some columns are missing."""
     at, found = wanted.start, []
     for columns, saved in parts:
@@ -59,7 +61,7 @@ def covering_parts(parts: Sequence[tuple[Columns, SavedTable]], wanted: Columns)
 
 
 def column_writer(
-    variable: tf.Variable | SomeRows, offset: int, wanted: Columns, saved: Columns
+    variable: tf.Variable | SomeRows, offset: int, wanted: ColumnRange, saved: ColumnRange
 ) -> Callable[[int, np.ndarray], None]:
     """Return a function that writes rows with the saved columns into a variable that has the wanted ones.
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.growing import kernels
-from xmc_tf.collective.growing.index import NO_ROW, Entries, IdIndex
+from xmc_tf.collective.growing.index import NO_ROW, IdIndex, IndexedIds
 from xmc_tf.common.errors import InputError
 
 # The order of eviction is that of a key of 63 bits: the count, the last step, and the first bits of the hash.
@@ -75,19 +75,19 @@ def rules_of(evict: "Rule | Sequence[Rule] | None") -> tuple[Rule, ...]:
     return rules
 
 
-def too_old(entries: Entries, rule: OlderThan, step: int) -> np.ndarray:
+def too_old(entries: IndexedIds, rule: OlderThan, step: int) -> np.ndarray:
     """Return for each id whether it was last seen before the last ``rule.steps`` steps."""
     return entries.last < step - rule.steps
 
 
-def keys_of(entries: Entries) -> np.ndarray:
+def keys_of(entries: IndexedIds) -> np.ndarray:
     """Return the key of each id; lower keys are evicted first."""
     counts = np.minimum(entries.counts, 2**_COUNT_BITS - 1)
     steps = np.clip(entries.last, 0, 2**_STEP_BITS - 1)
     return (counts << (_STEP_BITS + _HASH_BITS)) | (steps << _HASH_BITS) | (entries.hashes >> (63 - _HASH_BITS))
 
 
-def kind_of(entries: Entries, admitted: bool) -> np.ndarray:
+def kind_of(entries: IndexedIds, admitted: bool) -> np.ndarray:
     """Return for each id whether it is of a kind: admitted, or not yet."""
     return (entries.rows != NO_ROW) == admitted
 

@@ -15,7 +15,7 @@ _FEWEST = 1024
 NO_ROW = 0  # the row of an id without one, which stays zero
 
 
-class Found(NamedTuple):
+class FoundIds(NamedTuple):
     """The result of a search.
 
     Args:
@@ -29,7 +29,7 @@ class Found(NamedTuple):
     new_hashes: np.ndarray
 
 
-class Entries(NamedTuple):
+class IndexedIds(NamedTuple):
     """The ids of an index, one array for each property.
 
     Args:
@@ -66,9 +66,9 @@ class IdIndex:
         self.next_row = NO_ROW + 1  # all rows from here on are unused
 
     @property
-    def entries(self) -> Entries:
+    def entries(self) -> IndexedIds:
         """The ids, in the order in which they were first seen; not a copy."""
-        return Entries(*(values[: self._used] for values in self._entries))
+        return IndexedIds(*(values[: self._used] for values in self._entries))
 
     @property
     def rows(self) -> int:
@@ -81,7 +81,7 @@ class IdIndex:
         kernels.find(self._places, self._entries.hashes, self._entries.rows, hashes, rows)
         return rows
 
-    def see(self, hashes: np.ndarray, step: int) -> Found:
+    def see(self, hashes: np.ndarray, step: int) -> FoundIds:
         """Return the rows of ids that are seen in a step; new ids are added, and admitted ones get a row.
 
         Args:
@@ -95,7 +95,7 @@ class IdIndex:
         self._used, free, self.next_row, count = (int(counter) for counter in counters)
         self._free = self._free[:free]
         at = new[:count]
-        return Found(rows, self._entries.rows[at], self._entries.hashes[at])
+        return FoundIds(rows, self._entries.rows[at], self._entries.hashes[at])
 
     def keep(self, kept: np.ndarray) -> np.ndarray:
         """Remove the other entries, and return the rows that this frees.
@@ -106,10 +106,10 @@ class IdIndex:
         entries = self.entries
         freed = entries.rows[~kept]
         freed = freed[freed != NO_ROW]
-        self.replace(Entries(*(values[kept] for values in entries)), np.concatenate([self._free, freed]))
+        self.replace(IndexedIds(*(values[kept] for values in entries)), np.concatenate([self._free, freed]))
         return freed
 
-    def replace(self, entries: Entries, free: np.ndarray | None = None) -> None:
+    def replace(self, entries: IndexedIds, free: np.ndarray | None = None) -> None:
         """Replace all entries, whose hashes must differ.
 
         Args:
@@ -138,8 +138,8 @@ class IdIndex:
         self._places = _rebuilt(larger.hashes[: self._used], _places_for(room))
 
 
-def _empty(room: int) -> Entries:
-    return Entries(
+def _empty(room: int) -> IndexedIds:
+    return IndexedIds(
         np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     )
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.manifest import Manifest
 from xmc_tf.collective.checkpoints.shard_files import read_rows
-from xmc_tf.collective.growing.index import NO_ROW, Entries
+from xmc_tf.collective.growing.index import NO_ROW, IndexedIds
 from xmc_tf.collective.growing.table import GrowingTable
 from xmc_tf.collective.tables.row_access import SomeRows
 from xmc_tf.collective.tables.table import ShardedTable
@@ -52,10 +52,10 @@ def loading_forms(folder: Path, manifest: Manifest, tables: Sequence[ShardedTabl
     return [_loaded(folder, manifest, one) if isinstance(one, GrowingTable) else one for one in tables]
 
 
-def in_order(entries: Entries) -> Entries:
+def in_order(entries: IndexedIds) -> IndexedIds:
     """Return a copy of the ids in the order of their hashes."""
     order = np.argsort(entries.hashes)
-    return Entries(*(values[order] for values in entries))
+    return IndexedIds(*(values[order] for values in entries))
 
 
 def partition_of(counts: Sequence[int]) -> Partition:
@@ -100,7 +100,7 @@ def _loaded(folder: Path, manifest: Manifest, table: GrowingTable) -> ShardedTab
     mine = np.concatenate([np.empty([0, _COLUMNS], np.int64), *kept])
     admitted = mine[:, 3] != 0
     numbers = np.where(admitted, np.cumsum(admitted), NO_ROW)
-    table.restore(Entries(mine[:, 0], mine[:, 1], mine[:, 2], numbers), manifest.step)
+    table.restore(IndexedIds(mine[:, 0], mine[:, 1], mine[:, 2], numbers), manifest.step)
     count = int(admitted.sum())
     bounds = np.full(table.size + 1, before + count, np.int64)
     bounds[1 : table.rank + 1], bounds[0], bounds[-1] = before, 0, rows.rows

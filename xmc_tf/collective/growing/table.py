@@ -23,7 +23,7 @@ from xmc_tf.collective.growing.eviction import (
     too_old,
 )
 from xmc_tf.collective.growing.hashes import HASHES
-from xmc_tf.collective.growing.index import NO_ROW, Entries, IdIndex
+from xmc_tf.collective.growing.index import NO_ROW, IdIndex, IndexedIds
 from xmc_tf.collective.growing.initial_rows import InitialRows, initial_rows
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated
 from xmc_tf.common.errors import InputError
@@ -118,7 +118,7 @@ class GrowingTable(ShardedTable):
                 self.variable.scatter_update(tf.IndexedSlices(tf.zeros([1, self.dim]), [NO_ROW]))
                 self._reset_slots(np.array([NO_ROW]))
 
-    def restore(self, entries: Entries, step: int) -> None:
+    def restore(self, entries: IndexedIds, step: int) -> None:
         """Replace all ids, whose rows are then written by the caller.
 
         Args:

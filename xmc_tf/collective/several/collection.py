@@ -11,7 +11,7 @@ from xmc_tf.collective.several.planner import Plan
 from xmc_tf.collective.several.stacks import Stack, make_stack
 from xmc_tf.collective.tables.bags import Bags, Combiner, bags, combine, flat_ids
 from xmc_tf.collective.tables.lookup import fetch, lookup
-from xmc_tf.collective.tables.row_requests import Request, check_ids_of_all_ranks, request_rows
+from xmc_tf.collective.tables.row_requests import RowRequest, check_ids_of_all_ranks, request_rows
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.table_variable import TableVariable
@@ -100,7 +100,7 @@ class EmbeddingCollection(keras.layers.Layer):
         return self._found(features, rows, requests)
 
     def _found(
-        self, features: Mapping[str, Bags], rows: Sequence[tf.Tensor], requests: Sequence[Request]
+        self, features: Mapping[str, Bags], rows: Sequence[tf.Tensor], requests: Sequence[RowRequest]
     ) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Return the embeddings of each feature, given the different rows of each stack."""
         parts: dict[str, list[tf.Tensor | tf.RaggedTensor]] = {name: [] for name in self._features}
@@ -158,7 +158,7 @@ class EmbeddingCollection(keras.layers.Layer):
             raise InputError(f"{self.name}: weights of an unknown feature {unknown[0]!r}")
         return {name: _bags(name, inputs[name], combiners[name], weights.get(name)) for name in self._features}
 
-    def _requests_of(self, features: Mapping[str, Bags]) -> list[Request]:
+    def _requests_of(self, features: Mapping[str, Bags]) -> list[RowRequest]:
         ids = []
         for number, stack in enumerate(self.stacks):
             slots = self._slots_of(number)

@@ -37,7 +37,7 @@ class PlanOptions:
 
 
 @dataclass
-class Decision:
+class PlacedTable:
     """The placement of a table, and the reason for it."""
 
     table: EmbeddingTable
@@ -55,7 +55,7 @@ class Plan:
         options: the options.
     """
 
-    decisions: list[Decision]
+    decisions: list[PlacedTable]
     size: int
     options: PlanOptions
     _header: tuple[str, ...] = field(
@@ -91,7 +91,7 @@ class Plan:
         lines += ["", *(f"{reason}\n  {', '.join(names)}" for reason, names in reasons.items())]
         return "\n".join(lines)
 
-    def _memory_of(self, one: Decision) -> np.ndarray:
+    def _memory_of(self, one: PlacedTable) -> np.ndarray:
         return memory_of(one.table, one.placement, self.size, self.options.slots)
 
 
@@ -109,13 +109,13 @@ def make_plan(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions)
     for table in tables:
         check_placement(table, size)
     decisions = {
-        table.name: Decision(table, table.placement, "as the table asks")
+        table.name: PlacedTable(table, table.placement, "as the table asks")
         for table in tables
         if table.placement is not None
     }
     free = [table for table in tables if table.placement is None]
     if size == 1:
-        decisions |= {table.name: Decision(table, "replicated", "there is one rank") for table in free}
+        decisions |= {table.name: PlacedTable(table, "replicated", "there is one rank") for table in free}
     else:
         _replicate_small(free, decisions, size, options)
         _shard_others([table for table in free if table.name not in decisions], decisions, size, options)
@@ -156,7 +156,7 @@ def memory_of(table: EmbeddingTable, placement: Placement, size: int, slots: int
 
 
 def _replicate_small(
-    tables: Sequence[EmbeddingTable], decisions: dict[str, Decision], size: int, options: PlanOptions
+    tables: Sequence[EmbeddingTable], decisions: dict[str, PlacedTable], size: int, options: PlanOptions
 ) -> None:
     """Replicate the smallest tables, as long as this sends few bytes."""
     left = REPLICATED_SHARE * sum(expected_bytes(table, "rows", size, options) for table in tables)
@@ -165,11 +165,11 @@ def _replicate_small(
         if left < 0 or 4 * table.rows * table.dim > options.replicate_below:
             return
         reason = "few rows: all gradients are cheap to send, and no rank waits for rows"
-        decisions[table.name] = Decision(table, "replicated", reason)
+        decisions[table.name] = PlacedTable(table, "replicated", reason)
 
 
 def _shard_others(
-    tables: Sequence[EmbeddingTable], decisions: dict[str, Decision], size: int, options: PlanOptions
+    tables: Sequence[EmbeddingTable], decisions: dict[str, PlacedTable], size: int, options: PlanOptions
 ) -> None:
     """Shard tables with much traffic or memory; give each of the others to the rank with the least."""
     traffic = {table.name: expected_bytes(table, "rows", size, options) for table in tables}
@@ -178,17 +178,17 @@ def _shard_others(
     load = np.zeros(size)
     for table in sorted(tables, key=lambda one: (-traffic[one.name], one.name)):
         if table.rows < size <= table.dim:
-            decisions[table.name] = Decision(table, "columns", "fewer rows than ranks: columns divide it evenly")
+            decisions[table.name] = PlacedTable(table, "columns", "fewer rows than ranks: columns divide it evenly")
         elif traffic[table.name] > share[0]:
             reason = f"more than {ONE_RANK_SHARE:.0%} of a rank's share of the bytes: all ranks serve it"
-            decisions[table.name] = Decision(table, "rows", reason)
+            decisions[table.name] = PlacedTable(table, "rows", reason)
         elif memory[table.name] > share[1]:
             reason = f"more than {ONE_RANK_SHARE:.0%} of a rank's share of the memory: all ranks hold it"
-            decisions[table.name] = Decision(table, "rows", reason)
+            decisions[table.name] = PlacedTable(table, "rows", reason)
         else:
             owner = int(np.argmin(load))
             load[owner] += traffic[table.name]
-            decisions[table.name] = Decision(table, owner, "a small share of bytes and memory: one rank serves it")
+            decisions[table.name] = PlacedTable(table, owner, "a small share of bytes and memory: one rank serves it")
 
 
 def _fit_memory(plan: Plan) -> None:

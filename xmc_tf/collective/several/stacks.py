@@ -17,7 +17,7 @@ from xmc_tf.collective.tables.table import ShardedTable, make_table
 from xmc_tf.ranks.partition import Partition
 
 
-class Member(ShardedTable):
+class StackedTable(ShardedTable):
     """A table of a stack, for checkpoints and exports: its rows and slots are ranges of those of the stack."""
 
     stack: ShardedTable
@@ -106,7 +106,7 @@ def make_stack(name: str, pieces: Sequence[Piece], rank: int, seed: int) -> Stac
     )
     first = int(begins[rank, 0])
     table.members.extend(
-        Member(table, piece, rank, int(begins[rank, number]) - first) for number, piece in enumerate(pieces)
+        StackedTable(table, piece, rank, int(begins[rank, number]) - first) for number, piece in enumerate(pieces)
     )
     return Stack(table, tuple(pieces))
 

@@ -69,7 +69,7 @@ class EveryRow:
         return tf.reduce_sum(tf.reshape(back, [table.size, tf.shape(vectors)[0]]), axis=0)
 
 
-class _Gathered(NamedTuple):
+class _GatheredInstances(NamedTuple):
     """The instances of all ranks, and those of their positives whose rows this rank owns."""
 
     vectors: tf.Tensor
@@ -82,13 +82,13 @@ class _Gathered(NamedTuple):
 
 def _gather_instances(
     table: ShardedTable, vectors: tf.Tensor, positives: tf.RaggedTensor, weights: tf.Tensor, wire: WireFormat
-) -> _Gathered:
+) -> _GatheredInstances:
     """Send all instances to all ranks, and positives to the owners of their rows."""
     ids, instances = tf.cast(positives.flat_values, tf.int64), tf.cast(positives.value_rowids(), tf.int32)
     count = tf.shape(vectors)[0]
     if table.size == 1:
         only = tf.reshape(count, [1])
-        return _Gathered(vectors, instances, tf.cast(checked_ids(table, ids), tf.int32), weights, only, only)
+        return _GatheredInstances(vectors, instances, tf.cast(checked_ids(table, ids), tf.int32), weights, only, only)
     order, pairs_out = by_owner(table, ids)
     owners = tf.repeat(tf.range(table.size), pairs_out)
     # Each owner receives, for each instance, a mark and then the instance's positives among its rows. The marks make
@@ -114,4 +114,4 @@ def _gather_instances(
     )
     instance = tf.boolean_mask(tf.cumsum(tf.cast(is_mark, tf.int32)) - 1, ~is_mark)
     row = tf.cast(tf.boolean_mask(received_ids, ~is_mark) - table.start, tf.int32)
-    return _Gathered(moved, instance, row, weighted, sent, received)
+    return _GatheredInstances(moved, instance, row, weighted, sent, received)

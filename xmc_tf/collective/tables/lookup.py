@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from xmc_tf.collective.tables.bags import Combiner, Ids, bags, combine, flat_ids
-from xmc_tf.collective.tables.row_requests import Request, checked_ids, request_rows
+from xmc_tf.collective.tables.row_requests import RowRequest, checked_ids, request_rows
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
@@ -17,7 +17,7 @@ def lookup(
     *,
     weights: tf.Tensor | tf.RaggedTensor | None = None,
     wire: WireFormat = "fp32",
-    request: Request | None = None,
+    request: RowRequest | None = None,
 ) -> tf.Tensor | tf.RaggedTensor:
     """Return rows of ``table``; collective. Each rank passes its own ids, if any.
 
@@ -51,7 +51,7 @@ def lookup(
 
 
 @tf.autograph.experimental.do_not_convert
-def fetch(table: ShardedTable, request: Request, wire: WireFormat = "fp32") -> tf.Tensor:
+def fetch(table: ShardedTable, request: RowRequest, wire: WireFormat = "fp32") -> tf.Tensor:
     """Return the unique rows of a request; ``tf.gather(rows, request.positions)`` has one row per id."""
     table = serving_or_sharded(table)
     rows = table.gather(request.local)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
-from xmc_tf.collective.tables.row_sums import Unique
+from xmc_tf.collective.tables.row_sums import UniqueIds
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 
@@ -23,7 +23,7 @@ class IdsOutOfRangeError(tf.errors.InvalidArgumentError, ValueError):
     """Ids are out of range. TensorFlow passes a ValueError of Python code on as an InvalidArgumentError."""
 
 
-class Request(NamedTuple):
+class RowRequest(NamedTuple):
     """A request for the rows of a batch of ids.
 
     Args:
@@ -40,7 +40,7 @@ class Request(NamedTuple):
 
 
 @tf.autograph.experimental.do_not_convert
-def request_rows(table: ShardedTable, ids: tf.Tensor) -> Request:
+def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
     """Return the request for flat ``ids``, in any order and possibly repeated; collective.
 
     Raises:
@@ -52,12 +52,12 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> Request:
         return request_from_owners(table, ids, lambda wanted: wanted - table.start, check=True)
     unique, inverse = tf.unique(ids)
     count = tf.reshape(tf.size(unique), [1])
-    return Request(inverse, checked_ids(table, unique), count, count)
+    return RowRequest(inverse, checked_ids(table, unique), count, count)
 
 
 def request_from_owners(
     table: ShardedTable, ids: tf.Tensor, local: Callable[[tf.Tensor], tf.Tensor], *, check: bool
-) -> Request:
+) -> RowRequest:
     """Return the request for flat ids of a table on several ranks; collective.
 
     Args:
@@ -69,7 +69,7 @@ def request_from_owners(
     bounds = table.partition.bounds[1:-1].astype(np.int64)
 
     def ask(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        found = Unique(ids, bounds)
+        found = UniqueIds(ids, bounds)
         message = _message(table, found.values, found.counts, ids if check else ids[:0])
         return message, found.counts, found.positions
 
@@ -77,7 +77,7 @@ def request_from_owners(
     for tensor, shape in ((message, [None]), (counts, [table.size]), (positions, ids.shape)):
         tensor.set_shape(shape)
     wanted, sources = _exchanged(table, message, counts, f"{table.name}/ids")
-    return Request(positions, local(wanted), sources, counts)
+    return RowRequest(positions, local(wanted), sources, counts)
 
 
 @tf.autograph.experimental.do_not_convert

@@ -9,11 +9,11 @@ from xmc_tf.collective.engines.aligned import aligned_array
 from xmc_tf.collective.tables.kernels import add_rows, unique_by_owner
 
 
-class Unique:
+class UniqueIds:
     """The different ones of some numbers, ordered by owner and then by first occurrence.
 
     Example:
-        >>> Unique(np.array([7, 2, 7])).values
+        >>> UniqueIds(np.array([7, 2, 7])).values
         array([7, 2])
 
     Args:
@@ -47,7 +47,7 @@ def sum_by_number(numbers: tf.Tensor, values: tf.Tensor) -> tuple[tf.Tensor, tf.
         return unique, tf.math.unsorted_segment_sum(values, positions, tf.size(unique))
 
     def summed(numbers: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = Unique(numbers.astype(np.int64, copy=False))
+        found = UniqueIds(numbers.astype(np.int64, copy=False))
         sums = _zeros(len(found.values), values.shape[1])
         add_rows(values, np.arange(len(values), dtype=np.int32), found.positions, sums)
         return found.values, sums

@@ -29,7 +29,7 @@ _SEARCH_FILES = r"search\.json|(chunks|words)\.npy"
 _RANKER_FILES = rf"param\.json|ranker/({_LEVEL_FILES})|search/({_SEARCH_FILES})"
 
 
-class Part(NamedTuple):
+class ModelPart(NamedTuple):
     """A part of a model's folder.
 
     Attributes:
@@ -46,21 +46,21 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part(MODEL_HEADER, None, "all parameters, versions, shapes, seed, and the checksums of all other files",
+    ModelPart(MODEL_HEADER, None, "all parameters, versions, shapes, seed, and the checksums of all other files",
          "models.folder"),
-    Part(LABELS, None, "label names, where given", "models.folder"),
-    Part(TREE, _CHAIN_FILES, "the label tree of the rankers, as PECOS's ClusterChain", "tree.chain_io"),
-    Part(FEATURES, _TFIDF_FILES, "the fitted TF-IDF, where the model makes its own features", "features.Tfidf"),
-    Part(ENCODER, ".+", "the transformer and its tokenizer, as a Hugging Face folder", "encoder.Encoder"),
-    Part(HEAD, ".+", "the label heads of the levels that were fine-tuned on, one file a shard", "matcher.Matcher"),
-    Part(RANKER, _RANKER_FILES, "the rankers, in PECOS's XLinear format", "linear.XLinear"),
-    Part(ENSEMBLE, rf"\d+/(tree/({_CHAIN_FILES})|ranker/({_RANKER_FILES}))",
+    ModelPart(LABELS, None, "label names, where given", "models.folder"),
+    ModelPart(TREE, _CHAIN_FILES, "the label tree of the rankers, as PECOS's ClusterChain", "tree.chain_io"),
+    ModelPart(FEATURES, _TFIDF_FILES, "the fitted TF-IDF, where the model makes its own features", "features.Tfidf"),
+    ModelPart(ENCODER, ".+", "the transformer and its tokenizer, as a Hugging Face folder", "encoder.Encoder"),
+    ModelPart(HEAD, ".+", "the label heads of the levels that were fine-tuned on, one file a shard", "matcher.Matcher"),
+    ModelPart(RANKER, _RANKER_FILES, "the rankers, in PECOS's XLinear format", "linear.XLinear"),
+    ModelPart(ENSEMBLE, rf"\d+/(tree/({_CHAIN_FILES})|ranker/({_RANKER_FILES}))",
          "further trees and their rankers, where there are several: 1/tree, 1/ranker, …", "tree, linear"),
-    Part(NAMES, r"names\.npz", "where names of labels are evidence: the names, and the worth of their matches",
+    ModelPart(NAMES, r"names\.npz", "where names of labels are evidence: the names, and the worth of their matches",
          "label_names.LabelNames"),
-    Part(FUSION, r"fusion\.json|documents\.npy|similarity\.npz",
+    ModelPart(FUSION, r"fusion\.json|documents\.npy|similarity\.npz",
          "with them: the fusion of all scores into one probability", "fusion.Fusion"),
-    Part(TRAINING, r"[XY]\.npz", "features and labels of the training documents, where the model keeps them to grow",
+    ModelPart(TRAINING, r"[XY]\.npz", "features and labels of the training documents, if the model keeps them to grow",
          "models.growing.TrainingData"),
 )  # fmt: skip
 FOLDERS = tuple(part.name for part in PARTS if part.inside is not None)

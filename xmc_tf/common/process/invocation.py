@@ -6,7 +6,7 @@ from collections.abc import Mapping
 _MODULE_CALL = re.compile(r"python -m (xmc_tf(?:\.[a-z]+)+)")
 
 
-class _State:
+class _Invocation:
     command: str | None = None
     calls: Mapping[str, str] = {}
 
@@ -18,12 +18,12 @@ def started_as(command: str, calls: Mapping[str, str]) -> None:
         command: the call without its flags, such as ``xmc-tf predict``.
         calls: for each module that is a command, the call that starts it in the same way.
     """
-    _State.command, _State.calls = command, dict(calls)
+    _Invocation.command, _Invocation.calls = command, dict(calls)
 
 
 def command_name() -> str | None:
     """Return the call that started this command; None for ``python -m xmc_tf.<module>`` and other programs."""
-    return _State.command
+    return _Invocation.command
 
 
 def as_called(text: str) -> str:
@@ -34,4 +34,4 @@ def as_called(text: str) -> str:
         >>> as_called("python -m xmc_tf.predict -m model")
         'xmc-tf predict -m model'
     """
-    return _MODULE_CALL.sub(lambda found: _State.calls.get(found[1], found[0]), text)
+    return _MODULE_CALL.sub(lambda found: _Invocation.calls.get(found[1], found[0]), text)

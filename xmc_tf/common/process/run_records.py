@@ -36,7 +36,7 @@ _LARGEST_RECORD = 1 << 16
 
 
 @dataclass
-class Record:
+class ProcessRecord:
     """The record of a process.
 
     Args:
@@ -57,7 +57,7 @@ class Record:
         return self.place == _place() and not any(Process(*owner).alive for owner in self.owners)
 
 
-_own: dict[int, Record] = {}  # by process number, because a fork has its own record
+_own: dict[int, ProcessRecord] = {}  # by process number, because a fork has its own record
 
 
 def start() -> None:
@@ -165,7 +165,7 @@ def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners
     record = _own.get(own.pid)
     path = place / f"{own.pid}-{own.started}.json"
     if record is None:
-        record = _own[own.pid] = Record(_place(), [list(own)])
+        record = _own[own.pid] = ProcessRecord(_place(), [list(own)])
         atexit.register(_forget, path, own.pid)
     record.in_memory += in_memory
     record.folders += folders
@@ -185,13 +185,13 @@ def _forget(path: Path, pid: int) -> None:
         path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Record | None:
+def _read(path: Path) -> ProcessRecord | None:
     """Return a record, or None if the file is not one of ours."""
     try:
         if not _is_mine(path, stat.S_ISREG) or path.stat().st_size > _LARGEST_RECORD:
             return None
         held = read_json(path, limit=_LARGEST_RECORD)
-        record = Record(
+        record = ProcessRecord(
             [str(word) for word in held["place"]],
             [[int(pid), int(started)] for pid, started in held["owners"]],
             [str(name) for name in held["in_memory"]],

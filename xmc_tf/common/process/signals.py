@@ -37,7 +37,7 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(number)
 
 
-class _State:
+class _SignalState:
     """The state of signal handling; ``number`` is the first signal, if any."""
 
     number: int | None = None
@@ -46,7 +46,7 @@ class _State:
     handled = threading.Event()  # the command will end by itself, without a limit
 
 
-_STATE = _State()
+_STATE = _SignalState()
 _FORKING = threading.local()
 
 

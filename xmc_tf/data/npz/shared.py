@@ -26,7 +26,7 @@ from xmc_tf.data.npz.writing import padded_head
 PAGE = 1 << 16
 
 
-class Later(NamedTuple):
+class ArraySpec(NamedTuple):
     """A flat array that is written in ranges.
 
     Args:
@@ -61,10 +61,10 @@ class SharedNpz:
         members: the arrays by name, in order; the same in all processes, except for the contents of small arrays.
     """
 
-    def __init__(self, path: Path, members: Mapping[str, np.ndarray | Later]) -> None:
+    def __init__(self, path: Path, members: Mapping[str, np.ndarray | ArraySpec]) -> None:
         self.path, self._members, self._places, at = path, dict(members), {}, 0
         for name, array in members.items():
-            shape = (array.length,) if isinstance(array, Later) else array.shape
+            shape = (array.length,) if isinstance(array, ArraySpec) else array.shape
             data = at + len(_info(name, at).FileHeader(zip64=True))
             head = padded_head(array.dtype, shape, data)
             size = int(np.prod(shape)) * array.dtype.itemsize
@@ -87,7 +87,7 @@ class SharedNpz:
                 ranges.
         """
         array = self._members[name]
-        assert isinstance(array, Later)
+        assert isinstance(array, ArraySpec)
         return _cuts(self._places[name].data, array, inner)
 
     def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:
@@ -110,7 +110,7 @@ class SharedNpz:
         with self.path.open("r+b") as file:
             for name, array in self._members.items():
                 place = self._places[name]
-                if isinstance(array, Later):
+                if isinstance(array, ArraySpec):
                     body, parts = b"", list(checksums[name])
                 else:
                     body, parts = np.ascontiguousarray(array).tobytes(), []
@@ -143,7 +143,7 @@ class SharedNpy:
 
     def __init__(self, path: Path, dtype: np.dtype, shape: tuple[int, int]) -> None:
         self.path, self._head = path, padded_head(dtype, shape, 0)
-        self._array = Later(dtype, shape[0] * shape[1])
+        self._array = ArraySpec(dtype, shape[0] * shape[1])
 
     def create(self) -> None:
         """Create the file with its header and its final length."""
@@ -165,7 +165,7 @@ class SharedNpy:
             raise InputError(f"{self.path}: the ranges do not add up", fix="delete the work folder")
 
 
-def _cuts(data: int, array: Later, inner: Sequence[int] | int) -> list[int]:
+def _cuts(data: int, array: ArraySpec, inner: Sequence[int] | int) -> list[int]:
     item = array.dtype.itemsize
     if isinstance(inner, int):
         inner = [array.length * part // inner for part in range(1, inner)]

@@ -34,7 +34,7 @@ class TorchFile:
         path: the file.
 
     Attributes:
-        content: the saved content: plain values, with a ``Tensor`` for each tensor and a ``Holder`` for each object.
+        content: the saved content: plain values, a ``Tensor`` for each tensor, a ``PlainObject`` for each object.
 
     Raises:
         InputError: the file is damaged or contains code.

@@ -68,7 +68,7 @@ class Tensor:
 
 
 @dataclass
-class Holder:
+class PlainObject:
     """An object of a known class: its attributes, without its code."""
 
     name: str
@@ -84,7 +84,7 @@ class _Name(str):
 
 
 def read_pickle(stream: Any, file: str) -> Any:
-    """Return the object described by a pickle, made of plain values, ``Tensor`` and ``Holder``.
+    """Return the object described by a pickle, made of plain values, ``Tensor`` and ``PlainObject``.
 
     Args:
         stream: the bytes, such as ``io.BytesIO``; it is then positioned after the pickle.
@@ -190,11 +190,11 @@ class _Reader(pickle._Unpickler):
         arguments, kind = self.stack.pop(), self.stack.pop()
         if type(kind) is not _Name or kind not in _HOLDERS or arguments != ():
             raise _RefusedError("an object of an unknown class")
-        self.stack.append(Holder(str(kind)))
+        self.stack.append(PlainObject(str(kind)))
 
     def load_build(self) -> None:
         state, target = self.stack.pop(), self.stack[-1]
-        if isinstance(target, Holder) and isinstance(state, dict):
+        if isinstance(target, PlainObject) and isinstance(state, dict):
             target.attributes = state  # not a copy, because a file could request many large copies
         elif not isinstance(target, dict):  # for a state dictionary, this is the version of its layers
             raise _RefusedError(f"a state for a {type(target).__name__}")

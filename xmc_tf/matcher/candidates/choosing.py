@@ -13,7 +13,7 @@ from xmc_tf.matcher.levels import LevelTask
 _NO_CAP = np.iinfo(np.int64).max
 
 
-class Candidates(NamedTuple):
+class NodeCandidates(NamedTuple):
     """The candidates of some documents, one document after the other, in ascending order within a document.
 
     Attributes:
@@ -121,7 +121,7 @@ class CandidateSampler:
         )
         self._label_weights = kernel_view(task.targets.data, np.float32)
 
-    def of(self, documents: np.ndarray, epoch: int) -> Candidates:
+    def of(self, documents: np.ndarray, epoch: int) -> NodeCandidates:
         """Return the candidates of these documents in this epoch.
 
         Args:
@@ -142,7 +142,7 @@ class CandidateSampler:
         targets, weights = np.empty(len(ids), np.float32), np.empty(len(ids), np.float32)
         key = np.random.SeedSequence([int(self._key), epoch]).generate_state(1, np.uint64)[0]
         choose_candidates(documents, *self._places, self._label_weights, totals, splits, key, ids, targets, weights)
-        return Candidates(ids, splits, targets, weights)
+        return NodeCandidates(ids, splits, targets, weights)
 
 
 class EveryNode:
@@ -158,11 +158,11 @@ class EveryNode:
     def __init__(self, task: LevelTask) -> None:
         self.task = task
 
-    def of(self, documents: np.ndarray, epoch: int) -> Candidates:
+    def of(self, documents: np.ndarray, epoch: int) -> NodeCandidates:
         """Return the labels of these documents, the same in every epoch."""
         rows = self.task.targets[np.asarray(documents, np.int64)]
         ids = rows.indices.astype(np.int64)
-        return Candidates(ids, rows.indptr.astype(np.int64), np.ones(len(ids), np.float32), rows.data)
+        return NodeCandidates(ids, rows.indptr.astype(np.int64), np.ones(len(ids), np.float32), rows.data)
 
 
 def _root_for_all(nr_documents: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion import Evidence
+from xmc_tf.fusion import NameEvidence
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
@@ -64,7 +64,7 @@ def with_fewer_labels(
     evidence, count = model.evidence, rankers[0].nr_labels
     if evidence is not None:
         fusion = dataclasses.replace(evidence.fusion, log_documents=evidence.fusion.log_documents[kept])
-        evidence = Evidence(evidence.names.renumbered(number_of), fusion)
+        evidence = NameEvidence(evidence.names.renumbered(number_of), fusion)
     changes = {"nr_labels": count, "nr_weights": sum(ranker.nr_weights for ranker in rankers)}
     if ADDED in model.metadata.content:
         changes[ADDED] = len(kept) - count

@@ -13,12 +13,12 @@ from scipy.sparse import spmatrix
 from xmc_tf.data import Features, TextFile, Texts, as_features, save_matrix
 from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.features.store import fitted_params
-from xmc_tf.fusion import Evidence
+from xmc_tf.fusion import NameEvidence
 from xmc_tf.models.linear.folder import write_model
 from xmc_tf.models.linear.in_memory import Result, fit_tfidf
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
-from xmc_tf.rankers.distributed.account import Account, accounts_table
+from xmc_tf.rankers.distributed.account import RankWork, accounts_table
 from xmc_tf.rankers.distributed.placing import place_rankers
 from xmc_tf.rankers.distributed.reporting import reported
 from xmc_tf.rankers.distributed.training import threads_of_rank, train_trees_over_ranks
@@ -48,7 +48,7 @@ class OverRanks:
     def __init__(self, communicator: Communicator, folder: Path, key: str, threads: int = -1) -> None:
         self.folder, self._ranks = folder, communicator
         self._work = open_work_folder(communicator, folder, key)
-        self._account = Account(threads=threads_of_rank(communicator, threads))
+        self._account = RankWork(threads=threads_of_rank(communicator, threads))
         self.threads = self._account.threads
         self.communicator = self._account.watching(communicator)
 
@@ -103,7 +103,7 @@ class OverRanks:
             account=self._account, seed=seed,
         )  # fmt: skip
 
-    def evidence(self, learn: Callable[[], Evidence]) -> Evidence | None:
+    def evidence(self, learn: Callable[[], NameEvidence]) -> NameEvidence | None:
         """Return what label names are worth, which rank 0 learns, and keeps for the next run; None on other ranks."""
         folder = self._work.path / _EVIDENCE
 
@@ -115,7 +115,7 @@ class OverRanks:
 
         if not self.communicator.broadcast(folder.exists()):
             self._on_first(keep)
-        return Evidence.load(folder) if self._ranks.rank == 0 else None
+        return NameEvidence.load(folder) if self._ranks.rank == 0 else None
 
     def save(self, parts: LinearParts) -> None:
         """Write the model to its folder, completely or not at all, by linking the weights; remove the work folder."""

@@ -13,7 +13,7 @@ from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, Texts
-from xmc_tf.fusion import Evidence, held_out_folds
+from xmc_tf.fusion import NameEvidence, held_out_folds
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.in_memory import InMemory
@@ -241,7 +241,7 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
 
 
 @doing("learning how often labels whose names are in a text are right")
-def _learn_evidence(data: LinearData, recipe: LinearRecipe, rankers: RankerData) -> Evidence:
+def _learn_evidence(data: LinearData, recipe: LinearRecipe, rankers: RankerData) -> NameEvidence:
     """Learn what label names are worth and how to combine them with scores, on documents held out from training."""
     assert data.lines is not None
     assert data.texts is not None
@@ -251,7 +251,7 @@ def _learn_evidence(data: LinearData, recipe: LinearRecipe, rankers: RankerData)
         pred_params=recipe.pred_params(trees), user_negatives=rankers.user_negatives, threads=recipe.threads,
         seed=recipe.seed,
     )  # fmt: skip
-    return Evidence.learn(
+    return NameEvidence.learn(
         data.lines, data.texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], recipe.seed),
         threads=recipe.threads, language=params.tfidf.language,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 @dataclass
-class Account:
+class RankWork:
     """One rank's work, recorded by its threads.
 
     Args:
@@ -83,7 +83,7 @@ class Account:
 class _Watched:
     """A communicator whose calls are timed."""
 
-    def __init__(self, communicator: Communicator, account: Account) -> None:
+    def __init__(self, communicator: Communicator, account: RankWork) -> None:
         self._communicator, self._account = communicator, account
 
     def __getattr__(self, name: str) -> Any:
@@ -109,7 +109,7 @@ def own_memory() -> int:
     return 0
 
 
-def accounts_table(communicator: Communicator, account: Account) -> str:
+def accounts_table(communicator: Communicator, account: RankWork) -> str:
     """Return a table of every rank's work on rank 0, and an empty string on the others."""
     summaries = communicator.gather(account.summary(communicator.host))
     return format_accounts(summaries) if communicator.rank == 0 else ""

@@ -15,14 +15,14 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.writing import write_in_steps
 from xmc_tf.rankers.distributed.plan import SubProblem
-from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.kernels.emit import WeightColumns
 
 _MAGIC = b"xmc_tf solved 1\n"
 _HEAD_BYTES = len(_MAGIC) + 16
 _LABEL_BYTES, _WEIGHT_BYTES = 16, 8
 
 
-class Block(NamedTuple):
+class WeightBlock(NamedTuple):
     """The weight columns of some labels in a file.
 
     Args:
@@ -50,7 +50,7 @@ def block_name(sub: SubProblem, key: str) -> str:
     return f"{sub.level}.{sub.first}-{sub.last}.{key[:12]}.columns"
 
 
-def write_block(path: Path, parts: Sequence[Columns]) -> None:
+def write_block(path: Path, parts: Sequence[WeightColumns]) -> None:
     """Write the columns of a sub-problem's tasks, completely or not at all; only one thread may write each block."""
     labels = np.concatenate([part.labels for part in parts]).astype(np.int64)
     counts = np.concatenate([np.diff(part.indptr) for part in parts]).astype(np.int64)
@@ -75,7 +75,7 @@ def _as(dtype: type, arrays: Iterable[np.ndarray]) -> Iterable[np.ndarray]:
     return (np.ascontiguousarray(array, dtype) for array in arrays)
 
 
-def open_block(path: Path) -> Block:
+def open_block(path: Path) -> WeightBlock:
     """Read the labels of a block.
 
     Raises:
@@ -90,7 +90,7 @@ def open_block(path: Path) -> Block:
         numbers = np.fromfile(file, np.int64, 2 * nr_labels if whole else 0)
     if not whole or numbers[nr_labels:].sum() != nr_weights:
         raise InputError(f"{path} is inconsistent with its header", fix="delete it; it will be solved again")
-    return Block(path, numbers[:nr_labels], numbers[nr_labels:])
+    return WeightBlock(path, numbers[:nr_labels], numbers[nr_labels:])
 
 
 def is_solved(path: Path) -> bool:

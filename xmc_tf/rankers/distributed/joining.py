@@ -11,20 +11,20 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.matrices import index_type
-from xmc_tf.data.npz.shared import Later, SharedNpz
-from xmc_tf.rankers.distributed.blocks import Block, open_block
+from xmc_tf.data.npz.shared import ArraySpec, SharedNpz
+from xmc_tf.rankers.distributed.blocks import WeightBlock, open_block
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import unfinished_path, write_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
-_FIELDS = {"indices": 0, "data": 1}  # the matrix's arrays, and the index of their data in ``Block.columns``
+_FIELDS = {"indices": 0, "data": 1}  # the matrix's arrays, and the index of their data in ``WeightBlock.columns``
 _MOST_MAPPED = 4096  # maximum number of blocks mapped at a time, if the process may open so many files
 
 
 class _Columns:
     """The positions of the labels' columns in the blocks."""
 
-    def __init__(self, blocks: Sequence[Block], nr_labels: int) -> None:
+    def __init__(self, blocks: Sequence[WeightBlock], nr_labels: int) -> None:
         mapped = int(min(_MOST_MAPPED, max(1, _files_left() // 2)))
         self._columns = lru_cache(mapped)(lambda number: blocks[number].columns())
         self._piece = _piece_entries(len(blocks))
@@ -95,11 +95,11 @@ def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[
     nr_entries = int(columns.indptr[-1])
     index = index_type(shape, nr_entries)
     file = SharedNpz(unfinished_path(target), {
-        "indices": Later(np.dtype(index), nr_entries),
+        "indices": ArraySpec(np.dtype(index), nr_entries),
         "indptr": columns.indptr.astype(index),
         "format": np.array(b"csc"),
         "shape": np.array(shape, dtype=np.int64),
-        "data": Later(np.dtype(np.float32), nr_entries),
+        "data": ArraySpec(np.dtype(np.float32), nr_entries),
     })  # fmt: skip
     ranges = {name: partial(columns.pieces, field) for name, field in _FIELDS.items()}
     write_from_all_ranks(communicator, file, target, ranges)

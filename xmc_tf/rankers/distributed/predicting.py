@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.data import Features, save_matrix
-from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import remove_from_all_ranks
@@ -17,7 +17,9 @@ from xmc_tf.ranks.stacking import stack_rows
 DOCUMENTS_A_PIECE = 100_000
 
 
-def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, target: Path, account: Account) -> None:
+def predict_over_ranks(
+    communicator: Communicator, model: XLinear, X: Features, target: Path, account: RankWork
+) -> None:
     """Write the result of ``model.predict(X)``; on return, all ranks see the file.
 
     Args:

@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 from xmc_tf.common.files.event_file import EventFile
 from xmc_tf.common.progress import WATCHERS, Progress
-from xmc_tf.rankers.distributed.account import Account, own_memory
+from xmc_tf.rankers.distributed.account import RankWork, own_memory
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
@@ -17,7 +17,7 @@ EVERY_S = 5.0
 
 @contextmanager
 def reported(
-    logdir: str | Path | None, communicator: Communicator, account: Account | None = None, every_s: float | None = None
+    logdir: str | Path | None, communicator: Communicator, account: RankWork | None = None, every_s: float | None = None
 ) -> Iterator[None]:
     """Write curves while the ``with`` block runs, every few seconds and at its end. Enter it on all ranks.
 
@@ -73,7 +73,7 @@ def reported(
         file.close()
 
 
-def _of_account(account: Account | None) -> dict[str, float]:
+def _of_account(account: RankWork | None) -> dict[str, float]:
     if account is None:
         return {"ranks/memory, MiB": own_memory() / 2**20}
     figures = account.summary("")

@@ -8,12 +8,12 @@ from pathlib import Path
 from threading import Event
 
 from xmc_tf.common.progress import Progress
-from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.distributed.blocks import block_name, is_solved, write_block
 from xmc_tf.rankers.distributed.claims import Claims
 from xmc_tf.rankers.distributed.plan import SubProblem
 from xmc_tf.rankers.distributed.work_folder import WorkFolder
-from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.tasks import Instances, LevelTasks, solve_task, task_labels
 from xmc_tf.ranks.communicator import Communicator
@@ -40,7 +40,7 @@ class SolvingJob:
 
 
 def solve_over_ranks(
-    communicator: Communicator, work: WorkFolder, job: SolvingJob, *, run: str, title: str, account: Account
+    communicator: Communicator, work: WorkFolder, job: SolvingJob, *, run: str, title: str, account: RankWork
 ) -> None:
     """Solve the unsolved sub-problems of a job; return on all ranks when all of them are solved.
 
@@ -99,7 +99,7 @@ def solve_over_ranks(
     communicator.barrier()
 
 
-def _solved(job: SolvingJob, sub: SubProblem) -> list[Columns]:
+def _solved(job: SolvingJob, sub: SubProblem) -> list[WeightColumns]:
     """Return the columns of a sub-problem's tasks."""
     problem, tasks = job.levels[sub.level]
     blocks = []

@@ -9,7 +9,7 @@ from xmc_tf.common.folders.model_parts import RANKERS
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import check_pair
 from xmc_tf.params import RankerParams, RankerPredParams
-from xmc_tf.rankers.distributed.account import Account, accounts_table
+from xmc_tf.rankers.distributed.account import RankWork, accounts_table
 from xmc_tf.rankers.distributed.placing import place_rankers
 from xmc_tf.rankers.distributed.reporting import reported
 from xmc_tf.rankers.distributed.training import threads_of_rank, train_trees_over_ranks
@@ -63,7 +63,7 @@ def rankers_over_ranks(
     for folder in folders:
         run_on_all_ranks(communicator, partial(RANKERS.check_place, folder))
     work = open_work_folder(communicator, folders[0], key)
-    account = Account(threads=threads_of_rank(communicator, threads))
+    account = RankWork(threads=threads_of_rank(communicator, threads))
     with reported(logdir, communicator, account):
         models = train_trees_over_ranks(
             account.watching(communicator), work, X, lambda: data.levels(params),

@@ -12,7 +12,7 @@ from xmc_tf.common.wire import register
 from xmc_tf.data import Features
 from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
-from xmc_tf.rankers.distributed.account import Account
+from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.distributed.blocks import block_name
 from xmc_tf.rankers.distributed.joining import join_blocks
 from xmc_tf.rankers.distributed.plan import SubProblem, cut_into_sub_problems
@@ -54,7 +54,7 @@ def train_over_ranks(
     make_levels: Callable[[], Levels],
     *,
     pred_params: RankerPredParams,
-    account: Account,
+    account: RankWork,
     seed: int = 0,
 ) -> XLinear:
     """Train the rankers of every level of a tree into the work folder.
@@ -84,7 +84,7 @@ def train_trees_over_ranks(
     make_levels: Callable[[], Sequence[Levels]],
     *,
     pred_params: Sequence[RankerPredParams],
-    account: Account,
+    account: RankWork,
     seed: int = 0,
 ) -> list[XLinear]:
     """Train the rankers of several trees into the work folder, with one queue for the sub-problems of all trees.
@@ -156,7 +156,7 @@ def _train_levels(
     numbers: Sequence[int],
     title: str,
     instances: Instances,
-    account: Account,
+    account: RankWork,
     seed: int,
 ) -> None:
     """Train levels that do not wait for each other; on return, their weights are on disk."""
@@ -175,7 +175,7 @@ def _train_levels(
     _join(communicator, work, job, account)
 
 
-def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob, account: Account) -> None:
+def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob, account: RankWork) -> None:
     """Join the blocks level by level; each rank writes a part of every level."""
     release_freed_memory()  # the solvers' scratch memory: the files that are written now are as large
     instances = job.instances

@@ -13,7 +13,7 @@ as far as it would in a training. It is solved in the dual, as in a training, by
 import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
-from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.kernels.gather import count_features
 
 _MOST_EARLIER = 500  # about the number of earlier documents that are read
@@ -67,7 +67,7 @@ def adjust_labels(
     most = np.int64(0)
     for label in labels:
         most += weight_indptr[label + 1] - weight_indptr[label] + nr_names + 1
-    columns = Columns(
+    columns = WeightColumns(
         labels.copy(), np.zeros(len(labels) + 1, np.int64), np.empty(most, np.int32), np.empty(most, np.float32),
         np.zeros(1, np.int64),
     )  # fmt: skip

@@ -22,7 +22,7 @@ from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 from xmc_tf.rankers.growing.kernels import adjust_labels, copy_columns
-from xmc_tf.rankers.kernels.emit import Columns
+from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.kernels.task import SolverSettings
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.levels import Levels
@@ -109,7 +109,7 @@ def solved_again(growths: Sequence[Growth], instances: Instances, threads: int =
         seed: the training seed.
     """
 
-    def solve(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[Columns]:
+    def solve(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
         del growth, t
         return [solve_task(instances, problem, cluster, labels, seed)]
 
@@ -132,7 +132,7 @@ def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1,
                     fix="solve their clusters again (--exact; in Python: exact=True)",
                 )
 
-    def adjust(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[Columns]:
+    def adjust(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
         columns = growth.columns[t][labels]
         known, new = labels[columns >= 0], labels[columns < 0]
         found = [solve_task(instances, problem, cluster, new, seed)] if len(new) else []
@@ -143,7 +143,7 @@ def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1,
 
 def _adjusted(
     growth: Growth, instances: Instances, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray
-) -> Columns:
+) -> WeightColumns:
     weights, params = growth.model.levels[t].weights, problem.params
     rows, _ = matched_rows(instances, problem, cluster, labels)
     split = np.searchsorted(rows, growth.nr_earlier)
@@ -160,7 +160,7 @@ def _adjusted(
 
 
 _Task = tuple[int, int, int, int, np.ndarray]  # work, tree, level, cluster, labels
-_Solve = Callable[[Growth, LevelProblem, int, int, np.ndarray], list[Columns]]
+_Solve = Callable[[Growth, LevelProblem, int, int, np.ndarray], list[WeightColumns]]
 
 
 def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threads: int) -> list[XLinear]:
@@ -173,7 +173,7 @@ def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threa
         threads: number of threads.
     """
     problems = [[growth.levels.problem(t) for t in range(growth.levels.depth)] for growth in growths]
-    parts: list[list[list[Columns]]] = [[[] for _ in levels] for levels in problems]
+    parts: list[list[list[WeightColumns]]] = [[[] for _ in levels] for levels in problems]
     tasks: list[_Task] = []
     for g, growth in enumerate(growths):
         for t, problem in enumerate(problems[g]):
@@ -201,7 +201,7 @@ def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threa
     return [_model(growth, problems[g], parts[g]) for g, growth in enumerate(growths)]
 
 
-def _model(growth: Growth, problems: Sequence[LevelProblem], parts: Sequence[list[Columns]]) -> XLinear:
+def _model(growth: Growth, problems: Sequence[LevelProblem], parts: Sequence[list[WeightColumns]]) -> XLinear:
     old = growth.model
     levels = [
         Level(_weights(level.weights, growth.columns[t], parts[t]), problems[t].clusters, level.bias, level.pred_params)
@@ -210,7 +210,7 @@ def _model(growth: Growth, problems: Sequence[LevelProblem], parts: Sequence[lis
     return XLinear(levels, old.nr_sparse, old.nr_dense)
 
 
-def _weights(old: csc_matrix, columns: np.ndarray, parts: Sequence[Columns]) -> csc_matrix:
+def _weights(old: csc_matrix, columns: np.ndarray, parts: Sequence[WeightColumns]) -> csc_matrix:
     """Return the weights of a level: the columns of ``parts``, and for all other nodes those of ``old``.
 
     Args:

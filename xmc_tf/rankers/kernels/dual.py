@@ -120,8 +120,8 @@ def solve_dual(
         seed: seed of the orders in which documents are visited.
 
     Returns:
-        :class:`~xmc_tf.rankers.kernels.emit.Columns`, in the order in which the labels were completed, and the number
-        of passes of each.
+        :class:`~xmc_tf.rankers.kernels.emit.WeightColumns`, in the order in which the labels were completed, and the
+        number of passes of each.
     """
     w, alpha, signs, cost = scratch
     # Numba compiles the use of an array faster than that of a tuple's field.

@@ -8,7 +8,7 @@ from xmc_tf.common.compiled import inner
 from xmc_tf.common.ordering import kth_largest, sort_ascending
 
 
-class Columns(NamedTuple):
+class WeightColumns(NamedTuple):
     """Sparse weight columns of some labels; only the first ``indptr[-1]`` entries are in use.
 
     Attributes:
@@ -29,7 +29,7 @@ class Columns(NamedTuple):
 @inner
 def new_columns(capacity):
     """Return empty columns, with room for ``capacity`` of them."""
-    return Columns(
+    return WeightColumns(
         np.empty(capacity, np.int64),
         np.zeros(capacity + 1, np.int64),
         np.empty(256 * capacity, np.int32),
@@ -48,7 +48,7 @@ def _with_room(columns, more):
     features, weights = np.empty(size, np.int32), np.empty(size, np.float32)
     for i in range(used):  # Numba takes a second to compile the assignment of a slice
         features[i], weights[i] = columns.features[i], columns.weights[i]
-    return Columns(columns.labels, columns.indptr, features, weights, columns.filled)
+    return WeightColumns(columns.labels, columns.indptr, features, weights, columns.filled)
 
 
 @inner

@@ -2,7 +2,7 @@
 
 import math
 
-from xmc_tf.metrics.compare import System
+from xmc_tf.metrics.compare import MeasuredSystem
 from xmc_tf.metrics.measures import Measures
 from xmc_tf.report.page.charts import Axis, Line, axis_to, bar_chart, line_chart
 from xmc_tf.report.page.elements import (
@@ -137,7 +137,7 @@ def _frequency(report: Report) -> Html:
     )
 
 
-def _line(system: System, measure: str) -> Line:
+def _line(system: MeasuredSystem, measure: str) -> Line:
     return Line(system.name, system.overall.ks, (100 * system.overall.values[measure]).tolist(), dots=True)
 
 

@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.sequences.data.folder import Part
-from xmc_tf.sequences.data.windows import HELD_OUT, MASK, PAD, Windows, aligned, mixed, shuffled
+from xmc_tf.sequences.data.folder import UserHistories
+from xmc_tf.sequences.data.windows import HELD_OUT, MASK, PAD, HistoryWindows, aligned, mixed, shuffled
 
 Split = Literal["validation", "test"]
 
 
-class Batch(NamedTuple):
+class SequenceBatch(NamedTuple):
     """This rank's sequences of a step.
 
     Attributes:
@@ -68,9 +68,16 @@ class TrainBatches:
     """
 
     def __init__(
-        self, parts: Sequence[Part], shape: BatchShape, step: int, batch: int, seed: int, rank: int = 0, size: int = 1
+        self,
+        parts: Sequence[UserHistories],
+        shape: BatchShape,
+        step: int,
+        batch: int,
+        seed: int,
+        rank: int = 0,
+        size: int = 1,
     ) -> None:
-        self._windows = Windows(parts, shape.max_len + shape.causal, step)
+        self._windows = HistoryWindows(parts, shape.max_len + shape.causal, step)
         self._shape, self._batch, self._seed = shape, batch, seed
         self._rank, self._size = rank, size
         if not len(self._windows):
@@ -90,7 +97,7 @@ class TrainBatches:
         """The number of steps of an epoch."""
         return -(-len(self._windows) // self._batch)
 
-    def make(self, epoch: int, step: int) -> Batch:
+    def make(self, epoch: int, step: int) -> SequenceBatch:
         """Return this rank's part of a batch."""
         low = step * self._batch
         count = min(self._batch, len(self._windows) - low)
@@ -101,7 +108,7 @@ class TrainBatches:
         if self._shape.causal:
             inputs, targets = items[:, :-1], items[:, 1:]
             targets = np.where(inputs == PAD, PAD, targets)
-            return Batch(inputs, targets, epoch, step)
+            return SequenceBatch(inputs, targets, epoch, step)
         cells = numbers[:, None].astype(np.uint64) * np.uint64(self._shape.max_len) + np.arange(
             self._shape.max_len, dtype=np.uint64
         )
@@ -110,16 +117,16 @@ class TrainBatches:
         masked = drawn < np.uint64(int(self._shape.mask_prob * 2**53))
         masked[:, -1] = True
         masked &= items != PAD
-        return Batch(np.where(masked, MASK, items), np.where(masked, items, PAD), epoch, step)
+        return SequenceBatch(np.where(masked, MASK, items), np.where(masked, items, PAD), epoch, step)
 
     @contextmanager
-    def stream(self, epoch: int, step: int, threads: int = 1) -> Iterator[Iterator[Batch]]:
+    def stream(self, epoch: int, step: int, threads: int = 1) -> Iterator[Iterator[SequenceBatch]]:
         """Return the endless stream of batches from a step on, prepared ahead by threads."""
         with ThreadPoolExecutor(threads, thread_name_prefix="batches") as pool:
-            ahead: deque[Future[Batch]] = deque()
+            ahead: deque[Future[SequenceBatch]] = deque()
             places = self._places(epoch, step)
 
-            def run() -> Iterator[Batch]:
+            def run() -> Iterator[SequenceBatch]:
                 while True:
                     while len(ahead) < 2 * threads:
                         ahead.append(pool.submit(self.make, *next(places)))
@@ -154,7 +161,7 @@ class HeldOut:
     """
 
     def __init__(
-        self, parts: Sequence[Part], shape: BatchShape, split: Split, batch: int, rank: int = 0, size: int = 1
+        self, parts: Sequence[UserHistories], shape: BatchShape, split: Split, batch: int, rank: int = 0, size: int = 1
     ) -> None:
         self._parts, self._shape, self._batch, self._rank, self._size = parts, shape, batch, rank, size
         self._back = 1 if split == "test" else HELD_OUT

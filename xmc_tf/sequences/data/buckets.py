@@ -12,14 +12,14 @@ import numpy as np
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import parse_json, read_json
 from xmc_tf.sequences.data.interactions import Chunk
-from xmc_tf.sequences.data.names import Vocabulary, hashes
+from xmc_tf.sequences.data.names import NameNumbers, hashes
 
 ROW = np.dtype([("user", "<u8"), ("time", "<f8"), ("item", "<i4")])
 _STATE = "state.json"
 _OWN = ("bucket_*.rows", "bucket_*.users", "part_*.npz", "items.txt", _STATE)
 
 
-class Buckets:
+class InteractionBuckets:
     """A work folder of interactions in buckets, which a repeated run continues.
 
     Args:
@@ -48,7 +48,7 @@ class Buckets:
                 with path.open("r+b") as file:
                     file.truncate(self.state["items"] if path.name == "items.txt" else self._size(path))
         items = folder / "items.txt"
-        self.items = Vocabulary(items.read_bytes().split(b"\n")[:-1] if items.exists() else [])
+        self.items = NameNumbers(items.read_bytes().split(b"\n")[:-1] if items.exists() else [])
         self._saved_items = len(self.items.names)
 
     def add(self, chunk: Chunk, file: int) -> None:

@@ -27,7 +27,7 @@ PREPARED = FolderKind(
 )
 
 
-class Part(NamedTuple):
+class UserHistories(NamedTuple):
     """Some users and their histories, mapped from a file.
 
     Attributes:
@@ -41,11 +41,11 @@ class Part(NamedTuple):
     users: np.ndarray
 
 
-class Prepared:
+class PreparedFolder:
     """A folder that ``xmc_tf.sequences.prepare`` has written.
 
     Example:
-        >>> data = Prepared("data")
+        >>> data = PreparedFolder("data")
         >>> data.nr_items, len(data.parts("part_*.npz"))
 
     Args:
@@ -94,7 +94,7 @@ class Prepared:
         self._verify(self.folder / COUNTS)
         return read_npy(self.folder / COUNTS, name="counts of items")
 
-    def parts(self, pattern: str = PARTS) -> list[Part]:
+    def parts(self, pattern: str = PARTS) -> list[UserHistories]:
         """Return the parts whose file names match a pattern with wildcards.
 
         Args:
@@ -121,13 +121,13 @@ class Prepared:
         if problem is not None:
             raise problem
 
-    def _part(self, path: Path) -> Part:
+    def _part(self, path: Path) -> UserHistories:
         self._verify(path)
         arrays = read_npz(path, name="interactions")
         fix = "prepare the interactions again"
-        if missing := [name for name in Part._fields if name not in arrays]:
+        if missing := [name for name in UserHistories._fields if name not in arrays]:
             raise InputError(f"{path} lacks {missing[0]}", expected="a part of prepared interactions", fix=fix)
-        part = Part(*(arrays[name] for name in Part._fields))
+        part = UserHistories(*(arrays[name] for name in UserHistories._fields))
         fits = len(part.splits) == len(part.users) + 1 and part.splits[0] == 0 and part.splits[-1] == len(part.items)
         if not fits or (len(part.items) and (part.items.min() < 0 or part.items.max() >= self.nr_items)):
             raise InputError(f"{path} does not fit {self.folder / HEADER}", fix=fix)

@@ -14,7 +14,7 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.reading.delimited import DelimitedFile
 from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.records import BadRow, Source
+from xmc_tf.tables.reading.records import BadRow, TableReader
 from xmc_tf.tables.reading.sources import open_source
 
 CHUNK_ROWS = 1 << 18
@@ -89,7 +89,7 @@ class InteractionTable:
         options: SourceOptions | None = None,
         min_rating: float | None = None,
     ) -> None:
-        self.source: Source = open_source(path, options)
+        self.source: TableReader = open_source(path, options)
         columns = columns or InteractionColumns()
         self._user = _place(self.source, "user", columns.user)
         self._item = _place(self.source, "item", columns.item)
@@ -158,7 +158,7 @@ class InteractionTable:
         )
 
 
-def _find(source: Source, what: str, given: str | None) -> int | None:
+def _find(source: TableReader, what: str, given: str | None) -> int | None:
     """Return the number of a column, by the given name or by its usual names."""
     if given is not None:
         for names in (list(source.columns), [name.strip().lower() for name in source.columns]):
@@ -175,7 +175,7 @@ def _find(source: Source, what: str, given: str | None) -> int | None:
     return next((plain.index(name) for name in _KNOWN[what] if name in plain), None)
 
 
-def _place(source: Source, what: str, given: str | None) -> int:
+def _place(source: TableReader, what: str, given: str | None) -> int:
     found = _find(source, what, given)
     if found is None:
         raise InputError(
@@ -201,7 +201,7 @@ def _delimited_rows(source: DelimitedFile) -> Iterator[Sequence[str]]:
             ) from None
 
 
-def _records(source: Source) -> Iterator[Sequence[Any]]:
+def _records(source: TableReader) -> Iterator[Sequence[Any]]:
     for record in source.records():
         yield () if isinstance(record, BadRow) else record.cells
 

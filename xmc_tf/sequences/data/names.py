@@ -21,11 +21,11 @@ def hashes(names: np.ndarray) -> np.ndarray:
     return found ^ (found >> np.uint64(33))
 
 
-class Vocabulary:
+class NameNumbers:
     """Numbers of names, in the order of their first appearance.
 
     Example:
-        >>> Vocabulary().ids(np.array([b"tea", b"milk", b"tea"]))
+        >>> NameNumbers().ids(np.array([b"tea", b"milk", b"tea"]))
         array([0, 1, 0], dtype=int32)
 
     Args:

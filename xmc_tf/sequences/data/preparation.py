@@ -15,8 +15,8 @@ from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.npz.reading import read_npz
 from xmc_tf.data.npz.writing import write_npz
-from xmc_tf.sequences.data.buckets import Buckets
-from xmc_tf.sequences.data.folder import COUNTS, ITEMS, PREPARED, Prepared, write_header, write_names
+from xmc_tf.sequences.data.buckets import InteractionBuckets
+from xmc_tf.sequences.data.folder import COUNTS, ITEMS, PREPARED, PreparedFolder, write_header, write_names
 from xmc_tf.sequences.data.interactions import InteractionColumns, InteractionTable
 from xmc_tf.tables.reading.options import SourceOptions
 
@@ -26,7 +26,7 @@ _MOST_BUCKETS = 256
 
 
 @dataclass(frozen=True)
-class PrepareOptions:
+class InteractionOptions:
     """Options of the preparation.
 
     Args:
@@ -49,7 +49,9 @@ class PrepareOptions:
     max_bad_rows: float = 0.01
 
 
-def prepare(paths: Sequence[str | Path], folder: str | Path, options: PrepareOptions | None = None) -> Prepared:
+def prepare(
+    paths: Sequence[str | Path], folder: str | Path, options: InteractionOptions | None = None
+) -> PreparedFolder:
     """Read tables of interactions, and write the histories of their users into a folder.
 
     Memory grows with the number of items, not with that of interactions or users. A repeated call resumes.
@@ -65,7 +67,7 @@ def prepare(paths: Sequence[str | Path], folder: str | Path, options: PrepareOpt
     Returns:
         The folder.
     """
-    options, folder = options or PrepareOptions(), Path(folder)
+    options, folder = options or InteractionOptions(), Path(folder)
     tables = [InteractionTable(path, options.columns, options.source, options.min_rating) for path in paths]
     sizes = [Path(path).stat() for path in paths]
     count = min(max(1, sum(one.st_size for one in sizes) // _BUCKET_BYTES), _MOST_BUCKETS)
@@ -77,7 +79,7 @@ def prepare(paths: Sequence[str | Path], folder: str | Path, options: PrepareOpt
     work = folder.with_name(f"{folder.name}.work")
     with folder_lock(folder.resolve()):
         PREPARED.check_place(folder.resolve())
-        buckets = Buckets(work, count, identity)
+        buckets = InteractionBuckets(work, count, identity)
         for number, table in enumerate(tables):
             if number >= buckets.state["file"]:
                 _read(table, number, buckets)
@@ -87,10 +89,10 @@ def prepare(paths: Sequence[str | Path], folder: str | Path, options: PrepareOpt
             _renumber(buckets, counts, part, options)
         shutil.rmtree(work)
     finished()
-    return Prepared(folder)
+    return PreparedFolder(folder)
 
 
-def _read(table: InteractionTable, number: int, buckets: Buckets) -> None:
+def _read(table: InteractionTable, number: int, buckets: InteractionBuckets) -> None:
     """Write the interactions of a table into the buckets."""
     source, skip = table.source, buckets.state["rows"]
     _LOG.info("%s: %s", source.name, table.described)
@@ -109,7 +111,7 @@ def _read(table: InteractionTable, number: int, buckets: Buckets) -> None:
     buckets.finish_file(number)
 
 
-def _check(buckets: Buckets, options: PrepareOptions) -> None:
+def _check(buckets: InteractionBuckets, options: InteractionOptions) -> None:
     """Refuse too many unusable rows; report the others."""
     bad, read = buckets.state["bad"], buckets.state["read"]
     if not bad:
@@ -125,7 +127,7 @@ def _check(buckets: Buckets, options: PrepareOptions) -> None:
     _LOG.warning("%s of %s rows cannot be used and are left out: %s", f"{bad:,}", f"{read:,}", named)
 
 
-def _sort(buckets: Buckets, options: PrepareOptions) -> np.ndarray:
+def _sort(buckets: InteractionBuckets, options: InteractionOptions) -> np.ndarray:
     """Sort each bucket by user and time into a part; return how often each item is left in all parts."""
     frequent = buckets.item_counts() >= options.min_item_count
     counts = np.zeros(len(frequent), np.int64)
@@ -143,7 +145,7 @@ def _sort(buckets: Buckets, options: PrepareOptions) -> np.ndarray:
 
 
 def _histories(
-    rows: np.ndarray, names: np.ndarray, frequent: np.ndarray, options: PrepareOptions
+    rows: np.ndarray, names: np.ndarray, frequent: np.ndarray, options: InteractionOptions
 ) -> dict[str, np.ndarray]:
     """Return the histories of a bucket's users: items, splits, and names."""
     keep = frequent[rows["item"]]
@@ -170,7 +172,7 @@ def _histories(
     }
 
 
-def _renumber(buckets: Buckets, counts: np.ndarray, folder: Path, options: PrepareOptions) -> None:
+def _renumber(buckets: InteractionBuckets, counts: np.ndarray, folder: Path, options: InteractionOptions) -> None:
     """Number the items by frequency, the first seen first among equals, and write the folder."""
     order = np.lexsort((np.arange(len(counts)), -counts))[: np.count_nonzero(counts)]
     if not len(order):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xmc_tf.sequences.data.folder import Part
+from xmc_tf.sequences.data.folder import UserHistories
 
 PAD = -1  # before the first item of a short sequence
 MASK = -2  # in place of an item that is to be predicted
@@ -16,21 +16,21 @@ HELD_OUT = 2  # the last items of a user: validation and test
 _ROUNDS = 4
 
 
-def trained_lengths(part: Part) -> np.ndarray:
+def trained_lengths(part: UserHistories) -> np.ndarray:
     """Return how many items of each user are trained on: all but the last two, or all of fewer than three."""
     lengths = np.diff(part.splits)
     return np.where(lengths > HELD_OUT, lengths - HELD_OUT, lengths)
 
 
-class Windows:
+class HistoryWindows:
     """Windows over the histories of users, without their held-out items.
 
     The last window of a history ends with it, and each earlier one ends ``step`` items before the next. The first one
     begins with the history. Histories of a single item have no window.
 
     Example:
-        >>> part = Part(np.arange(9), np.array([0, 9]), np.array([b"ada"]))
-        >>> Windows([part], width=4, step=2).take(np.arange(3))
+        >>> part = UserHistories(np.arange(9), np.array([0, 9]), np.array([b"ada"]))
+        >>> HistoryWindows([part], width=4, step=2).take(np.arange(3))
         array([[3, 4, 5, 6],
                [1, 2, 3, 4],
                [-1, 0, 1, 2]], dtype=int32)
@@ -41,7 +41,7 @@ class Windows:
         step: number of items from one window to the next, at most ``width``.
     """
 
-    def __init__(self, parts: Sequence[Part], width: int, step: int) -> None:
+    def __init__(self, parts: Sequence[UserHistories], width: int, step: int) -> None:
         self._parts, self.width, self.step = parts, width, step
         # The number of the first window of each user, and then of each part.
         self._users = []

@@ -19,7 +19,7 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.params import SequenceParams
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.sequences.data.folder import Prepared, write_names
+from xmc_tf.sequences.data.folder import PreparedFolder, write_names
 from xmc_tf.sequences.model.recommender import Recommender
 
 FORMAT = "xmc_tf.sequences.model"
@@ -115,7 +115,7 @@ def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recomm
     return model, names
 
 
-def check_same_items(names: Sequence[str], data: Prepared) -> None:
+def check_same_items(names: Sequence[str], data: PreparedFolder) -> None:
     """Refuse data whose items have other numbers than those of a model.
 
     Args:

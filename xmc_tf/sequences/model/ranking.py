@@ -24,7 +24,7 @@ CUTOFFS = (10, 20, 50)
 DECIDING = "NDCG@10"  # the metric by which the best checkpoint is chosen
 
 
-class Best(NamedTuple):
+class BestItems(NamedTuple):
     """The best items of each sequence, best first.
 
     Attributes:
@@ -83,7 +83,7 @@ def ranks_of(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor) -> tf.
     return ahead[first : first + counts[table.rank]] + 1
 
 
-def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> Best:
+def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> BestItems:
     """Return the ``k`` best items of each position; collective.
 
     Args:
@@ -106,7 +106,7 @@ def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> Best:
 
     scores, items = _over_chunks(table, everyone, merged, none)
     if table.size == 1:
-        return Best(items, scores)
+        return BestItems(items, scores)
     sent = tf.fill([table.size], tf.shape(vectors)[0])
     # A number of less than 2^53 in two float32 would lose digits: the items are sent as integers.
     moved, _ = operations.alltoall(items, counts, f"{table.name}/best_items")
@@ -115,7 +115,7 @@ def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> Best:
     scores = tf.reshape(tf.transpose(tf.reshape(back, shape), [1, 0, 2]), [-1, table.size * k])
     items = tf.reshape(tf.transpose(tf.reshape(moved, shape), [1, 0, 2]), [-1, table.size * k])
     scores, items = _top(scores, items, k)
-    return Best(items, scores)
+    return BestItems(items, scores)
 
 
 def _top(scores: tf.Tensor, items: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -136,7 +136,7 @@ def _over_chunks(table: ShardedTable, vectors: tf.Tensor, step: Any, first: Any)
     return found
 
 
-class Metrics:
+class RankingMetrics:
     """Recall@k, NDCG@k and MRR of held-out items, each with one right answer, from their ranks."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class Ranker:
 
     def metrics(self, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
         """Return the metrics over the batches of all ranks; collective."""
-        metrics = Metrics()
+        metrics = RankingMetrics()
         for ranks in self.ranks(batches):
             metrics.add(ranks)
         return metrics.result(self._model.strategy.communicator)

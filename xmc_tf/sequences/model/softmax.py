@@ -67,7 +67,7 @@ class ItemSoftmax:
             part = _log_add(part, tf.where(own, target_score, LEAST))
         return self._combined(here, part, target_score)
 
-    def _own_target_scores(self, here: "_Gathered") -> tuple[tf.Tensor, tf.Tensor]:
+    def _own_target_scores(self, here: "_GatheredPositions") -> tuple[tf.Tensor, tf.Tensor]:
         """Return which targets are this rank's items, and the scores of these; 0 for the others."""
         local = here.targets - self.table.start
         own = (local >= 0) & (local < self.table.local_rows)
@@ -76,7 +76,7 @@ class ItemSoftmax:
         scores = pair_dots(here.vectors, positions, tf.gather(self.table.variable, unique), at)
         return own, tf.tensor_scatter_nd_update(tf.zeros_like(here.vectors[:, 0]), positions[:, None], scores)
 
-    def _combined(self, here: "_Gathered", part: tf.Tensor, target_score: tf.Tensor) -> tf.Tensor:
+    def _combined(self, here: "_GatheredPositions", part: tf.Tensor, target_score: tf.Tensor) -> tf.Tensor:
         """Return the losses of this rank's positions, from the parts that all ranks have computed."""
         table = self.table
         if table.size == 1:
@@ -101,7 +101,7 @@ class ItemSoftmax:
         return _log_add(part, score) - score
 
 
-class _Gathered(NamedTuple):
+class _GatheredPositions(NamedTuple):
     """The positions of all ranks, in rank order."""
 
     vectors: tf.Tensor
@@ -118,11 +118,11 @@ def gather_vectors(
     return found.vectors, found.targets, found.received
 
 
-def _gathered(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor, wire: WireFormat) -> _Gathered:
+def _gathered(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor, wire: WireFormat) -> _GatheredPositions:
     targets, count = tf.cast(targets, tf.int64), tf.shape(vectors)[0]
     sent = tf.fill([table.size], count)
     if table.size == 1:
-        return _Gathered(vectors, targets, sent, sent)
+        return _GatheredPositions(vectors, targets, sent, sent)
     with after(count_sent("ids", sent, table.rank, 8)):
         everyone, received = operations.alltoall(
             tf.tile(targets, [table.size]), sent, f"{table.name}/targets"
@@ -131,7 +131,7 @@ def _gathered(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor, wire:
         tf.tile(vectors, [table.size, 1]), sent, received, rank=table.rank, name=f"{table.name}/positions", wire=wire,
         kind="vectors",
     )  # fmt: skip
-    return _Gathered(moved, everyone, sent, received)
+    return _GatheredPositions(moved, everyone, sent, received)
 
 
 def _pairs_of_equals(targets: tf.Tensor, items: tf.Tensor) -> tf.Tensor:

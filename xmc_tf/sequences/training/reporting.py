@@ -12,7 +12,7 @@ from xmc_tf.params import SequenceParams
 logger = logging.getLogger(__name__)
 
 
-class Report:
+class TrainingReport:
     """The reports of a training.
 
     Args:

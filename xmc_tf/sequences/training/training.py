@@ -18,13 +18,13 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.matcher.optimizer import decays
-from xmc_tf.matcher.position import Position, Trained
+from xmc_tf.matcher.position import Position, TrainedVariables
 from xmc_tf.matcher.progress.summaries import StepMeter
 from xmc_tf.matcher.schedules import Schedule
 from xmc_tf.sequences.data.batches import TrainBatches
 from xmc_tf.sequences.model.ranking import DECIDING
 from xmc_tf.sequences.model.recommender import Recommender
-from xmc_tf.sequences.training.reporting import Report
+from xmc_tf.sequences.training.reporting import TrainingReport
 
 logger = logging.getLogger(__name__)
 
@@ -71,14 +71,14 @@ def train_recommender(
     position = Position()
     optimizer = make_optimizer(model, total)
     optimizer.build(model.trained)
-    trained = Trained([*model.replicated, model.table.variable, *position.variables], model.trained, optimizer)
+    trained = TrainedVariables([*model.replicated, model.table.variable, *position.variables], model.trained, optimizer)
     if has_checkpoint(folder / "last", world):
         load_training(folder / "last", trained, world)
         logger.info("resuming from step %d of %d", position.step, total)
     resumes_from(f"step {position.step} of {total}")
     step = make_train_step(model, optimizer)
 
-    result, report = TrainingResult(steps=position.step), Report(total, optimizer, params, strategy.rank() != 0)
+    result, report = TrainingResult(steps=position.step), TrainingReport(total, optimizer, params, strategy.rank() != 0)
     started, meter = time.monotonic(), StepMeter(world)
     quiet_s = 2.0 if strategy.rank() == 0 else 1e9
     with (

@@ -12,7 +12,7 @@ from xmc_tf.serving.warmup import warmup_texts
 _MAX_EXAMPLES, _MAX_EXAMPLE_LENGTH = 3, 2000
 
 
-class Answers(Protocol):
+class PageAnswers(Protocol):
     """The content of the page for one kind of model."""
 
     def model(self) -> Any:

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.server.application import Answer, Application, Limits, RefusedError, Request, as_json
-from xmc_tf.server.page.answering import Answers
+from xmc_tf.server.application import Application, HttpAnswer, Limits, RefusedError, Request, as_json
+from xmc_tf.server.page.answering import PageAnswers
 from xmc_tf.server.page.files import FILES
 
 _LOG = logging.getLogger(__name__)
@@ -35,10 +35,10 @@ class Page:
         "cache-control": "no-store",
     }
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: PageAnswers) -> None:
         self._answers = answers
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> HttpAnswer:
         """Return a file of the page, the data about the model, or the labels of a text."""
         _check_origin(request)
         if request.path == "/ask":
@@ -51,9 +51,9 @@ class Page:
             raise RefusedError(404, f"there is no {request.path[:200]} here")
         request.allow("GET", "HEAD")
         kind, content = FILES[request.path]
-        return Answer(200, content.encode(), kind)
+        return HttpAnswer(200, content.encode(), kind)
 
-    async def _labels(self, request: Request) -> Answer:
+    async def _labels(self, request: Request) -> HttpAnswer:
         # Pages of other sites cannot send this type without a preflight request, which is never granted.
         if (request.header("content-type") or "").partition(";")[0].strip().lower() != "application/json":
             raise RefusedError(415, "a request must have the type application/json")
@@ -72,7 +72,7 @@ class Page:
         """Count nothing: the page shows everything."""
 
 
-def page_application(answers: Answers) -> Application:
+def page_application(answers: PageAnswers) -> Application:
     """Return the application that serves the page of a model."""
     return Application(Page(answers), LIMITS)
 
@@ -94,7 +94,7 @@ def _name_of(address: str) -> str | None:
         return None
 
 
-async def _run_model(work: Callable[[], Any]) -> Answer:
+async def _run_model(work: Callable[[], Any]) -> HttpAnswer:
     try:
         return as_json(200, await asyncio.to_thread(work))
     except InputError as error:

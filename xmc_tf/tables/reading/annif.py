@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.reading.packed import opened
-from xmc_tf.tables.reading.records import BadRow, Record
+from xmc_tf.tables.reading.records import BadRow, TableRow
 
 COLUMNS = ["text", "labels"]
 _SUBJECT = re.compile(r"<([^<>\s]+)>")
@@ -22,7 +22,7 @@ class AnnifTsv:
         self.path, self.name, self.kind = path, str(path), "Annif's TSV"
         self.size, self._read = max(path.stat().st_size >> 20, 1), 0
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all lines."""
         with opened(self.path) as file:
             for number, raw in enumerate(file, 1):
@@ -31,7 +31,7 @@ class AnnifTsv:
                 text, tab, subjects = line.rpartition("\t")
                 found = _SUBJECT.findall(subjects)
                 if tab and found:
-                    yield Record(number, [text, found])
+                    yield TableRow(number, [text, found])
                 elif line.strip():
                     yield BadRow(number, "no subjects after a tab" if tab else "no tab", line[:80])
 
@@ -63,7 +63,7 @@ class AnnifFolder:
                 expected="name.txt with a text, and name.tsv or name.key with its subjects, for each document",
             )
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all documents, in the order of their names."""
         for number, path in enumerate(self._texts, 1):
             self._read = number
@@ -71,7 +71,7 @@ class AnnifFolder:
             if labels is None:
                 yield BadRow(number, "no .tsv or .key file with its subjects", path.name)
             else:
-                yield Record(number, [path.read_text("utf-8-sig", errors="replace"), labels])
+                yield TableRow(number, [path.read_text("utf-8-sig", errors="replace"), labels])
 
     def done(self) -> int:
         """Return the number of documents read."""

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.tables.reading.packed import opened, unpacked_size
-from xmc_tf.tables.reading.records import BadRow, Record
+from xmc_tf.tables.reading.records import BadRow, TableRow
 
 _FEATURES, _LINES, _FOLDER = ["features", "labels"], ["labels", "text"], ["text", "labels"]
 _HEADER = re.compile(rb"\s*(\d+)\s+(\d+)\s+(\d+)\s*")
@@ -35,14 +35,14 @@ class SparseFeatures:
         self.size, self.nr_features, self.nr_labels = map(int, found.groups())
         self._read = 0
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all documents; lines that are none as :class:`BadRow`."""
         with opened(self.path) as file:
             file.readline()
             for number, line in enumerate(file, 2):
                 self._read = number - 1
                 try:
-                    yield Record(number, [*self._parsed(line)])
+                    yield TableRow(number, [*self._parsed(line)])
                 except (ValueError, OverflowError) as error:
                     reason = str(error) if "out of range" in str(error) else "not labels and features"
                     yield BadRow(number, reason, line[:80].decode("utf-8", "replace"))
@@ -81,14 +81,14 @@ class PecosLines:
         self.path, self.name, self.kind = path, str(path), "PECOS's lines of labels and text"
         self.size, self._read = max(unpacked_size(path) >> 20, 1), 0
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all lines."""
         with opened(self.path) as file:
             for number, raw in enumerate(file, 1):
                 self._read += len(raw)
                 labels, tab, text = raw.decode("utf-8-sig" if number == 1 else "utf-8", "replace").partition("\t")
                 if tab:
-                    yield Record(number, [[one.strip() for one in labels.split(",")], text.rstrip("\r\n")])
+                    yield TableRow(number, [[one.strip() for one in labels.split(",")], text.rstrip("\r\n")])
                 elif labels.strip():
                     yield BadRow(number, "no tab", labels[:80])
 
@@ -120,7 +120,7 @@ class PecosFolder:
         self._labels = [_labels_of(texts, self._names) for texts in self._parts]
         self.size, self._read = sum(Y.shape[0] for Y in self._labels), 0
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield the training documents, then the test documents."""
         number, self.in_test = 0, False
         for texts, Y in zip(self._parts, self._labels, strict=True):
@@ -129,7 +129,7 @@ class PecosFolder:
                 number += 1
                 self._read = number
                 labels = [self._names[at] if self._names else str(at) for at in Y.indices[a:b].tolist()]
-                yield Record(number, [text, labels])
+                yield TableRow(number, [text, labels])
 
     def done(self) -> int:
         """Return the number of documents read."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from xmc_tf.tables.reading.encodings import named, text_encoding
-from xmc_tf.tables.reading.records import BadRow, Record
+from xmc_tf.tables.reading.records import BadRow, TableRow
 
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _LARGEST_CELL = 64 << 20  # characters; a quote that is never closed ends there
@@ -48,7 +48,7 @@ class DelimitedFile:
         self.columns = [name.strip() or f"column {n}" for n, name in enumerate(names, 1)]
         self.kind = f"{named(self.encoding)}, separated by {SEPARATORS.get(self.separator, repr(self.separator))}"
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows; those with too many or too few cells as :class:`BadRow`."""
         expected = len(self.columns)
         first = True
@@ -60,7 +60,7 @@ class DelimitedFile:
             if fault:
                 yield BadRow(line, fault, _start(cells))
             elif len(cells) == expected:
-                yield Record(line, cells)
+                yield TableRow(line, cells)
             elif any(cells):
                 yield BadRow(line, f"{len(cells)} cells, expected {expected}", _start(cells))
 

@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.tables.reading.encodings import named, text_encoding
 from xmc_tf.tables.reading.packed import is_packed, opened
-from xmc_tf.tables.reading.records import Record
+from xmc_tf.tables.reading.records import TableRow
 
 
 class TextsAndLabelLists:
@@ -39,12 +39,12 @@ class TextsAndLabelLists:
         self.kind = f"texts in {named(self._encodings[0])} with label lists in {self.labels.name}"
         self.size, self._read = self._count(), 0
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[TableRow]:
         """Yield each text with the line of its labels."""
         with _lines(self.path, self._encodings[0]) as texts, _lines(self.labels, self._encodings[1]) as labels:
             for number, (text, found) in enumerate(zip(texts, labels, strict=True), 1):
                 self._read = number
-                yield Record(number, [text.rstrip("\r\n"), found.strip()])
+                yield TableRow(number, [text.rstrip("\r\n"), found.strip()])
 
     def done(self) -> int:
         """Return the number of documents read."""

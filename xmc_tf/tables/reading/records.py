@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 
-class Record(NamedTuple):
+class TableRow(NamedTuple):
     """One row of a table.
 
     Attributes:
@@ -20,7 +20,7 @@ class BadRow(NamedTuple):
     """A row that cannot be used.
 
     Attributes:
-        line: as for :class:`Record`.
+        line: as for :class:`TableRow`.
         reason: what is wrong with it, in a few words.
         start: how the row begins.
     """
@@ -30,7 +30,7 @@ class BadRow(NamedTuple):
     start: str
 
 
-class Source(Protocol):
+class TableReader(Protocol):
     """A table that is read from its beginning to its end.
 
     Attributes:
@@ -47,7 +47,7 @@ class Source(Protocol):
     size: int
     unit: str
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows, in their order; each call starts again."""
         ...
 

@@ -13,21 +13,21 @@ from xmc_tf.tables.reading.delimited import SEPARATORS, DelimitedFile
 from xmc_tf.tables.reading.label_lists import TextsAndLabelLists
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.packed import first_lines
-from xmc_tf.tables.reading.records import Source
+from xmc_tf.tables.reading.records import TableReader
 from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable
 
 _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
     ".parquet": "parquet", ".pq": "parquet", ".sqlite": "sqlite", ".sqlite3": "sqlite", ".db": "sqlite",
 }  # fmt: skip
-_OF_ONE_FORM: dict[str, Callable[[Path], Source]] = {
+_OF_ONE_FORM: dict[str, Callable[[Path], TableReader]] = {
     "annif-tsv": AnnifTsv, "sparse-features": SparseFeatures, "pecos-lines": PecosLines, "pecos-folder": PecosFolder,
     "annif-folder": AnnifFolder,
 }  # fmt: skip
 _NAMES = {"comma": ",", "tab": "\t", "\\t": "\t", "semicolon": ";", "bar": "|", "pipe": "|"}
 
 
-def open_source(table: Any, options: SourceOptions | None = None) -> Source:
+def open_source(table: Any, options: SourceOptions | None = None) -> TableReader:
     """Open a table for reading.
 
     Args:

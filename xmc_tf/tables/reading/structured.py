@@ -13,7 +13,7 @@ from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import listed, plain
 from xmc_tf.tables.reading.encodings import named, text_encoding
 from xmc_tf.tables.reading.packed import is_packed, opened, unpacked_size
-from xmc_tf.tables.reading.records import BadRow, Record
+from xmc_tf.tables.reading.records import BadRow, TableRow
 
 _SAMPLE = 1000
 _BATCH = 4096
@@ -44,7 +44,7 @@ class JsonLines:
                 f"{path} holds no JSON objects", expected='one object per line, such as {"text": "…", "labels": ["…"]}'
             )
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all objects; lines that are none as :class:`BadRow`."""
         with self._open() as file:
             for number, line in enumerate(file, 1):
@@ -53,7 +53,7 @@ class JsonLines:
                     continue
                 value = _object(line)
                 if isinstance(value, dict):
-                    yield Record(number, [value.get(key) for key in self.columns])
+                    yield TableRow(number, [value.get(key) for key in self.columns])
                 else:
                     yield BadRow(number, value if isinstance(value, str) else "not a JSON object", line.strip()[:80])
 
@@ -86,7 +86,7 @@ class ParquetFile:
         self.size = int(self._file.metadata.num_rows)
         self._read = 0
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows."""
         number = 0
         for batch in self._file.iter_batches(batch_size=_BATCH):
@@ -94,7 +94,7 @@ class ParquetFile:
             for cells in zip(*columns, strict=True):
                 number += 1
                 self._read = number
-                yield Record(number, list(cells))
+                yield TableRow(number, list(cells))
 
     def done(self) -> int:
         """Return the number of rows read."""
@@ -143,11 +143,11 @@ class SqliteTable:
         self._database.set_progress_handler(None, 0)
         self._read = 0
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows, in the order in which SQLite stores them."""
         for number, cells in enumerate(self._database.execute(f"SELECT * FROM {self._quoted}"), 1):
             self._read = number
-            yield Record(number, list(cells))
+            yield TableRow(number, list(cells))
 
     def done(self) -> int:
         """Return the number of rows read."""
@@ -167,11 +167,11 @@ class Frame:
         self.size = len(self._columns[0]) if self._columns else 0
         self._read = 0
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows."""
         for number, cells in enumerate(zip(*(map(plain, column) for column in self._columns), strict=True), 1):
             self._read = number
-            yield Record(number, list(cells))
+            yield TableRow(number, list(cells))
 
     def done(self) -> int:
         """Return the number of rows read."""

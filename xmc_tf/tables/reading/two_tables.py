@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables.reading.records import BadRow, Record, Source
+from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
 
 class TwoTables:
@@ -14,7 +14,7 @@ class TwoTables:
         test: test documents.
     """
 
-    def __init__(self, first: Source, test: Source) -> None:
+    def __init__(self, first: TableReader, test: TableReader) -> None:
         if first.columns != test.columns:
             raise InputError(
                 f"{test.name} has other columns than {first.name}", expected=", ".join(first.columns[:20]),
@@ -31,7 +31,7 @@ class TwoTables:
             )  # fmt: skip
         self.nr_features = sizes[0][0]
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self) -> Iterator[TableRow | BadRow]:
         """Yield the rows of both tables."""
         self.in_test = False
         yield from self._parts[0].records()
