@@ -38,17 +38,17 @@ def test_few_labels_need_no_tree_and_many_do():
     few = choose_settings(dataclasses.replace(SMALL, labels=50), DEFAULTS)
     assert [tree.max_leaf_size >= 50 for tree in few.params.trees] == [True]
     assert "no label tree" in few.reasons[0]
-    assert "negatives from the beam (tfn+man)" not in _names(few)
+    assert "confused labels as counterexamples (tfn+man)" not in _names(few)
     large = choose_settings(LARGE, DEFAULTS)
     assert "4 label trees with up to 100 or 400 labels" in large.reasons[0]
-    assert "negatives from the beam (tfn+man)" in _names(large)
+    assert "confused labels as counterexamples (tfn+man)" in _names(large)
     assert "one model without a tree" in choose_settings(SMALL, DEFAULTS).reasons[0]
 
 
 def test_what_the_user_sets_stays():
     settings = choose_settings(SMALL, DEFAULTS, fixed=frozenset({"max_leaf_size", "Cp", "ngram_max", "piece_weight"}))
     assert settings.params == DEFAULTS
-    assert _names(settings) == ["negatives from the beam (tfn+man)"]
+    assert _names(settings) == ["confused labels as counterexamples (tfn+man)"]
     assert "as set by --max-leaf-size" in settings.reasons[0]
     own = XRLinearParams(tree=several_trees(HierarchicalKMeansParams(), 3))
     assert choose_settings(SMALL, own, fixed=frozenset({"trees"}), effort="fast").params == own
@@ -94,7 +94,10 @@ def test_each_step_changes_just_what_it_says():
     assert of_pieces == {
         "pieces of long words with 0.5 times the weight": 0.25, "pieces of long words with 1.5 times the weight": 0.75
     }  # fmt: skip
-    assert [step.name for step in settings.steps if step.name.startswith("Cp")] == ["Cp 1", "Cp 0.25", "Cp 2"]
+    assert [step.name for step in settings.steps if "(Cp" in step.name] == [
+        f"a label's own documents count {times} times as much (Cp {Cp})"
+        for times, Cp in (("2", "1"), ("0.5", "0.25"), ("4", "2"))
+    ]
     assert XRLinearParams() == DEFAULTS
 
 

@@ -50,6 +50,7 @@ def test_each_tree_of_several_is_a_source(folder):
     (label,) = model.explain("some words of the text", k=1).labels
     assert [one.source for one in label.evidence] == ["tree 1", "tree 2"]
     assert np.mean([one.score for one in label.evidence]) == pytest.approx(label.score, rel=1e-4)
+    assert [one.amount for one in label.shares] == pytest.approx([one.score / 2 for one in label.evidence])
 
 
 def test_the_name_of_a_label_in_the_text_is_a_source():
@@ -63,6 +64,11 @@ def test_the_name_of_a_label_in_the_text_is_a_source():
     assert list(sources) == ["tree", "label name"]
     assert sources["label name"] == model.evidence.names.evidence(["all about garden herbs"])[0, label.label] > 0
     assert label.combined == "probability from rankers and label names"
+    assert [one.source for one in label.shares] == ["tree", "label name", "calibration"]
+    assert label.shares[0].amount == sources["tree"]
+    assert sum(one.amount for one in label.shares) == pytest.approx(label.score)
+    assert label.shares[1].amount > 0
+    assert label.sum in str(model.explain("all about garden herbs", k=1))
     (other,) = model.explain("nothing known", k=1).labels
     assert [one.source for one in other.evidence] == ["tree"]
 

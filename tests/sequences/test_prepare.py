@@ -1,7 +1,9 @@
 """Preparation of interactions against a version with dictionaries; resuming, formats, unusable rows."""
 
 import json
+import shutil
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,6 +104,29 @@ def test_interrupted_at_any_chunk_resumes(tmp_path, monkeypatch):
     assert len(seen) == 1  # of ten chunks
     assert histories_of(data) == whole
     assert data.header["rows_read"] == 95
+    assert not (tmp_path / "data.work").exists()
+
+
+@pytest.mark.parametrize("gone", ["bucket_*", "part_*", "[bp]*", "*"])
+def test_a_run_that_ends_while_it_removes_its_work_folder_can_be_repeated(tmp_path, monkeypatch, gone):
+    rows = [(f"u{n % 7}", n * n % 13, n) for n in range(95)]
+    table, folder, remove = write(tmp_path / "a.csv", rows), tmp_path / "data", shutil.rmtree
+    prepare([table], folder)
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def killed(work, **options):
+        if Path(work).name != "data.work":
+            return remove(work, **options)
+        for path in work.glob(gone):
+            path.unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            prepare([table], folder)
+    prepare([table], folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
     assert not (tmp_path / "data.work").exists()
 
 

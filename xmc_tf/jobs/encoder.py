@@ -54,6 +54,8 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     validation = _documents(store, "validation", tokens) if store.count("validation") else None
     model = XTransformer.trained(_inputs(store, documents, validation), recipe, stages)
     model.metadata = model.metadata.with_columns(store.columns)
+    if store.count("test"):
+        model.metadata = model.metadata.with_examples(list(store.texts("test")[:3]))
     on_first_rank(communicator, lambda: model.save(job.model))
     predicted = None
     if store.count("test"):

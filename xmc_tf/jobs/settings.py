@@ -217,7 +217,7 @@ def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
     )
     single, triple = Step("single words only", _ngrams(1), 0.5, ("ngram_max",)), _ngrams(3)
     double, half, four = (_cost_step(params, factor) for factor in (2.0, 0.5, 4.0))
-    mined = Step("negatives from the beam (tfn+man)", _negatives("tfn+man"), 4.0, ("negative_sampling",))
+    mined = Step("confused labels as counterexamples (tfn+man)", _negatives("tfn+man"), 4.0, ("negative_sampling",))
     in_tree = [mined] if labels > params.trees[0].max_leaf_size else []
     if effort == "balanced":
         return [*in_tree, light, heavy, double, single]
@@ -267,7 +267,7 @@ def _cost_step(params: XRLinearParams, factor: float) -> Step:
         changed = dataclasses.replace(chain, model_chain=dataclasses.replace(chain.model_chain, Cp=Cp))
         return dataclasses.replace(params, ranker=dataclasses.replace(params.ranker, hlm_args=changed))
 
-    return Step(f"Cp {Cp:g}", change, 1.0, ("Cp",))
+    return Step(f"a label's own documents count {factor:g} times as much (Cp {Cp:g})", change, 1.0, ("Cp",))
 
 
 def _without_pieces(params: XRLinearParams) -> XRLinearParams:

@@ -32,6 +32,7 @@ from xmc_tf.tables.table_flags import database_of
 
 _LOG = logging.getLogger(__name__)
 _KS = (1, 3, 5, 10)
+_EXAMPLES = 3  # test documents that a model keeps, to try it with
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,8 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
     chosen = training.run(settings)
     timed.add(chosen.seconds)
     chosen.model.metadata = chosen.model.metadata.with_columns(store.columns)
+    if store.count("test") and not store.nr_features:
+        chosen.model.metadata = chosen.model.metadata.with_examples(list(store.texts("test")[:_EXAMPLES]))
     chosen.model.save(job.model)
     predicted = None
     with timed("testing"):
@@ -190,6 +193,7 @@ def _write_report(job: TableJob, store: TableStore, run: Run, predicted: csr_mat
     readable = not store.nr_features
     inputs = ReportInputs(
         title, store.labels("test"), predicted, store.names, store.texts("test") if readable else None,
+        document_names=[f"{name} of {job.table.name}" for name in store.document_names("test")],
         training_labels=trained_labels(store), model=load(job.model) if readable else None, curves=curves_of(run),
         settings=settings,
     )  # fmt: skip

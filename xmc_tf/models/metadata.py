@@ -1,7 +1,7 @@
 """The metadata of a model, which ``params.json`` contains."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from xmc_tf.tables.columns import TrainedColumns
 
 COLUMNS = "columns"  # of the training table
+EXAMPLES = "examples"  # documents to try the model with
+_EXAMPLES, _EXAMPLE_LENGTH = 3, 500
 ADDED = "nr_added_labels"  # labels that rankers and trees do not know
 
 
@@ -151,6 +153,20 @@ class ModelMetadata:
             columns: the columns; None: it was not a table.
         """
         return self if columns is None else self.replace(**{COLUMNS: columns.to_json()})
+
+    @property
+    def examples(self) -> list[str]:
+        """Beginnings of some test documents, to try the model with; empty if it was not trained on a table."""
+        found = self.content.get(EXAMPLES, [])
+        return [str(text) for text in found] if isinstance(found, list) else []
+
+    def with_examples(self, texts: Sequence[str]) -> Self:
+        """Return a copy with the beginnings of some documents, to try the model with.
+
+        Args:
+            texts: the documents; only the first few are kept.
+        """
+        return self.replace(**{EXAMPLES: [text[:_EXAMPLE_LENGTH] for text in texts[:_EXAMPLES]]})
 
     def _value(self, key: str) -> Any:
         if key not in self.content:

@@ -150,7 +150,9 @@ class XRLinear(LinearParts):
         from xmc_tf.models.explaining.linear import explain_linear
 
         return explain_linear(
-            self, self._read(text), lambda one: self.predict(one, only_topk=k, beam_size=beam_size, threads=1)
+            self,
+            self._read(text),
+            lambda one, most: self.predict(one, only_topk=most or k, beam_size=beam_size, threads=1),
         )
 
     def evaluate(

@@ -91,6 +91,7 @@ def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
         _widened(predictions[0], len(column)),
         names=list(column),
         texts=texts,
+        document_names=store.document_names(split),
         training_labels=None if split == TRAIN else _widened(training, len(column)),
         model=first,
         others={title: _widened(one, len(column)) for title, one in zip(titles[1:], predictions[1:], strict=True)},

@@ -63,6 +63,7 @@ class ReportInputs:
         predicted: documents × labels, the scores. 10 to 20 labels per document show what lower thresholds find.
         names: label names, in the order of the columns. Default: labels go by their numbers.
         texts: the documents, for examples; only the few that are shown are read.
+        document_names: what each document is called, such as "line 12 of data.csv". Default: its number.
         training_labels: documents × labels of the training data, for label frequencies and propensities.
         model: the model that predicted; adds the deciding words to examples.
         curves: learning curves.
@@ -79,6 +80,7 @@ class ReportInputs:
     predicted: spmatrix
     names: Sequence[str] | None = None
     texts: Texts | None = None
+    document_names: Sequence[str] | None = None
     training_labels: spmatrix | None = None
     model: "Model | None" = None
     curves: Sequence[Curve] = ()
@@ -102,6 +104,7 @@ class ReportInputs:
         for what, expected, received in (
             ("the label names", labels, None if self.names is None else len(self.names)),
             ("the texts", documents, None if self.texts is None else len(self.texts)),
+            ("the names of documents", documents, None if self.document_names is None else len(self.document_names)),
             ("the training labels", labels, trained),
         ):
             if received is not None and received != expected:
@@ -154,6 +157,14 @@ class ReportInputs:
         if frequency is None or self.training_labels is None:
             return None
         return inverse_propensity(frequency, self.training_labels.shape[0], *self.propensities)
+
+    def document_name(self, document: int) -> str:
+        """Return what a document is called, or its number, from 1.
+
+        Args:
+            document: number of the document.
+        """
+        return f"document {document + 1:,}" if self.document_names is None else self.document_names[document]
 
     def label_name(self, label: int) -> str:
         """Return the name of a label, or its number.

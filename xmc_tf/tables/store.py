@@ -253,6 +253,18 @@ class TableStore:
         """
         return StoredTexts(self.path, self.ids(split))
 
+    def document_names(self, split: str) -> list[str]:
+        """Return what the documents of a split are called: by the table, or else by their lines in it.
+
+        Args:
+            split: "train", "validation" or "test".
+        """
+        rows = self.connection.execute(
+            "SELECT coalesce(name, 'line ' || line) FROM documents WHERE split = ? ORDER BY id",
+            (self.split_number(split),),
+        )
+        return [name for (name,) in rows]
+
     def labels(self, split: str | None = None) -> csr_matrix:
         """Return the labels of a split as a matrix, documents × labels; of all documents for None.
 

@@ -66,7 +66,7 @@ def _halve_all(features: Features, depth: int, params: HierarchicalKMeansParams)
     left = np.empty(features.nr_rows, np.bool_)
     with (
         ThreadPool(params.threads) as pool,
-        Progress("clustering the labels", total=features.nr_rows * depth, unit="halvings") as progress,
+        Progress("clustering the labels", total=features.nr_rows * depth, unit="steps") as progress,
     ):
         level = first_level(features, pool)
         for t in range(depth):

@@ -1,5 +1,6 @@
 """An explanation of a prediction: which words, which path through the tree, and which other evidence led to a label."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from itertools import islice
@@ -9,6 +10,7 @@ from xmc_tf.common.process.terminal import printable
 
 _SHOWN_WORDS = 8
 _NAME_LENGTH = 40
+_LEAST_SHARE = 5e-5  # what four decimals show
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,19 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The share of one source in the score of a label; the shares of a label add up to its score.
+
+    Args:
+        source: the source, such as "tree 2", "label name" or "calibration".
+        amount: what it adds to the score; below 0 for what it takes away.
+    """
+
+    source: str
+    amount: float
+
+
+@dataclass(frozen=True)
 class LabelExplanation:
     """The evidence for one label.
 
@@ -93,6 +108,7 @@ class LabelExplanation:
         score: its score, as ``predict`` gives it.
         evidence: the sources of the score.
         combined: how the score is made of those of several sources; "" if it is that of the only one.
+        shares: what each source adds to the score; empty if the score is no sum.
     """
 
     label: int
@@ -100,6 +116,17 @@ class LabelExplanation:
     score: float
     evidence: tuple[Evidence, ...]
     combined: str = ""
+    shares: tuple[Share, ...] = ()
+
+    @property
+    def sum(self) -> str:
+        """The score as the sum of the shares; "" if there is only one."""
+        if len(self.shares) < 2:
+            return ""
+        first, *others = self.shares
+        parts = [f"{first.amount:.4f} {first.source}"]
+        parts += [f"{'−' if one.amount < 0 else '+'} {abs(one.amount):.4f} {one.source}" for one in others]
+        return f"{self.score:.4f} = {' '.join(parts)}"
 
     @property
     def words(self) -> dict[str, float]:
@@ -151,14 +178,37 @@ class Explanation:
         rows = []
         for label in self.labels:
             words = ", ".join(f"{word} ({amount:+.2f})" for word, amount in islice(label.words.items(), _SHOWN_WORDS))
-            cells = (label.name, f"{label.score:.4f}", words)
+            cells = (label.name, f"{label.score:.4f}", label.sum.partition(" = ")[2], words)
             rows.append("<tr>" + "".join(f"<td>{escape(printable(cell))}</td>" for cell in cells) + "</tr>")
-        head = "<tr><th>label</th><th>score</th><th>words</th></tr>"
+        head = "<tr><th>label</th><th>score</th><th>sum of</th><th>words</th></tr>"
         return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def shares_of(
+    score: float, sources: Sequence[Evidence], weights: Sequence[float], *, names: float | None, rest: str
+) -> tuple[Share, ...]:
+    """Return what each source adds to the score of a label.
+
+    Args:
+        score: the score.
+        sources: the sources whose scores are averaged.
+        weights: weight of each of them in the mean.
+        names: what the label's names in the text add; None: there are none.
+        rest: name of the share that makes the sum equal to the score.
+    """
+    shares = [Share(one.source, weight * one.score) for one, weight in zip(sources, weights, strict=True)]
+    if names is not None:
+        shares.append(Share("label name", names))
+    left = score - sum(one.amount for one in shares)
+    if abs(left) >= _LEAST_SHARE:
+        shares.append(Share(rest, left))
+    return tuple(shares)
 
 
 def _label_text(label: LabelExplanation, words: int) -> str:
     lines = [f"{label.score:.4f}  {printable(label.name)}" + (f"  ({label.combined})" if label.combined else "")]
+    if label.sum:
+        lines.append(f"  {label.sum}")
     for source in label.evidence:
         many = len(label.evidence) > 1 or label.combined
         note = f"  ({printable(source.note)})" if source.note else ""
@@ -193,4 +243,4 @@ def _parts_text(node: NodeExplanation, words: int) -> list[str]:
     if node.bias:
         parts.append((node.bias, "bias"))
     lines = [f"            {amount:+8.3f}  {what}" for amount, what in parts]
-    return [*lines, f"            {node.raw:+8.3f}  sum, before the post-processor"] if parts else lines
+    return [*lines, f"            {node.raw:+8.3f}  sum, which becomes a score from 0 to 1"] if parts else lines

@@ -7,8 +7,9 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
+from xmc_tf.fusion import POOL
 from xmc_tf.models.documents import ReadDocuments
-from xmc_tf.models.explaining.explanation import Explanation, LabelExplanation
+from xmc_tf.models.explaining.explanation import Explanation, LabelExplanation, shares_of
 from xmc_tf.models.explaining.name_evidence import name_evidence
 from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
 from xmc_tf.models.linear.parts import LinearParts
@@ -32,25 +33,33 @@ def one_text(texts: Texts) -> str:
     return text if isinstance(text, str) else text.decode("utf-8", "replace")
 
 
-def explain_linear(model: LinearParts, read: ReadDocuments, predict: Callable[[Any], csr_matrix]) -> Explanation:
+def explain_linear(
+    model: LinearParts, read: ReadDocuments, predict: Callable[[Any, int | None], csr_matrix]
+) -> Explanation:
     """Explain the best labels of a document; see :meth:`XRLinear.explain`.
 
     Args:
         model: the model.
         read: one document: its text or its features.
-        predict: predicts the labels to explain.
+        predict: predicts the labels to explain, or as many as the second argument says.
     """
     text = None if read.texts is None else one_text(read.texts)
     X = read.documents if text is None else model.features([text], threads=1)
     if X.nr_rows != 1:
         raise InputError("one document is explained at a time", expected="1 row", received=f"{X.nr_rows:,} rows")
-    predicted = predict(X if text is None else [text])
+    predicted = predict(X if text is None else [text], None)
     feature_name = names_of_features(model.tfidf if model.reads_text else None, text)
     matches = model.evidence.names.evidence([text], 1) if model.evidence and text is not None else None
-    return Explanation(tuple(
-        LabelExplanation(
-            label, name_of(label, model.names), score,
-            (*tree_evidence(model.ranker, X, label, feature_name, model.names), *name_evidence(matches, label)),
-            "probability from rankers and label names" if model.evidence else "",
-        ) for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True)
-    ))  # fmt: skip
+    # Features alone have no names in them: what is missing then is what names add.
+    nameless = predict(X, max(POOL, predicted.nnz)) if matches is not None and matches.nnz else None
+    labels = []
+    for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
+        trees, named = tree_evidence(model.ranker, X, label, feature_name, model.names), name_evidence(matches, label)
+        added = score - float(nameless[0, label]) if named and nameless is not None else None
+        shares = shares_of(
+            score, trees, [1 / len(trees)] * len(trees), names=added,
+            rest="calibration" if model.evidence else "labels that the search left out",
+        )  # fmt: skip
+        combined = "probability from rankers and label names" if model.evidence else ""
+        labels.append(LabelExplanation(label, name_of(label, model.names), score, (*trees, *named), combined, shares))
+    return Explanation(tuple(labels))

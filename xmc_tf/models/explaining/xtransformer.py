@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from xmc_tf.data import Features
-from xmc_tf.models.explaining.explanation import Evidence, Explanation, LabelExplanation
+from xmc_tf.models.explaining.explanation import Evidence, Explanation, LabelExplanation, Share, shares_of
 from xmc_tf.models.explaining.name_evidence import name_evidence
 from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
 from xmc_tf.models.parts import Parts
@@ -64,5 +64,20 @@ def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -
             evidence += tree_evidence(model.ranker, features, label, feature_name, model.names)
             evidence += name_evidence(matches, label)
         combined = "probability from rankers and label names" if probable else _COMBINED.get(method, "")
-        labels.append(LabelExplanation(label, name_of(label, model.names), float(score), tuple(evidence), combined))
+        shares = _shares(float(score), evidence, method, probable=probable)
+        labels.append(
+            LabelExplanation(label, name_of(label, model.names), float(score), tuple(evidence), combined, shares)
+        )
     return Explanation(tuple(labels))
+
+
+def _shares(score: float, evidence: list[Evidence], method: str, *, probable: bool) -> tuple[Share, ...]:
+    """Return what each source adds to a score; ranks have no shares."""
+    if method not in ("average", "concat-only", "transformer-only"):
+        return ()
+    trees, heads = [one for one in evidence if one.path], [one for one in evidence if one.source == "label head"]
+    half = 0.5 if trees and heads else 1.0
+    weights = [half] * len(heads) + [half / max(len(trees), 1)] * len(trees)
+    named = len(evidence) > len(trees) + len(heads)
+    rest = "label name and calibration" if named else "calibration" if probable else "labels that the search left out"
+    return shares_of(score, [*heads, *trees], weights, names=None, rest=rest)

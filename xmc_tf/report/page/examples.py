@@ -1,12 +1,15 @@
 """The section of examples: documents with their labels, the deciding words, and the path through the tree."""
 
+from textwrap import shorten
+
 from xmc_tf.models.explaining.explanation import LabelExplanation
 from xmc_tf.report.page.elements import Html, name, paragraph, section, text
 from xmc_tf.report.page.highlighting import highlighted
 from xmc_tf.report.report import Report
 from xmc_tf.report.sections.examples import KINDS, TEXT_LENGTH, Example, ExampleLabel
 
-_SHOWN_WORDS = 8
+_SHOWN_WORDS, _START = 8, 90
+_CALIBRATION = " The calibration turns the scores into probabilities; it was learned on documents that were held out."
 
 
 def examples(report: Report) -> Html:
@@ -23,15 +26,18 @@ def examples(report: Report) -> Html:
     for kind, title in KINDS.items():
         chosen = [one for one in report.examples if one.kind == kind]
         if chosen:
-            parts += [f"<h3>{title}</h3>", *(_example(report, one) for one in chosen)]
+            parts += [f"<h3>{title}</h3>", *(_example(report, one, is_first=one is chosen[0]) for one in chosen)]
     return section("examples", "Examples", *parts)
 
 
-def _example(report: Report, example: Example) -> Html:
+def _example(report: Report, example: Example, *, is_first: bool) -> Html:
     items = "".join(_label(report, one) for one in example.labels)
+    called = report.inputs.document_name(example.document)
+    start = shorten(" ".join(example.text.split()), _START, placeholder="…")
     return (
-        f'<article class="example"><h4>Document {example.document + 1:,}</h4>\n'
-        f'<p class="document">{_document(example)}</p>\n<ul class="labels">{items}</ul>{_why(example)}</article>'
+        f'<details class="example"{" open" if is_first else ""}>\n'
+        f'<summary><b>{name(called[:1].upper() + called[1:])}</b> <span class="quiet">{name(start)}</span></summary>\n'
+        f'<p class="document">{_document(example)}</p>\n<ul class="labels">{items}</ul>{_why(example)}</details>'
     )
 
 
@@ -40,7 +46,11 @@ def _why(example: Example) -> Html:
     label = example.explained
     if label is None:
         return ""
+    paths: list[Html] = []
     parts = [f'<p class="why">Why “{name(label.name)}”? Words of this text, weight × value: {_words(label)}</p>']
+    if label.sum:
+        about = _CALIBRATION if any(one.source == "calibration" for one in label.shares) else ""
+        parts.append(f'<p class="why">Score: {text(label.sum, 400)}.{about}</p>')
     for source in label.evidence:
         if not source.path:
             note = f" ({text(source.note)})" if source.note else ""
@@ -54,8 +64,11 @@ def _why(example: Example) -> Html:
         last = source.path[-1]
         steps.append(f"<li>{name(last.name)} <b>{last.score:.4f}</b></li>")
         title = text(source.source).capitalize()
-        parts.append(f'<p class="why">{title}, from the top, with the score of each node:</p>')
-        parts.append(f'<ol class="path">{"".join(steps)}</ol>')
+        paths.append(f'<p class="why">{title}, from the top, with the score of each node:</p>')
+        paths.append(f'<ol class="path">{"".join(steps)}</ol>')
+    if paths:
+        about = "How the label was found in the tree" + ("s" if len(paths) > 2 else "")
+        parts.append(f'<details class="why"><summary>{about}</summary>{"".join(paths)}</details>')
     return "".join(parts)
 
 

@@ -97,7 +97,9 @@ svg text { fill: var(--quiet); font: 12px system-ui, sans-serif; }
 .example { background: var(--card); border: 1px solid var(--line); border-radius: .4rem; padding: .8rem 1rem;
   margin: 0 0 .8rem;
   break-inside: avoid; }
-.example h4 { margin: 0 0 .35rem; font-size: .85rem; font-weight: 600; color: var(--quiet); }
+.example summary { cursor: pointer; overflow-wrap: anywhere; }
+.example summary b { font-weight: 600; }
+.example[open] summary { margin-bottom: .5rem; }
 .example p { max-width: none; }
 .example .document { margin-bottom: .6rem; }
 .labels { display: flex; flex-wrap: wrap; gap: .35rem .5rem; list-style: none; margin: 0 0 .5rem; padding: 0; }
@@ -150,6 +152,7 @@ footer { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: 1rem;
   thead { display: table-header-group; }
   .sortable tbody tr:nth-child(n+51) { display: none; }
   .figures { grid-template-columns: 1fr 1fr; }
+  details::details-content { content-visibility: visible; display: block; }
   mark, td { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 @media not print { .on-paper { display: none; } }

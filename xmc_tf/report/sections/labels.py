@@ -6,7 +6,7 @@ import numpy as np
 
 from xmc_tf.report.sections.decisions import Decisions
 
-SHOWN_LABELS = 2000
+SHOWN_LABELS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,7 @@ class LabelTable:
     @property
     def shown(self) -> np.ndarray:
         """The labels in the page; the CSV file has all of them."""
-        seen = self.order[(self.true + self.assigned)[self.order] > 0]
-        return (seen if len(seen) else self.order)[:SHOWN_LABELS]
+        return self.order[:SHOWN_LABELS]
 
 
 def count_per_label(decisions: Decisions, truth_frequency: np.ndarray, training: np.ndarray | None) -> LabelTable:

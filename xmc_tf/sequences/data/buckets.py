@@ -4,6 +4,7 @@ The folder records after each chunk how far the inputs have been read. What a ki
 """
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from xmc_tf.sequences.data.names import NameNumbers, hashes
 
 ROW = np.dtype([("user", "<u8"), ("time", "<f8"), ("item", "<i4")])
 _STATE = "state.json"
-_OWN = ("bucket_*.rows", "bucket_*.users", "part_*.npz", "items.txt", _STATE)
+_OWN = ("bucket_*.rows", "bucket_*.users", "part_*.npz", "part_*.new", "items.txt", _STATE)
 
 
 class InteractionBuckets:
@@ -101,6 +102,11 @@ class InteractionBuckets:
             if self._rows(bucket).exists():
                 counts += np.bincount(np.fromfile(self._rows(bucket), ROW)["item"], minlength=len(counts))
         return counts
+
+    def remove(self) -> None:
+        """Remove the folder, its record first: a run that is killed in between must not resume from the rest."""
+        (self.folder / _STATE).unlink()
+        shutil.rmtree(self.folder)
 
     def _rows(self, bucket: int) -> Path:
         return self.folder / f"bucket_{bucket:05d}.rows"

@@ -1,7 +1,6 @@
 """Preparation of interactions in bounded memory: buckets of users on disk, each sorted by user and time."""
 
 import logging
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -87,7 +86,7 @@ def prepare(
         counts = _sort(buckets, options)
         with placed_folder(folder, PREPARED) as part:
             _renumber(buckets, counts, part, options)
-        shutil.rmtree(work)
+        buckets.remove()
     finished()
     return PreparedFolder(folder)
 

@@ -15,6 +15,10 @@ from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.server.page.answering import meaning_of, scale_of
 
 _MOST_LABELS, _LABELS, _EXAMPLES, _WORDS = 50, 5, 3, 12
+_PROBABILITY = (
+    "The score is a probability, which was calibrated on documents that were held out: of the labels with a score of "
+    "0.8, about 8 in 10 are right."
+)
 
 
 class ExplainedAnswers:
@@ -48,8 +52,9 @@ class ExplainedAnswers:
                         f"{self.folder} cannot read texts: it was trained on features",
                         expected="a model that was trained on text (-t), with its own vectorizer",
                     )
-                # The best labels of an empty text are the most frequent ones.
-                self._examples = [name for name, _ in model.best([""], k=_EXAMPLES)[0]]
+                # Without texts, names of labels are tried: the best of an empty text are the most frequent ones.
+                self._examples = model.metadata.examples[:_EXAMPLES]
+                self._examples = self._examples or [name for name, _ in model.best([""], k=_EXAMPLES)[0]]
                 self._model = model
             return self._model
 
@@ -57,12 +62,13 @@ class ExplainedAnswers:
         """Return what the page shows about the model, and the scale of its scores."""
         model = self.model()
         post, levels = _search(model)
+        probable = isinstance(model, XRLinear | XTransformer) and model.evidence is not None
         return {
             "folder": str(self.folder),
             "k": min(_MOST_LABELS, model.metadata.nr_labels),
             "shown": min(_LABELS, model.metadata.nr_labels),
             "examples": self._examples,
-            "meaning": meaning_of(post),
+            "meaning": _PROBABILITY if probable else meaning_of(post),
             "labels": model.metadata.nr_labels,
             "levels": levels,
             "scale": scale_of(post),
@@ -123,4 +129,5 @@ def _label(label: LabelExplanation) -> dict[str, Any]:
             {"source": one.source, "score": one.score, "note": one.note} for one in label.evidence
         ] if len(label.evidence) > 1 or label.combined else [],
         "combined": label.combined,
+        "sum": label.sum,
     }  # fmt: skip

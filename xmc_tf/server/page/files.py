@@ -107,7 +107,8 @@ summary::-webkit-details-marker { display: none; }
 .score { font-variant-numeric: tabular-nums; }
 .bar { height: .35rem; border-radius: .2rem; background: var(--line); overflow: hidden; }
 .bar > span { display: block; height: 100%; background: var(--accent); }
-details > .bar { margin: 0 .75rem .5rem; }
+summary { flex-wrap: wrap; }
+summary > .bar { flex: 0 0 100%; }
 .evidence { padding: .5rem .75rem .75rem; border-top: 1px solid var(--line); }
 .evidence h3 { margin: 0 0 .35rem; font-size: .9rem; font-weight: 600; color: var(--quiet); }
 .evidence p { margin: .4rem 0 0; font-size: .9rem; color: var(--quiet); }
@@ -166,7 +167,8 @@ function evidence(found) {
   }
   const title = parts.length ? 'Words of the text, weight × value' : 'No word of the text is known.';
   box.append(make('h3', '', title), list);
-  if (found.combined) box.append(make('p', '', `Score: ${found.combined}.`));
+  if (found.sum) box.append(make('p', '', `Score: ${found.sum}.`));
+  else if (found.combined) box.append(make('p', '', `Score: ${found.combined}.`));
   for (const one of found.sources)
     box.append(make('p', '', `${one.source}: ${one.score.toFixed(4)}${one.note ? ' (' + one.note + ')' : ''}`));
   return box;
@@ -180,9 +182,9 @@ function row(found) {
     path.append(step(`Level ${node.level}: cluster ${node.node + 1} of ${node.of.toLocaleString('en')}`,
                      node.score, node.examples));
   path.append(step(found.name, found.score, []));
+  if (scale !== 'none') summary.append(bar(found.score));  // labels that are folded away keep their bars
   details.append(summary);
   const why = found.words ? evidence(found) : null;
-  if (scale !== 'none') details.append(bar(found.score));
   details.append(path);
   if (why) details.append(why);
   item.append(details);
