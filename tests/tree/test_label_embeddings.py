@@ -182,3 +182,31 @@ def test_labels_that_are_no_numbers_are_named():
     row = int(np.searchsorted(truth.indptr, truth.indptr[4], side="right") - 1)
     with pytest.raises(InputError, match=f"labels of document {row} hold NaN"):
         label_embedding("pii", None, truth)
+
+
+def test_of_many_features_the_strongest_are_kept(monkeypatch):
+    features, truth = sparse(40, 200, density=0.3, seed=2), labels(40, 9, 2)
+    expected = label_embedding("pifa", features, truth).toarray()
+    monkeypatch.setattr(label_embeddings, "MANY_ENTRIES", 10)
+    monkeypatch.setattr(label_embeddings, "STRONGEST", 7)
+    monkeypatch.setattr(label_embeddings, "_CHUNK_ENTRIES", 500)
+    for threads in (1, 3):
+        ours = label_embedding("pifa", features, truth, threads=threads).toarray()
+        for row, right in zip(ours, expected, strict=True):
+            kept = np.zeros_like(right)
+            strongest = np.argsort(-np.abs(right), kind="stable")[:7]
+            kept[strongest] = right[strongest]
+            np.testing.assert_allclose(row, kept / max(np.linalg.norm(kept), 1e-9), atol=1e-6)
+
+
+def test_few_features_are_all_kept(monkeypatch):
+    features = sparse(40, 200, density=0.3, seed=2)
+    truth = labels(40, 9, 2)
+    entries = label_embeddings.label_entries(Features(features), csr_matrix(truth))
+    assert entries == sum(features[truth[:, j].nonzero()[0]].nnz for j in range(9))
+    expected = label_embedding("pifa", features, truth)
+    monkeypatch.setattr(label_embeddings, "STRONGEST", 7)
+    monkeypatch.setattr(label_embeddings, "MANY_ENTRIES", entries)
+    assert (label_embedding("pifa", features, truth) != expected).nnz == 0
+    monkeypatch.setattr(label_embeddings, "MANY_ENTRIES", entries - 1)
+    assert label_embedding("pifa", features, truth).nnz < expected.nnz

@@ -20,7 +20,7 @@ from xmc_tf.data.scanning import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.train_flags import parser
-from xmc_tf.models.linear.in_memory import InMemory
+from xmc_tf.models.linear.on_disk import OnDisk
 from xmc_tf.models.linear.over_ranks import OverRanks
 from xmc_tf.models.linear.training import LinearData, LinearRecipe, summary_of, train_linear
 from xmc_tf.models.xr_linear import XRLinear
@@ -102,11 +102,14 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
         ranks.save(parts)
     else:
         nothing_to_resume("linear training in one process keeps everything in memory (mpiexec -n 2 keeps files)")
-        place = InMemory(recipe.threads)
-        with place.reported(arguments.logdir):
-            parts = train_linear(_data(arguments, recipe, communicator, ALONE), recipe, place)
-        summary = summary_of(parts)
-        XRLinear.of(parts).save(folder)
+        place = OnDisk(folder, recipe.threads, arguments.layout)
+        try:
+            with place.reported(arguments.logdir):
+                parts = train_linear(_data(arguments, recipe, communicator, ALONE), recipe, place)
+            summary = summary_of(parts)
+            XRLinear.of(parts).save(folder)
+        finally:
+            place.remove()
     _LOG.info("%s: %s", folder, summary)
     finished()
 

@@ -82,6 +82,13 @@ def _add_data_flags(out: argparse.ArgumentParser) -> None:
     )
     add_label_names(data, default=False)
     add_keep_training_data(data)
+    data.add_argument(
+        "--layout",
+        choices=("auto", "pecos", "search"),
+        default="auto",
+        help="of the weights on disk: pecos, which PECOS reads; or search, which is smaller, and is written while the "
+        "rankers are trained, so that they need no memory (auto: search for large data in one process)",
+    )
     data.add_argument("-r", "--rel-path", metavar="FILE", help="relevance of the labels, for cost-sensitive training")
     data.add_argument("-um", "--usn-match-path", metavar="FILE", help="negatives for usn: documents × leaf clusters")
     data.add_argument("-uy", "--usn-label-path", metavar="FILE", help="negatives for usn: documents × labels")

@@ -26,6 +26,7 @@ from xmc_tf.common.folders.placing import JOURNAL, finish_placing, placed_folder
 from xmc_tf.common.numbers import MOST_TREES
 from xmc_tf.common.progress import Progress
 from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.rankers.layout.stored import known_records
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
@@ -105,7 +106,7 @@ def write_model_folder(
             (place / LABELS).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         # Last of all, because without it there is no model.
         about = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": ""}
-        files = record_files(place, exclude=[MODEL_HEADER])
+        files = record_files(place, exclude=[MODEL_HEADER], known=known_records(place))
         content: dict[str, Any] = {**about, **metadata.content, "files": files}
         content["checksum"] = checksum_of(content)
         (place / MODEL_HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -3,12 +3,13 @@
 param.json                      marks the folder as an XLinear model
 ranker/param.json               depth, numbers of features, codes, labels
 ranker/<level>.model/           param.json, W.npz (features + bias row × nodes), C.npz (nodes × parents)
-search/                         of large models: the weights arranged for search, which only this package reads
+search/                         of large models: the weights arranged for search, which only this package reads;
+                                of models of large data, W.npz is left out
 """
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,11 @@ from xmc_tf.rankers.layout.stored import (
     SEARCH_ENDINGS,
     StoredSearch,
     has_search,
+    link_search,
     open_search,
     write_search,
 )
+from xmc_tf.rankers.layout.unpacking import stored_weights
 from xmc_tf.rankers.level import Level, UnreadWeights
 
 _CLASS = "pecos.xmc.base###MLModel"
@@ -49,6 +52,19 @@ def save_levels(levels: Sequence[Level], folder: str | Path, nr_dense: int = 0) 
         for t, level in enumerate(levels):
             save_matrix(level_folder(part, t) / "W.npz", level.weights)
         write_search(part, levels, nr_dense)
+
+
+def save_stored(levels: Sequence[Level], folder: str | Path, stored: StoredSearch) -> None:
+    """Write a folder of rankers whose weights are stored in their layout for search only, by linking it.
+
+    Args:
+        levels: the rankers, as they were loaded.
+        folder: the folder; older rankers there are replaced, other files stay.
+        stored: the layout.
+    """
+    with placed_folder(folder, RANKERS) as part:
+        write_parameters(levels, part)
+        link_search(stored, part)
 
 
 def level_folder(folder: Path, t: int) -> Path:
@@ -108,7 +124,9 @@ def _load(folder: Path, later: bool) -> tuple[list[Level], StoredSearch | None]:
     levels: list[Level] = []
     for t, (here, param, bias) in enumerate(zip(places, params, biases, strict=True)):
         shape = (nr_features + (bias > 0), _whole_number(param, "nr_labels", here / "param.json"))
-        read = partial(_csc_verified if later else _csc, here / "W.npz", shape)
+        read: Callable[[], csc_matrix] = partial(_csc_verified if later else _csc, here / "W.npz", shape)
+        if search is not None and search.alone:
+            read = partial(stored_weights, search, levels, t)
         weights = read() if search is None else UnreadWeights(shape, search.nr_weights[t], read)
         clusters = _csc(here / "C.npz", (shape[1], _whole_number(param, "nr_codes", here / "param.json")))
         _check_parents(clusters, here / "C.npz")

@@ -14,11 +14,11 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
-from xmc_tf.rankers.disk import load_levels, save_levels
+from xmc_tf.rankers.disk import load_levels, save_levels, save_stored
 from xmc_tf.rankers.kernels.layout import Chunks
 from xmc_tf.rankers.kernels.search import score_paths, search
 from xmc_tf.rankers.layout.chunks import build_chunks, with_children
-from xmc_tf.rankers.layout.stored import StoredSearch, warn_of_damage
+from xmc_tf.rankers.layout.stored import StoredSearch, damaged, warn_of_damage
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.paths import selected_paths
 from xmc_tf.rankers.postprocess import post_processor_code
@@ -120,12 +120,27 @@ class XLinear:
             self._chunks_of = key
         return self._chunks
 
+    def take_chunks(self, chunks: Chunks) -> None:
+        """Search in weights that are arranged already.
+
+        Args:
+            chunks: the weights of this model, with its dense features.
+        """
+        self._chunks, self._chunks_of = chunks, (self.depth, self.nr_sparse, self.nr_dense)
+
+    @property
+    def stored_alone(self) -> bool:
+        """Whether the weights are on disk in their layout for search only, and the model is the one that was loaded."""
+        return self._stored is not None and self._stored.alone and self._all_levels is None
+
     def _with_chunks(self, nr_dense: int, threads: int, run: Callable[[Chunks], object]) -> None:
         """Call a function of the weights arranged for search; once more if their stored layout is damaged."""
         chunks = self.chunks(nr_dense, threads)
         run(chunks)
         if chunks.damaged[0]:
             if (stored := self._stored) is not None:
+                if stored.alone:
+                    raise damaged(stored.folder)
                 warn_of_damage(stored.folder, f"{stored.folder} is damaged: its content has changed since it was saved")
             self._stored = self._chunks = None
             run(self.chunks(nr_dense, threads))
@@ -289,9 +304,19 @@ class XLinear:
         result.sort_indices()
         return result
 
-    def save(self, folder: str | Path) -> None:
-        """Save the model as an XLinear folder of PECOS."""
-        save_levels(self.levels, folder, self.nr_dense)
+    def save(self, folder: str | Path, *, pecos: bool = False) -> None:
+        """Save the model as an XLinear folder of PECOS, or as it was stored.
+
+        Args:
+            folder: the folder.
+            pecos: also save a model whose weights are stored in their layout for search only in PECOS's format. This
+                reads them into memory.
+        """
+        if self.stored_alone and not pecos:
+            assert self._stored is not None
+            save_stored(self.levels, folder, self._stored)
+        else:
+            save_levels(self.levels, folder, self.nr_dense)
 
     @classmethod
     def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":

@@ -16,7 +16,7 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.stacking import Pieces, stack_rows
 from xmc_tf.tree.label_documents import documents_of_labels, label_matrix, label_work
-from xmc_tf.tree.label_embeddings import label_embedding, sum_documents
+from xmc_tf.tree.label_embeddings import label_embedding, strongest_of, sum_documents
 from xmc_tf.tree.threads import even_cuts
 
 # Maximum number of entries that a rank sums at a time, counted before equal features are summed.
@@ -96,5 +96,6 @@ def _pieces_of_rank(
             yield as_features(label_embedding(method, None, Y, threads=threads))
         return
     documents = documents_of_labels(Y, int(share[0]), int(share[-1]))
+    strongest = strongest_of(X, label_matrix(Y))
     for a, b in pairwise((share - share[0]).tolist()):
-        yield sum_documents(X, documents[a:b], threads)
+        yield sum_documents(X, documents[a:b], threads, strongest)

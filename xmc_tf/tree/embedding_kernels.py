@@ -6,6 +6,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from xmc_tf.common.compiled import kernel
+from xmc_tf.common.ordering import kth_largest
 
 
 @intrinsic
@@ -102,3 +103,39 @@ def scale_rows(first, last, begin, values, factors):
     for row in range(first, last):
         for k in range(begin[row], begin[row + 1]):
             values[k] *= factors[row]
+
+
+@kernel
+def keep_strongest(first, count, most, ends, indices, values, squares):
+    """Keep of each label the ``most`` sums that are furthest from 0; of equal ones, those of the first features.
+
+    Args:
+        first: the first label.
+        count: number of labels.
+        most: maximum number of sums of a label.
+        ends: where the sums of each label end; they are changed.
+        indices: the features; those that are kept move to the front.
+        values: their sums; likewise.
+        squares: the squared norm of each label's sums is set to that of what is kept.
+    """
+    read, write = 0, 0
+    for label in range(count):
+        stop = ends[label]
+        least, equal = np.float32(-1.0), 0
+        if stop - read > most:
+            sizes = np.empty(stop - read, np.float32)
+            for k in range(read, stop):
+                sizes[k - read] = abs(values[k])
+            least, equal = kth_largest(sizes, most), most
+            for k in range(read, stop):
+                equal -= abs(values[k]) > least
+            squares[first + label] = 0.0
+        for k in range(read, stop):
+            size = abs(values[k])
+            if size > least or (size == least and equal > 0):
+                equal -= size == least
+                indices[write], values[write] = indices[k], values[k]
+                if least >= 0:
+                    squares[first + label] += np.float64(size) * np.float64(size)
+                write += 1
+        read, ends[label] = stop, write

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix, hstack, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
-from xmc_tf.tree.embedding_kernels import scale_rows, sum_dense, sum_sparse
+from xmc_tf.tree.embedding_kernels import keep_strongest, scale_rows, sum_dense, sum_sparse
 from xmc_tf.tree.kmeans_levels import read_only
 from xmc_tf.tree.label_documents import documents_of_labels, inverse_norms, label_matrix, transposed
 from xmc_tf.tree.threads import ThreadPool, even_cuts
@@ -17,6 +17,9 @@ METHODS = ("pifa", "pii", "pifa_lf_concat", "pifa_lf_convex_combine")
 
 # Maximum number of entries of a range of labels, before equal features are summed: 128 MB of scratch per thread.
 _CHUNK_ENTRIES = 16_000_000
+# Of labels whose documents have more features than this altogether, embeddings are these strongest features.
+MANY_ENTRIES = 1 << 28
+STRONGEST = 32
 
 
 def label_embedding(
@@ -37,6 +40,7 @@ def label_embedding(
     =========================  ==========================================================================
 
     In the sums of ``pifa`` a document with many labels counts less: the rows of ``Y`` are first scaled to length 1.
+    If the labels' documents have more than 268 million features altogether, only the 32 strongest of each sum are kept.
     Neither ``Z`` nor the result of a combination is scaled.
 
     Example:
@@ -96,16 +100,51 @@ def _unit_rows(matrix: csr_matrix, threads: int) -> csr_matrix:
 
 def _pifa(features: Features, labels: csr_matrix, threads: int) -> Features:
     """Sum the features of each label's documents and scale the sparse and the dense part together to length 1."""
-    return sum_documents(features, documents_of_labels(labels), threads)
+    return sum_documents(features, documents_of_labels(labels), threads, strongest_of(features, labels))
 
 
-def sum_documents(features: Features, documents: csr_matrix, threads: int = -1) -> Features:
+def label_entries(features: Features, labels: csr_matrix) -> int:
+    """Return the number of sparse features of the documents of each label, summed over the labels.
+
+    Args:
+        features: the features of the documents.
+        labels: documents × labels.
+    """
+    if features.sparse is None:
+        return 0
+    return int(np.dot(np.diff(labels.indptr).astype(np.int64), np.diff(features.sparse.indptr).astype(np.int64)))
+
+
+def strongest_of(features: Features, labels: csr_matrix) -> int | None:
+    """Return the number of features that ``pifa`` keeps of each sum; None: all. It depends on the data alone.
+
+    Args:
+        features: the features of the documents.
+        labels: documents × labels.
+    """
+    return STRONGEST if are_many(features, labels) else None
+
+
+def are_many(features: Features, labels: csr_matrix) -> bool:
+    """Return whether the features of the labels' documents are many, so that the weights of rankers will be too.
+
+    Args:
+        features: the features of the documents.
+        labels: documents × labels.
+    """
+    return label_entries(features, labels) > MANY_ENTRIES
+
+
+def sum_documents(
+    features: Features, documents: csr_matrix, threads: int = -1, strongest: int | None = None
+) -> Features:
     """Return the weighted sums of the features of documents, scaled to length 1; a sum depends on its row alone.
 
     Args:
         features: the features of the documents.
         documents: labels × documents, or some of its rows.
         threads: number of threads; -1: one per core.
+        strongest: number of sparse features to keep of each sum; None: all.
     """
     turned = documents
     starts = turned.indptr.astype(np.int64)
@@ -114,7 +153,7 @@ def sum_documents(features: Features, documents: csr_matrix, threads: int = -1) 
     sparse = dense = None
     with ThreadPool(threads) as pool:
         if features.sparse is not None:
-            sparse = _sum_sparse(features.sparse, starts, rows, weights, squares, pool)
+            sparse = _sum_sparse(features.sparse, starts, rows, weights, squares, pool, strongest)
         if features.dense is not None:
             dense = np.zeros((turned.shape[0], features.nr_dense), np.float32)
             values = read_only(features.dense, np.float32)
@@ -132,7 +171,8 @@ def sum_documents(features: Features, documents: csr_matrix, threads: int = -1) 
 
 
 def _sum_sparse(
-    X: csr_matrix, starts: np.ndarray, rows: np.ndarray, weights: np.ndarray, squares: np.ndarray, pool: ThreadPool
+    X: csr_matrix, starts: np.ndarray, rows: np.ndarray, weights: np.ndarray, squares: np.ndarray, pool: ThreadPool,
+    strongest: int | None,
 ) -> csr_matrix:  # fmt: skip
     """Sum sparse rows label by label, in ranges of labels of about the same work."""
     begin = X.indptr.astype(np.int64)
@@ -150,6 +190,8 @@ def _sum_sparse(
             first, last, X.shape[1], starts, rows, weights, begin, indices, values, ends, out_indices, out_values,
             squares,
         )  # fmt: skip
+        if strongest is not None:
+            keep_strongest(first, last - first, strongest, ends, out_indices, out_values, squares)
         return ends, out_indices[: ends[-1]].copy(), out_values[: ends[-1]].copy()
 
     parts = max(pool.parts, int(entries[-1] // _CHUNK_ENTRIES))

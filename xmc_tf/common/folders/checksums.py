@@ -64,20 +64,23 @@ def _crc_of_mapped(path: Path, stop: Event) -> str:
     return f"{crc:08x}"
 
 
-def record_files(folder: Path, exclude: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+def record_files(
+    folder: Path, exclude: Iterable[str] = (), known: Mapping[str, dict[str, Any]] | None = None
+) -> dict[str, dict[str, Any]]:
     """Return the records of all files below a folder, in the order of their names.
 
     Args:
         folder: the folder.
         exclude: relative posix paths to leave out, such as the header's own.
+        known: records of files that need not be read, by relative posix path.
     """
-    left_out = set(exclude)
+    left_out, known = set(exclude), known or {}
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     names = sorted(paths.keys() - left_out)
     with ThreadPoolExecutor(thread_count(-1)) as pool:
-        checksums = list(pool.map(lambda name: crc_of_file(paths[name]), names))
+        checksums = list(pool.map(lambda name: "" if name in known else crc_of_file(paths[name]), names))
     return {
-        name: {"bytes": paths[name].stat().st_size, "crc32": checksum}
+        name: known.get(name) or {"bytes": paths[name].stat().st_size, "crc32": checksum}
         for name, checksum in zip(names, checksums, strict=True)
     }
 

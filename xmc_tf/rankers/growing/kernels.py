@@ -1,4 +1,4 @@
-"""Adjusting the weights of labels to further documents of their cluster, and copying columns.
+"""Adjusting the weights of labels to further documents of their cluster.
 
 The solver minimizes, over the new weights w of a label,
 
@@ -199,24 +199,3 @@ def _emit(features, weights, names, w, old_features, old_weights, slot, threshol
         found = max_nonzeros
         features[:found], weights[:found] = kept_features, kept_weights
     return found
-
-
-@kernel
-def copy_columns(labels, indptr, features, weights, out_indptr, out_features, out_weights):
-    """Copy columns to the places of their labels in a CSC matrix.
-
-    Args:
-        labels: label of each column; -1: not copied.
-        indptr: the columns: starts,
-        features: rows,
-        weights: and values.
-        out_indptr: the matrix: starts, which are set already,
-        out_features: rows,
-        out_weights: and values.
-    """
-    for j in range(len(labels)):
-        if labels[j] >= 0:
-            at, begin, end = out_indptr[labels[j]], indptr[j], indptr[j + 1]
-            for p in range(end - begin):
-                out_features[at + p] = features[begin + p]
-                out_weights[at + p] = weights[begin + p]

@@ -21,7 +21,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
-from xmc_tf.rankers.growing.kernels import adjust_labels, copy_columns
+from xmc_tf.rankers.growing.kernels import adjust_labels
+from xmc_tf.rankers.kernels.columns import copy_columns
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.kernels.task import SolverSettings
 from xmc_tf.rankers.level import Level

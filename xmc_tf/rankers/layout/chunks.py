@@ -52,7 +52,7 @@ def build_chunks(
         jobs: list[tuple[Any, ...]] = [
             (measure, *_arrays(level)[:2], *_children(level), nr_sparse, nr_dense, a, b, rows[own], lengths[own])
             for level, own in zip(levels, places, strict=True)
-            for a, b in _ranges(own.stop - own.start, threads)
+            for a, b in chunk_ranges(own.stop - own.start, threads)
         ]
         _all_done(pool, jobs)
         words = room(int(lengths.sum()))
@@ -65,7 +65,7 @@ def build_chunks(
                 table.checksums[own],
             )
             for level, own in zip(levels, places, strict=True)
-            for a, b in _ranges(own.stop - own.start, threads)
+            for a, b in chunk_ranges(own.stop - own.start, threads)
         ]  # fmt: skip
         _all_done(pool, jobs)
     return table, chunks
@@ -123,7 +123,8 @@ def _children(level: Level) -> tuple[Any, ...]:
     return kernel_view(level.clusters.indptr, np.int64), kernel_view(level.clusters.indices, np.int32)
 
 
-def _ranges(count: int, parts: int) -> list[tuple[int, int]]:
+def chunk_ranges(count: int, parts: int) -> list[tuple[int, int]]:
+    """Return the bounds of about equal parts of so many chunks."""
     bounds = np.linspace(0, count, min(parts, count) + 1).astype(int)
     return [(int(a), int(b)) for a, b in pairwise(bounds)]
 

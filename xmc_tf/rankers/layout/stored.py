@@ -4,23 +4,28 @@ search/search.json   the weights from which it was made, by the checksums in the
 search/chunks.npy    rows, words and checksum of each chunk
 search/words.npy     the words of all chunks
 
-The weights in PECOS's format stay what counts. The layout can be deleted; if it is missing, damaged, or made from other
-weights, the weights are arranged in memory instead. A chunk is compared with its checksum when it is first used, so no
-start has to read the whole file.
+Beside weights in PECOS's format, these stay what counts. The layout can be deleted; if it is missing, damaged, or made
+from other weights, the weights are arranged in memory instead. Models of large data have no other weights than the
+layout: it takes less than half the room of both, and can be written while the rankers are trained. A chunk is compared
+with its checksum when it is first used, so no start has to read the whole file.
 """
 
 import json
 import logging
 import os
+import shutil
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.archives import member_checksums
+from xmc_tf.common.files.crc import crc_of_all
 from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.writing import write_in_steps
 from xmc_tf.common.folders.checksums import crc_of_file
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.npz.reading import read_npy
@@ -47,6 +52,7 @@ class StoredSearch(NamedTuple):
         nr_sparse, nr_dense: numbers of features for which it was made.
         table: rows, length and checksum of each chunk.
         words: the words of all chunks, mapped.
+        alone: whether the model has no other weights.
     """
 
     folder: Path
@@ -55,6 +61,7 @@ class StoredSearch(NamedTuple):
     nr_dense: int
     table: ChunkTable
     words: np.ndarray
+    alone: bool
 
     def chunks(self, levels: Sequence[Level]) -> Chunks:
         """Return the chunks of the levels from whose weights the layout was made."""
@@ -77,15 +84,118 @@ def write_search(folder: Path, levels: Sequence[Level], nr_dense: int, threads: 
     here.mkdir(parents=True)
     nr_sparse = levels[0].nr_features - nr_dense
     table, _ = build_chunks(levels, nr_sparse, nr_dense, threads, room=lambda count: _mapped(here / _WORDS, count))
+    _write_header(folder, levels, nr_dense, table)
+
+
+class SearchWriter:
+    """Writes the layout of rankers in a folder, chunk after chunk, for a model without other weights.
+
+    Args:
+        folder: the folder of the rankers.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._parts, self._crc = folder, list[ChunkTable](), 0
+        (folder / SEARCH).mkdir(parents=True)
+        self._file = (folder / SEARCH / _WORDS).open("wb")
+        self._file.write(padded_head(np.dtype(np.int32), (0,), 0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, table: ChunkTable, words: np.ndarray) -> None:
+        """Append chunks.
+
+        Args:
+            table: rows, length and checksum of each.
+            words: their words.
+        """
+        self._parts.append(table)
+        content = np.ascontiguousarray(words).view(np.uint8).data
+        self._crc = zlib.crc32(content, self._crc)
+        write_in_steps(self._file, content)
+
+    def chunks(self, levels: Sequence[Level]) -> Chunks:
+        """Return the chunks that are written, which are those of these levels."""
+        self._write_head()
+        table = self._table()
+        words = read_npy(self.folder / SEARCH / _WORDS)
+        return chunks_of(levels, table, kernel_view(words, np.int32))
+
+    def finish(self, levels: Sequence[Level], nr_dense: int) -> None:
+        """Complete the folder; the levels' parameters and clusters are in it already.
+
+        Args:
+            levels: the rankers.
+            nr_dense: number of dense features.
+        """
+        head = self._write_head()
+        size = self._file.tell()
+        crc = crc_of_all([(zlib.crc32(head), len(head)), (self._crc, size - len(head))])
+        _write_header(self.folder, levels, nr_dense, self._table(), {"bytes": size, "crc32": f"{crc:08x}"})
+
+    def _table(self) -> ChunkTable:
+        return ChunkTable(*map(np.concatenate, zip(*self._parts, strict=True)))
+
+    def _write_head(self) -> bytes:
+        """Write the number of words to the head of their file, and return it."""
+        length = sum(int(part.lengths.sum()) for part in self._parts)
+        head, end = padded_head(np.dtype(np.int32), (length,), 0), self._file.tell()
+        assert end == len(head) + 4 * length  # heads of all lengths are padded to the same size
+        self._file.seek(0)
+        self._file.write(head)
+        self._file.seek(end)
+        self._file.flush()
+        return head
+
+
+def link_search(stored: StoredSearch, folder: Path) -> None:
+    """Write a layout to another folder of rankers: hard links, or copies if the file system has no links.
+
+    Args:
+        stored: the layout.
+        folder: the folder of the rankers, with their parameters.
+    """
+    (folder / SEARCH).mkdir(parents=True)
+    for name in (_WORDS, _TABLE, _HEADER):
+        try:
+            os.link(stored.folder / name, folder / SEARCH / name)
+        except OSError:
+            shutil.copyfile(stored.folder / name, folder / SEARCH / name)
+
+
+def known_records(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the records of files of chunks below a folder that are known without reading them.
+
+    Args:
+        folder: the folder of a model.
+    """
+    found = {}
+    for header in folder.rglob(f"{SEARCH}/{_HEADER}"):
+        record = read_json(header).get(_WORDS)
+        if record is not None and header.with_name(_WORDS).stat().st_size == record["bytes"]:
+            found[header.with_name(_WORDS).relative_to(folder).as_posix()] = record
+    return found
+
+
+def _write_header(
+    folder: Path, levels: Sequence[Level], nr_dense: int, table: ChunkTable, words: dict[str, Any] | None = None
+) -> None:
+    """Write the table of a layout, and its header, with the record of the file of chunks if it is known."""
+    here = folder / SEARCH
     np.save(here / _TABLE, np.stack([table.rows, table.lengths, table.checksums.view(np.int64)]), allow_pickle=False)
     content = {
         "format": _FORMAT,
         "version": VERSION,
-        "nr_weights": nr_weights,
-        "nr_sparse": nr_sparse,
+        "nr_weights": [level.nr_weights for level in levels],
+        "nr_sparse": levels[0].nr_features - nr_dense,
         "nr_dense": nr_dense,
         "made_from": _sources(folder, [level.bias for level in levels]),
         _TABLE: crc_of_file(here / _TABLE),
+        **({} if words is None else {_WORDS: words}),
     }
     (here / _HEADER).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -116,10 +226,25 @@ def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
         if words.dtype != np.int32 or words.shape != (lengths.sum(),):
             raise InputError(f"{here / _WORDS} is damaged")
         table = ChunkTable(rows, lengths, checksums.view(np.uint64))
-        return StoredSearch(here, header["nr_weights"], header["nr_sparse"], header["nr_dense"], table, words)
+        alone = not any("W.npz" in one for one in header["made_from"])
+        return StoredSearch(here, header["nr_weights"], header["nr_sparse"], header["nr_dense"], table, words, alone)
     except (InputError, OSError, KeyError, ValueError) as error:
         warn_of_damage(here, error.problem if isinstance(error, InputError) else str(error))
         return None
+
+
+def damaged(folder: Path) -> InputError:
+    """Return the error for a damaged layout of a model that has no other weights.
+
+    Args:
+        folder: the folder of the layout.
+    """
+    return InputError(
+        f"{folder} is damaged: its content has changed since it was saved",
+        expected="the checksums in it",
+        received="others",
+        fix="copy the model again from where it is intact, or train it again",
+    )
 
 
 def warn_of_damage(folder: Path, problem: str) -> None:
@@ -150,6 +275,10 @@ def _sources(folder: Path, biases: Sequence[float]) -> list[dict[str, Any]]:
     """Return what the layout depends on: of each level, the bias, and the checksums of its weights and clusters."""
     places = [folder / "ranker" / f"{t}.model" for t in range(len(biases))]
     return [
-        {"bias": bias, **{name: member_checksums(place / name) for name in ("W.npz", "C.npz")}}
+        {
+            "bias": bias,
+            **({"W.npz": member_checksums(place / "W.npz")} if (place / "W.npz").exists() else {}),
+            "C.npz": member_checksums(place / "C.npz"),
+        }
         for place, bias in zip(places, biases, strict=True)
     ]

@@ -1,0 +1,229 @@
+"""Training rankers in one process whose weights do not fit in memory: they are written as they are solved.
+
+The weights go straight into the layout for search, cluster after cluster, and nowhere else. So memory holds the data
+and the clusters in work, and the disk holds the model once. The rankers are those of ``fit.train_trees``, bit for bit.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csc_matrix, spmatrix
+
+from xmc_tf.common.memory import release_freed_memory
+from xmc_tf.common.progress import Progress
+from xmc_tf.common.threads import thread_count
+from xmc_tf.data import Features, check_pair
+from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level
+from xmc_tf.rankers.disk import write_parameters
+from xmc_tf.rankers.fit import levels_title
+from xmc_tf.rankers.kernels.columns import copy_columns
+from xmc_tf.rankers.kernels.emit import WeightColumns
+from xmc_tf.rankers.kernels.layout import fill, measure
+from xmc_tf.rankers.layout.chunks import ChunkTable
+from xmc_tf.rankers.layout.stored import SearchWriter
+from xmc_tf.rankers.level import Level, UnreadWeights
+from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.tasks import Instances, LevelTasks, level_tasks, solve_task, task_labels
+from xmc_tf.rankers.xlinear import XLinear
+
+_CLUSTERS = 16  # maximum number of clusters that one thread solves and arranges at a time
+_WAITING_WORDS = 1 << 28  # of solved clusters that wait for one before them, about 1 GB
+
+
+class _Piece(NamedTuple):
+    """Neighbouring clusters of a level, arranged for search.
+
+    Attributes:
+        table: rows, lengths and checksums of the chunks.
+        words: their words.
+        nr_labels: number of their labels.
+        nr_weights: number of their weights.
+    """
+
+    table: ChunkTable
+    words: np.ndarray
+    nr_labels: int
+    nr_weights: int
+
+
+def train_streamed(
+    X: Features,
+    Y: spmatrix,
+    chains: Sequence[Sequence[spmatrix]],
+    folders: Sequence[Path],
+    *,
+    R: spmatrix | None = None,
+    params: RankerParams | None = None,
+    pred_params: Sequence[RankerPredParams] | None = None,
+    user_negatives: Mapping[int, spmatrix] | None = None,
+    threads: int = -1,
+    seed: int = 0,
+) -> list[XLinear]:
+    """Train the rankers of several trees, one after the other, each into a folder.
+
+    Args:
+        X: features of the training documents; best memory-mapped.
+        Y: (documents × labels).
+        chains: cluster matrices of each tree.
+        folders: the folder of each tree's rankers, which must not exist.
+        R: relevance of the positives, for cost-sensitive training.
+        params: training parameters.
+        pred_params: default prediction parameters of each tree's model.
+        user_negatives: see :func:`~xmc_tf.rankers.problems.user_matching`.
+        threads: number of threads; -1: one per core. The files do not depend on it.
+        seed: seed of the orders in which the solvers visit the documents.
+
+    Returns:
+        The rankers, mapped from their folders.
+    """
+    check_pair(X, Y)
+    params, instances = params or RankerParams(), Instances(X)
+    release_freed_memory()
+    for number, (chain, folder) in enumerate(zip(chains, folders, strict=True)):
+        levels = Levels(Y, chain, R, params, user_negatives)
+        preds = per_level(
+            (pred_params or [RankerPredParams()] * len(chains))[number].hlm_args.model_chain, levels.depth
+        )
+        made: list[Level] = []
+        with SearchWriter(folder) as writer:
+            for run in levels.runs():
+                predicted = None
+                if levels.waits(run.start):
+                    above = XLinear(made, X.nr_sparse, X.nr_dense)
+                    above.take_chunks(writer.chunks(made))
+                    predicted = above.predict(X, threads=threads)
+                problems = [levels.problem(t, predicted) for t in run]
+                counts = _solve(writer, instances, problems, levels_title([run]), threads, seed)
+                made += [
+                    _level(problem, instances, count, preds[t])
+                    for t, problem, count in zip(run, problems, counts, strict=True)
+                ]
+            write_parameters(made, folder)
+            writer.finish(made, X.nr_dense)
+        release_freed_memory()
+    return [XLinear.load(folder, X.nr_dense) for folder in folders]
+
+
+def _level(problem: LevelProblem, instances: Instances, nr_weights: int, pred_params: LinearLevelPredParams) -> Level:
+    """Return a level whose weights are on disk."""
+    bias = max(problem.params.bias, 0.0)
+    shape = (instances.nr_sparse + instances.dense.shape[1] + (bias > 0), int(problem.clusters.shape[0]))
+    return Level(UnreadWeights(shape, nr_weights, _unread), problem.clusters, bias, pred_params)
+
+
+def _unread() -> csc_matrix:
+    raise AssertionError("the rankers are still being trained")
+
+
+def _solve(
+    writer: SearchWriter, instances: Instances, problems: Sequence[LevelProblem], title: str, threads: int, seed: int
+) -> list[int]:
+    """Write the weights of levels that do not wait for each other; return their number for each level."""
+    work: list[tuple[int, Callable[[], _Piece]]] = []
+    for number, problem in enumerate(problems):
+        tasks, nr_clusters = level_tasks(instances, problem), int(problem.clusters.shape[1])
+        step = max(1, min(_CLUSTERS, nr_clusters // (8 * thread_count(threads))))
+        bounds = [*range(0, nr_clusters, step), nr_clusters]
+        work += [(number, partial(_piece, instances, problem, tasks, a, b, seed)) for a, b in pairwise(bounds)]
+    counts = [0] * len(problems)
+    total = sum(int(problem.clusters.nnz) for problem in problems)
+    with Progress(title, total=total, unit="labels") as progress, ThreadPoolExecutor(thread_count(threads)) as pool:
+        for number, piece in _in_order(pool, work, 2 * thread_count(threads)):
+            writer.add(piece.table, piece.words)
+            counts[number] += piece.nr_weights
+            progress.add(piece.nr_labels)
+    return counts
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, work: Sequence[tuple[int, Callable[[], _Piece]]], ahead: int
+) -> Iterator[tuple[int, _Piece]]:
+    """Yield the results of calls in order, while a limited number of later ones are made.
+
+    Args:
+        pool: the threads.
+        work: the calls, each with a number that is passed on.
+        ahead: maximum number of calls that are started and not finished.
+    """
+    rest, queue = iter(work), deque[tuple[int, Future[_Piece]]]()
+    try:
+        while True:
+            running = [future for _, future in queue if not future.done()]
+            waiting = sum(len(future.result().words) for _, future in queue if future.done())
+            while len(running) < ahead and waiting < _WAITING_WORDS and (one := next(rest, None)) is not None:
+                queue.append((one[0], pool.submit(one[1])))
+                running.append(queue[-1][1])
+            if not queue:
+                return
+            if queue[0][1].done():
+                number, future = queue.popleft()
+                yield number, future.result()
+            else:
+                wait(running, return_when=FIRST_COMPLETED)
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
+def _piece(instances: Instances, problem: LevelProblem, tasks: LevelTasks, first: int, last: int, seed: int) -> _Piece:
+    """Solve the clusters ``first`` to ``last`` of a level and arrange their weights for search."""
+    own = slice(*np.searchsorted(tasks.cluster, (first, last)))
+    solved = [
+        solve_task(instances, problem, int(cluster), task_labels(problem, int(cluster), int(begin), int(end)), seed)
+        for cluster, begin, end in zip(tasks.cluster[own], tasks.begin[own], tasks.end[own], strict=True)
+    ]
+    children = problem.clusters.indptr[first : last + 1].astype(np.int64)
+    weights = columns_of(solved, problem.clusters.indices[children[0] : children[-1]])
+    return _Piece(*arranged(weights, children - children[0], instances, problem), len(weights[0]) - 1, len(weights[1]))
+
+
+def columns_of(parts: Sequence[WeightColumns], labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return some labels' columns as CSC arrays, in the order of ``labels``.
+
+    Args:
+        parts: columns of these labels.
+        labels: the labels.
+    """
+    order = np.argsort(labels)
+    sizes, places = np.zeros(len(labels) + 1, np.int64), []
+    for part in parts:
+        count = int(part.filled[0])
+        places.append(order[np.searchsorted(labels, part.labels[:count], sorter=order)])
+        sizes[places[-1] + 1] = np.diff(part.indptr[: count + 1])
+    indptr = np.cumsum(sizes)
+    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    for part, place in zip(parts, places, strict=True):
+        copy_columns(place, part.indptr, part.features, part.weights, indptr, indices, data)
+    return indptr, indices, data
+
+
+def arranged(
+    weights: tuple[np.ndarray, np.ndarray, np.ndarray], child_indptr: np.ndarray, instances: Instances,
+    problem: LevelProblem,
+) -> tuple[ChunkTable, np.ndarray]:  # fmt: skip
+    """Return the columns of neighbouring clusters, arranged for search.
+
+    Args:
+        weights: the columns in the order of the clusters, as CSC arrays.
+        child_indptr: where the columns of each cluster begin.
+        instances: the training features.
+        problem: the level.
+    """
+    nr_sparse, nr_dense, count = instances.nr_sparse, instances.dense.shape[1], len(child_indptr) - 1
+    children = np.arange(child_indptr[-1], dtype=np.int32)
+    table = ChunkTable(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint64))
+    measure(weights[0], weights[1], child_indptr, children, nr_sparse, nr_dense, 0, count, table.rows, table.lengths)
+    start = np.concatenate([[0], np.cumsum(table.lengths)])
+    words = np.zeros(start[-1], np.int32)
+    fill(
+        *weights, child_indptr, children, nr_sparse, nr_dense, 0, count, max(problem.params.bias, 0.0), start, words,
+        words.view(np.float32), words.view(np.uint8), words.view(np.uint64), table.checksums,
+    )  # fmt: skip
+    return table, words
