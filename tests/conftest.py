@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.core_files import CoreFiles
-from tests.process_state import ProcessState, Surroundings
+from tests.process_state import FixturesUndone, ProcessState, Surroundings
 
 # The same examples in every run, so that a failure belongs to the change that brought it; no deadline, since
 # the first call of a compiled kernel takes seconds. HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -54,21 +54,6 @@ def pytest_collection_modifyitems(items):
     items[:] = [item for path in sorted(files, key=places.get) for item in files[path]]
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef):
-    """Undo what a fixture of a module or session has changed: it may run a command, and many tests follow it.
-
-    Environment variables and the working directory, which such a fixture sets on purpose, last until its module ends.
-    """
-    if fixturedef.scope == "function":
-        return (yield)
-    before = ProcessState.taken()
-    try:
-        return (yield)
-    finally:
-        before.restore()
-
-
 @pytest.fixture(autouse=True, scope="module")
 def same_surroundings_for_each_file():
     before = Surroundings.taken()
@@ -90,5 +75,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # A plugin, since hooks of this file do not see fixtures of the session, which belongs to the folder above.
+    config.pluginmanager.register(FixturesUndone())
     if config.getoption("--core"):
         config.pluginmanager.register(CoreFiles())

@@ -5,8 +5,11 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGXFSZ, signal.SIGCHLD)
 
@@ -81,6 +84,24 @@ class Surroundings:
             os.environ.clear()
             os.environ.update(self.environment)
         os.chdir(self.folder)
+
+
+class FixturesUndone:
+    """Undo what fixtures of modules and of the session change: they may run commands, and many tests follow them.
+
+    Environment variables and the working directory, which such fixtures set on purpose, last until the module ends.
+    """
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        """Set up a fixture, and give the process its former state again."""
+        if fixturedef.scope == "function":
+            return (yield)
+        before = ProcessState.taken()
+        try:
+            return (yield)
+        finally:
+            before.restore()
 
 
 def _loggers() -> dict[str, logging.Logger]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tests.files import flip
 from xmc_tf.check import __main__ as check
 from xmc_tf.check.model_check import DAMAGED, FOREIGN, MISSING, OK, UNKNOWN, check_model
 from xmc_tf.common.errors import InputError
@@ -45,12 +46,6 @@ def pecos(tmp_path):
         sp.save_npz(folder / "ranker" / "0.model" / name, sp.eye(50, format="csc"), compressed=name == "C.npz")
     write(folder / "Pt.npz", b"half")
     return folder
-
-
-def flip(path, share=0.5):
-    content = bytearray(path.read_bytes())
-    content[int(share * len(content))] ^= 1
-    path.write_bytes(content)
 
 
 def states(folder):

@@ -70,12 +70,6 @@ def refused(folder, size=2, rows=23, name="items", dim=3, slots=True):
     return str(results[0])
 
 
-def flip(path, at=-2):
-    content = bytearray(path.read_bytes())
-    content[at] ^= 0xFF
-    path.write_bytes(content)
-
-
 def rewrite(folder, change):
     content = json.loads((folder / "manifest.json").read_text())
     change(content)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.collective.checkpoints import flip, load, refused, rewrite, save, stacked, trained, whole
+from tests.collective.checkpoints import load, refused, rewrite, save, stacked, trained, whole
 from tests.collective.threads import on_ranks, results_of
+from tests.files import flip
 from xmc_tf.collective.checkpoints import packed_arrays, shard_files
 from xmc_tf.collective.checkpoints.checkpoint import read_manifest, save_tables
 from xmc_tf.collective.checkpoints.packed_arrays import read_arrays, write_arrays
@@ -120,7 +121,7 @@ def test_a_checkpoint_of_version_1_is_read(tmp_path):
     for name, value in extra.items():
         np.testing.assert_array_equal(back[name], value)
         assert back[name].dtype == value.dtype
-    flip(data / "replicated-00000.npy")
+    flip(data / "replicated-00000.npy", -2)
     assert "replicated-00000.npy, array 'kernel': the content has changed since it was saved" in refused(folder)
 
 

@@ -8,8 +8,9 @@ import shutil
 import numpy as np
 import pytest
 
-from tests.collective.checkpoints import empty, flip, load, refused, rewrite, save, stacked, trained, whole
+from tests.collective.checkpoints import empty, load, refused, rewrite, save, stacked, trained, whole
 from tests.collective.threads import on_ranks, results_of
+from tests.files import flip
 from xmc_tf.collective.checkpoints import shard_files
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, read_manifest, save_tables
 from xmc_tf.ranks.solo import Solo
@@ -115,7 +116,7 @@ def test_damage_is_refused_with_the_name_of_the_file(tmp_path):
     mixed = damaged(lambda folder: shutil.copy(some_file(other), some_file(folder)))
     assert "00-items.values.00001.npy, rows 0 to 7 of the file: the content has changed since it was saved" in mixed
 
-    flipped = damaged(lambda folder: flip(some_file(folder, "values", 0)))
+    flipped = damaged(lambda folder: flip(some_file(folder, "values", 0), -2))
     assert "00-items.values.00000.npy" in flipped
 
     def retyped(folder):
@@ -124,7 +125,7 @@ def test_damage_is_refused_with_the_name_of_the_file(tmp_path):
 
     assert "00-items.values.00000.npy belongs to another checkpoint" in damaged(retyped)
 
-    header = damaged(lambda folder: flip(some_file(folder, "values", 0), at=3))
+    header = damaged(lambda folder: flip(some_file(folder, "values", 0), 3))
     assert "00-items.values.00000.npy is damaged, truncated, or of another format" in header
 
     def pack(folder):

@@ -11,8 +11,9 @@ import pytest
 from tests.distributed import launch
 from tests.distributed.cluster import SLOTS, Cluster, why_not
 from tests.distributed.launch import python
-from tests.distributed.on_hosts import contents, rankers
+from tests.distributed.on_hosts import rankers
 from tests.distributed.warm import warm
+from tests.files import contents
 from tests.linear.command_data import write_corpus
 
 FOLDER = Path(__file__).parent

@@ -76,11 +76,6 @@ def assert_none_left(hosts):
     wait_for(lambda: not hosts.processes(), 40, "the end of all processes on all hosts")
 
 
-def contents(model):
-    """Return all files of a model."""
-    return {str(path.relative_to(model)): path.read_bytes() for path in sorted(model.rglob("*")) if path.is_file()}
-
-
 def rankers(corpus, model):
     """Return the module and the flags that train rankers."""
     return ["-m", "xmc_tf.linear.train", "-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", model, "-n", 1]

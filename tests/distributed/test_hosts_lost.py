@@ -11,12 +11,12 @@ from tests.distributed.on_hosts import (
     LAUNCHED,
     assert_none_left,
     await_line,
-    contents,
     finish,
     rankers,
     start,
     start_by_hand,
 )
+from tests.files import contents
 
 pytestmark = pytest.mark.distributed
 TIMEOUT = 40  # a host is lost after a quarter of it

@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from scipy.sparse import csr_matrix
 
 from tests.common.test_event_file import scalars
 from tests.distributed.launch import horovodrun, mpiexec, python, wait_for
+from tests.files import contents
 from tests.linear.cases import dense_rows, sparse_rows
 from xmc_tf.data import save_matrix
 from xmc_tf.rankers.distributed.work_folder import work_path
@@ -43,10 +43,6 @@ def flags(corpus, model, *more, X="X.npz"):
     data = ["-x", corpus / X, corpus / "E.npy", "-y", corpus / "Y.npz", "-m", model]
     shape = ["--max-leaf-size", 6, "--nr-splits", 4, "-ns", "tfn+man", "-n", 1, "--beam-size", 3]
     return [str(flag) for flag in [*data, *shape, *more]]
-
-
-def contents(model: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(model)): path.read_bytes() for path in sorted(model.rglob("*")) if path.is_file()}
 
 
 @pytest.fixture(scope="module")

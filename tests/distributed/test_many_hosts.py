@@ -13,7 +13,6 @@ from tests.distributed.on_hosts import (
     LAUNCH,
     LAUNCHED,
     assert_none_left,
-    contents,
     finish,
     launch,
     launch_by_hand,
@@ -21,6 +20,7 @@ from tests.distributed.on_hosts import (
     start,
 )
 from tests.docs.page_blocks import blocks
+from tests.files import contents
 from tests.pipeline.corpus import train_flags, write_corpus
 
 pytestmark = pytest.mark.distributed

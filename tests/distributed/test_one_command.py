@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.distributed.launch import mpiexec
+from tests.files import contents
 from tests.linear.command_data import write_corpus
 
 pytestmark = pytest.mark.distributed
@@ -22,10 +23,7 @@ def flags(corpus, model, labels="Y.npz"):
 def test_ranks_train_the_same_model(corpus, tmp_path):
     mpiexec("module:xmc_tf", "linear", "train", *flags(corpus, tmp_path / "one"))
     mpiexec("module:xmc_tf.linear.train", *flags(corpus, tmp_path / "other"))
-    one, other = (
-        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in (tmp_path / "one", tmp_path / "other")
-    )
+    one, other = (contents(folder) for folder in (tmp_path / "one", tmp_path / "other"))
     assert one == other
     assert json.loads((tmp_path / "one" / "params.json").read_text())["nr_labels"] == 12
 

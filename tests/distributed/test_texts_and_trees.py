@@ -4,6 +4,7 @@ import pytest
 
 from tests.distributed.launch import horovodrun, mpiexec, python
 from tests.features.texts import random_corpus
+from tests.files import contents
 from tests.linear.cases import label_matrix, sparse_rows
 from xmc_tf.data import save_matrix
 
@@ -28,10 +29,6 @@ def corpus(tmp_path_factory):
 def flags(corpus, out):
     out.mkdir()
     return [str(path) for path in (corpus / "X.trn.txt", corpus / "Y.trn.npz", out)]
-
-
-def contents(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")

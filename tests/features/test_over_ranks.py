@@ -4,6 +4,7 @@ import pytest
 
 from tests.collective.threads import on_ranks, results_of
 from tests.features.texts import HARD, random_corpus
+from tests.files import contents
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, save_matrix
 from xmc_tf.features import Tfidf, merging, over_ranks
@@ -18,10 +19,6 @@ def path(tmp_path_factory):
     texts = [text.encode() for text in random_corpus(900, seed=8, words=400, length=8)]
     path.write_bytes(b"".join(text.replace(b"\n", b" ") + b"\n" for text in [*texts, *HARD, *texts[:50]]))
     return path
-
-
-def files_of(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def over(ranks, texts, params, folder):
@@ -51,7 +48,7 @@ def test_the_files_of_one_process(params, path, tmp_path, monkeypatch):
     for ranks in (1, 2, 5):
         most.clear()
         results = results_of(over(ranks, texts, params, tmp_path / str(ranks)))
-        assert files_of(tmp_path / str(ranks)) == files_of(alone)
+        assert contents(tmp_path / str(ranks)) == contents(alone)
         assert all((results[0] != X).nnz == 0 for X in results)
         everyones = [len(sums.keys) for sums in most]
         assert max(everyones) < 1.3 * sum(everyones) / ranks  # nobody holds much more than a share

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tests.files import contents
 from tests.linear.command_data import run_predict, run_train
 from xmc_tf.common.process import cli
 from xmc_tf.linear import predict, train
@@ -336,7 +337,7 @@ def two_level_text_model(corpus, tmp_path_factory):
 def test_training_replaces_the_model_and_a_failed_training_keeps_it(corpus, tmp_path, monkeypatch):
     flags = ["-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m"]
     run_train(*flags, "--labels", corpus / "labels.txt")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    before = contents(tmp_path)
 
     def full_disk(*_):
         raise OSError(28, "No space left on device")
@@ -345,7 +346,7 @@ def test_training_replaces_the_model_and_a_failed_training_keeps_it(corpus, tmp_
         patch.setattr("xmc_tf.rankers.disk.save_matrix", full_disk)
         with pytest.raises(OSError, match="No space"):
             run_train(*flags)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert contents(tmp_path) == before
     run_train(*flags)
     assert not (tmp_path / "m" / "labels.txt").exists()
 

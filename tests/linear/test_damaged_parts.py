@@ -10,22 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.files import contents, flip, flipped
 from tests.linear.cases import random_chain, random_model
 from tests.linear.command_data import shell
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_features
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.rankers import XLinear
-
-
-def files_of(model):
-    return sorted(path.relative_to(model).as_posix() for path in model.rglob("*") if path.is_file())
-
-
-def flip(path, position, bits=1):
-    content = bytearray(path.read_bytes())
-    content[position % len(content)] ^= bits
-    path.write_bytes(content)
 
 
 @pytest.fixture(scope="module")
@@ -53,33 +44,21 @@ def answers(copy, corpus):
 def test_metadata_holds_the_records_of_all_files(model):
     facts = json.loads((model / "params.json").read_text())
     assert (facts["format"], facts["version"]) == ("xmc_tf.model", 1)
-    assert list(facts["files"]) == [name for name in files_of(model) if name != "params.json"]
+    assert list(facts["files"]) == [name for name in contents(model) if name != "params.json"]
     assert {"labels.txt", "tree/C0.npz", "ranker/ranker/0.model/W.npz"} <= set(facts["files"])
 
 
 def test_saving_a_loaded_model_writes_the_same_files(model, tmp_path):
     XRLinear.load(model).save(tmp_path / "again")
-    for name in files_of(model):
-        assert (tmp_path / "again" / name).read_bytes() == (model / name).read_bytes(), name
-    assert files_of(tmp_path / "again") == files_of(model)
-
-
-@contextlib.contextmanager
-def flipped(path, position, bits):
-    """Change one byte of a file within the ``with`` block."""
-    before = path.read_bytes()
-    flip(path, position, bits)
-    try:
-        yield
-    finally:
-        path.write_bytes(before)
+    assert contents(tmp_path / "again") == contents(model)
 
 
 @settings(max_examples=120)
 @given(data=st.data())
 def test_every_flipped_byte_is_noticed_or_harmless(copy, answers, data):
-    name = data.draw(st.sampled_from(files_of(copy)))
-    size = (copy / name).stat().st_size
+    before = contents(copy)
+    name = data.draw(st.sampled_from(list(before)))
+    size = len(before[name])
     with flipped(copy / name, data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, 255))):
         if name != "params.json":
             with pytest.raises(InputError, match=re.escape(f"{copy / name} is damaged")):
@@ -93,21 +72,16 @@ def test_every_flipped_byte_is_noticed_or_harmless(copy, answers, data):
 @pytest.mark.parametrize("name", ["ranker/ranker/0.model/W.npz", "ranker/ranker/1.model/W.npz"])
 def test_every_byte_of_weights_counts_however_they_are_loaded(copy, name):
     path = copy / name
-    before = path.read_bytes()
+    size = path.stat().st_size
     rng = np.random.default_rng(0)
-    try:
-        for position in [0, len(before) - 1, *rng.integers(0, len(before), 30)]:
-            flip(path, int(position), int(rng.integers(1, 256)))
-            for load in (lambda: XRLinear.load(copy), lambda: XLinear.load(copy / "ranker")):
-                with pytest.raises(InputError) as caught:
-                    load()
-                assert f"{path} is damaged" in caught.value.problem
-                assert "checksum" in caught.value.expected
-                assert "checksum" in caught.value.received
-                assert "copy the model again" in caught.value.fix
-            path.write_bytes(before)
-    finally:
-        path.write_bytes(before)
+    for position in [0, size - 1, *rng.integers(0, size, 30)]:
+        for load in (lambda: XRLinear.load(copy), lambda: XLinear.load(copy / "ranker")):
+            with flipped(path, int(position), int(rng.integers(1, 256))), pytest.raises(InputError) as caught:
+                load()
+            assert f"{path} is damaged" in caught.value.problem
+            assert "checksum" in caught.value.expected
+            assert "checksum" in caught.value.received
+            assert "copy the model again" in caught.value.fix
 
 
 @pytest.mark.parametrize("position", [0.3, 0.6, 0.9])
@@ -117,7 +91,7 @@ def test_rankers_without_records_have_the_checksums_of_their_archives(tmp_path, 
     model.save(tmp_path / "m")
     assert XLinear.load(tmp_path / "m").nr_labels == 300
     path = tmp_path / "m" / "ranker" / "1.model" / "W.npz"
-    flip(path, int(path.stat().st_size * position), 1)  # the lowest bit: a number like any other
+    flip(path, position)  # the lowest bit: a number like any other
     for load in (XLinear.load, XRLinear.load):
         with pytest.raises(InputError, match=r"W\.npz is damaged: the content of its member (data|indices)\.npy has"):
             load(tmp_path / "m")
@@ -160,7 +134,7 @@ def test_an_edited_params_json_is_reported_and_can_be_accepted(copy, caplog):
 def test_the_command_line_names_the_file_and_the_fix(model, corpus, tmp_path):
     shutil.copytree(model, tmp_path / "m")
     path = tmp_path / "m" / "ranker" / "ranker" / "1.model" / "W.npz"
-    flip(path, path.stat().st_size * 2 // 3)
+    flip(path, 2 / 3)
     code, out, said = shell("predict", "-m", tmp_path / "m", "-x", corpus / "X.npz", "-o", tmp_path / "pred.npz")
     assert (code, out) == (2, "")
     assert said.startswith(

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse import csc_matrix
 
+from tests.files import contents
 from tests.linear.cases import random_chain, random_model, small_model, sparse_rows
 from tests.linear.searching import assert_same_ranking, beam_search, rows_of
 from xmc_tf.common.errors import InputError
@@ -210,7 +211,7 @@ def test_no_folder_at_all(tmp_path):
 
 
 def test_an_interrupted_save_leaves_the_old_model(saved, monkeypatch):
-    before = {path: path.read_bytes() for path in saved.rglob("*") if path.is_file()}
+    before = contents(saved.parent)
 
     def full_disk(path, matrix):
         raise OSError(28, "No space left on device")
@@ -218,7 +219,7 @@ def test_an_interrupted_save_leaves_the_old_model(saved, monkeypatch):
     monkeypatch.setattr("xmc_tf.rankers.disk.save_matrix", full_disk)
     with pytest.raises(OSError, match="No space"):
         random_model(random_chain(5, [2]), 4).save(saved)
-    assert {path: path.read_bytes() for path in saved.parent.rglob("*") if path.is_file()} == before
+    assert contents(saved.parent) == before
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 

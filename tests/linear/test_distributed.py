@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from tests.collective.threads import on_ranks, results_of
+from tests.files import contents
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, load_matrix, save_matrix
@@ -217,10 +218,7 @@ def test_several_trees_share_one_queue_and_have_the_bytes_of_one_process(tmp_pat
 
     for ranks in (1, 3):
         results_of(on_ranks(ranks, stage(ranks)))
-        one, many = (
-            {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-            for folder in (tmp_path / "one", tmp_path / str(ranks))
-        )
+        one, many = (contents(folder) for folder in (tmp_path / "one", tmp_path / str(ranks)))
         assert one == many
 
 
@@ -245,10 +243,7 @@ def test_the_stage_writes_the_folder_that_one_process_saves(tmp_path):
         )[0]
 
     models = results_of(on_ranks(3, stage))
-    one, many = (
-        {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-        for folder in (tmp_path / "one", tmp_path / "many" / "ranker")
-    )
+    one, many = (contents(folder) for folder in (tmp_path / "one", tmp_path / "many" / "ranker"))
     assert one == many
     assert not work_path(tmp_path / "many" / "ranker").exists()
     assert models[2].predict(X).nnz > 0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.files import contents
 from tests.linear.command_data import facts, run_train
 from xmc_tf.data import load_matrix
 from xmc_tf.fusion import NameEvidence
@@ -15,10 +16,6 @@ def basics(corpus, tmp_path):
     """-x, -y, -m, and a deep tree."""
     shape = ["--max-leaf-size", 2, "--nr-splits", 2, "-n", 1]
     return ["-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m", *shape]
-
-
-def files_of(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_label_embeddings_above_and_within_the_sub_trees(basics, tmp_path):
@@ -41,7 +38,7 @@ def test_label_embeddings_above_and_within_the_sub_trees(basics, tmp_path):
 
 def test_one_process_resumes_a_run_of_several_ranks(basics, tmp_path, monkeypatch):
     run_train(*basics, "-ns", "tfn+man")
-    expected = files_of(tmp_path / "m")
+    expected = contents(tmp_path / "m")
     basics[basics.index(tmp_path / "m")] = tmp_path / "again"
     work_path(tmp_path / "again").mkdir()  # as after a run that was killed before it had done anything
     solve_task, solved = solving.solve_task, []
@@ -59,7 +56,7 @@ def test_one_process_resumes_a_run_of_several_ranks(basics, tmp_path, monkeypatc
     assert not (tmp_path / "again").exists()
     monkeypatch.setattr(solving, "solve_task", lambda *args: (solved.append(1), solve_task(*args))[1])
     run_train(*basics, "-ns", "tfn+man")
-    assert files_of(tmp_path / "again") == expected
+    assert contents(tmp_path / "again") == expected
     assert not work_path(tmp_path / "again").exists()
     tasks = sum(load_matrix(tmp_path / "m" / name).shape[1] for name in expected if name.endswith(".model/C.npz"))
     assert len(solved) == tasks  # a cluster each, and none twice
@@ -81,7 +78,7 @@ def test_texts_are_vectorized_once_and_the_vectorizer_is_saved_with_the_model(co
     run_train(*flags, "-m", tmp_path / "here")
     work_path(tmp_path / "there").mkdir()
     run_train(*flags, "-m", tmp_path / "there")
-    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
     assert (tmp_path / "there" / "features" / "params.json").exists()
 
 
@@ -118,5 +115,5 @@ def test_several_trees_and_label_names_resume_in_each_stage(corpus, tmp_path, mo
     with monkeypatch.context() as patched:
         patched.setattr(solving, "solve_task", None)
         run_train(*flags)
-    assert files_of(tmp_path / "there") == files_of(tmp_path / "here")
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
     assert not work_path(tmp_path / "there").exists()

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import pytest
 
+from tests.files import contents
 from tests.linear.command_data import shell, write_corpus
 from tests.linear.test_bad_input import message
 from xmc_tf.linear import predict, train
@@ -25,10 +26,6 @@ def place(model, tmp_path_factory):
     (folder / "exp").mkdir()
     (folder / "exp" / "params.json").write_text("{}")
     return folder
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 PREDICT = ["-m", "m", "-x", "X.npz", "-o"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
+from tests.files import flip
 from tests.linear.cases import random_chain, random_model
 from xmc_tf.data import Features
 from xmc_tf.rankers import XLinear
@@ -51,12 +52,6 @@ def selected(model, X):
     labels = np.arange(X.nr_rows) % model.nr_labels
     wanted = csr_matrix((np.ones(len(labels)), (np.arange(len(labels)), labels)), (len(labels), model.nr_labels))
     return model.predict_selected(X, wanted)
-
-
-def flip(path, position, bits=1):
-    content = bytearray(path.read_bytes())
-    content[position] ^= bits
-    path.write_bytes(content)
 
 
 def test_the_answers_are_the_same_and_no_weights_are_read(saved, queries, caplog):

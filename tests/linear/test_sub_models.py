@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
+from tests.files import contents
 from tests.linear.cases import chains, features, full_matrix, random_chain, random_model, small_model
 from tests.linear.searching import assert_same_ranking, beam_search, rows_of
 from xmc_tf.common.errors import InputError
@@ -64,11 +65,11 @@ def test_another_choice_replaces_the_first_and_none_lifts_it():
 def test_the_folder_stays_as_it_is_and_a_saved_model_stays_restricted(tmp_path):
     model, X, _ = small_model("sparse")
     model.save(tmp_path / "m")
-    before = {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()}
+    before = contents(tmp_path / "m")
     loaded = XLinear.load(tmp_path / "m")
     loaded.set_output_constraint([3, 5, 8])
     restricted = rows_of(loaded.predict(X))
-    assert {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()} == before
+    assert contents(tmp_path / "m") == before
     loaded.save(tmp_path / "r")
     assert rows_of(XLinear.load(tmp_path / "r").predict(X)) == restricted
 

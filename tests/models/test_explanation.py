@@ -5,17 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from tests.linear.command_data import run_train, write_corpus
+from tests.linear.command_data import run_train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.explain import main
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.rankers.ensemble import TreeEnsemble
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")

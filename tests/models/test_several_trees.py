@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from tests.linear.command_data import facts, run_predict, run_train, write_corpus
+from tests.files import contents
+from tests.linear.command_data import facts, run_predict, run_train
 from xmc_tf.check.model_check import check_model
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features, load_matrix, save_matrix
@@ -23,11 +24,6 @@ FLAGS = ["--nr-splits", 4, "--max-leaf-size", 3, "-n", 1, "-b", 20]
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
 def trained(corpus, tmp_path_factory):
     """Return a folder that the command has written."""
     folder = tmp_path_factory.mktemp("model") / "model"
@@ -35,13 +31,9 @@ def trained(corpus, tmp_path_factory):
     return folder
 
 
-def files_of(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_the_first_tree_is_the_model_of_one_tree(trained, corpus, tmp_path):
     run_train("-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "one", *FLAGS)
-    one, three = files_of(tmp_path / "one"), files_of(trained)
+    one, three = contents(tmp_path / "one"), contents(trained)
     assert {name: content for name, content in three.items() if not name.startswith("ensemble/")}.keys() == one.keys()
     assert all(three[name] == content for name, content in one.items() if name != "params.json")
     for number in (1, 2):
@@ -49,7 +41,7 @@ def test_the_first_tree_is_the_model_of_one_tree(trained, corpus, tmp_path):
             "-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / str(number), *FLAGS,
             "--params-path", params_file(tmp_path / "tree.json", seed=number),
         )  # fmt: skip
-        alone = files_of(tmp_path / str(number))
+        alone = contents(tmp_path / str(number))
         assert all(
             three[f"ensemble/{number}/{name}"] == content for name, content in alone.items() if name != "params.json"
         )
@@ -71,9 +63,9 @@ def test_the_api_a_parameter_file_and_flags_make_the_same_model(trained, corpus,
         "-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "file",
         "--params-path", tmp_path / "params.json", "-n", 1, "-b", 20,
     )  # fmt: skip
-    weights = {name: content for name, content in files_of(trained).items() if name != "params.json"}
+    weights = {name: content for name, content in contents(trained).items() if name != "params.json"}
     for folder in ("api", "file"):
-        assert {name: content for name, content in files_of(tmp_path / folder).items() if name in weights} == weights
+        assert {name: content for name, content in contents(tmp_path / folder).items() if name in weights} == weights
     assert len(facts(tmp_path / "file")["indexer_params"]) == 3
 
 

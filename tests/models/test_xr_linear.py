@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from tests.linear.command_data import run_train, write_corpus
+from tests.files import contents
+from tests.linear.command_data import run_train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TextFile, load_matrix, load_names
 from xmc_tf.metrics import evaluate
@@ -21,20 +22,11 @@ PARAMS = XRLinearParams(
 )
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-def files_of(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_predicting_imports_neither_training_nor_growing():
     code = (
         "import sys\nimport xmc_tf.models.xr_linear\n"
         "loaded = [name.removeprefix('xmc_tf.') for name in sys.modules]\n"
-        "parts = ('linear.fit', 'linear.growing', 'models.linear.training', 'models.growing.documents', 'tables')\n"
+        "parts = ('rankers.fit', 'rankers.growing', 'models.linear.training', 'models.growing.documents', 'tables')\n"
         "assert not [name for name in loaded if name.startswith(parts)]\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
@@ -52,11 +44,11 @@ def test_the_api_makes_the_files_that_the_command_makes(corpus, tmp_path):
     ):
         evidence = ["--label-names", flag == "-t"]
         run_train(flag, path, "-m", tmp_path / "command", *flags, "-b", 20, *evidence)
-        expected = files_of(tmp_path / "command")
+        expected = contents(tmp_path / "command")
         for number, labels in enumerate((Y, by_name)):
             model = XRLinear.train(documents, labels, names=names, params=PARAMS, threads=1)
             model.save(tmp_path / f"api {number}")
-            assert files_of(tmp_path / f"api {number}") == expected
+            assert contents(tmp_path / f"api {number}") == expected
 
 
 def test_features_in_any_form(corpus):

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from tests.files import flipped
 from xmc_tf import predict
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder, TextTokenizer
@@ -24,12 +25,6 @@ def use(part):
     }[part]
 
 
-def flip(path, share):
-    content = bytearray(path.read_bytes())
-    content[int(share * (len(content) - 1))] ^= 1
-    path.write_bytes(content)
-
-
 @pytest.fixture(scope="module")
 def copy(tuned, tmp_path_factory):
     folder = tmp_path_factory.mktemp("copy") / "m"
@@ -37,46 +32,34 @@ def copy(tuned, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("share", [0, 0.4, 1])
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("part", ["tree", "features", "encoder", "tokenizer", "head", "ranker"])
 def test_a_flip_in_any_file_of_a_part_is_found_when_it_is_read(copy, part, share):
     folder = copy / ("encoder" if part == "tokenizer" else part)
     for path in sorted(folder.rglob("*")):
         if not path.is_file() or (part == "tokenizer" and path.suffix in (".safetensors", ".h5")):
             continue
-        before = path.read_bytes()
-        flip(path, share)
-        try:
+        with flipped(path, share):
             model = XTransformer.load(copy)  # reads no part yet
             with pytest.raises(InputError) as caught:
                 use(part)(model)
-            assert f"{path} is damaged: its content has changed" in caught.value.problem
-        finally:
-            path.write_bytes(before)
+        assert f"{path} is damaged: its content has changed" in caught.value.problem
     use(part)(XTransformer.load(copy))
 
 
 def test_an_encoder_taken_out_of_a_model_by_its_path_is_compared_too(copy):
     path = next((copy / "encoder").glob("*.safetensors"))
-    before = path.read_bytes()
-    flip(path, 0.7)
-    try:
+    with flipped(path, 0.7):
         for folder in (copy, copy / "encoder"):
             with pytest.raises(InputError, match="is damaged: its content has changed"):
                 Encoder.load(folder)
             TextTokenizer.load(folder)  # reads no weights
-    finally:
-        path.write_bytes(before)
 
 
 def test_the_command_line_names_a_damaged_weight(copy, capsys):
     path = next((copy / "encoder").glob("*.safetensors"))
-    before = path.read_bytes()
-    flip(path, 0.7)
-    try:
-        with pytest.raises(InputError, match="is damaged: its content has changed since it was saved") as caught:
-            predict.main(["-m", str(copy), "-q", QUERY])
-        assert str(path) in caught.value.problem
-    finally:
-        path.write_bytes(before)
+    wrong = "is damaged: its content has changed since it was saved"
+    with flipped(path, 0.7), pytest.raises(InputError, match=wrong) as caught:
+        predict.main(["-m", str(copy), "-q", QUERY])
+    assert str(path) in caught.value.problem
     assert capsys.readouterr().out == ""

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.files import contents
 from xmc_tf import encode, export, predict, preprocess, train
 from xmc_tf.common.errors import InputError
 
@@ -58,8 +59,8 @@ REFUSED = [
 @pytest.mark.parametrize(("command", "flags", "words"), REFUSED)
 def test_refused(place, command, flags, words):
     (place / "X.txt.npz").mkdir()
-    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    before = contents(place)
     with pytest.raises(InputError) as caught:
         command.main(flags)
     assert words in str(caught.value)
-    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+    assert contents(place) == before

@@ -6,6 +6,7 @@
 import pytest
 
 from tests.collective.threads import on_ranks, results_of
+from tests.files import contents
 from tests.linear.cases import features, label_matrix
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.pipeline.trees import cluster_labels, read_tree
@@ -16,10 +17,6 @@ from xmc_tf.tree.label_embeddings import label_embedding
 ROWS, LABELS = 120, 150
 Y = label_matrix(ROWS, LABELS)
 PARAMS = HierarchicalKMeansParams(max_leaf_size=3, nr_splits=4)
-
-
-def files_of(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("by", ["sparse", "both", "label features"])
@@ -41,5 +38,5 @@ def test_all_ranks_build_the_tree_of_one(by, tmp_path, monkeypatch):
         assert results_of(on_ranks(ranks, lambda one, folder=folder: build(one, folder))) == [facts] * ranks
         depth = 6  # 64 leaves of at most three labels
         assert len(splits) > depth  # one rank alone would have split once a level
-        assert files_of(folder) == files_of(tmp_path / "1")  # nothing is left but the tree
+        assert contents(folder) == contents(tmp_path / "1")  # nothing is left but the tree
     assert read_tree(folder).nr_labels == LABELS

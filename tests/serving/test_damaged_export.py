@@ -5,14 +5,9 @@ import shutil
 
 import pytest
 
+from tests.files import flipped
 from xmc_tf.common.errors import InputError
 from xmc_tf.serving.local import ABOUT, LocalModel
-
-
-def flip(path, share=0.5):
-    content = bytearray(path.read_bytes())
-    content[int(share * (len(content) - 1))] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.fixture
@@ -29,12 +24,9 @@ def test_all_files_are_recorded_but_the_records_themselves(exported):
 
 def test_a_damaged_file_is_named(copy):
     for name in json.loads((copy / ABOUT).read_text())["files"]:
-        before = (copy / name).read_bytes()
-        flip(copy / name)
-        with pytest.raises(InputError, match=f"{name} is damaged: its content") as caught:
+        with flipped(copy / name), pytest.raises(InputError, match=f"{name} is damaged: its content") as caught:
             LocalModel(copy)
         assert "export the model again" in caught.value.fix
-        (copy / name).write_bytes(before)
 
 
 def test_so_are_settings_that_have_changed(copy):
