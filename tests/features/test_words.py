@@ -63,11 +63,11 @@ sys.stdout.buffer.write(repr(words_of(LOCALE_TEXTS)).encode())
 LOCALE_TEXTS = [*HARD, "TITLE TITLE\u0307 ÌÍĨ Į\u0307J\u0301I\u0300 İİ DIYARBAKIR".encode()]
 
 
-@pytest.mark.parametrize("locale", ["tr_TR.UTF-8", "lt_LT.UTF-8"])
-def test_the_locale_changes_nothing(locale):
+def test_the_locale_changes_nothing():
+    """Turkish has letters of its own for the small I and the large i."""
     done = subprocess.run(
         [sys.executable, "-c", LOCALE_PROGRAM],
-        env={**os.environ, "LC_ALL": locale, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "LC_ALL": "tr_TR.UTF-8", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         check=True,
     )

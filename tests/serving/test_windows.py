@@ -47,8 +47,9 @@ def expected_of(parts, texts, reading, tmp_path):
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True), windows, counts
 
 
-@pytest.mark.parametrize("reading", READINGS, ids=lambda reading: reading.long_texts)
-@pytest.mark.parametrize("at_once", [3, 256])
+@pytest.mark.parametrize(
+    ("reading", "at_once"), [(READINGS[0], 256), (READINGS[1], 3), (READINGS[2], 3), (READINGS[2], 256)]
+)
 def test_texts_have_the_embeddings_of_prediction(parts, texts, reading, at_once, tmp_path, monkeypatch):
     monkeypatch.setattr(encoder_embeddings, "_WINDOWS_AT_ONCE", at_once)
     expected, _, counts = expected_of(parts, texts, reading, tmp_path)
@@ -92,13 +93,12 @@ def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("corpus"), layers=1)
 
 
-@pytest.mark.parametrize(("long_texts", "at_once"), [("mean", 256), ("max", 2)])
-def test_a_whole_model_answers_as_prediction_does(corpus, texts, tmp_path, monkeypatch, long_texts, at_once):
+def test_a_whole_model_answers_as_prediction_does(corpus, texts, tmp_path, monkeypatch):
     """It answers by the mean of rankers and label head, and reads long texts in windows."""
     flags = ("--max-steps", "6", "--save-steps", "100", "--labels", corpus / "labels.txt", "--truncate-length", LENGTH)
-    flags += ("--long-texts", long_texts, "--max-windows", MOST, "--label-names", "false")
-    tuned = run_train(corpus, corpus / long_texts, *map(str, flags))
-    monkeypatch.setattr(label_head, "_WINDOWS_AT_ONCE", at_once)
+    flags += ("--long-texts", "max", "--max-windows", MOST, "--label-names", "false")
+    tuned = run_train(corpus, corpus / "tuned", *map(str, flags))
+    monkeypatch.setattr(label_head, "_WINDOWS_AT_ONCE", 2)
     assert tuned.metadata.ensemble_method == "average"
     every = [*texts, *list(texts_and_labels(corpus, "tst")[0].lines())[:30]]
     expected = tuned.predict(every, only_topk=5, beam_size=8, threads=1)
