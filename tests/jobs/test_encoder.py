@@ -9,7 +9,6 @@ from tests.jobs.conftest import documents
 from xmc_tf import XTransformer, evaluate
 from xmc_tf.common.errors import InputError
 from xmc_tf.demo.encoder import make_tiny
-from xmc_tf.encoder import tokenizer
 from xmc_tf.predict import main as predict
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.store import TableStore
@@ -24,24 +23,10 @@ def tiny(tmp_path):
     return make_tiny(tmp_path / "tiny", texts, length=16, **sizes)
 
 
-@pytest.fixture
-def tokenized(monkeypatch):
-    """A list to which each call of the tokenizer for a document adds an item."""
-    calls, encode = [], tokenizer.TextTokenizer._beginning
-    monkeypatch.setattr(
-        tokenizer.TextTokenizer, "_beginning", lambda self, *given: calls.append(given) or encode(self, *given)
-    )
-    return calls
-
-
-def test_an_encoder_is_fine_tuned_on_a_table_and_a_second_run_tokenizes_nothing(
-    multi, tiny, tokenized, tmp_path, capsys, caplog
-):
+def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tmp_path, capsys):
     texts = [text for text, _ in documents(200, 2)]
     flags = ["--model-shortcut", tiny, "--max-steps", 2, "--truncate-length", 16]
-    names = 4  # of labels, which are tokenized by every training
     train([str(one) for one in (multi, "-m", tmp_path / "model", *flags, "--report", tmp_path / "report")])
-    assert {text for text, *_ in tokenized} >= set(texts), "training, validation and test documents"
     shown = capsys.readouterr().out
     store = TableStore.open(multi.with_suffix(".sqlite"))
     (run,) = runs_of(store)
@@ -62,14 +47,6 @@ def test_an_encoder_is_fine_tuned_on_a_table_and_a_second_run_tokenizes_nothing(
     assert [[row["label 1"], row["label 2"]] for row in rows[:20]] == [
         [name for name, _ in best] for best in model.best(texts[:20], k=2)
     ]
-
-    tokenized.clear()
-    with caplog.at_level("INFO"):
-        train([str(one) for one in (multi, "-m", tmp_path / "second", *flags)])
-    assert len(tokenized) == names
-    assert "0 documents tokenized; tokens of 200 read" in caplog.text
-    first, second = runs_of(store)
-    assert first.metrics == second.metrics
 
 
 def test_settings_of_an_encoder_are_not_compared(multi, tmp_path):

@@ -17,7 +17,7 @@ from xmc_tf.rankers.distributed import solving
 from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.stage import rankers_over_ranks
-from xmc_tf.rankers.distributed.training import train_over_ranks
+from xmc_tf.rankers.distributed.training import train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.rankers.fit import train_rankers, train_trees
 from xmc_tf.rankers.levels import Levels, RankerData
@@ -52,9 +52,9 @@ def over_ranks(folder, X, params, ranks, threads=2, key="k" * 64, **more):
     def work(communicator):
         account = RankWork(threads=threads)
         place = open_work_folder(communicator, folder / "model", key)
-        model = train_over_ranks(
-            communicator, place, X, lambda: Levels(Y, CHAIN, None, params, more.get("user_negatives")),
-            pred_params=PRED, account=account,
+        (model,) = train_trees_over_ranks(
+            communicator, place, X, lambda: [Levels(Y, CHAIN, None, params, more.get("user_negatives"))],
+            pred_params=[PRED], account=account,
         )  # fmt: skip
         return [place.weights(t).read_bytes() for t in range(model.depth)], account
 

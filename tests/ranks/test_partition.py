@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.ranks.partition import Overlap, Partition, balanced, even_rows
+from xmc_tf.ranks.partition import Partition, balanced, even_rows
 
 SIZES = st.integers(1, 9)
 
@@ -42,28 +42,6 @@ def test_owner_keeps_the_shape_of_the_ids():
     assert partition.owner(np.array([[0, 4], [1, 2]])).tolist() == [[0, 2], [0, 2]]
     assert partition.owner([]).shape == (0,)
     assert partition.owner(3) == 2
-
-
-@given(st.data())
-def test_overlaps_cover_every_row_once_with_its_old_and_new_owner(data):
-    old = data.draw(partitions())
-    new = data.draw(partitions(rows=old.rows))
-    overlaps = old.overlaps(new)
-    covered = [row for piece in overlaps for row in range(piece.start, piece.stop)]
-    assert covered == list(range(old.rows))
-    for piece in overlaps:
-        assert piece.start < piece.stop
-        for (low, high), rank in ((old.range(piece.source), piece.source), (new.range(piece.target), piece.target)):
-            assert low <= piece.start < piece.stop <= high, rank
-
-
-def test_overlaps_from_two_ranks_to_three():
-    assert even_rows(6, 2).overlaps(even_rows(6, 3)) == [
-        Overlap(0, 0, 0, 2),
-        Overlap(0, 1, 2, 3),
-        Overlap(1, 1, 3, 4),
-        Overlap(1, 2, 4, 6),
-    ]
 
 
 def largest_share(weights, bounds):
@@ -144,8 +122,6 @@ def test_errors_name_the_invalid_value():
         partition.range(2)
     with pytest.raises(InputError, match="whole numbers"):
         partition.owner([0.5])
-    with pytest.raises(InputError, match="5 rows"):
-        partition.overlaps(even_rows(5, 2))
     with pytest.raises(InputError, match="at least one rank"):
         even_rows(3, 0)
     with pytest.raises(InputError, match="is negative"):

@@ -21,7 +21,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.models.loading import load
 from xmc_tf.rankers.layout import stored
-from xmc_tf.serving.client import Client, ServerError, predict_from_server
+from xmc_tf.serving.client import Client, ServerError
 
 pytest.importorskip("uvicorn")
 
@@ -64,7 +64,7 @@ def test_the_client_gets_the_answers_of_the_model(server, folder):
     np.testing.assert_array_equal(client.best(TEXTS[-2:], k=3).labels, answer.labels[-2:, :3])
     assert client.about() == {"nr_labels": 60, "k": 5, "most": 20}
     assert client.best([]).labels.shape[0] == 0
-    matrix = predict_from_server(server.url, TEXTS, batch=7)
+    matrix = Client(server.url).predict(TEXTS, batch=7)
     np.testing.assert_array_equal(matrix.indices, expected.indices)
     with pytest.raises(InputError, match="k may be at most 20 on this server"):
         client.best(["word1"], k=21)

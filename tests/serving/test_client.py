@@ -15,7 +15,7 @@ from tests.serving.stand_in import over_grpc, rest
 from xmc_tf import predict
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.files import load_prediction
-from xmc_tf.serving.client import Client, ServerError, predict_from_server
+from xmc_tf.serving.client import Client, ServerError
 
 TEXTS = [*HARD, *(text.encode() for text in documents(20, seed=21)[0])]
 
@@ -32,7 +32,7 @@ def asks_and_compares(url, model):
     assert client.best(["word1"]).labels.shape == (1, 5)
     assert client.about() == {"nr_labels": 60, "k": 5, "most": 8}
 
-    matrix = predict_from_server(url, TEXTS, batch=7)
+    matrix = Client(url).predict(TEXTS, batch=7)
     assert matrix.shape == expected.shape
     np.testing.assert_array_equal(matrix.indptr, expected.indptr)
     np.testing.assert_array_equal(matrix.indices, expected.indices)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -24,17 +24,6 @@ _CHUNK = 1024
 _WORD_END = re.compile(r"[^\W_](?= )")
 # Number of characters per token that are tried first, then four times as many. Few texts have longer words.
 _CHARACTERS_PER_TOKEN = 16
-
-
-@runtime_checkable
-class TextsWithTokens(Protocol):
-    """Texts that know their tokens, for example from an earlier run."""
-
-    def tokenized(
-        self, tokenizer: "TextTokenizer", reading: Reading, truncation: TruncationCounter | None
-    ) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return what ``TextTokenizer.windows`` returns for these texts."""
-        ...
 
 
 class TextTokenizer:
@@ -114,8 +103,7 @@ class TextTokenizer:
         """Return the token ids of each window of each text, every window with its own special tokens.
 
         Args:
-            texts: strings or bytes; invalid UTF-8 becomes U+FFFD. An empty text is one window of special tokens. Texts
-                that know their tokens are not tokenized.
+            texts: strings or bytes; invalid UTF-8 becomes U+FFFD. An empty text is one window of special tokens.
             reading: how texts become windows.
             truncation: counts the windows and the truncated tokens.
 
@@ -123,8 +111,6 @@ class TextTokenizer:
             One int32 array per window, text by text; int32, the number of windows of each text.
         """
         self.check_max_length(reading.max_length)
-        if isinstance(texts, TextsWithTokens):
-            return texts.tokenized(self, reading, truncation)
         limit, most = reading.max_length - self._nr_special, reading.max_windows
         found: list[np.ndarray] = []
         counts: list[int] = []

@@ -5,7 +5,6 @@ import time
 
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.jobs.summary import JobSummary
-from xmc_tf.jobs.tokens import TokenCount, TokenizedTexts
 from xmc_tf.jobs.train import TableJob, data_set_of, finish, results_of
 from xmc_tf.label_names import have_letters, label_vocabulary
 from xmc_tf.models.over_ranks import predict_over_ranks
@@ -48,10 +47,9 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     path = on_first_rank(communicator, prepared)
     store = run_on_all_ranks(communicator, lambda: TableStore.open(path))
     device = choose_device(communicator, recipe.first_level.use_gpu)
-    tokens = TokenCount(storing=communicator.rank == 0)
-    documents = _documents(store, "train", tokens)
+    documents = _documents(store, "train")
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in documents.Y.shape), device)
-    validation = _documents(store, "validation", tokens) if store.count("validation") else None
+    validation = _documents(store, "validation") if store.count("validation") else None
     model = XTransformer.trained(_inputs(store, documents, validation), recipe, stages)
     model.metadata = model.metadata.with_columns(store.columns)
     if store.count("test"):
@@ -60,11 +58,10 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     predicted = None
     if store.count("test"):
         model = XTransformer.load(job.model)
-        texts = TokenizedTexts(store.path, store.ids("test"), tokens)
+        texts = store.texts("test")
         predicted = predict_over_ranks(lambda rows: model.predict(rows_of(texts, rows)), len(texts), communicator)
     if communicator.rank:
         return None
-    tokens.log(store.path)
     store = TableStore.open(path, write=True)
     about = summary_of(store)
     results = results_of(store, predicted, about.single_label)
@@ -98,6 +95,5 @@ def _inputs(store: TableStore, documents: Documents, validation: Documents | Non
     return TrainingInputs(documents, names=label_vocabulary(lines).preferred, validation=validation, lines=evidence)
 
 
-def _documents(store: TableStore, split: str, tokens: TokenCount) -> Documents:
-    texts = TokenizedTexts(store.path, store.ids(split), tokens)
-    return Documents(texts, store.labels(split), None, {"texts": f"{store.path}, {split} documents"})
+def _documents(store: TableStore, split: str) -> Documents:
+    return Documents(store.texts(split), store.labels(split), None, {"texts": f"{store.path}, {split} documents"})

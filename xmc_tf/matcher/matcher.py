@@ -207,14 +207,6 @@ class Matcher:
         parts = predicted.data, self.labels[predicted.indices], predicted.indptr
         return csr_matrix(parts, shape=predicted.shape)
 
-    def nodes_of(self, labels: csr_matrix) -> csr_matrix:
-        """Return the same scores with nodes as columns instead of labels: the opposite of ``to_labels``."""
-        if self.labels is None:
-            return self.to_labels(labels)  # raises the error
-        position = np.empty_like(self.labels)
-        position[self.labels] = np.arange(len(position))
-        return csr_matrix((labels.data, position[labels.indices], labels.indptr), shape=labels.shape)
-
     def save(self, folder: str | Path) -> None:
         """Save the heads; call it on all ranks, each of which writes its rows. The encoder is saved separately.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -10,15 +9,6 @@ from xmc_tf.common.errors import InputError
 
 # Fractional weights are rounded to multiples of their sum / 2^52, so that sums are exact in any order.
 _RESOLUTION = 2**52
-
-
-class Overlap(NamedTuple):
-    """Rows ``[start, stop)`` that move from rank ``source`` to rank ``target``."""
-
-    source: int
-    target: int
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,25 +79,6 @@ class Partition:
             )
         # Empty ranges begin at the same row as the next one; the last of these ranges holds the row.
         return np.searchsorted(self.bounds, ids, side="right") - 1
-
-    def overlaps(self, other: "Partition") -> list[Overlap]:
-        """Return the moves of rows from this partition to ``other``, in the order of the rows.
-
-        Example:
-            >>> even_rows(6, 2).overlaps(even_rows(6, 3))
-            [Overlap(source=0, target=0, start=0, stop=2), Overlap(source=0, target=1, start=2, stop=3),
-             Overlap(source=1, target=1, start=3, stop=4), Overlap(source=1, target=2, start=4, stop=6)]
-        """
-        if self.rows != other.rows:
-            raise InputError(
-                "two partitions are over different numbers of rows",
-                expected=f"{self.rows} rows",
-                received=f"{other.rows} rows",
-            )
-        cuts = np.union1d(self.bounds, other.bounds)
-        starts, stops = cuts[:-1], cuts[1:]
-        pieces = zip(self.owner(starts), other.owner(starts), starts, stops, strict=True)
-        return [Overlap(*map(int, piece)) for piece in pieces]
 
 
 def even_rows(rows: int, size: int) -> Partition:

@@ -137,13 +137,6 @@ class Client:
         return result
 
 
-def predict_from_server(
-    url: str, texts: Sequence[str] | Sequence[bytes], *, only_topk: int | None = None, batch: int = 64
-) -> csr_matrix:
-    """Return the matrix that ``xmc_tf.predict --server URL`` writes, equal to the model's own prediction."""
-    return Client(url).predict(texts, only_topk, batch)
-
-
 class _Wire(Protocol):
     def ask(self, signature: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]: ...
 

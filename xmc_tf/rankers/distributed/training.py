@@ -47,36 +47,6 @@ class _Tree(NamedTuple):
     waits: list[bool]
 
 
-def train_over_ranks(
-    communicator: Communicator,
-    work: WorkFolder,
-    X: Features,
-    make_levels: Callable[[], Levels],
-    *,
-    pred_params: RankerPredParams,
-    account: RankWork,
-    seed: int = 0,
-) -> XLinear:
-    """Train the rankers of every level of a tree into the work folder.
-
-    Args:
-        communicator: the ranks.
-        work: the ranks' work folder.
-        X: the training features; best memory-mapped, because every rank has them.
-        make_levels: returns the levels; called on rank 0.
-        pred_params: the model's default prediction parameters.
-        account: records the work of this rank; contains its number of threads.
-        seed: seed of the orders in which the solvers visit the documents.
-
-    Returns:
-        The model, its weights mapped; bit for bit the result of ``train_rankers``.
-    """
-    several = train_trees_over_ranks(
-        communicator, work, X, lambda: [make_levels()], pred_params=[pred_params], account=account, seed=seed
-    )
-    return several[0]
-
-
 def train_trees_over_ranks(
     communicator: Communicator,
     work: WorkFolder,
