@@ -7,6 +7,7 @@ texts' words are replaced by their lemmas. Version 1 has words as they are writt
 
 import io
 import json
+import math
 import mmap
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,17 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.headers import read_header
-from xmc_tf.common.folders.checksums import check_content, content_record, is_content_record, verified
+from xmc_tf.common.folders.checksums import Records, check_content, content_record, is_content_record, verified
 from xmc_tf.common.folders.model_parts import TFIDF, TFIDF_FORMAT
 from xmc_tf.common.folders.placing import placed_folder
+from xmc_tf.data.npz.npy_head import read_head
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
 from xmc_tf.words.endings import LONGEST_CUT
 from xmc_tf.words.lexicon import FIELDS, NO_LEXICON, Lexicon
 
 _VERSION = 2
+_LONGEST_HEAD = 1 << 12  # bytes of an array's head
 _FIX = "copy the whole folder again, or fit again"
 _ARRAYS = {"keys": np.int64, "columns": np.int32, "idf": np.float32}
 
@@ -60,8 +63,10 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
         InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
     """
     folder = Path(folder)
-    with verified(folder):
-        return _load(folder)
+    records = Records.around(folder)
+    with verified(folder, records=records):
+        # What is compared with the records of a model is not compared once more.
+        return _load(folder, set() if records is None else {Path(name).name for name in records.files})
 
 
 def fitted_params(folder: str | Path) -> TfidfParams:
@@ -70,8 +75,8 @@ def fitted_params(folder: str | Path) -> TfidfParams:
     return params
 
 
-def _load(folder: Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
-    header = _header(folder)
+def _load(folder: Path, compared: set[str]) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
+    header = _header(folder) | {"compared": compared}
     count = header["nr_features"]
     arrays = {name: _read_array(folder, f"{name}.npy", dtype, header, count) for name, dtype in _ARRAYS.items()}
     keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
@@ -134,7 +139,7 @@ def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes | mmap.mmap:
     stamp = header["files"].get(name)
     if stamp is None:
         raise _unexpected(folder / "params.json", f'"{name}" among its "files"')
-    check_content(path, stamp, _FIX)
+    check_content(path, stamp, _FIX, all_bytes=name not in header["compared"])
     if not stamp["bytes"]:
         return b""
     with path.open("rb") as file:
@@ -146,12 +151,13 @@ def _read_array(
 ) -> np.ndarray:  # fmt: skip
     """Return an array, mapped; ``count``: its required length."""
     expected = f"{'' if count is None else f'{count} '}numbers of type {np.dtype(dtype)}"
-    _read(folder, name, header)
+    content = _read(folder, name, header)
     try:
-        array = np.load(folder / name, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError):
+        head = read_head(io.BytesIO(content[:_LONGEST_HEAD]), str(folder / name))
+        array = np.frombuffer(content, head.dtype, math.prod(head.shape), head.length)
+    except ValueError:  # an InputError is one
         raise _unexpected(folder / name, expected) from None
-    if array.dtype != dtype or array.ndim != 1 or (count is not None and len(array) != count):
+    if array.dtype != dtype or len(head.shape) != 1 or (count is not None and len(array) != count):
         raise _unexpected(folder / name, expected)
     return array
 

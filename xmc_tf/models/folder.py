@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.json_files import read_unchanged_json
 from xmc_tf.common.files.regular import open_regular
 from xmc_tf.common.folders.checksums import (
     MODEL_FORMAT,
@@ -60,7 +60,7 @@ def read_metadata(folder: Path) -> ModelMetadata:
             finish_placing(folder)
     if not path.exists():
         raise _no_model(folder)
-    content: dict[str, Any] = read_json(path, expected="a model's parameters", fix="copy the model again")
+    content: dict[str, Any] = read_unchanged_json(path, expected="a model's parameters", fix="copy the model again")
     if content.get("format") == MODEL_FORMAT and content.get("version") != _VERSION:
         raise InputError(
             f"{path} has an unknown version",

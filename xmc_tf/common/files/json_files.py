@@ -5,7 +5,9 @@ raises an `InputError` that names the file. It never waits for a pipe, never rec
 number that its callers cannot hold.
 """
 
+import contextlib
 import json
+import os
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -64,6 +66,34 @@ def read_json(
     return parse_json(
         content, of=name, expected=expected, fix=fix, top=top, limit=limit, unique_keys=unique_keys, foreign=foreign
     )
+
+
+_latest: dict[str, tuple[tuple[int, ...], Any]] = {}  # identity and content, by path
+_MOST_KEPT = 4
+
+
+def read_unchanged_json(path: Path, *, expected: str = "", fix: str = "") -> Any:
+    """Return the content of a JSON object; as long as the file stays the same, it is read once. Do not change it.
+
+    Loading a model asks for its metadata at each part.
+
+    Args:
+        path: the file.
+        expected: as for `read_json`.
+        fix: as for `read_json`.
+    """
+    name = os.path.abspath(path)
+    with contextlib.suppress(OSError):  # read_json reports it
+        status = path.stat()
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        known = _latest.get(name)
+        if known is None or known[0] != identity:
+            known = identity, read_json(path, expected=expected, fix=fix)
+            if len(_latest) >= _MOST_KEPT:
+                _latest.clear()
+            _latest[name] = known
+        return known[1]
+    return read_json(path, expected=expected, fix=fix)
 
 
 def parse_json(

@@ -22,7 +22,7 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.archives import archive_problem
 from xmc_tf.common.files.crc import crc_of_range
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.json_files import read_unchanged_json
 from xmc_tf.common.threads import thread_count
 
 MODEL_HEADER = "params.json"
@@ -168,7 +168,7 @@ class Records:
     @staticmethod
     def parse(path: Path) -> dict[str, Any]:
         """Return the content of a header."""
-        content: dict[str, Any] = read_json(path, fix=_FIX_MODEL)
+        content: dict[str, Any] = read_unchanged_json(path, fix=_FIX_MODEL)
         return content
 
     @classmethod

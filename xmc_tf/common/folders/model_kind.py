@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.json_files import read_json, read_unchanged_json
 
 FINE_TUNED, LINEAR = "XTransformer", "XLinear"
 _LARGEST = 1 << 24  # bytes of a parameter file
@@ -13,7 +13,7 @@ def model_kind(folder: Path) -> str:
     """Return "XTransformer" or "XLinear", or "" if the metadata cannot be read, which loading the model reports."""
     try:
         if (folder / "params.json").exists():
-            return str(read_json(folder / "params.json").get("model", ""))
+            return str(read_unchanged_json(folder / "params.json").get("model", ""))
         if (folder / "param.json").exists():
             return FINE_TUNED if pecos_class(folder) == FINE_TUNED else LINEAR
     except (InputError, OSError):
