@@ -1,6 +1,8 @@
 """Estimates against what the training code does, and the command that prints them."""
 
 import json
+import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ from xmc_tf.data import Features
 from xmc_tf.matcher.levels import deepest_level
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams
 from xmc_tf.plan import __main__ as command
+from xmc_tf.plan import this_machine
 from xmc_tf.plan.fine_tuning import FineTuningOptions, fine_tuning, trained_nodes
 from xmc_tf.plan.rankers import ranker_work, rankers
+from xmc_tf.plan.rankers import tree as tree_stage
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, EncoderSize, Machines, encoder_size, parse_hosts
 from xmc_tf.rankers.levels import Levels
 from xmc_tf.rankers.tasks import Instances, level_tasks
@@ -148,3 +152,39 @@ def test_an_unknown_encoder_and_a_damaged_configuration_are_named(tmp_path):
 def test_activations_grow_with_the_square_of_long_texts():
     size = EncoderSize(1, 64, 256, 4, 100)
     assert size.activation_bytes(4096, half=False) > 3 * size.activation_bytes(2048, half=False)
+
+
+def test_large_data_need_memory_for_the_data_and_disk_for_the_weights():
+    sizes = {"labels_per_document": 36, "entries": 50, "features": 337_000}
+    small, large = DataSizes(100_000, 60_000, **sizes), DataSizes(2_800_000, 1_700_000, **sizes)
+    one, two = Machines(1, 1, 2), Machines(1, 2, 1)
+    held, streamed = rankers(small, 0, one), rankers(large, 0, one)
+    weights = 8 * 0.75 * 1_700_000 * 36 * 50
+    assert streamed.disk == pytest.approx(weights)
+    assert streamed.memory < weights / 2
+    assert rankers(large, 0, one, streamed=False).memory > weights
+    assert rankers(large, 0, two).disk == pytest.approx(3 * weights)
+    assert held.memory > held.disk / 2
+    assert tree_stage(large, one).memory < 8e9
+
+
+def test_a_training_says_what_it_needs_and_what_the_machine_lacks(tmp_path, caplog, monkeypatch):
+    data = DataSizes(2_800_000, 1_700_000, 36, 50, 337_000)
+    with caplog.at_level("INFO"):
+        monkeypatch.setattr(this_machine, "available_memory", lambda: 1e9)
+        monkeypatch.setattr(this_machine.shutil, "disk_usage", lambda path: SimpleNamespace(free=1e9))
+        this_machine.warn_of_needs(data, tmp_path / "new" / "m", 2, trees=1, shape=FineTuningOptions())
+    estimate, memory, disk = (record.getMessage() for record in caplog.records)
+    assert "on the disk" in estimate
+    assert "the stage rankers needs about" in memory
+    assert "1.0 GB are available" in memory
+    assert "18.4 GB on the disk, but 1.0 GB are free" in disk
+    caplog.clear()
+    this_machine.warn_of_needs(DataSizes(10, 10), tmp_path / "m", 2, trees=1, shape=FineTuningOptions())
+    assert not caplog.records
+
+
+def test_memory_that_is_available_is_that_of_the_machine():
+    found = this_machine.available_memory()
+    assert found is not None
+    assert 0 < found <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -3,6 +3,7 @@
 import argparse
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from xmc_tf.common.files.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.common.folders.model_parts import MODEL
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
+from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, as_features, check_pair, check_training_input, load_features, load_matrix
 from xmc_tf.data.scanning import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
@@ -36,11 +38,15 @@ from xmc_tf.params import (
     linear_skeleton,
     load_blocks,
     options_of_flags,
+    params_of_effort,
     several_trees,
     warn_without_effect,
     with_effect,
 )
 from xmc_tf.params.tfidf import first_language
+from xmc_tf.plan.fine_tuning import FineTuningOptions
+from xmc_tf.plan.sizes import DataSizes
+from xmc_tf.plan.this_machine import warn_of_needs
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.work_folder import remove_discarded, work_path
 from xmc_tf.rankers.problems import check_relevance, sorted_csc
@@ -52,6 +58,7 @@ from xmc_tf.ranks.shared_scan import SharedScan
 from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
+_STREAMED = {"auto": None, "pecos": False, "search": True}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -105,7 +112,9 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
         place = OnDisk(folder, recipe.threads, arguments.layout)
         try:
             with place.reported(arguments.logdir):
-                parts = train_linear(_data(arguments, recipe, communicator, ALONE), recipe, place)
+                data = _data(arguments, recipe, communicator, ALONE)
+                _warn_of_needs(data, recipe, arguments.layout, folder)
+                parts = train_linear(data, recipe, place)
             summary = summary_of(parts)
             XRLinear.of(parts).save(folder)
         finally:
@@ -146,6 +155,20 @@ def _data(arguments: argparse.Namespace, recipe: LinearRecipe, communicator: Com
     return LinearData(
         Y, texts, X, lines=lines, tree=tree, label_features=features, R=R, negatives=negatives, called=called
     )
+
+
+def _warn_of_needs(data: LinearData, recipe: LinearRecipe, layout: str, folder: Path) -> None:
+    """Log what the training needs, and warn if this machine has less."""
+    documents, labels = data.Y.shape
+    sizes = DataSizes(labels, documents, data.Y.nnz / max(documents, 1))
+    if data.X is not None and data.X.sparse is not None:
+        sizes = replace(sizes, entries=data.X.sparse.nnz / max(documents, 1), features=data.X.nr_sparse)
+    params = params_of_effort(recipe.params, recipe.effort, documents, labels)
+    shape = params.trees[0]
+    warn_of_needs(
+        sizes, folder, thread_count(recipe.threads), trees=len(params.trees), streamed=_STREAMED[layout],
+        shape=FineTuningOptions(nr_splits=shape.nr_splits, max_leaf_size=shape.max_leaf_size),
+    )  # fmt: skip
 
 
 def _relevance(path: str | None, mode: str, Y: spmatrix) -> spmatrix | None:

@@ -9,16 +9,23 @@ from xmc_tf.plan.stage import StageEstimate, size
 from xmc_tf.rankers.kernels.lanes import WIDTH
 from xmc_tf.rankers.tasks import cut_clusters
 from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
+from xmc_tf.tree.label_embeddings import MANY_ENTRIES, STRONGEST
 
 # Seconds of one core, measured on 7,534 and on 153,161 library records.
 _A_FEATURE_ENTRY = 1e-6
 _A_TREE_ENTRY = 2e-8
+_A_SUMMED_ENTRY = 9e-8
 # Of the feature entries of a label's documents, those that are different.
 _DIFFERENT = 0.75
 # Of the solvers: units of work per second of one core, and the cost of a dense entry relative to a sparse one: with 384
 # dense columns beside 41 sparse entries, training took 2.4 times as long.
 _UNITS_A_SECOND = 7e6
 _DENSE_ENTRY = 0.15
+# Weights of all levels for each feature of a label's documents, as measured with the default threshold.
+_WEIGHTS_AN_ENTRY = 0.75
+_RANGE_BYTES = 3e8  # of label embeddings that a thread sums at a time
+# A level's labels, matched documents and the orders in which they are read: bytes for each label of a document.
+_A_LABEL_OF_A_LEVEL = 12
 
 
 def features(data: DataSizes, machines: Machines) -> StageEstimate:
@@ -36,18 +43,29 @@ def features(data: DataSizes, machines: Machines) -> StageEstimate:
 
 def tree(data: DataSizes, machines: Machines, max_leaf_size: int = 100) -> StageEstimate:
     """Estimate the label tree, whose labels are clustered by the mean features of their documents."""
-    per_label = min(data.documents * data.labels_per_document / data.labels * data.entries * _DIFFERENT, data.features)
+    given = _label_entries(data)
+    per_label = min(given / data.labels * _DIFFERENT, data.features)
+    if given > MANY_ENTRIES:
+        per_label = min(per_label, STRONGEST)
     entries = data.labels * per_label
     depth = binary_depth(data.labels, max_leaf_size)
     cores = machines.ranks * machines.cores_per_rank
+    # The embeddings, and two copies that take turns; before, the documents of each label, and the sums of a range.
+    clustering = entries * 8 * 3
+    summing = entries * 8 + data.documents * data.labels_per_document * 32 + machines.cores_per_rank * _RANGE_BYTES
     return StageEstimate(
         "label tree",
-        memory=entries * 8 + data.documents * data.entries * 8,
+        memory=max(clustering, summing) + data.documents * data.entries * 8,
         on_device=False,
         sent=entries * 8 / machines.ranks if machines.ranks > 1 else 0.0,
-        seconds=entries * depth * _A_TREE_ENTRY / cores,
+        seconds=(given * _A_SUMMED_ENTRY + entries * depth * _A_TREE_ENTRY) / cores,
         detail=f"{depth} halvings of {data.labels:,} labels",
     )
+
+
+def _label_entries(data: DataSizes) -> float:
+    """Return the number of features of each label's documents, summed over the labels."""
+    return data.documents * data.labels_per_document * data.entries
 
 
 class RankerWork(NamedTuple):
@@ -91,8 +109,9 @@ def ranker_work(data: DataSizes, entries: float, *, nr_splits: int = 16, max_lea
 
 
 def rankers(
-    data: DataSizes, width: int, machines: Machines, *, trees: int = 1, nr_splits: int = 16, max_leaf_size: int = 100
-) -> StageEstimate:
+    data: DataSizes, width: int, machines: Machines, *, trees: int = 1, nr_splits: int = 16, max_leaf_size: int = 100,
+    streamed: bool | None = None,
+) -> StageEstimate:  # fmt: skip
     """Estimate the linear rankers: an even share of their work, but at least the root's task.
 
     Args:
@@ -102,6 +121,7 @@ def rankers(
         trees: number of trees.
         nr_splits: number of children of a node.
         max_leaf_size: maximum number of labels of a leaf.
+        streamed: whether one process writes the weights as they are solved; None: if the data are large.
     """
     work = ranker_work(data, data.entries + _DENSE_ENTRY * width, nr_splits=nr_splits, max_leaf_size=max_leaf_size)
     cores = machines.ranks * machines.cores_per_rank
@@ -109,11 +129,22 @@ def rankers(
     a_document = WIDTH * 4 + WIDTH + 24
     root, other = (8 * one + one / (data.entries + 1) * a_document for one in (work.entries, work.other))
     mapped = data.documents * (data.entries * 8 + width * 4)
+    levels = 1 + len(upper_splits(2 ** binary_depth(data.labels, max_leaf_size), nr_splits, None))
+    problems = data.documents * data.labels_per_document * _A_LABEL_OF_A_LEVEL * levels
+    weights = 8.0 * trees * (_label_entries(data) * _WEIGHTS_AN_ENTRY + data.labels * width)
+    alone = machines.ranks == 1
+    if streamed is None:
+        streamed = alone and _label_entries(data) > MANY_ENTRIES
+    # Rank 0 makes the problems of many ranks. One process keeps the weights, beside a copy of those of a level.
+    memory = 8.0 * (data.documents + data.labels) + problems + root + (machines.cores_per_rank - 1) * other
+    held = weights * 1.6 if alone and not streamed else 0.0
     return StageEstimate(
         "rankers",
-        memory=8.0 * (data.documents + data.labels) + root + (machines.cores_per_rank - 1) * other,
+        memory=memory + held,
         on_device=False,
         sent=0.0,
         seconds=max(work.total / cores, work.longest) / _UNITS_A_SECOND * trees,
         detail=f"the root's task: {work.longest / work.total:.1%} of the work; {size(mapped)} of features mapped",
+        # In PECOS's format and arranged for search; ranks also write blocks, which are joined. Large data: once.
+        disk=weights * (1 if streamed else 2 if alone else 3),
     )

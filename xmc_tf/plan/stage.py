@@ -15,6 +15,7 @@ class StageEstimate:
         seconds: duration.
         detail: what the estimate consists of.
         wire_share: share of the duration in which ranks wait for the network.
+        disk: bytes of files that the stage writes to the model's disk, all ranks together.
     """
 
     name: str
@@ -24,6 +25,7 @@ class StageEstimate:
     seconds: float
     detail: str
     wire_share: float = 0.0
+    disk: float = 0.0
 
 
 def size(number: float) -> str:

@@ -34,9 +34,14 @@ class Estimate:
         """Duration of all stages."""
         return sum(stage.seconds for stage in self.stages)
 
+    @property
+    def disk(self) -> float:
+        """Bytes of the files of all stages."""
+        return sum(stage.disk for stage in self.stages)
+
     def to_json(self) -> dict[str, Any]:
         """Return all figures, in bytes and seconds."""
-        return {**dataclasses.asdict(self), "seconds": self.seconds}
+        return {**dataclasses.asdict(self), "seconds": self.seconds, "disk": self.disk}
 
     def text(self) -> str:
         """Return the table, warnings and assumptions."""
@@ -45,16 +50,18 @@ class Estimate:
                 stage.name,
                 f"{size(stage.memory)} {'GPU' if stage.on_device else 'host'}",
                 size(stage.sent) if stage.sent else "–",
+                size(stage.disk) if stage.disk else "–",
                 duration(stage.seconds),
                 stage.detail,
             ]
             for stage in self.stages
         ]
         most = max(stage.sent for stage in self.stages)
-        rows.append(["total", "", size(sum(s.sent for s in self.stages)) if most else "–", duration(self.seconds), ""])
-        table = format_table(["stage", "memory per rank", "sent per rank", "time"], [row[:4] for row in rows])
+        sent = size(sum(stage.sent for stage in self.stages)) if most else "–"
+        rows.append(["total", "", sent, size(self.disk) if self.disk else "–", duration(self.seconds), ""])
+        table = format_table(["stage", "memory per rank", "sent per rank", "disk", "time"], [row[:5] for row in rows])
         lines = [
-            line if number < 2 or not rows[number - 2][4] else f"{line}  {rows[number - 2][4]}"
+            line if number < 2 or not rows[number - 2][5] else f"{line}  {rows[number - 2][5]}"
             for number, line in enumerate(table.splitlines())
         ]
         lines += ["", *(f"warning: {warning}" for warning in self.warnings)]
