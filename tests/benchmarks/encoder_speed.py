@@ -74,8 +74,10 @@ def main() -> None:
 
 
 def _has_bfloat16() -> bool:
+    """Return whether the processor has such products, and ONEDNN_MAX_CPU_ISA does not exclude them."""
     flags = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").split()
-    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
+    excluded = os.environ.get("ONEDNN_MAX_CPU_ISA", "").startswith(("SSE41", "AVX2", "AVX512_CORE_VNNI"))
+    return not excluded and not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
 
 
 def _shapes() -> dict[str, list[int]]:
