@@ -1,3 +1,4 @@
+from xmc_tf.audit.audit import Audit as Audit
 from xmc_tf.collective.growing.eviction import LeastFrequent as LeastFrequent
 from xmc_tf.collective.growing.eviction import OlderThan as OlderThan
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding as GrowingEmbedding
@@ -27,6 +28,7 @@ from xmc_tf.params.tree import HierarchicalKMeansParams as HierarchicalKMeansPar
 from xmc_tf.params.xr_linear import XRLinearParams as XRLinearParams
 from xmc_tf.params.xtransformer import XTransformerParams as XTransformerParams
 from xmc_tf.params.xtransformer import XTransformerPredParams as XTransformerPredParams
+from xmc_tf.report.audit_files import write_audit as write_audit
 from xmc_tf.report.inputs import ReportInputs as ReportInputs
 from xmc_tf.report.writing import write_report as write_report
 from xmc_tf.serving.client import Client as Client

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from xmc_tf.audit.corrections import corrected_documents, read_accepted
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder
@@ -22,6 +23,9 @@ _DESCRIPTION = """Append documents to a linear model without training it again: 
     python -m xmc_tf.append -m model new.csv
 From files of texts and labels, to another folder:
     python -m xmc_tf.append -m model -t X.new.txt -y Y.new.npz -o model-2
+
+Correct labels of the training documents, by the findings of xmc-tf audit that a person has accepted:
+    python -m xmc_tf.append -m model data.csv --accepted audit/findings.csv
 
 The model must have been trained with --keep-training-data. If the command is interrupted, the model stays as it was.
 Vocabulary, label tree and calibration stay: train again when the documents have grown by a tenth or so."""
@@ -42,6 +46,11 @@ def parser() -> argparse.ArgumentParser:
         "--exact", action="store_true",
         help="solve the clusters that change on all their documents, as a training does; slower: with many documents, "
         "all clusters change",
+    )  # fmt: skip
+    out.add_argument(
+        "--accepted", metavar="FILE",
+        help="findings.csv of xmc-tf audit: correct the labels of the documents of TABLE whose findings are accepted, "
+        "instead of appending documents",
     )  # fmt: skip
     add_threads(out, "-n")
     group = add_reading_options(out)
@@ -66,12 +75,24 @@ def main(argv: Sequence[str] | None = None) -> None:
         )  # fmt: skip
     if not arguments.documents:
         refuse_without_table(arguments, {"label_column": "--label-column", "label_separator": "--label-separator"})
-    inputs = {"TABLE": arguments.documents, "-t": arguments.text_path, "-y": arguments.label_path}
+    if arguments.accepted and not arguments.documents:
+        raise InputError("--accepted: there is no table", expected="the table that was audited", fix="name it")
+    inputs = {
+        "TABLE": arguments.documents,
+        "--accepted": arguments.accepted,
+        "-t": arguments.text_path,
+        "-y": arguments.label_path,
+    }
     in_place = arguments.output is None
     folder = arguments.model_folder if in_place else arguments.output
     refuse_model_folder("-m" if in_place else "-o", folder, inputs)
     model = XRLinear.load(arguments.model_folder)
     texts, labels = _documents(arguments, model)
+    if arguments.accepted:
+        corrected = model.with_corrections(texts, labels, threads=arguments.threads)
+        corrected.save(folder)
+        print(f"{printable(folder)}: labels of {len(texts):,} documents corrected")
+        return
     grown = model.with_documents(
         texts, labels, new_labels=arguments.new_labels, exact=arguments.exact, threads=arguments.threads
     )
@@ -100,7 +121,15 @@ def _documents(arguments: argparse.Namespace, model: XRLinear) -> tuple[Any, Any
     options = ColumnOptions(
         text_columns(arguments), arguments.label_column, arguments.label_separator, trained=model.metadata.columns
     )
-    return labelled_rows(arguments.documents, source_options(arguments), options, "appended")
+    texts, labels, _ = labelled_rows(arguments.documents, source_options(arguments), options, "appended")
+    if arguments.accepted is None:
+        return texts, labels
+    rows, corrected = corrected_documents(read_accepted(arguments.accepted), texts, labels, arguments.accepted)
+    if not rows:
+        raise InputError(
+            f"{arguments.accepted}: no finding is accepted", expected="yes in the column accept of some findings"
+        )
+    return [texts[row] for row in rows], corrected
 
 
 if __name__ == "__main__":

@@ -194,8 +194,8 @@ def documents_of_source(
 
 def labelled_rows(
     table: str, source: "SourceOptions", options: "ColumnOptions", used_for: str
-) -> tuple[list[str], list[list[str]]]:
-    """Return the texts and labels of a table's rows; rows without a text or a label are counted and left out.
+) -> tuple[list[str], list[list[str]], list[int]]:
+    """Return texts, labels and numbers of a table's rows; those without a text or a label are counted and left out.
 
     Args:
         table: path of the table.
@@ -221,7 +221,7 @@ def labelled_rows(
             "%s: %s of %s documents have no text or no label and are not %s", table, f"{left:,}", f"{len(texts):,}",
             used_for,
         )  # fmt: skip
-    return [texts[row] for row in usable], [labels[row] for row in usable]
+    return [texts[row] for row in usable], [labels[row] for row in usable], usable
 
 
 def _as_table(documents: Any) -> Any:

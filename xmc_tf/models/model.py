@@ -16,6 +16,7 @@ from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
+    from xmc_tf.audit import Audit
     from xmc_tf.serving.export import Exported, ModelParts
 
 
@@ -87,6 +88,25 @@ class Model(Protocol):
             texts: documents, one text each.
             labels: their labels: a sparse matrix of documents × labels, or lists of label names.
             ks: numbers of labels, k, at which the metrics are computed.
+        """
+
+    def audit(
+        self,
+        texts: Texts,
+        labels: Labels,
+        *,
+        documents: Sequence[str] | None = None,
+        most: int = 500,
+        threads: int = -1,
+    ) -> "Audit":
+        """Return what is probably missing or wrong in the labels of documents, and why.
+
+        Args:
+            texts: documents, one text each.
+            labels: their labels: a sparse matrix of documents × labels, or lists of label names.
+            documents: what each document is called (default: its number).
+            most: maximum number of findings of each kind.
+            threads: number of threads; -1: one per core.
         """
 
     def save(self, folder: str | Path) -> None:

@@ -21,12 +21,13 @@ from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.linear.folder import load_model, write_model
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.results import above, in_pieces, labels_of_rankers, named, over_all_labels
-from xmc_tf.params import PredictionOptions, XRLinearParams
+from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.sub_models import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
+    from xmc_tf.audit import Audit
     from xmc_tf.metrics import Measures
     from xmc_tf.models.explaining.explanation import Explanation
     from xmc_tf.serving.export import Exported, ModelParts
@@ -184,6 +185,41 @@ class XRLinear(LinearParts):
         predicted = self.predict(read.documents, only_topk=ks[-1])
         return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
 
+    def audit(
+        self,
+        texts: DocumentsLike,
+        labels: Labels | None = None,
+        *,
+        documents: Sequence[str] | None = None,
+        most: int = 500,
+        threads: int = -1,
+        **columns: Unpack[FrameColumns],
+    ) -> "Audit":
+        """Return what is probably missing or wrong in the labels of documents, and why.
+
+        The documents may be those that the model was trained on: each is looked at by rankers that are trained without
+        it. See the how-to guide on auditing labels.
+
+        Args:
+            texts: texts, features or a DataFrame, as :meth:`train` takes them.
+            labels: their labels, as :meth:`train` takes them. Labels that the model does not know are left out.
+            documents: what each document is called (default: its number).
+            most: maximum number of findings of each kind.
+            threads: number of threads; -1: one per core. The result does not depend on it.
+            **columns: of a DataFrame, as for :meth:`train`.
+
+        Raises:
+            InputError: there are too few documents, or they do not fit the model.
+        """
+        from xmc_tf.models.auditing import audit_documents
+
+        read = self._read(texts, labels, columns, labelled=True)
+        X = as_features(read.features) if read.texts is None else self.features(read.texts, threads)
+        return audit_documents(
+            self, X, read.texts, read.labelled(), RankerParams.from_json(self.metadata.train_params),
+            documents=documents, most=most, threads=threads,
+        )  # fmt: skip
+
     def with_documents(
         self,
         texts: DocumentsLike,
@@ -225,6 +261,39 @@ class XRLinear(LinearParts):
         check_documents(read.documents, Y)
         X = read.documents if read.texts is None else self.features(read.texts, threads)
         return with_documents(self, training, X, Y, lines, exact=exact, threads=threads)
+
+    def with_corrections(
+        self, texts: DocumentsLike, labels: Labels | None = None, *, threads: int = -1, **columns: Unpack[FrameColumns]
+    ) -> Self:
+        """Return the model with other labels of documents that it was trained on.
+
+        The clusters that change are solved again. Their weights are those that a training on the corrected labels with
+        the same tree gives. Vocabulary, label tree and calibration stay as they are. Documents are recognised by their
+        features; those that the model was not trained on are counted and left out.
+
+        Example:
+            >>> texts, labels = ["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
+            >>> model = XRLinear.train(texts, labels, keep_training_data=True)
+            >>> corrected = model.with_corrections(["soup with fresh herbs"], [["cooking", "gardening"]])
+
+        Args:
+            texts: the documents, as :meth:`train` takes them.
+            labels: all their labels, as :meth:`train` takes them.
+            threads: number of threads; -1: one per core. The result does not depend on it.
+            **columns: of a DataFrame, as for :meth:`train`.
+
+        Raises:
+            InputError: the model has not kept its training data, a label is unknown, or it knows none of the documents.
+        """
+        from xmc_tf.models.growing.correcting import with_corrections
+        from xmc_tf.models.growing.documents import further_labels, training_of
+
+        training = training_of(self)
+        read = self._read(texts, labels, columns, labelled=True)
+        Y, _ = further_labels(self, read.labelled(), False)
+        check_pair(read.documents, Y, "the documents", "the labels")
+        X = read.documents if read.texts is None else self.features(read.texts, threads)
+        return with_corrections(self, training, X, Y, threads)
 
     def without_labels(self, labels: Iterable[str | int]) -> Self:
         """Return the model without some labels. Nothing is trained; the labels after them get lower numbers.

@@ -30,7 +30,7 @@ from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
-from xmc_tf.models.prediction import predict, vectors_of
+from xmc_tf.models.prediction import own_features, predict, ranker_features, vectors_of
 from xmc_tf.models.results import labels_of_rankers, named, over_all_labels
 from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.params import PredictionOptions, TfidfParams, XTransformerParams, XTransformerPredParams
@@ -42,6 +42,7 @@ from xmc_tf.rankers.sub_models import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
+    from xmc_tf.audit import Audit
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.serving.export import Exported, ModelParts
 
@@ -349,6 +350,43 @@ class XTransformer(Parts):
         ks = check_ks(ks)
         predicted = self.predict(read.documents, X, only_topk=ks[-1])
         return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
+
+    def audit(
+        self,
+        texts: DocumentsLike,
+        labels: Labels | None = None,
+        *,
+        X: Any = None,
+        documents: Sequence[str] | None = None,
+        most: int = 500,
+        threads: int = -1,
+        **columns: Unpack[FrameColumns],
+    ) -> "Audit":
+        """Return what is probably missing or wrong in the labels of documents, and why; see :meth:`XRLinear.audit`.
+
+        The rankers are trained again without each document; the encoder is not. Of documents that it was fine-tuned on,
+        it knows the labels, so fewer of their errors are found.
+
+        Args:
+            texts: one text per document, or a DataFrame.
+            labels: their labels, as :meth:`train` takes them. Labels that the model does not know are left out.
+            X: features of the documents; required if the model was trained with features.
+            documents: what each document is called (default: its number).
+            most: maximum number of findings of each kind.
+            threads: number of threads; -1: one per core.
+            **columns: of a DataFrame, as for :meth:`train`.
+        """
+        from xmc_tf.models.auditing import audit_documents
+
+        read = read_documents(texts, labels, columns, trained=self.metadata.columns, labelled=True)
+        options, lines = PredictionOptions(threads=threads), texts_only(read)
+        given = own_features(self, lines, X, self.metadata.ensemble_method)
+        vectors = vectors_of(self, lines, options.batch_tokens)
+        features = ranker_features(self, lines, given, vectors, options)
+        params = XTransformerParams.from_json(self.metadata.train_params).ranker_params
+        return audit_documents(
+            self, features, lines, read.labelled(), params, documents=documents, most=most, threads=threads
+        )
 
     def _texts(self, documents: Any, columns: FrameColumns) -> Texts:
         """Return the texts of documents of any form."""

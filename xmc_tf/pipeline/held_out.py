@@ -1,6 +1,7 @@
 """Scores of documents that rankers were not trained on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
@@ -10,14 +11,32 @@ from xmc_tf.data import Features
 from xmc_tf.fusion import POOL, ScoreHeldOut, bounded_post_processor, held_out_folds
 from xmc_tf.params import RankerParams, RankerPredParams, XTransformerParams
 from xmc_tf.pipeline.rare_features import rare_features, without_features
-from xmc_tf.rankers.ensemble import rankers_of
+from xmc_tf.rankers.ensemble import Rankers, rankers_of
 from xmc_tf.rankers.fit import train_trees
 
 AUXILIARY_TREES = 2
 """Number of label trees that scores of held-out documents come from; more teach the fusion no better."""
 
 
-def held_out_scorer(
+class HeldOutRankers(NamedTuple):
+    """Rankers that have not seen some documents, and these documents.
+
+    Attributes:
+        rankers: the rankers.
+        X: features of the documents, without those that would not exist without them.
+        post_processor: one with scores from 0 to 1; None: that of the rankers.
+    """
+
+    rankers: Rankers
+    X: Features
+    post_processor: str | None
+
+
+TrainWithout = Callable[[np.ndarray, np.ndarray], HeldOutRankers]
+"""Trains rankers on some documents (rows, ascending), for others."""
+
+
+def held_out_trainer(
     X: Features,
     Y: spmatrix,
     chains: Sequence[Sequence[spmatrix]],
@@ -28,8 +47,8 @@ def held_out_scorer(
     user_negatives: Mapping[int, spmatrix] | None = None,
     threads: int = -1,
     seed: int = 0,
-) -> ScoreHeldOut:
-    """Return a function that trains rankers on some documents, over the given trees, and scores others.
+) -> TrainWithout:
+    """Return a function that trains rankers on some documents, over the given trees, for others.
 
     Args:
         X: all documents.
@@ -45,7 +64,7 @@ def held_out_scorer(
     Y = csr_matrix(Y)
     counts = None if X.sparse is None else np.bincount(X.sparse.indices, minlength=X.nr_sparse)
 
-    def score(trained_on: np.ndarray, held_out: np.ndarray) -> csr_matrix:
+    def train(trained_on: np.ndarray, held_out: np.ndarray) -> HeldOutRankers:
         scored = X.rows(held_out)
         rare = rare_features(counts, scored)
         models = train_trees(
@@ -55,8 +74,28 @@ def held_out_scorer(
             threads=threads, seed=seed,
         )  # fmt: skip
         post = bounded_post_processor(models[0].levels[-1].pred_params.post_processor)
-        scored = without_features(scored, rare)
-        return rankers_of(models).predict(scored, only_topk=POOL, post_processor=post, threads=threads)
+        return HeldOutRankers(rankers_of(models), without_features(scored, rare), post)
+
+    return train
+
+
+def held_out_scorer(
+    X: Features, Y: spmatrix, chains: Sequence[Sequence[spmatrix]], *, threads: int = -1, **more: Any
+) -> ScoreHeldOut:
+    """Return a function that trains rankers on some documents and scores others.
+
+    Args:
+        X: all documents.
+        Y: their labels.
+        chains: cluster matrices of each tree.
+        threads: number of threads; -1: one per core.
+        **more: further arguments of :func:`held_out_trainer`.
+    """
+    train = held_out_trainer(X, Y, chains, threads=threads, **more)
+
+    def score(trained_on: np.ndarray, held_out: np.ndarray) -> csr_matrix:
+        rankers, scored, post = train(trained_on, held_out)
+        return rankers.predict(scored, only_topk=POOL, post_processor=post, threads=threads)
 
     return score
 

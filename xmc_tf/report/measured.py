@@ -87,7 +87,7 @@ def measured_table(args: argparse.Namespace, most: int) -> MeasuredData:
     announce_compiling()
     model = load(args.model_folder)
     options = ColumnOptions(text_columns(args), args.label_column, args.label_separator, trained=model.metadata.columns)
-    texts, labels = labelled_rows(args.table, source_options(args), options, "measured")
+    texts, labels, _ = labelled_rows(args.table, source_options(args), options, "measured")
     own = LabelData(LISTS, labels)
     if model.names is None:
         names, truth = None, true_labels(own, texts, model.metadata.nr_labels, None)

@@ -32,16 +32,29 @@ def to_html(report: Report) -> Html:
     Args:
         report: the report.
     """
-    title = text(report.inputs.title, _TITLE_LENGTH)
     body = "\n".join(filter(None, (part(report) for part in _SECTIONS)))
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    # Whatever a text might contain: nothing is loaded, and no script runs but this one.
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     comparison = report.comparison
     about = (
         f"{comparison.documents:,} documents, {comparison.labels:,} labels, "
         f"{comparison.labels_per_document:.2f} labels per document"
     )
+    beside = f"report.json, {labels.LABELS_FILE}, thresholds.csv and {labels.CONFUSIONS_FILE}"
+    return whole_page(report.inputs.title, about, body, beside)
+
+
+def whole_page(title: str, about: str, body: Html, beside: str) -> Html:
+    """Return a page: its head, its contents, and its sections.
+
+    Args:
+        title: title of the page.
+        about: a line below it.
+        body: the sections.
+        beside: the files beside the page that have its data.
+    """
+    title = text(title, _TITLE_LENGTH)
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    # Whatever a text might contain: nothing is loaded, and no script runs but this one.
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -64,8 +77,7 @@ def to_html(report: Report) -> Html:
 <main>
 {body}
 </main>
-<footer>Made by xmc_tf. The data of this page are also in the files beside it: report.json,
-{labels.LABELS_FILE}, thresholds.csv and {labels.CONFUSIONS_FILE}.</footer>
+<footer>Made by xmc_tf. The data of this page are also in the files beside it: {beside}.</footer>
 </div>
 <script>{SCRIPT}</script>
 </body>

@@ -1,0 +1,116 @@
+"""Planted errors are found; each finding says why; labels without errors are left alone."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from tests.audit.cases import planted
+from xmc_tf import InputError, XRLinear
+from xmc_tf.audit import KINDS
+
+
+@pytest.fixture(scope="module")
+def collection():
+    return planted()
+
+
+@pytest.fixture(scope="module")
+def model(collection):
+    return XRLinear.train(collection.texts, collection.labels, names=collection.names)
+
+
+@pytest.fixture(scope="module")
+def audit(collection, model):
+    return model.audit(collection.texts, collection.labels)
+
+
+@pytest.mark.parametrize(("kind", "errors"), [("missing", "removed"), ("wrong", "wrong")])
+def test_planted_errors_come_first(audit, collection, kind, errors):
+    planted_ones = getattr(collection, errors)
+    found = [(one.row, one.label) for one in audit.of_kind(kind)[: len(planted_ones)]]
+    assert len(planted_ones.intersection(found)) >= 0.75 * len(planted_ones)
+
+
+def test_findings_are_sorted_by_gain(audit):
+    gains = [one.gain for one in audit]
+    assert gains == sorted(gains, reverse=True)
+    assert all(0 <= one.sure <= 1 and one.kind in KINDS and one.why for one in audit)
+
+
+def test_missing_labels_are_not_there_and_wrong_ones_are(audit, collection):
+    given = collection.labels.toarray() > 0
+    assert not any(given[one.row, one.label] for one in audit.of_kind("missing"))
+    assert all(given[one.row, one.label] for one in audit.of_kind("wrong"))
+
+
+def test_reasons_name_the_evidence(audit, collection):
+    row, label = next((one.row, one.label) for one in audit.of_kind("missing"))
+    why = next(one.why for one in audit.of_kind("missing"))
+    assert "prediction" in why
+    assert "most similar documents have it" in why
+    assert "other documents with" in why
+    assert (collection.names[label].split()[0] in collection.texts[row]) or "its name is not in the text" in why
+
+
+def test_at_most_so_many_of_each_kind(collection, model):
+    audit = model.audit(collection.texts, collection.labels, most=5)
+    assert len(audit.of_kind("missing")) == len(audit.of_kind("wrong")) == 5
+
+
+def test_names_of_labels_and_tables_give_the_same(collection, model, audit):
+    frame = {"text": collection.texts, "labels": ["|".join(own) for own in collection.lists]}
+    table = model.audit(frame, "labels", label_separator="|")
+    assert [(one.kind, one.row, one.label) for one in table] == [(one.kind, one.row, one.label) for one in audit]
+
+
+def test_unknown_labels_are_counted(collection, model, audit, caplog):
+    lists = [[*own, "unknown"] if row < 3 else own for row, own in enumerate(collection.lists)]
+    found = model.audit(collection.texts, lists)
+    assert "3 labels of documents are unknown" in caplog.text
+    assert len(found) == len(audit)
+
+
+def test_near_duplicates_with_different_labels(collection, model):
+    texts, Y = [*collection.texts, collection.texts[7]], collection.labels.toarray()
+    other = np.zeros(Y.shape[1], np.float32)
+    other[[0, 1]] = 1.0
+    audit = model.audit(texts, csr_matrix(np.vstack([Y, other])))
+    found = audit.of_kind("duplicates")
+    assert (found[0].row, found[0].other) == (7, len(texts) - 1)
+    assert repr(collection.names[0]) in found[0].why or repr(collection.names[1]) in found[0].why
+
+
+def test_labels_that_nobody_can_tell_apart():
+    """Half of the documents of a label get another one at random."""
+    collection = planted(errors=0)
+    Y = collection.labels.toarray()
+    rows = np.flatnonzero(Y[:, 4])
+    split = np.column_stack([Y, np.zeros(len(Y), np.float32)])
+    moved = np.random.default_rng(1).permutation(rows)[: len(rows) // 2]
+    split[moved, 4], split[moved, -1] = 0.0, 1.0
+    names = [*collection.names, "its double"]
+    model = XRLinear.train(collection.texts, csr_matrix(split), names=names)
+    audit = model.audit(collection.texts, csr_matrix(split))
+    assert [(one.label, one.other) for one in audit.of_kind("same labels")] == [(4, len(names) - 1)]
+    assert [one.label for one in audit.of_kind("silent name")] == [len(names) - 1]
+
+
+def test_features_without_names(collection):
+    X = csr_matrix(XRLinear.train(collection.texts, collection.labels).features(collection.texts).sparse)
+    audit = XRLinear.train(X, collection.labels).audit(X, collection.labels)
+    found = {(one.row, one.label) for one in audit.of_kind("wrong")[: len(collection.wrong)]}
+    assert len(found & collection.wrong) >= 0.6 * len(collection.wrong)
+
+
+def test_the_same_with_any_number_of_threads(collection, model, audit):
+    assert model.audit(collection.texts, collection.labels, threads=1).findings == audit.findings
+
+
+def test_too_few_documents(collection, model):
+    with pytest.raises(InputError, match="too few documents"):
+        model.audit(collection.texts[:5], collection.labels[:5])
+
+
+def test_names_of_documents_must_fit(collection, model):
+    with pytest.raises(InputError, match="names of the documents"):
+        model.audit(collection.texts, collection.labels, documents=["one"])

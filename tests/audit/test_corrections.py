@@ -1,0 +1,155 @@
+"""From a table of findings to corrected labels: the table, its accepted rows, and the model."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from tests.audit.cases import planted
+from xmc_tf import InputError, XRLinear, load
+from xmc_tf.append import main as append
+from xmc_tf.audit.command import main as audit
+from xmc_tf.audit.corrections import HEADER, corrected_documents, read_accepted
+
+
+def write_table(path, rows, header=HEADER, delimiter=","):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows([header, *rows])
+    return path
+
+
+def finding(accept="yes", kind="missing", row="1", text="two", label="b"):
+    return [accept, kind, row, row, text, label, "0", "", "why", "0.9", "0.9"]
+
+
+@pytest.fixture
+def in_folder(tmp_path, monkeypatch):
+    """A table with planted errors and a model that keeps its training data, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    collection = planted()
+    rows = [[text, "|".join(own)] for text, own in zip(collection.texts, collection.lists, strict=True)]
+    write_table(tmp_path / "data.csv", rows, ["text", "labels"])
+    frame = {"text": collection.texts, "labels": [row[1] for row in rows]}
+    XRLinear.train(frame, labels="labels", label_separator="|", keep_training_data=True).save("model")
+    return collection
+
+
+def test_from_the_table_to_a_corrected_model(in_folder, tmp_path, capsys):
+    audit(["data.csv", "-m", "model", "-o", "audit", "--most", "20"])
+    assert "20 missing, 20 wrong" in capsys.readouterr().out
+    with (tmp_path / "audit" / "findings.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    place = {name: number for number, name in enumerate(in_folder.names)}
+    accepted = []
+    for row in rows:
+        errors = {"missing": in_folder.removed, "wrong": in_folder.wrong}.get(row["kind"], ())
+        if row["label"] and (int(row["row"] or -1), place[row["label"]]) in errors:
+            row["accept"] = "yes"
+            accepted.append(row)
+    assert len(accepted) >= 15
+    write_table(tmp_path / "audit" / "findings.csv", [list(row.values()) for row in rows])
+    append(["data.csv", "-m", "model", "--accepted", "audit/findings.csv", "-o", "corrected"])
+    changed = {row["row"] for row in accepted}
+    assert f"labels of {len(changed)} documents corrected" in capsys.readouterr().out
+    before, after = (load(name).training_data.Y.toarray() for name in ("model", "corrected"))
+    columns = {name: number for number, name in enumerate(load("model").names)}
+    expected = before.copy()
+    for row in accepted:
+        expected[int(row["row"]), columns[row["label"]]] = row["kind"] == "missing"
+    np.testing.assert_array_equal(after, expected)
+
+
+def test_the_page_shows_the_findings(in_folder, tmp_path):
+    audit(["data.csv", "-m", "model", "-o", "audit"])
+    page = (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
+    for section in ("Summary", "Missing", "Wrong"):
+        assert re.search(rf"<h2 [^>]*>{section}</h2>", page)
+    assert "most similar documents have it" in page
+    assert 'id="missing-table"' in page
+
+
+def test_a_corrected_model_is_that_of_a_training_on_the_corrected_labels():
+    collection = planted()
+    tree = XRLinear.train(collection.texts, collection.labels).tree
+    kept = {"tree": tree, "keep_training_data": True, "label_names": False}
+    model = XRLinear.train(collection.texts, collection.labels, names=collection.names, **kept)
+    Y = collection.labels.toarray()
+    rows = sorted({row for row, _ in collection.removed | collection.wrong})
+    for row, label in collection.removed:
+        Y[row, label] = 1
+    for row, label in collection.wrong:
+        Y[row, label] = 0
+    corrected = model.with_corrections([collection.texts[row] for row in rows], csr_matrix(Y[rows]))
+    trained = XRLinear.train(collection.texts, csr_matrix(Y), names=collection.names, **kept)
+    one, other = (m.predict(collection.texts, only_topk=5).toarray() for m in (corrected, trained))
+    np.testing.assert_array_equal(one, other)
+    assert not np.array_equal(one, model.predict(collection.texts, only_topk=5).toarray())
+
+
+def test_documents_that_the_model_does_not_know(caplog):
+    collection = planted()
+    model = XRLinear.train(collection.texts, collection.labels, names=collection.names, keep_training_data=True)
+    with pytest.raises(InputError, match="trained on none of these documents"):
+        model.with_corrections(["something else"], [[collection.names[0]]])
+    texts = ["something else", collection.texts[3]]
+    corrected = model.with_corrections(texts, [[collection.names[0]], collection.names[:2]])
+    assert "1 of 2 documents were not in the training" in caplog.text
+    assert corrected.training_data.Y[3].indices.tolist() == [0, 1]
+
+
+def test_a_model_that_keeps_no_training_data():
+    collection = planted()
+    with pytest.raises(InputError, match="has not kept its training data"):
+        XRLinear.train(collection.texts, collection.labels).with_corrections(collection.texts, collection.labels)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("accept", ["yes", "X", " 1 ", "true"])
+def test_accepted_findings_are_read(tmp_path, delimiter, accept):
+    path = write_table(tmp_path / "f.csv", [finding(""), finding("no"), finding(accept)], delimiter=delimiter)
+    assert [(one.row, one.label, one.add, one.line) for one in read_accepted(path)] == [(1, "b", True, 4)]
+
+
+def test_labels_are_added_and_removed(tmp_path):
+    rows = [finding(), finding(kind="wrong", label="a"), finding(row="0", text="one", label="'=c")]
+    corrections = read_accepted(write_table(tmp_path / "f.csv", rows))
+    assert corrected_documents(corrections, ["one", "two"], [["=c"], ["a"]], "f.csv") == ([0, 1], [["=c"], ["b"]])
+
+
+def test_a_formula_is_a_label_again(tmp_path):
+    corrections = read_accepted(write_table(tmp_path / "f.csv", [finding(label="'=c")]))
+    assert corrected_documents(corrections, ["one", "two"], [[], ["a"]], "f.csv") == ([1], [["a", "=c"]])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (finding("perhaps"), "accept is 'perhaps'"),
+        (finding(kind="duplicates"), "names no correction"),
+        (finding(row=""), "row or label is missing"),
+        (finding(label=""), "row or label is missing"),
+    ],
+)
+def test_findings_that_cannot_be_accepted(tmp_path, row, message):
+    with pytest.raises(InputError, match=message):
+        read_accepted(write_table(tmp_path / "f.csv", [row]))
+
+
+def test_another_file(tmp_path):
+    with pytest.raises(InputError, match="has no column 'accept'"):
+        read_accepted(write_table(tmp_path / "f.csv", [["1", "2"]], ["a", "b"]))
+
+
+@pytest.mark.parametrize("row", [finding(text="other"), finding(row="7")])
+def test_another_table(tmp_path, row):
+    corrections = read_accepted(write_table(tmp_path / "f.csv", [row]))
+    with pytest.raises(InputError, match="has another text in this table"):
+        corrected_documents(corrections, ["one", "two"], [["a"], ["a"]], "f.csv")
+
+
+def test_nothing_accepted(in_folder, tmp_path):
+    write_table(tmp_path / "f.csv", [finding("")])
+    with pytest.raises(InputError, match="no finding is accepted"):
+        append(["data.csv", "-m", "model", "--accepted", "f.csv"])

@@ -1,0 +1,111 @@
+"""A second look at the labels of documents: what is probably missing or wrong, and why."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from xmc_tf.audit.data import AuditData
+from xmc_tf.audit.doubts import weigh
+from xmc_tf.audit.duplicates import different_duplicates
+from xmc_tf.audit.evidence import PairEvidence, gather_evidence
+from xmc_tf.audit.finding import KINDS, MISSING, WRONG, Finding
+from xmc_tf.audit.label_findings import indistinguishable, silent_names
+from xmc_tf.audit.reasons import reasons
+from xmc_tf.common.errors import InputError
+
+_LOG = logging.getLogger(__name__)
+FEWEST_DOCUMENTS = 20
+MOST = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """The findings of an audit, those with the largest gain first.
+
+    Example:
+        >>> audit = load("model").audit(TextFile("X.trn.txt"), load_matrix("Y.trn.npz"))
+        >>> finding = audit.of_kind("missing")[0]
+        >>> print(audit.text_of(finding), finding.why)
+
+    Args:
+        findings: the findings.
+        data: the documents that they are about.
+    """
+
+    findings: list[Finding]
+    data: AuditData
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def of_kind(self, kind: str) -> list[Finding]:
+        """Return the findings of a kind.
+
+        Args:
+            kind: one of ``KINDS``.
+        """
+        return [one for one in self.findings if one.kind == kind]
+
+    def text_of(self, finding: Finding) -> str:
+        """Return the text of the document that a finding is about, on one line; empty if it is about a label.
+
+        Args:
+            finding: the finding.
+        """
+        if finding.row is None or self.data.texts is None:
+            return ""
+        return " ".join(str(self.data.texts[finding.row]).split())
+
+    def __str__(self) -> str:
+        counts = Counter(one.kind for one in self.findings)
+        return ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS) + " in " + f"{self.data.Y.shape[0]:,} documents"
+
+
+def audit_labels(data: AuditData, most: int = MOST) -> Audit:
+    """Return what is probably missing or wrong in the labels of documents.
+
+    Args:
+        data: the documents.
+        most: maximum number of findings of each kind.
+
+    Raises:
+        InputError: there are too few documents.
+    """
+    if data.Y.shape[0] < FEWEST_DOCUMENTS or not data.Y.nnz:
+        raise InputError(
+            "there are too few documents to learn from",
+            expected=f"at least {FEWEST_DOCUMENTS} documents with labels",
+            received=f"{data.Y.shape[0]:,}",
+        )
+    evidence = gather_evidence(data)
+    doubts = weigh(evidence, data.seed)
+    suspected = ~evidence.has & ~evidence.random
+    found = [
+        *_of_pairs(data, evidence, MISSING, np.where(suspected, doubts.has, -1.0), most),
+        *_of_pairs(data, evidence, WRONG, np.where(evidence.has, doubts.chance, -1.0), most),
+        *different_duplicates(data, evidence.near, most),
+        *indistinguishable(data, evidence, most),
+        *silent_names(data, evidence, most),
+    ]
+    order = list(KINDS)
+    found.sort(key=lambda one: (-one.gain, order.index(one.kind), one.row or 0, one.label or 0))
+    return Audit(found, data)
+
+
+def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarray, most: int) -> list[Finding]:
+    """Return the most certain findings about one label of one document."""
+    best = np.argsort(-sure, kind="stable")[:most]
+    pairs = evidence.pairs
+    return [
+        Finding(
+            kind, int(pairs.rows[pair]), int(pairs.labels[pair]), None, float(sure[pair]), float(sure[pair]),
+            reasons(data, evidence, pair),
+        )
+        for pair in best[sure[best] > 0].tolist()
+    ]  # fmt: skip

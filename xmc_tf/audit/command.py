@@ -1,0 +1,82 @@
+"""``python -m xmc_tf.audit.command``: list what is probably missing or wrong in the labels of a table."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from xmc_tf.audit import MOST
+from xmc_tf.common.compiled import announce_compiling
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import whole
+from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
+from xmc_tf.models.documents import labelled_rows
+from xmc_tf.models.loading import load
+from xmc_tf.params import add_model, add_threads, add_verbosity
+from xmc_tf.report.audit_files import FINDINGS, refuse_audit, write_audit
+from xmc_tf.tables.columns import ColumnOptions
+from xmc_tf.tables.reading_flags import add_reading_options, source_options, text_columns
+
+_DESCRIPTION = """List what is probably missing or wrong in the labels of a table, and why.
+
+    python -m xmc_tf.audit.command data.csv -m model -o audit
+
+The table may be the one that the model was trained on: each document is looked at by rankers that are trained without
+it. The findings are of five kinds:
+
+  missing      a label that the document probably should have
+  wrong        a label that the document probably should not have
+  duplicates   two documents with nearly the same text and different labels
+  same labels  two labels that nobody can tell apart by the texts
+  silent name  a label whose name is in none of its texts
+
+DIR/findings.csv has one row for each, with the reasons, how sure it is, and what is gained; DIR/audit.html is a page to
+read them. To accept findings of the kinds missing and wrong, write yes in the column accept, and correct the model:
+
+    python -m xmc_tf.append data.csv -m model --accepted audit/findings.csv"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    out = cli.make_parser("xmc_tf.audit.command", _DESCRIPTION)
+    out.add_argument("table", metavar="TABLE", help="table of texts and labels")
+    add_model(out, required=True)
+    add = out.add_argument
+    add("-o", "--output", default="audit", metavar="DIR", help="folder of the findings")
+    add("--most", type=whole, default=MOST, metavar="INT", help="maximum number of findings of each kind")
+    add_threads(out, "-n")
+    group = add_reading_options(out)
+    group.add_argument("--label-column", metavar="NAME", help="column of labels (default: label, or guessed)")
+    group.add_argument(
+        "--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one label per cell'
+    )
+    add_verbosity(out)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Look at the labels, and write the findings."""
+    arguments = parser().parse_args(argv)
+    cli.set_verbosity(arguments.verbose_level)
+    announce_compiling()
+    if arguments.most < 1:
+        raise InputError(
+            "--most is out of range", expected="a whole number of at least 1", received=str(arguments.most)
+        )
+    refuse_audit("-o", arguments.output, {"TABLE": arguments.table, "-m": arguments.model_folder})
+    model = load(Path(arguments.model_folder))
+    columns = model.metadata.columns
+    options = ColumnOptions(
+        text_columns(arguments), arguments.label_column, arguments.label_separator, trained=columns
+    )  # fmt: skip
+    texts, labels, rows = labelled_rows(arguments.table, source_options(arguments), options, "looked at")
+    audit = model.audit(
+        texts, labels, documents=[str(row) for row in rows], most=arguments.most, threads=arguments.threads
+    )
+    ids = {name: identifier for identifier, name in (columns.label_ids if columns else {}).items()}
+    page = write_audit(audit, arguments.output, f"Labels of {Path(arguments.table).name}", ids)
+    print(f"{printable(str(page.with_name(FINDINGS)))}: {audit}\n{printable(str(page))}")
+
+
+if __name__ == "__main__":
+    cli.run(main)

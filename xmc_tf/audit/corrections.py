@@ -1,0 +1,127 @@
+"""The findings of an audit that a person has accepted, as corrections of labels."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xmc_tf.audit.finding import MISSING, WRONG
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.csv_cells import safe_cell
+
+ACCEPT = "accept"
+HEADER = (ACCEPT, "kind", "row", "document", "text", "label", "label_id", "other", "why", "sure", "gain")
+"""The columns of the table of findings."""
+_YES = ("yes", "y", "x", "1", "true")
+_NO = ("", "no", "n", "0", "false")
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A label to add to a document, or to remove from it.
+
+    Args:
+        row: row of the document, from 0.
+        label: name of the label.
+        add: whether the label is added; else it is removed.
+        text: how the text begins.
+        line: line of the finding in the table.
+    """
+
+    row: int
+    label: str
+    add: bool
+    text: str
+    line: int
+
+
+def read_accepted(path: str | Path) -> list[Correction]:
+    """Return the corrections that a person has accepted in a table of findings.
+
+    Args:
+        path: ``findings.csv`` of an audit, with yes in the column ``accept`` of accepted findings.
+
+    Raises:
+        InputError: the file is no table of findings, or an accepted finding is of a kind that changes no label.
+    """
+    path = Path(path)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            sample = file.readline()
+            file.seek(0)
+            # Spreadsheet programs of many countries write semicolons.
+            separator = max(",;\t", key=sample.count)
+            reader = csv.DictReader(file, delimiter=separator)
+            rows = [(reader.line_num, row) for row in reader]
+            columns = reader.fieldnames or []
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read: {error}", expected="findings.csv of xmc-tf audit") from None
+    if missing := [name for name in (ACCEPT, "kind", "row", "text", "label") if name not in columns]:
+        raise InputError(
+            f"{path} has no column {missing[0]!r}", expected="findings.csv of xmc-tf audit, with all its columns",
+            received=", ".join(map(str, columns))[:200],
+        )  # fmt: skip
+    return [one for line, row in rows if (one := _correction(path, line, row)) is not None]
+
+
+def _correction(path: Path, line: int, row: dict[str, str | None]) -> Correction | None:
+    answer = (row[ACCEPT] or "").strip().lower()
+    if answer in _NO:
+        return None
+    if answer not in _YES:
+        raise InputError(
+            f"{path}, line {line}: accept is {answer[:40]!r}",
+            expected="yes, or nothing",
+            fix="write yes or leave it empty",
+        )
+    kind, number = row["kind"], row["row"] or ""
+    if kind not in (MISSING, WRONG):
+        raise InputError(
+            f"{path}, line {line}: a finding of the kind {str(kind)[:40]!r} is accepted, but names no correction",
+            expected=f"kinds {MISSING} and {WRONG}",
+            fix="leave accept empty; merge labels with xmc-tf labels merge",
+        )
+    if not number.isascii() or not number.isdecimal() or not row["label"]:
+        raise InputError(f"{path}, line {line}: row or label is missing", expected="as xmc-tf audit has written it")
+    return Correction(int(number), row["label"], kind == MISSING, row["text"] or "", line)
+
+
+def corrected_documents(
+    corrections: Sequence[Correction], texts: Sequence[str], labels: Sequence[Sequence[str]], path: str | Path
+) -> tuple[list[int], list[list[str]]]:
+    """Return the documents that corrections change, and their labels after that.
+
+    Args:
+        corrections: the corrections.
+        texts: the texts of all documents of the table that was audited, on one line each.
+        labels: their labels, by name.
+        path: the table of findings, for messages.
+
+    Raises:
+        InputError: the findings are about other documents.
+    """
+    changed: dict[int, list[str]] = {}
+    for one in corrections:
+        known = one.row < len(texts) and _begins(texts[one.row], one.text)
+        if not known:
+            raise InputError(
+                f"{path}, line {one.line}: document {one.row:,} has another text in this table",
+                expected="the table that was audited, read with the same options", received=repr(one.text)[:60],
+            )  # fmt: skip
+        own = changed.setdefault(one.row, list(labels[one.row]))
+        names = {safe_cell(name): name for name in own}
+        if one.add and one.label not in names:
+            own.append(one.label.removeprefix("'") if _is_made_safe(one.label) else one.label)
+        elif not one.add and one.label in names:
+            own.remove(names[one.label])
+    rows = sorted(changed)
+    return rows, [changed[row] for row in rows]
+
+
+def _begins(text: str, start: str) -> bool:
+    return safe_cell(text[: len(start)]) == start or safe_cell(text).startswith(start)
+
+
+def _is_made_safe(cell: str) -> bool:
+    """Return whether an apostrophe has been put in front of a cell, so that no spreadsheet executes it."""
+    return cell.startswith("'") and safe_cell(cell[1:]) == cell

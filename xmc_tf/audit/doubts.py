@@ -1,0 +1,114 @@
+"""Probabilities that documents have labels, learned from the evidence for all labels of all documents.
+
+Two logistic regressions on the same evidence: labels that documents have against random ones, which tells wrong labels,
+and against all other labels that anything suggests, which tells missing ones. Each is fitted twice. The second time, it
+also knows how reliably the label is given where it is likely, and how completely the document is labelled: some labels
+are given to few of the documents that they fit, and a missing one then says little.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.audit.evidence import PairEvidence
+from xmc_tf.fusion.logistic import fit_logistic
+
+_KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.97)  # quantiles of the labels that documents have
+_PENALTY = 3.0
+_MOST = 60_000  # examples of each kind to learn from
+_BLOCK = 200_000  # pairs at a time, to bound memory
+_SHRUNK = 3.0
+
+
+class Doubts(NamedTuple):
+    """The result for each pair.
+
+    Attributes:
+        has: float32 [pairs]: share of pairs with such evidence in which the document has the label.
+        chance: float32 [pairs]: share of random labels among those with such evidence, if one label in ``SHARE_WRONG``
+            is random.
+    """
+
+    has: np.ndarray
+    chance: np.ndarray
+
+
+SHARE_WRONG = 0.03
+
+
+def weigh(found: PairEvidence, seed: int) -> Doubts:
+    """Return how likely each pair is.
+
+    Args:
+        found: the evidence.
+        seed: of the choice of examples.
+    """
+    rng = np.random.default_rng([seed, 0x646F756274])
+    given, other = found.has, ~found.has & ~found.random
+    examples = [_some(np.flatnonzero(one), rng) for one in (given, other, found.random)]
+    columns = found.columns
+    likely = _Curve.fit(columns, examples[0], examples[1], given.sum(), other.sum())
+    first = likely.probability(columns)
+    rest = np.where(found.random, 0.0, given - first)
+    weight = np.where(found.random, 0.0, first * (1.0 - first) + 0.02)
+    habits = [_others(place, rest, weight) for place in (found.pairs.labels, found.pairs.rows)]
+    columns = np.column_stack([columns, *habits]).astype(np.float32)
+    has = _Curve.fit(columns, examples[0], examples[1], given.sum(), other.sum()).probability(columns)
+    by_chance = _Curve.fit(columns, examples[0], examples[2], 1.0 - SHARE_WRONG, SHARE_WRONG)
+    return Doubts(has, 1.0 - by_chance.probability(columns))
+
+
+def _some(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return rows if len(rows) <= _MOST else np.sort(rng.choice(rows, _MOST, replace=False))
+
+
+def _others(place: np.ndarray, rest: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the mean of all other pairs of the same label, or of the same document."""
+    total, weights = np.bincount(place, rest), np.bincount(place, weight)
+    return (total[place] - rest) / (weights[place] - weight + _SHRUNK)
+
+
+class _Curve(NamedTuple):
+    """A logistic regression on columns that bend at some knots."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+    knots: list[np.ndarray]
+    weights: np.ndarray
+    shift: float
+
+    @classmethod
+    def fit(cls, columns: np.ndarray, yes: np.ndarray, no: np.ndarray, nr_yes: float, nr_no: float) -> "_Curve":
+        """Learn from examples, whose numbers stand for other ones.
+
+        Args:
+            columns: the evidence.
+            yes: rows of examples.
+            no: rows of counterexamples.
+            nr_yes: the number for which the examples stand.
+            nr_no: the same of the counterexamples.
+        """
+        sample = columns[yes].astype(np.float64)
+        mean, scale = sample.mean(axis=0), np.maximum(sample.std(axis=0), 1e-9)
+        knots = [np.unique(one) for one in np.quantile((sample - mean) / scale, _KNOTS, axis=0).T]
+        shift = float(np.log(nr_yes / max(nr_no, 1e-9)) - np.log(len(yes) / max(len(no), 1)))
+        curve = cls(mean, scale, knots, np.zeros(0), shift)
+        rows = np.concatenate([yes, no])
+        bent = curve._bent(columns[rows])
+        right = np.arange(len(rows)) < len(yes)
+        return curve._replace(weights=fit_logistic(bent, right, np.zeros(bent.shape[1]), _PENALTY))
+
+    def probability(self, columns: np.ndarray) -> np.ndarray:
+        """Return the probability of each row."""
+        out = np.empty(len(columns), np.float32)
+        for begin in range(0, len(columns), _BLOCK):
+            raw = self._bent(columns[begin : begin + _BLOCK]) @ self.weights + self.shift
+            out[begin : begin + _BLOCK] = 1.0 / (1.0 + np.exp(-np.clip(raw, -30.0, 30.0)))
+        return out
+
+    def _bent(self, columns: np.ndarray) -> np.ndarray:
+        scaled = (columns - self.mean) / self.scale
+        parts = [np.ones(len(scaled))]
+        for place, knots in enumerate(self.knots):
+            parts += [scaled[:, place], *(np.maximum(scaled[:, place] - knot, 0.0) for knot in knots)]
+        return np.column_stack(parts)

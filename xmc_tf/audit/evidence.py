@@ -1,0 +1,132 @@
+"""The evidence for each pair of a document and a label, from other documents only.
+
+Nothing in the evidence depends on whether the document has the label: it is counted without the document, by rankers
+that were trained without it. So the labels that documents have and random ones can be compared by it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix, vstack
+
+from xmc_tf.audit.centroids import similarity_to_labels
+from xmc_tf.audit.companions import COMPANY, Companions
+from xmc_tf.audit.data import AuditData
+from xmc_tf.audit.neighbours import neighbours, unit_rows
+from xmc_tf.audit.pairs import LabelPairs, random_pairs
+from xmc_tf.label_names import LabelNames
+from xmc_tf.label_names.matcher import find_matches
+from xmc_tf.label_names.worth import evidence_matrix, is_right, worth_elsewhere
+
+FOLDS = 5
+NEIGHBOURS = 50
+_COMPANIONS = 15  # labels per document that the other labels suggest
+_MOST_RANDOM = 80_000
+_NOT_RANKED = 60.0
+_LEAST_SCORE = 1e-9
+COLUMNS = (
+    "score", "margin", "below the best", "best score", "rank", "name", "name present", *COMPANY, "similarity",
+    "how alike", "neighbours", "share of neighbours", "nearest", "documents", "words", "score × company",
+    "score × name", "similarity × words",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class PairEvidence:
+    """Pairs of documents and labels with their evidence.
+
+    Args:
+        pairs: all labels that documents have, random ones, and those that anything suggests.
+        columns: float32 [pairs, COLUMNS].
+        has: bool [pairs]: whether the document has the label.
+        random: bool [pairs]: whether the label was drawn at random.
+        near: the most similar documents: documents × documents.
+        companions: the labels that occur together.
+        named: documents × labels: what the names in the texts are worth; empty without texts or names.
+    """
+
+    pairs: LabelPairs
+    columns: np.ndarray
+    has: np.ndarray
+    random: np.ndarray
+    near: csr_matrix
+    companions: Companions
+    named: csr_matrix
+
+    def column(self, name: str) -> np.ndarray:
+        """Return one column of the evidence.
+
+        Args:
+            name: one of ``COLUMNS``.
+        """
+        return self.columns[:, COLUMNS.index(name)]
+
+
+def gather_evidence(data: AuditData) -> PairEvidence:
+    """Return the evidence for the labels that documents have, and for those that they might have.
+
+    Args:
+        data: the documents.
+    """
+    Y, count = data.Y, data.Y.shape[0]
+    order = np.random.default_rng([data.seed, 0x6175646974]).permutation(count)
+    folds = [np.sort(part) for part in np.array_split(order, FOLDS)]
+    X = unit_rows(data.sparse)
+    named = _named(data, folds)
+    companions, near = Companions(Y), neighbours(X, NEIGHBOURS)
+    drawn = random_pairs(Y, min(1.0, _MOST_RANDOM / max(Y.nnz, 1)), data.seed)
+    wanted = [Y, drawn, named, companions.likely(_COMPANIONS)]
+    pairs, score, margin, rank = _scores(data, folds, wanted)
+    has, random = pairs.values(Y) > 0, pairs.values(drawn) > 0
+    best = np.full(count, -np.inf)
+    np.maximum.at(best, pairs.rows, score)
+    name = pairs.values(named)
+    company = companions.evidence(pairs)
+    alike = similarity_to_labels(X, Y, pairs)
+    votes, total = pairs.values(csr_matrix(near @ Y)), np.asarray(near.sum(axis=1)).ravel()[pairs.rows]
+    documents = np.bincount(Y.indices, minlength=Y.shape[1])[pairs.labels] - has
+    words = np.log1p(np.diff(data.sparse.indptr))[pairs.rows]
+    columns = (
+        score, margin, score - best[pairs.rows], best[pairs.rows], -np.log(rank), name, name > 0, *company.T, *alike.T,
+        votes, votes / np.maximum(total, 1e-9), total, np.log1p(documents), words, score * company[:, 0], score * name,
+        alike[:, 0] * words,
+    )  # fmt: skip
+    out = np.empty((len(score), len(COLUMNS)), np.float32)
+    for place, column in enumerate(columns):
+        out[:, place] = column
+    return PairEvidence(pairs, out, has, random & ~has, near, companions, named)
+
+
+def _named(data: AuditData, folds: list[np.ndarray]) -> csr_matrix:
+    """Return what names in texts are worth, learned for each fold from the other ones: documents × labels."""
+    if data.texts is None or data.names is None:
+        return csr_matrix(data.Y.shape, dtype=np.float32)
+    if data.label_names is None:
+        learned = LabelNames.learn(
+            data.names, data.texts, data.Y, data.threads, folds=folds, language=data.language
+        )  # fmt: skip
+        return learned[1].known
+    index = data.label_names.index
+    found = find_matches(index, data.texts, data.label_names.reading, data.threads)
+    worth = worth_elsewhere(index, found, is_right(index, found, data.Y), data.Y, folds)
+    return evidence_matrix(index, found, worth, data.Y.shape[1])
+
+
+def _scores(
+    data: AuditData, folds: list[np.ndarray], wanted: list[csr_matrix]
+) -> tuple[LabelPairs, np.ndarray, np.ndarray, np.ndarray]:
+    """Return all pairs, the logarithms of their two scores, and their ranks among the predicted labels."""
+    every = np.arange(data.Y.shape[0])
+    found: list[tuple[csr_matrix, ...]] = []
+    for fold in folds:
+        others = np.setdiff1d(every, fold, assume_unique=True)
+        asked = LabelPairs.of(*(csr_matrix(one[fold]) for one in wanted)).matrix(len(fold))
+        best, *scores = data.score(others, fold, asked)
+        place = np.concatenate([np.arange(1, size + 1, dtype=np.float32) for size in np.diff(best.indptr)])
+        found.append((*scores, csr_matrix((place, best.indices, best.indptr), shape=best.shape)))
+    back = np.argsort(np.concatenate(folds))
+    scores, margins, ranked = (csr_matrix(vstack(parts, format="csr")[back]) for parts in zip(*found, strict=True))
+    pairs = LabelPairs.of(scores)
+    rank = pairs.values(ranked)
+    score, margin = (np.log(np.maximum(pairs.values(one), _LEAST_SCORE)) for one in (scores, margins))
+    return pairs, score, margin, np.where(rank > 0, rank, _NOT_RANKED)

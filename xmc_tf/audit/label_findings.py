@@ -1,0 +1,102 @@
+"""Labels that nobody can tell apart by the texts, and labels whose names are in none of their texts."""
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.audit.data import AuditData
+from xmc_tf.audit.evidence import PairEvidence
+from xmc_tf.audit.finding import SAME_LABELS, SILENT_NAME, Finding
+
+_FEWEST = 5  # documents of a label about which anything can be said
+_RIVALS = 10  # labels of a document that are compared
+_OFTEN = 0.5  # share of a label's documents in which the other one is a rival
+_ALIKE = (
+    0.6  # share of documents with the right one ahead, below which two labels cannot be distinguished; 0.5: by chance
+)
+
+
+def indistinguishable(data: AuditData, found: PairEvidence, most: int) -> list[Finding]:
+    """Return pairs of labels that compete for the same documents, and of which the right one wins by chance.
+
+    Args:
+        data: the documents.
+        found: the evidence.
+        most: maximum number of findings.
+    """
+    count = data.Y.shape[1]
+    margin, rank = found.column("margin"), np.exp(-found.column("rank"))
+    rivals = ~found.has & ~found.random & (rank <= _RIVALS)
+    own, other = (_matrix(found, which, data.Y.shape) for which in (found.has, rivals))
+    met, won = _contests(own, other, margin)
+    documents = np.bincount(data.Y.indices, minlength=count)
+    both = csr_matrix(met.minimum(met.T))
+    out = []
+    for a, b in zip(*both.nonzero(), strict=True):
+        if a >= b:
+            continue
+        contests, wins = (np.array([m[a, b], m[b, a]]) for m in (met, won))
+        if (contests < _FEWEST).any() or (contests < _OFTEN * documents[[a, b]]).any():
+            continue
+        right = float((wins / contests).mean())
+        if right > _ALIKE:
+            continue
+        one, two = (data.label_name(int(label)) for label in (a, b))
+        why = (
+            f"in {contests[0]:.0f} of {documents[a]} documents with {one!r} and {contests[1]:.0f} of {documents[b]} "
+            f"with {two!r}, the other label seems to fit too, and the right one is ahead in {right:.0%}: merge "
+            "them, or say when each is used"
+        )
+        sure = float(np.clip(2.0 * (1.0 - right), 0.0, 1.0))
+        out.append(Finding(SAME_LABELS, None, int(a), int(b), sure, sure * float((contests - wins).sum()), why))
+    out.sort(key=lambda one: (-one.gain, one.label))
+    return out[:most]
+
+
+def _matrix(found: PairEvidence, which: np.ndarray, shape: tuple[int, int]) -> csr_matrix:
+    """Return documents × labels, with the number of the pair + 1 for some pairs."""
+    place = np.flatnonzero(which)
+    return csr_matrix((place + 1.0, (found.pairs.rows[place], found.pairs.labels[place])), shape=shape)
+
+
+def _contests(own: csr_matrix, other: csr_matrix, margin: np.ndarray) -> tuple[csr_matrix, csr_matrix]:
+    """Return how often a label of a document has a rival that the document does not have, and is ahead of it."""
+    counts = np.diff(other.indptr)
+    rows = np.repeat(np.arange(own.shape[0]), np.diff(own.indptr))
+    sizes = counts[rows]
+    first = np.repeat(np.arange(own.nnz), sizes)
+    begin = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    second = np.arange(len(first)) - np.repeat(begin, sizes) + np.repeat(other.indptr[rows], sizes)
+    mine, theirs = own.data[first].astype(np.int64) - 1, other.data[second].astype(np.int64) - 1
+    ahead = (margin[mine] > margin[theirs]).astype(np.float64)
+    place = (own.indices[first], other.indices[second])
+    shape = (own.shape[1], own.shape[1])
+    return csr_matrix((np.ones(len(first)), place), shape=shape), csr_matrix((ahead, place), shape=shape)
+
+
+def silent_names(data: AuditData, found: PairEvidence, most: int) -> list[Finding]:
+    """Return labels whose name is in none of their texts.
+
+    Args:
+        data: the documents.
+        found: the evidence.
+        most: maximum number of findings.
+    """
+    if data.names is None or not found.named.nnz:
+        return []
+    documents = np.bincount(data.Y.indices, minlength=data.Y.shape[1])
+    with_name = np.bincount(
+        found.pairs.labels[found.has & (found.column("name present") > 0)], minlength=data.Y.shape[1]
+    )
+    silent = np.flatnonzero((with_name == 0) & (documents >= _FEWEST))
+    unranked = found.has & (np.exp(-found.column("rank")) > _RIVALS)
+    missed = np.bincount(found.pairs.labels[unranked], minlength=data.Y.shape[1])
+    out = []
+    for label in silent.tolist():
+        why = (
+            f"the name is in none of the texts of its {documents[label]} documents, {missed[label]} of which the words "
+            "of the text alone do not find: add alternative names"
+        )
+        sure = 1.0 - 0.5 ** (documents[label] / _FEWEST)
+        out.append(Finding(SILENT_NAME, None, label, None, float(sure), float(sure * missed[label]), why))
+    out.sort(key=lambda one: (-one.gain, one.label))
+    return out[:most]

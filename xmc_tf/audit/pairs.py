@@ -1,0 +1,75 @@
+"""Pairs of a document and a label, whose evidence an audit weighs."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+
+class LabelPairs(NamedTuple):
+    """Pairs of a document and a label, sorted by document and label, each once.
+
+    Attributes:
+        rows: int64: the document.
+        labels: int64: the label.
+        nr_labels: number of all labels.
+    """
+
+    rows: np.ndarray
+    labels: np.ndarray
+    nr_labels: int
+
+    @classmethod
+    def of(cls, *sources: csr_matrix) -> "LabelPairs":
+        """Return the union of the entries of some matrices, documents × labels."""
+        nr_labels = sources[0].shape[1]
+        keys = np.unique(np.concatenate([_keys(one) for one in sources]))
+        return cls(*np.divmod(keys, nr_labels), nr_labels)
+
+    def matrix(self, nr_documents: int) -> csr_matrix:
+        """Return documents × labels, with an entry of 1 for each pair.
+
+        Args:
+            nr_documents: number of documents.
+        """
+        indptr = np.searchsorted(self.rows, np.arange(nr_documents + 1))
+        values = np.ones(len(self.rows), np.float32)
+        return csr_matrix((values, self.labels, indptr), shape=(nr_documents, self.nr_labels))
+
+    def values(self, source: csr_matrix) -> np.ndarray:
+        """Return the entries of a matrix, documents × labels, at the pairs: float64; 0 where it has none.
+
+        Args:
+            source: the matrix.
+        """
+        keys = _keys(source)
+        order = np.argsort(keys, kind="stable")
+        keys, wanted = keys[order], self.rows * self.nr_labels + self.labels
+        if not len(keys):
+            return np.zeros(len(wanted))
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[place] == wanted, source.data[order][place], 0.0).astype(np.float64)
+
+
+def _keys(source: csr_matrix) -> np.ndarray:
+    rows = np.repeat(np.arange(source.shape[0], dtype=np.int64), np.diff(source.indptr))
+    return rows * source.shape[1] + source.indices
+
+
+def random_pairs(Y: csr_matrix, per_label: float, seed: int) -> csr_matrix:
+    """Return labels that documents do not have, drawn at random: documents × labels.
+
+    A document gets as many of them as it has labels, times a factor; labels are drawn by their frequency.
+
+    Args:
+        Y: the labels of the documents.
+        per_label: number of random labels for each label of a document.
+        seed: of the draw.
+    """
+    rng = np.random.default_rng([seed, 0x72616E64])
+    rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
+    chosen = rng.permutation(np.tile(rows, int(np.ceil(per_label))))[: int(per_label * len(rows))]
+    keys = chosen * Y.shape[1] + Y.indices[rng.integers(0, Y.nnz, len(chosen))]
+    keys = np.setdiff1d(keys, _keys(Y))
+    found = LabelPairs(*np.divmod(keys, Y.shape[1]), Y.shape[1])
+    return found.matrix(Y.shape[0])

@@ -1,0 +1,123 @@
+"""A second look at the labels of documents, by what a model is made of."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.audit import Audit, AuditData, audit_labels, fold_scorer
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, Texts, check_pair
+from xmc_tf.fusion import NameEvidence
+from xmc_tf.models.labels import matrix_of_names
+from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams
+from xmc_tf.params.tfidf import AS_WRITTEN
+from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_trainer
+from xmc_tf.rankers.modes import level_pred_params
+from xmc_tf.tables.label_forms import LabelData
+from xmc_tf.tree import LabelTree
+
+_LOG = logging.getLogger(__name__)
+_NEGATIVES = "tfn"  # others need scores of the label head
+
+
+class Audited(Protocol):
+    """The parts of a model that an audit needs."""
+
+    @property
+    def names(self) -> list[str] | None:
+        """Label names, or None."""
+
+    @property
+    def tree(self) -> LabelTree:
+        """The first label tree of the rankers."""
+
+    @property
+    def more_trees(self) -> Sequence[LabelTree]:
+        """Their further label trees."""
+
+    @property
+    def metadata(self) -> ModelMetadata:
+        """The metadata of the model."""
+
+    @property
+    def evidence(self) -> NameEvidence | None:
+        """The names of the labels as evidence, or None."""
+
+
+def audit_documents(
+    model: Audited,
+    X: Features,
+    texts: Texts | None,
+    labels: LabelData,
+    params: RankerParams,
+    *,
+    documents: Sequence[str] | None,
+    most: int,
+    threads: int,
+) -> Audit:
+    """Return the findings about the labels of documents.
+
+    Args:
+        model: the model.
+        X: features of the documents.
+        texts: their texts, or None.
+        labels: their labels.
+        params: training parameters of the model's rankers.
+        documents: what each document is called, or None.
+        most: maximum number of findings of each kind.
+        threads: number of threads; -1: one per core.
+    """
+    if params.mode != "full-model":
+        raise InputError("this model predicts clusters of labels, not labels", expected="a model of labels")
+    trees = [model.tree, *model.more_trees][:AUXILIARY_TREES]
+    names = None if model.names is None else model.names[: model.tree.nr_labels]
+    Y = _known_labels(labels, names, model.tree.nr_labels)
+    check_pair(X if texts is None else texts, Y, "the documents", "the labels")
+    if documents is not None and len(documents) != Y.shape[0]:
+        raise InputError(
+            "the names of the documents do not fit", expected=f"{Y.shape[0]:,}", received=f"{len(documents):,}"
+        )
+    params = replace(params, hlm_args=replace(params.hlm_args, neg_mining_chain=_NEGATIVES))
+    train = held_out_trainer(
+        X, Y, [tree.to_chain() for tree in trees], params=params,
+        pred_params=[level_pred_params(params, RankerPredParams(), tree.depth, PredictionOptions()) for tree in trees],
+        threads=threads, seed=model.metadata.seed,
+    )  # fmt: skip
+    whole = model.evidence is not None and model.evidence.names.nr_labels == Y.shape[1]
+    data = AuditData(
+        X, Y, fold_scorer(train, threads), texts, names,
+        label_names=model.evidence.names if model.evidence is not None and whole else None,
+        language=str((model.metadata.content.get("tfidf_params") or {}).get("language") or AS_WRITTEN),
+        documents=documents, seed=model.metadata.seed, threads=threads,
+    )  # fmt: skip
+    return audit_labels(data, most)
+
+
+def _known_labels(labels: LabelData, names: Sequence[str] | None, nr_labels: int) -> csr_matrix:
+    """Return the label matrix; labels that the rankers do not know are counted and left out."""
+    if labels.is_matrix and (labels.columns is None or names is None):
+        Y = csr_matrix(labels.matrix(), dtype=np.float32, copy=True)  # files are mapped, and cannot be changed
+        if Y.shape[1] != nr_labels:
+            raise InputError(
+                "the labels do not fit the model", expected=f"{nr_labels:,} columns", received=f"{Y.shape[1]:,}"
+            )
+        Y.sum_duplicates()
+        Y.eliminate_zeros()
+        Y.data[:] = 1.0
+        return Y
+    if names is None:
+        raise InputError(
+            "the labels are names, but the model's labels have no names",
+            expected=f"a sparse matrix of documents × {nr_labels:,} labels",
+            received="label names",
+        )
+    known = set(names)
+    kept = [[name for name in own if name in known] for own in labels.names]
+    if unknown := sum(len(own) for own in labels.names) - sum(map(len, kept)):
+        _LOG.warning("%s labels of documents are unknown to the model and are not looked at", f"{unknown:,}")
+    return matrix_of_names(kept, names, "the model's label names")

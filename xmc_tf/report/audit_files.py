@@ -1,0 +1,74 @@
+"""The files of an audit: a CSV table for a person to work through, and a page to read it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from xmc_tf.audit import Audit
+from xmc_tf.audit.corrections import ACCEPT, HEADER
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.outputs import Named, refuse_output
+from xmc_tf.report.page.audit import audit_page
+from xmc_tf.report.page.page import GENERATOR
+from xmc_tf.report.writing import write_csv
+
+FINDINGS, PAGE = "findings.csv", "audit.html"
+_TEXT = 200  # characters
+
+
+def refuse_audit(flag: str, folder: str | Path, inputs: Mapping[str, Named]) -> None:
+    """Refuse a folder for an audit that is an input, or in which it would replace a file of others.
+
+    Args:
+        flag: the folder's.
+        folder: the folder.
+        inputs: what the command reads, files and folders, by flag.
+    """
+    refuse_output(flag, folder, inputs)
+    refuse_output(flag, Path(folder) / FINDINGS, inputs, ",".join(HEADER))
+    refuse_output(flag, Path(folder) / PAGE, inputs, GENERATOR)
+
+
+def write_audit(
+    audit: Audit, folder: str | Path, title: str = "Audit of the labels", ids: Mapping[str, str] | None = None
+) -> Path:
+    """Write the findings of an audit: ``findings.csv`` to work through, and ``audit.html`` to read them.
+
+    Example:
+        >>> model = load("model")
+        >>> path = write_audit(model.audit(TextFile("X.trn.txt"), load_matrix("Y.trn.npz")), "audit")
+
+    Args:
+        audit: the findings.
+        folder: created if it does not exist; other files in it stay.
+        title: title of the page.
+        ids: identifiers of the labels by name.
+
+    Returns:
+        The path of the page.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_csv(folder / FINDINGS, HEADER, _rows(audit, ids or {}))
+    with atomic_file(folder / PAGE) as part:
+        part.write_text(audit_page(audit, title, FINDINGS), encoding="utf-8", errors="replace")
+    return folder / PAGE
+
+
+def _rows(audit: Audit, ids: Mapping[str, str]) -> Iterable[list[object]]:
+    data = audit.data
+    for one in audit:
+        name = "" if one.label is None else data.label_name(one.label)
+        document = "" if one.row is None else data.document_name(one.row)
+        other = None
+        if one.other is not None:
+            other = data.label_name(one.other) if one.row is None else data.document_name(one.other)
+        text = audit.text_of(one)[:_TEXT]
+        identifier = "" if one.label is None else ids.get(name, str(one.label))
+        values = [
+            "", one.kind, one.row, document, text, name, identifier, other, one.why, f"{one.sure:.3f}",
+            f"{one.gain:.3f}",
+        ]  # fmt: skip
+        yield [dict(zip(HEADER, values, strict=True))[column] for column in HEADER]
+
+
+__all__ = ["ACCEPT", "FINDINGS", "PAGE", "refuse_audit", "write_audit"]
