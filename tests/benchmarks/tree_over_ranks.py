@@ -28,7 +28,7 @@ from xmc_tf.tree.label_documents import documents_of_labels
 from xmc_tf.tree.label_embeddings import sum_documents
 
 # The entries from which a node is shared.
-_SIDES = {"shared": distributed_kmeans._SHARED_ENTRIES, "each_for_itself": 1 << 62}
+_SIDES = {"shared": distributed_kmeans.SHARED_ENTRIES, "each_for_itself": 1 << 62}
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def work(a: argparse.Namespace) -> dict[str, Any]:
     trees = []
     for _ in range(a.rounds):
         for side, entries in _SIDES.items():
-            distributed_kmeans._SHARED_ENTRIES = entries
+            distributed_kmeans.SHARED_ENTRIES = entries
             levels.clear()
             communicator.barrier()
             began = time.perf_counter()

@@ -212,8 +212,8 @@ def test_an_archive_that_expands_a_thousandfold(path):
 
 def test_many_equal_values_are_no_bomb(path, monkeypatch):
     """The ones of a label matrix shrink a thousandfold, its indices do not: the whole counts."""
-    monkeypatch.setattr(npz_module, "_BOMB_BYTES", 1000)
-    monkeypatch.setattr(npz_module, "_BOMB_RATIO", 100)
+    monkeypatch.setattr(npz_module, "BOMB_BYTES", 1000)
+    monkeypatch.setattr(npz_module, "BOMB_RATIO", 100)
     rng = np.random.default_rng(0)
     indices = np.sort(rng.choice(2**26, 200_000, replace=False))
     matrix = sp.csr_matrix((np.ones(200_000, np.float32), indices, [0, 200_000]), shape=(1, 2**26))

@@ -26,7 +26,7 @@ class InParts:
 
 @pytest.fixture(autouse=True)
 def few_are_shared(monkeypatch):
-    monkeypatch.setattr(scanning, "_FEW", 0)
+    monkeypatch.setattr(scanning, "FEW", 0)
 
 
 def outcome(check, *args):
@@ -65,7 +65,7 @@ def test_values_that_are_no_numbers(values, parts):
 
 
 def test_what_is_small_is_not_shared(monkeypatch):
-    monkeypatch.setattr(scanning, "_FEW", 100)
+    monkeypatch.setattr(scanning, "FEW", 100)
     scan = InParts(2)
     check_finite(np.zeros((10, 10), np.float32), "X", scan)
     assert scan.scans == 0

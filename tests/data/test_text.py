@@ -69,7 +69,7 @@ def test_same_lines_as_by_hand(tmp_path_factory, parts, size, data):
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7])
 def test_line_ends_at_the_seams_of_the_pieces(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr(text, "_PIECE", piece)
+    monkeypatch.setattr(text, "PIECE", piece)
     content = b"\n\nab\r\nc\n\r\nlast one"
     texts = TextFile(write(tmp_path, content))
     assert texts.lines() == naive(content) == [b"", b"", b"ab", b"c", b"", b"last one"]

@@ -33,7 +33,7 @@ def naive(documents, pad_id, width):
 @given(chunks=st.lists(st.lists(st.one_of(small, any_size), max_size=5), max_size=4), piece=st.integers(1, 5))
 def test_comes_back_as_it_was_written(tmp_path_factory, chunks, piece):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(token_files, "_PIECE", piece)  # also the seams of widening and of checking
+        patch.setattr(token_files, "PIECE", piece)  # also the seams of widening and of checking
         store = write(tmp_path_factory.mktemp("store") / "tokens", *chunks)
     documents = [document for chunk in chunks for document in chunk]
     assert len(store) == len(documents)
@@ -46,7 +46,7 @@ def test_comes_back_as_it_was_written(tmp_path_factory, chunks, piece):
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 100])
 def test_an_id_that_needs_four_bytes_comes_late(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr(token_files, "_PIECE", piece)
+    monkeypatch.setattr(token_files, "PIECE", piece)
     chunks = [[[1, 2, 3], [65_535]], [[], [5, 6, 7]], [[8, 65_536]], [[9], [70_000, 2**31 - 1]]]
     store = write(tmp_path / "tokens", *chunks)
     assert [store[i].tolist() for i in range(len(store))] == [document for chunk in chunks for document in chunk]

@@ -94,7 +94,7 @@ def test_embeddings_of_documents_are_combined(tmp_path, monkeypatch, combine):
     parts = np.split(np.array(of_windows), store.splits[1:-1])
     expected = np.array([part.mean(axis=0) if combine == "mean" else part.max(axis=0) for part in parts])
     for at_once in (1, 7, 1000):  # documents are combined in groups of bounded size
-        monkeypatch.setattr(embeddings, "_WINDOWS_AT_ONCE", at_once)
+        monkeypatch.setattr(embeddings, "WINDOWS_AT_ONCE", at_once)
         found = encode_documents(encoder, store, batch_tokens=50, combine=combine)
         np.testing.assert_allclose(found, expected, atol=1e-5)
     some = np.array([17, 3, 3, 8])

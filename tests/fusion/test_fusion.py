@@ -82,7 +82,7 @@ def test_blocks_of_documents_give_the_same(monkeypatch):
     fusion = Fusion.learn(*made_up(), made_up()[2])
     scores, evidence, _ = made_up()
     whole = fusion.combine(scores, evidence, 5)
-    monkeypatch.setattr("xmc_tf.fusion.fusion._ROWS", 700)
+    monkeypatch.setattr("xmc_tf.fusion.fusion.ROWS", 700)
     assert (whole != fusion.combine(scores, evidence, 5)).nnz == 0
 
 

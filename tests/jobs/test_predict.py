@@ -36,7 +36,7 @@ def _read(path):
 
 
 def test_csv_and_json_lines_hold_what_the_model_predicts(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "_ROWS", 7)  # several pieces
+    monkeypatch.setattr(job, "ROWS", 7)  # several pieces
     texts = [text for text, _ in documents(30, 2, seed=5)]
     table = write_table(tmp_path / "new.csv", [(text, [str(n)]) for n, text in enumerate(texts)], ("text", "id"))
     expected = XRLinear.load(model).best(texts, k=2)

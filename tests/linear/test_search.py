@@ -85,7 +85,7 @@ def test_small_blocks_change_nothing(monkeypatch):
     X = features("both", 30)
     model = model_for(X, random_chain(60, [4, 15]))
     whole = model.predict(X, beam_size=3, only_topk=5, threads=1)
-    monkeypatch.setattr("xmc_tf.rankers.xlinear._BLOCK", 7)
+    monkeypatch.setattr("xmc_tf.rankers.xlinear.BLOCK", 7)
     assert rows_of(model.predict(X, beam_size=3, only_topk=5, threads=1)) == rows_of(whole)
 
 

@@ -57,7 +57,7 @@ def test_weights_and_answers_are_those_of_a_training_in_memory(tmp_path, kind, l
 
 def test_the_files_are_those_of_a_model_that_is_saved_from_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "FEWEST_WEIGHTS", 1)
-    monkeypatch.setattr(streamed, "_WAITING_WORDS", 1)
+    monkeypatch.setattr(streamed, "WAITING_WORDS", 1)
     _, expected, _ = both(tmp_path, threads=3)
     for number, model in enumerate(expected):
         model.save(tmp_path / "saved")

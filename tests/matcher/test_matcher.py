@@ -285,8 +285,8 @@ def test_prediction_in_small_blocks(monkeypatch):
     vectors = rng.normal(size=(20, DIM)).astype(np.float32)
     parents = csr_matrix(rng.random((20, 5)) * (rng.random((20, 5)) < 0.5))
     wanted = predict_level(head, vectors, parents, splits, only_topk=4, post_processor="l2-hinge")
-    monkeypatch.setattr(predict_levels, "_ROWS_AT_ONCE", 4)
-    monkeypatch.setattr(predict_levels, "_SCORES_AT_ONCE", 11)
+    monkeypatch.setattr(predict_levels, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(predict_levels, "SCORES_AT_ONCE", 11)
     got = predict_level(head, vectors, parents, splits, only_topk=4, post_processor="l2-hinge")
     np.testing.assert_allclose(got.toarray(), wanted.toarray(), rtol=1e-5)
     raw = vectors @ head.local()[:, :-1].T + head.local()[:, -1]

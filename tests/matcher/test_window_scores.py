@@ -83,7 +83,7 @@ def test_windows_share_the_beam_of_their_document(inputs, trained):
 
 @pytest.mark.parametrize("at_once", [3, 1 << 16])
 def test_validation_and_negatives_use_the_scores_of_windows(inputs, trained, tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(training, "_WINDOWS_AT_ONCE", at_once)
+    monkeypatch.setattr(training, "WINDOWS_AT_ONCE", at_once)
     levels = LevelByLevel(trained.strategy, trained.encoder, inputs, MatcherSettings(PARAMS), tmp_path)
     task = levels_of(TREE, inputs.Y, max_match_clusters=12)[0]
     head: LabelHead = trained.heads[0]

@@ -46,7 +46,7 @@ def test_by_definition(seed, documents, labels, topk, block):
         np.float32
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layouts, "_DOCUMENTS", block)
+        patch.setattr(layouts, "DOCUMENTS", block)
         lines = pecos_lines(smat.csr_matrix(predicted), smat.csr_matrix(truth), topk).splitlines()
     precision, recall = reference(truth, predicted, topk)
     assert lines[1] == "prec   = " + " ".join(f"{100 * value:.2f}" for value in precision)

@@ -38,7 +38,7 @@ def encoded(monkeypatch, store):
 
     monkeypatch.setattr("xmc_tf.encoder.encode_documents", encode)
     monkeypatch.setattr(embeddings, "BLOCK", 8)
-    monkeypatch.setattr(embeddings, "_GROUP", 16)
+    monkeypatch.setattr(embeddings, "GROUP", 16)
     return asked
 
 
@@ -125,7 +125,7 @@ def test_one_bar_over_all_documents_shown_by_the_first_rank(tmp_path, store, enc
 
 
 def test_a_copy_of_length_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(embeddings, "_GROUP", 4)
+    monkeypatch.setattr(embeddings, "GROUP", 4)
     vectors = np.random.default_rng(0).normal(size=(10, DIM)).astype(np.float32)
     vectors[3] = 0
     copy_of_length_one(rows_of_length(0.5, vectors), tmp_path / "new" / "copy.npy")

@@ -143,7 +143,7 @@ def test_the_score_of_the_head_is_the_largest_of_the_windows(by_mean, monkeypatc
         totals = logsumexp(raw, axis=1, keepdims=True)
         expected.append((raw - totals).max(axis=0) + totals.mean())
     for at_once in (1 << 16, 5):
-        monkeypatch.setattr(embeddings, "_WINDOWS_AT_ONCE", at_once)
+        monkeypatch.setattr(embeddings, "WINDOWS_AT_ONCE", at_once)
         np.testing.assert_allclose(scores(texts), expected, atol=1e-5)
     label = model.explain(texts[-1], k=1).labels[0]
     sources = {one.source: one.score for one in label.evidence}

@@ -42,7 +42,7 @@ def test_a_fault_in_one_part_stops_all_ranks():
 
 @pytest.mark.parametrize("row", [0, 25, 49])
 def test_rows_out_of_order_in_one_part_are_sorted_by_all(row, tmp_path, monkeypatch):
-    monkeypatch.setattr(scanning, "_FEW", 0)
+    monkeypatch.setattr(scanning, "FEW", 0)
     rng = np.random.default_rng(0)
     X = csr_matrix(rng.random((50, 6), np.float32) * (rng.random((50, 6)) < 0.7), dtype=np.float32)
     save_matrix(tmp_path / "sorted.npz", X)

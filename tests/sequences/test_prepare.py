@@ -62,7 +62,7 @@ def test_equals_dictionaries(tmp_path_factory, rows, min_item, min_user, buckets
     expected, counts = naive(rows, min_item, min_user)
     options = InteractionOptions(min_item_count=min_item, min_user_count=min_user)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preparation, "_BUCKET_BYTES", max(1, table.stat().st_size // buckets))
+        patch.setattr(preparation, "BUCKET_BYTES", max(1, table.stat().st_size // buckets))
         patch.setattr(reading, "CHUNK_ROWS", 7)
         if not expected:
             with pytest.raises(InputError, match="no interactions are left"):

@@ -11,7 +11,7 @@ from xmc_tf.serving.streamed import StreamedVariables
 
 
 def test_one_level_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrangement, "_BATCH", 20_000)  # in proportion to this model
+    monkeypatch.setattr(arrangement, "BATCH", 20_000)  # in proportion to this model
     model = random_model(np.random.default_rng(1), nr_sparse=2000, sizes=(300,) * 15, density=0.5)
 
     def stream(folder):

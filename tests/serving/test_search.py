@@ -140,7 +140,7 @@ def test_large_groups_are_arranged_in_parts_to_the_same(monkeypatch, batch, prec
             arguments = {"nr_sparse": 40, "nr_dense": 3, "beam": beam, "precision": precision}
             monkeypatch.undo()
             expected = arrange(level.weights, level.clusters, level.bias, **arguments).arrays
-            monkeypatch.setattr(arrangement, "_BATCH", batch)
+            monkeypatch.setattr(arrangement, "BATCH", batch)
             found = arrange(level.weights, level.clusters, level.bias, **arguments).arrays
             assert found.keys() == expected.keys()
             for name, array in expected.items():

@@ -51,7 +51,7 @@ def expected_of(parts, texts, reading, tmp_path):
     ("reading", "at_once"), [(READINGS[0], 256), (READINGS[1], 3), (READINGS[2], 3), (READINGS[2], 256)]
 )
 def test_texts_have_the_embeddings_of_prediction(parts, texts, reading, at_once, tmp_path, monkeypatch):
-    monkeypatch.setattr(encoder_embeddings, "_WINDOWS_AT_ONCE", at_once)
+    monkeypatch.setattr(encoder_embeddings, "WINDOWS_AT_ONCE", at_once)
     expected, _, counts = expected_of(parts, texts, reading, tmp_path)
     assert counts.max() == reading.max_windows
     served = EncoderEmbeddings(*parts, reading)
@@ -98,7 +98,7 @@ def test_a_whole_model_answers_as_prediction_does(corpus, texts, tmp_path, monke
     flags = ("--max-steps", "6", "--save-steps", "100", "--labels", corpus / "labels.txt", "--truncate-length", LENGTH)
     flags += ("--long-texts", "max", "--max-windows", MOST, "--label-names", "false")
     tuned = run_train(corpus, corpus / "tuned", *map(str, flags))
-    monkeypatch.setattr(label_head, "_WINDOWS_AT_ONCE", 2)
+    monkeypatch.setattr(label_head, "WINDOWS_AT_ONCE", 2)
     assert tuned.metadata.ensemble_method == "average"
     every = [*texts, *list(texts_and_labels(corpus, "tst")[0].lines())[:30]]
     expected = tuned.predict(every, only_topk=5, beam_size=8, threads=1)

@@ -121,7 +121,7 @@ class _InterruptedError(Exception):
 
 def test_an_interrupted_run_continues(tmp_path, monkeypatch):
     path, read = _csv(tmp_path), []
-    monkeypatch.setattr(preparation, "_COMMIT", 7)
+    monkeypatch.setattr(preparation, "COMMIT", 7)
     original = writing.RowWriter.add
 
     def add(self, row):
@@ -245,7 +245,7 @@ def test_an_endless_view_is_refused(tmp_path, monkeypatch):
     for name in ("documents", "meta"):
         with sqlite3.connect(tmp_path / f"{name}.db") as database:
             database.execute(f"CREATE VIEW {name} AS {endless}")
-    monkeypatch.setattr("xmc_tf.tables.reading.structured._MOST_SECONDS", 0.2)
+    monkeypatch.setattr("xmc_tf.tables.reading.structured.MOST_SECONDS", 0.2)
     with pytest.raises(InputError, match="'documents' cannot be counted"):
         prepare(tmp_path / "documents.db", tmp_path / "out.sqlite")
     assert not TableStore.is_data_set(tmp_path / "meta.db")
@@ -254,7 +254,7 @@ def test_an_endless_view_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmc_tf.tables.reading.packed._LEAST_BOMB", 1 << 20)
+    monkeypatch.setattr("xmc_tf.tables.reading.packed.LEAST_BOMB", 1 << 20)
     path = tmp_path / "bomb.jsonl.gz"
     with gzip.open(path, "wb") as file:
         for _ in range(64):

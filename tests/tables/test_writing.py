@@ -30,7 +30,7 @@ def table(tmp_path):
 @pytest.fixture
 def impatient(monkeypatch):
     """Commands do not wait for another one."""
-    monkeypatch.setattr(store_module, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(store_module, "PATIENCE_S", 0.05)
 
 
 def _full(store):
@@ -53,7 +53,7 @@ def test_a_locked_database_is_named_with_a_fix(table, tmp_path, impatient):
 
 
 def test_a_full_disk_keeps_complete_rows_and_the_command_resumes(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(preparation, "_COMMIT", 50)
+    monkeypatch.setattr(preparation, "COMMIT", 50)
     original, opened = writing.RowWriter.commit, []
 
     def commit(self, rows):

@@ -53,7 +53,7 @@ def test_labels_without_features_and_sizes_that_do_not_divide():
 def test_ranks_that_share_the_upper_nodes_build_the_tree_of_one_process(kind, do_sample, monkeypatch):
     given, wanted = embeddings(kind, 700), params(do_sample=do_sample)
     expected, sent = build_tree(given, wanted), []
-    monkeypatch.setattr(distributed_kmeans, "_SHARED_ENTRIES", 0)
+    monkeypatch.setattr(distributed_kmeans, "SHARED_ENTRIES", 0)
     monkeypatch.setattr(kmeans_wide, "_ENTRIES_A_NUMBER", 0)
     monkeypatch.setattr(kmeans_wide, "_LABELS_OF_A_TASK", 3)
     run = distributed_kmeans._run_in_step
@@ -82,7 +82,7 @@ def test_ranks_that_share_the_upper_nodes_build_the_tree_of_one_process(kind, do
 def test_nodes_of_any_size_can_be_shared(rows, ranks, seed, kind):
     given = embeddings(kind, rows, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distributed_kmeans, "_SHARED_ENTRIES", 0)
+        patch.setattr(distributed_kmeans, "SHARED_ENTRIES", 0)
         patch.setattr(kmeans_wide, "_ENTRIES_A_NUMBER", 0)
         patch.setattr(kmeans_wide, "_ENTRIES_A_MESSAGE", 0)
         patch.setattr(kmeans_wide, "_LABELS_OF_A_TASK", 1)
@@ -134,8 +134,8 @@ def test_other_embeddings_within_the_sub_trees():
 @pytest.mark.parametrize("method", ["pifa", "pii"])
 def test_label_embeddings_of_one_process(kind, method, tmp_path, monkeypatch):
     X, Y = features(kind, 60), label_matrix(60, 40)
-    monkeypatch.setattr(label_documents, "_PIECE_ENTRIES", 7)
-    monkeypatch.setattr(distributed_embeddings, "_PIECE_ENTRIES", 1)
+    monkeypatch.setattr(label_documents, "PIECE_ENTRIES", 7)
+    monkeypatch.setattr(distributed_embeddings, "PIECE_ENTRIES", 1)
     Y = Y.multiply(np.linspace(0.3, 2, 40)[None, :]).tocsc()
     expected = as_features(label_embedding(method, X, Y, threads=1))
     for ranks in (1, 2, 3):

@@ -93,7 +93,7 @@ def test_every_label_once_and_siblings_of_equal_size(rows, leaf, nr_splits, kind
 @pytest.mark.parametrize("do_sample", [False, True])
 @pytest.mark.parametrize("together", [-1, 10**9])
 def test_the_number_of_threads_changes_nothing(kind, do_sample, together, monkeypatch):
-    monkeypatch.setattr(kmeans, "_WIDE_ENTRIES", together)  # all threads on each node, or a thread per node
+    monkeypatch.setattr(kmeans, "WIDE_ENTRIES", together)  # all threads on each node, or a thread per node
     given = embeddings(kind, 700)
     one = build_tree(given, params(do_sample=do_sample, threads=1))
     for threads in (2, 3, 7):
@@ -105,7 +105,7 @@ def test_the_number_of_threads_changes_nothing(kind, do_sample, together, monkey
 def test_threads_on_one_node_agree_with_one_thread(rows, threads, seed, kind):
     given = embeddings(kind, rows, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kmeans, "_WIDE_ENTRIES", -1)
+        patch.setattr(kmeans, "WIDE_ENTRIES", -1)
         together = build_tree(given, params(threads=threads, seed=seed))
     assert together == build_tree(given, params(seed=seed))
 
@@ -113,7 +113,7 @@ def test_threads_on_one_node_agree_with_one_thread(rows, threads, seed, kind):
 def test_more_features_than_a_block_holds_are_summed_alike_by_any_threads(monkeypatch):
     given = sparse(500, columns=20_000, density=0.01)
     one = build_tree(given, params())
-    monkeypatch.setattr(kmeans, "_WIDE_ENTRIES", -1)
+    monkeypatch.setattr(kmeans, "WIDE_ENTRIES", -1)
     assert build_tree(given, params(threads=3)) == one
 
 

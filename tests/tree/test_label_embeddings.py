@@ -68,7 +68,7 @@ def test_pifa_of_both_scales_them_together_and_keeps_the_dense_part_dense():
 
 
 def test_ranges_of_labels_fit_together(monkeypatch):
-    monkeypatch.setattr(label_embeddings, "_CHUNK_ENTRIES", 20)
+    monkeypatch.setattr(label_embeddings, "CHUNK_ENTRIES", 20)
     np.testing.assert_allclose(label_embedding("pifa", X, Y).toarray(), pifa(X.toarray(), Y), atol=1e-6)
 
 
@@ -189,7 +189,7 @@ def test_of_many_features_the_strongest_are_kept(monkeypatch):
     expected = label_embedding("pifa", features, truth).toarray()
     monkeypatch.setattr(label_embeddings, "MANY_ENTRIES", 10)
     monkeypatch.setattr(label_embeddings, "STRONGEST", 7)
-    monkeypatch.setattr(label_embeddings, "_CHUNK_ENTRIES", 500)
+    monkeypatch.setattr(label_embeddings, "CHUNK_ENTRIES", 500)
     for threads in (1, 3):
         ours = label_embedding("pifa", features, truth, threads=threads).toarray()
         for row, right in zip(ours, expected, strict=True):

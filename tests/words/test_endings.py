@@ -70,6 +70,6 @@ def test_an_ending_that_is_often_wrong_is_no_rule():
 
 
 def test_of_a_large_dictionary_some_forms_are_counted(monkeypatch):
-    monkeypatch.setattr(endings, "_SAMPLE", 50)
+    monkeypatch.setattr(endings, "SAMPLE", 50)
     forms = {f"{a}{b}{c}ings": f"{a}{b}{c}" for a in "abcdef" for b in "defghi" for c in "gkl"}
     assert learned(forms)("things") == "th"

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 Found = TypeVar("Found")
 
 # Scanning so few entries takes less time than telling the other processes the result.
-_FEW = 1 << 20
+FEW = 1 << 20
 
 
 class Scan(Protocol):
@@ -32,4 +32,4 @@ ALONE: Scan = _Alone()
 
 def worth_sharing(scan: Scan, entries: int) -> Scan:
     """Return the scan for an array with so many entries: a short one is not shared."""
-    return scan if entries > _FEW else ALONE
+    return scan if entries > FEW else ALONE

@@ -15,7 +15,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data.tabular import refuse_table
 
 _LOG = logging.getLogger(__name__)
-_PIECE = 1 << 22
+PIECE = 1 << 22
 _HEAD = 1 << 16
 _MOST_DAMAGED = 0.05  # of the lines; more of them are an encoding, not damage
 _BOM = b"\xef\xbb\xbf"
@@ -157,7 +157,7 @@ class TextFile:
             first = 0
             while first < len(self):
                 # As many lines as fill a piece, because lines may be long.
-                stop = int(np.searchsorted(self._offsets, self._offsets[first] + _PIECE))
+                stop = int(np.searchsorted(self._offsets, self._offsets[first] + PIECE))
                 lines = self.lines(first, max(stop, first + 1))
                 empty += lines.count(b"")
                 if not _is_utf8(b"\n".join(lines)):
@@ -191,9 +191,9 @@ def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
     array = np.frombuffer(data, dtype=np.uint8)
     found = [np.zeros(1, dtype=np.int64)]
     with Progress(title, len(array) >> 20, "MB") as progress:
-        for start in range(0, len(array), _PIECE):
-            found.append(np.flatnonzero(array[start : start + _PIECE] == ord("\n")) + (start + 1))
-            progress.add(_PIECE >> 20)
+        for start in range(0, len(array), PIECE):
+            found.append(np.flatnonzero(array[start : start + PIECE] == ord("\n")) + (start + 1))
+            progress.add(PIECE >> 20)
     offsets = np.concatenate(found)
     if offsets[-1] != len(array):  # add a virtual line end to the last line
         offsets = np.append(offsets, len(array) + 1)

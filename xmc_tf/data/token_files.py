@@ -29,7 +29,7 @@ TOKENS = FolderKind(
     recognises=lambda header: header.get("format") == _FORMAT,
     parts={r"store\.json|ids\.bin|lengths\.npy|windows\.npy": None},
 )
-_PIECE = 1 << 22  # number of ids read at a time in a pass over a file
+PIECE = 1 << 22  # number of ids read at a time in a pass over a file
 _NARROW: np.dtype = np.dtype("<u2")
 _WIDE: np.dtype = np.dtype("<i4")
 _FIX = "copy the whole folder again, or tokenize again"
@@ -113,14 +113,14 @@ class TokenWriter:
         self._file.flush()
         total = self._file.tell() // _NARROW.itemsize
         # From the end, so that nothing is overwritten before it is read.
-        for start in range((total - 1) // _PIECE * _PIECE, -1, -_PIECE):
+        for start in range((total - 1) // PIECE * PIECE, -1, -PIECE):
             self._file.seek(start * _NARROW.itemsize)
-            piece = np.frombuffer(self._file.read(min(_PIECE, total - start) * _NARROW.itemsize), _NARROW)
+            piece = np.frombuffer(self._file.read(min(PIECE, total - start) * _NARROW.itemsize), _NARROW)
             self._file.seek(start * _WIDE.itemsize)
             self._file.write(piece.astype(_WIDE).tobytes())
         self._file.seek(0)
-        for start in range(0, total, _PIECE):
-            self._crc = zlib.crc32(self._file.read(min(_PIECE, total - start) * _WIDE.itemsize), self._crc)
+        for start in range(0, total, PIECE):
+            self._crc = zlib.crc32(self._file.read(min(PIECE, total - start) * _WIDE.itemsize), self._crc)
 
 
 def _save(path: Path, array: np.ndarray) -> dict[str, int]:

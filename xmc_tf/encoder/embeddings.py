@@ -15,7 +15,7 @@ from xmc_tf.encoder.encoder import Encoder
 
 # On a CPU, batches whose intermediate values fit the cache are a quarter faster than larger ones; a GPU wants more.
 _ON_CPU, _ON_GPU = 4096, 32768
-_WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
+WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
 
 
 def encode_documents(
@@ -104,7 +104,7 @@ def groups_of_documents(store: TokenStore, rows: np.ndarray) -> Iterator[tuple[i
     splits = store.windows_of(rows)[1]
     low = 0
     while low < len(splits) - 1:
-        high = int(np.searchsorted(splits, splits[low] + _WINDOWS_AT_ONCE, side="right")) - 1
+        high = int(np.searchsorted(splits, splits[low] + WINDOWS_AT_ONCE, side="right")) - 1
         high = max(high, low + 1)
         yield low, high
         low = high

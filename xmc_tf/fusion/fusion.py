@@ -24,7 +24,7 @@ from xmc_tf.fusion.thresholds import PrecisionCurve, measure_curve
 _HEADER, _DOCUMENTS = "fusion.json", "documents.npy"
 _WEIGHTS = ("weights", "new_weights")
 _VERSION = 2
-_ROWS = 20_000  # documents at a time, to bound memory
+ROWS = 20_000  # documents at a time, to bound memory
 _FIX = "copy the model again"
 
 
@@ -144,9 +144,9 @@ class Fusion:
             similarity = similarity.of_labels(similarity.labels[some], similarity.vectors[some])
         count = scores.shape[0]
         parts = []
-        for begin in range(0, count, _ROWS):
-            whole = count <= _ROWS
-            rows = slice(begin, begin + _ROWS)
+        for begin in range(0, count, ROWS):
+            whole = count <= ROWS
+            rows = slice(begin, begin + ROWS)
             some = scores if whole else scores[rows]
             named = evidence if whole or evidence is None else evidence[rows]
             embedded = None if vectors is None else vectors[rows]

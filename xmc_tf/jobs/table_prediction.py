@@ -20,7 +20,7 @@ from xmc_tf.tables.reading_flags import source_options, text_columns
 from xmc_tf.tables.store import TableStore
 
 _LOG = logging.getLogger(__name__)
-_ROWS, _LETTERS = 8192, 1 << 25  # of a piece
+ROWS, _LETTERS = 8192, 1 << 25  # of a piece
 _SAMPLE = 1000
 _LABELS = 5  # per row, unless the user says otherwise
 _SHOWN = 5
@@ -150,7 +150,7 @@ def _pieces(source: TableReader) -> Iterator[list[TableRow | BadRow]]:
         rows.append(row)
         if isinstance(row, TableRow):
             letters += sum(len(cell) for cell in row.cells if isinstance(cell, str))
-        if len(rows) == _ROWS or letters >= _LETTERS:
+        if len(rows) == ROWS or letters >= _LETTERS:
             yield rows
             rows, letters = [], 0
     if rows:

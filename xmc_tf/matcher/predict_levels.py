@@ -20,8 +20,8 @@ from xmc_tf.rankers.kernels.postprocess import neutral
 from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.ranks.rounds import equal_rounds
 
-_ROWS_AT_ONCE = 16384  # rows of the head per block
-_SCORES_AT_ONCE = 1 << 25  # scores of candidates in memory: 128 MiB
+ROWS_AT_ONCE = 16384  # rows of the head per block
+SCORES_AT_ONCE = 1 << 25  # scores of candidates in memory: 128 MiB
 
 
 def predict_level(
@@ -79,7 +79,7 @@ def predict_level(
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     nodes, scores = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.float32)
     of_documents = begins if windows is None else begins[windows]
-    for low, high in equal_rounds(of_documents, _SCORES_AT_ONCE, head.strategy.communicator):
+    for low, high in equal_rounds(of_documents, SCORES_AT_ONCE, head.strategy.communicator):
         own = np.arange(low, high + 1) if windows is None else windows[low : high + 1]
         low, high = int(own[0]), int(own[-1])
         part = parents[low:high]
@@ -169,7 +169,7 @@ def head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.n
     first = 0
     while first < len(splits) - 1:
         low = int(splits[first])
-        last = max(first + 1, int(np.searchsorted(splits, low + _ROWS_AT_ONCE, side="right")) - 1)
+        last = max(first + 1, int(np.searchsorted(splits, low + ROWS_AT_ONCE, side="right")) - 1)
         high = int(splits[last])
         first = last
         parts = []

@@ -41,7 +41,7 @@ from xmc_tf.ranks.rounds import equal_rounds
 
 logger = logging.getLogger(__name__)
 
-_WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
+WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
 
 
 @dataclass
@@ -207,7 +207,7 @@ class LevelByLevel:
         low, high = own_documents(store, world)
         begins = store.splits[low : high + 1] - store.splits[low]
         parts = []
-        for first, last in equal_rounds(begins, _WINDOWS_AT_ONCE, world) or [(0, 0)]:
+        for first, last in equal_rounds(begins, WINDOWS_AT_ONCE, world) or [(0, 0)]:
             vectors, windows = encode_windows(self.encoder, store, np.arange(low + first, low + last))
             above = None if parents is None else parents[first:last]
             parts.append(_predicted(head, vectors, above, task, params, windows))

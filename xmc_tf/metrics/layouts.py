@@ -10,7 +10,7 @@ from xmc_tf.metrics.ranking import as_truth, mark_hits, top_labels
 from xmc_tf.metrics.table import format_table, percent
 
 PECOS_TOPK = 10
-_DOCUMENTS = 1 << 16  # documents per block, to bound memory
+DOCUMENTS = 1 << 16  # documents per block, to bound memory
 
 
 def precision_and_recall(predicted: smat.csr_matrix, truth: Any, layout: str = "table") -> str:
@@ -50,8 +50,8 @@ def pecos_lines(
     hits = np.cumsum(mark_hits(true, top_labels(predicted, topk, name)), axis=1)
     labels = np.maximum(np.diff(true.indptr), 1)[:, None]
     recall = np.zeros(topk)
-    for begin in range(0, len(hits), _DOCUMENTS):
-        rows = slice(begin, begin + _DOCUMENTS)
+    for begin in range(0, len(hits), DOCUMENTS):
+        rows = slice(begin, begin + DOCUMENTS)
         # Document by document, because numpy's pairwise sum would round differently.
         recall = np.add.accumulate(np.vstack([recall, hits[rows] / labels[rows]]), axis=0)[-1]
     precision = hits.sum(axis=0) / true.shape[0] / np.arange(1, topk + 1)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xmc_tf.encoder import Encoder
 
 BLOCK = 256  # documents that are done or not; not a rank's share, since the next run may have other ranks
-_GROUP = 4096  # documents that are encoded together, so that there are enough of like length, and then written down
+GROUP = 4096  # documents that are encoded together, so that there are enough of like length, and then written down
 
 
 def embed_documents(
@@ -78,8 +78,8 @@ def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
     """
     with atomic_file(path) as part:
         copy = npy_format.open_memmap(part, mode="w+", dtype=np.float32, shape=vectors.shape)
-        for low in range(0, len(vectors), _GROUP):
-            copy[low : low + _GROUP] = rows_of_length(1.0, np.asarray(vectors[low : low + _GROUP]))
+        for low in range(0, len(vectors), GROUP):
+            copy[low : low + GROUP] = rows_of_length(1.0, np.asarray(vectors[low : low + GROUP]))
         copy.flush()
 
 
@@ -108,7 +108,7 @@ def _encode_blocks(
     """Encode this rank's blocks, some at a time."""
     with RowFile(path) as file, (path.parent / f"done.{rank}").open("a", encoding="ascii") as record:
         record.write("\n")  # a line that was cut short must not run into ours
-        groups = np.array_split(blocks, max(1, -(-len(blocks) * BLOCK // _GROUP)))
+        groups = np.array_split(blocks, max(1, -(-len(blocks) * BLOCK // GROUP)))
         todo = int(sum(min(BLOCK, nr_documents - int(block) * BLOCK) for block in blocks))
         # One bar over all of the rank's documents, and the first rank's alone.
         with Progress("encoding", todo, "documents", quiet_s=2.0 if rank == 0 else math.inf) as progress:

@@ -34,7 +34,7 @@ from xmc_tf.rankers.tasks import Instances, LevelTasks, level_tasks, solve_task,
 from xmc_tf.rankers.xlinear import XLinear
 
 _CLUSTERS = 16  # maximum number of clusters that one thread solves and arranges at a time
-_WAITING_WORDS = 1 << 28  # of solved clusters that wait for one before them, about 1 GB
+WAITING_WORDS = 1 << 28  # of solved clusters that wait for one before them, about 1 GB
 
 
 class _Piece(NamedTuple):
@@ -157,7 +157,7 @@ def _in_order(
         while True:
             running = [future for _, future in queue if not future.done()]
             waiting = sum(len(future.result().words) for _, future in queue if future.done())
-            while len(running) < ahead and waiting < _WAITING_WORDS and (one := next(rest, None)) is not None:
+            while len(running) < ahead and waiting < WAITING_WORDS and (one := next(rest, None)) is not None:
                 queue.append((one[0], pool.submit(one[1])))
                 running.append(queue[-1][1])
             if not queue:

@@ -26,7 +26,7 @@ from xmc_tf.rankers.query_arrays import code_arrays, kernel_form, ranked_csr
 from xmc_tf.rankers.sub_models import checked_labels, joined, restricted, split_at, sub_model
 
 _LOG = logging.getLogger(__name__)
-_BLOCK = 8192  # queries searched level by level at the same time
+BLOCK = 8192  # queries searched level by level at the same time
 _BLOCK_NODES = 1 << 20  # maximum number of nodes in their beams
 _NO_CODES = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
@@ -258,7 +258,7 @@ class XLinear:
         nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
         found = np.zeros(n, np.int64)
         arguments: tuple[Any, ...] = (*query, *start, beams, self._posts(post_processor))
-        block = max(1, min(_BLOCK, _BLOCK_NODES // max(*most, self.levels[0].clusters.shape[1])))
+        block = max(1, min(BLOCK, _BLOCK_NODES // max(*most, self.levels[0].clusters.shape[1])))
 
         def run(chunks: Chunks) -> None:
             if count == 1 or n < 2 * count:

@@ -23,7 +23,7 @@ PRECISIONS = ("fp32", "fp16", "int8")
 # A block is added about as fast as half as many pairs; using more memory than this would not pay off.
 MOST_WASTE = 1.5
 # Number of weights that are sorted at a time, with about 100 bytes of memory each.
-_BATCH = 1 << 21
+BATCH = 1 << 21
 
 
 @dataclass(eq=False)
@@ -197,10 +197,10 @@ def _entries(
     before = np.concatenate([[0], np.cumsum(np.diff(weights.indptr)[order], dtype=np.int64)])
     first, nr_groups = 0, len(groups) - 1
     while first < nr_groups:
-        limit = before[groups[first]] + _BATCH
+        limit = before[groups[first]] + BATCH
         last = max(first + 1, int(np.searchsorted(before[groups], limit, side="right")) - 1)
         low, high = int(groups[first]), int(groups[last])
-        if before[high] - before[low] <= _BATCH:
+        if before[high] - before[low] <= BATCH:
             yield (first, *_columns(weights, order, low, high))
         else:
             cuts = _cuts(weights, order, before, low, high)
@@ -231,7 +231,7 @@ def _pieces(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield the same for some nodes at a time."""
     while low < high:
-        end = max(low + 1, int(np.searchsorted(before, before[low] + _BATCH, side="right")) - 1)
+        end = max(low + 1, int(np.searchsorted(before, before[low] + BATCH, side="right")) - 1)
         end = min(end, high)
         yield _columns(weights, order, low, end)
         low = end
@@ -243,7 +243,7 @@ def _cuts(weights: csc_matrix, order: np.ndarray, before: np.ndarray, low: int, 
     for features, _, _ in _pieces(weights, order, before, low, high):
         counts += np.bincount(features, minlength=len(counts))
     total = np.cumsum(counts)
-    inner = np.searchsorted(total, np.arange(_BATCH, total[-1], _BATCH)) + 1
+    inner = np.searchsorted(total, np.arange(BATCH, total[-1], BATCH)) + 1
     return np.unique(np.concatenate([[0], inner, [len(counts)]]))
 
 
@@ -266,7 +266,7 @@ def _dense_arrays(dense: np.ndarray, precision: str) -> dict[str, np.ndarray]:
 def _pairs_to_blocks(arrays: dict[str, np.ndarray], widest: int) -> None:
     places, values, starts = arrays.pop("places"), arrays["values"], arrays.pop("starts")
     blocks = np.zeros((arrays["keys"].size, widest), values.dtype)
-    step = max(1, _BATCH // widest)
+    step = max(1, BATCH // widest)
     for low in range(0, len(blocks), step):  # in steps, because the row numbers take more memory than the weights
         part = starts[low : low + step + 1]
         rows = np.repeat(np.arange(low, low + len(part) - 1), np.diff(part))

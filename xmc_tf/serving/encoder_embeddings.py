@@ -13,7 +13,7 @@ from xmc_tf.encoder.network.sizes import rounded_up
 from xmc_tf.serving.query import Dense, TextWindows
 
 _LOG = logging.getLogger(__name__)
-_WINDOWS_AT_ONCE = 256
+WINDOWS_AT_ONCE = 256
 
 
 class EncoderEmbeddings:
@@ -103,12 +103,12 @@ class EncoderEmbeddings:
     def _in_pieces(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Return the embeddings of windows, some at a time: a batch of long texts has many times as many windows."""
         size = tf.shape(ids)[0]
-        pieces = tf.maximum((size + _WINDOWS_AT_ONCE - 1) // _WINDOWS_AT_ONCE, 1)
+        pieces = tf.maximum((size + WINDOWS_AT_ONCE - 1) // WINDOWS_AT_ONCE, 1)
         made = tf.TensorArray(tf.float32, pieces, element_shape=[None, self.dim], infer_shape=False)
 
         def encode(number: tf.Tensor, made: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-            low = number * _WINDOWS_AT_ONCE
-            high = tf.minimum(low + _WINDOWS_AT_ONCE, size)
+            low = number * WINDOWS_AT_ONCE
+            high = tf.minimum(low + WINDOWS_AT_ONCE, size)
             return number + 1, made.write(number, self._of_windows(ids[low:high], mask[low:high]))
 
         _, made = tf.while_loop(lambda number, _: number < pieces, encode, [0, made], parallel_iterations=1)

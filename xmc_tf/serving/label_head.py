@@ -10,7 +10,7 @@ from xmc_tf.serving.query import Query, TextWindows
 from xmc_tf.serving.scores import chained, rank, unrank
 from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch
 
-_WINDOWS_AT_ONCE = 256
+WINDOWS_AT_ONCE = 256
 
 
 class LabelHeadParts(NamedTuple):
@@ -77,7 +77,7 @@ class BlendedSearch:
         size = tf.shape(windows.vectors)[0]
 
         def score(low: tf.Tensor, largest: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            high = tf.minimum(low + _WINDOWS_AT_ONCE, size)
+            high = tf.minimum(low + WINDOWS_AT_ONCE, size)
             raw = _scores(windows.vectors[low:high] * self._head.scale, rows)
             total = tf.reduce_logsumexp(raw, axis=1)
             at = windows.document[low:high, None]

@@ -22,7 +22,7 @@ from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows
 
 _LOG = logging.getLogger(__name__)
-_COMMIT = 20_000  # rows between two points from which reading resumes
+COMMIT = 20_000  # rows between two points from which reading resumes
 _SAMPLE = 1000  # rows that columns are guessed from
 _PIECE = 1 << 20  # bytes of a checksum
 _SHOWN = 5  # bad rows in a message
@@ -184,7 +184,7 @@ def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
             if getattr(source, "in_test", False):
                 writer.begin_test()
             writer.add(row)
-            if rows % _COMMIT == 0:
+            if rows % COMMIT == 0:
                 writer.commit(rows)
                 resumes_from(f"row {rows:,} of {source.name}")
             if rows % 1024 == 0:

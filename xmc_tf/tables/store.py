@@ -31,7 +31,7 @@ from xmc_tf.tables.splits import SPLITS
 
 FORMAT, VERSION = "xmc_tf.table", 2
 _BATCH = 2048
-_PATIENCE_S = 30.0  # for another command's transaction
+PATIENCE_S = 30.0  # for another command's transaction
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE documents (id INTEGER PRIMARY KEY, line INTEGER NOT NULL, text TEXT NOT NULL, key INTEGER NOT NULL,
@@ -430,7 +430,7 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
     opened = "rw" if mode == "ro" and os.access(path, os.W_OK) else mode
     try:
         connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode={opened}", uri=True, check_same_thread=False, timeout=_PATIENCE_S,
+            f"{path.absolute().as_uri()}?mode={opened}", uri=True, check_same_thread=False, timeout=PATIENCE_S,
             factory=_Connection,
         )  # fmt: skip
         _OPEN.add(connection)

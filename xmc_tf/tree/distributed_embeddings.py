@@ -20,7 +20,7 @@ from xmc_tf.tree.label_embeddings import label_embedding, strongest_of, sum_docu
 from xmc_tf.tree.threads import even_cuts
 
 # Maximum number of entries that a rank sums at a time, counted before equal features are summed.
-_PIECE_ENTRIES = 1 << 21
+PIECE_ENTRIES = 1 << 21
 
 
 def label_embeddings_over_ranks(
@@ -84,7 +84,7 @@ def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:
     # Dense features are summed immediately, sparse ones are held until all of a label's documents are read.
     before = np.concatenate(([0], np.cumsum(sparse[a:b] + X.nr_dense)))
     # Fewer, larger pieces, because each piece reads the row pointers of all documents.
-    return a + even_cuts(before, 1 + int(before[-1]) // max(_PIECE_ENTRIES, 4 * X.nr_rows)) if b > a else np.array([a])
+    return a + even_cuts(before, 1 + int(before[-1]) // max(PIECE_ENTRIES, 4 * X.nr_rows)) if b > a else np.array([a])
 
 
 def _pieces_of_rank(

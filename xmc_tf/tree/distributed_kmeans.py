@@ -30,7 +30,7 @@ from xmc_tf.tree.threads import ThreadPool
 # Sub-trees per rank: their sizes differ by one label, so a few are enough to balance the ranks.
 _SUB_TREES_A_RANK = 8
 # Each rank splits smaller nodes by itself, which takes about an eighth of a second.
-_SHARED_ENTRIES = 6_000_000
+SHARED_ENTRIES = 6_000_000
 
 
 def build_tree_over_ranks(
@@ -165,7 +165,7 @@ def _wide_teams(shares: Sequence[RankSubTrees], rank: int, level: BinaryLevel, t
     for node in {held.start, held.stop - 1}:
         team = {other: part for other, share in enumerate(shares) if (part := share.part_of(node, t)) > 0}
         entries = before[node - held.start + 1] - before[node - held.start]
-        if len(team) > 1 and entries > _SHARED_ENTRIES:
+        if len(team) > 1 and entries > SHARED_ENTRIES:
             found[node] = team
     return found
 

@@ -15,7 +15,7 @@ from xmc_tf.tree.label_tree import LabelTree
 from xmc_tf.tree.threads import ThreadPool, even_cuts
 
 # For nodes with fewer entries, synchronizing all threads after every step costs more than it saves.
-_WIDE_ENTRIES = 400_000
+WIDE_ENTRIES = 400_000
 
 
 def build_tree(
@@ -137,7 +137,7 @@ def split_level(
     # Both branches compute the same steps on the same numbers; they differ in which thread does what.
     entries, spherical, rounds = level.entries, params.spherical, params.kmeans_max_iter
     shares = _shares(level, rate)
-    if len(nodes) >= pool.threads or before[-1] <= _WIDE_ENTRIES * len(nodes):
+    if len(nodes) >= pool.threads or before[-1] <= WIDE_ENTRIES * len(nodes):
         pool.run(
             lambda first, last: split_nodes(
                 first, last, level.starts, level.empties, level.widths, shares, seeds, entries, spherical, rounds, left

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, issparse, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
 
-_PIECE_ENTRIES = 1 << 20
+PIECE_ENTRIES = 1 << 20
 
 
 class _DocumentLabels(NamedTuple):
@@ -99,9 +99,9 @@ def inverse_norms(squares: np.ndarray) -> np.ndarray:
 
 
 def _pieces(labels: csr_matrix, first: int, last: int) -> Iterator[_DocumentLabels]:
-    """Yield ranges of documents with about ``_PIECE_ENTRIES`` labels, or one document that has more."""
+    """Yield ranges of documents with about ``PIECE_ENTRIES`` labels, or one document that has more."""
     while first < last:
-        limit = int(labels.indptr[first]) + _PIECE_ENTRIES
+        limit = int(labels.indptr[first]) + PIECE_ENTRIES
         stop = min(last, max(first + 1, int(np.searchsorted(labels.indptr, limit, side="right")) - 1))
         span = slice(int(labels.indptr[first]), int(labels.indptr[stop]))
         counts = np.diff(labels.indptr[first : stop + 1])

@@ -16,7 +16,7 @@ Matrix: TypeAlias = csr_matrix | np.ndarray | Features
 METHODS = ("pifa", "pii", "pifa_lf_concat", "pifa_lf_convex_combine")
 
 # Maximum number of entries of a range of labels, before equal features are summed: 128 MB of scratch per thread.
-_CHUNK_ENTRIES = 16_000_000
+CHUNK_ENTRIES = 16_000_000
 # Of labels whose documents have more features than this altogether, embeddings are these strongest features.
 MANY_ENTRIES = 1 << 28
 STRONGEST = 32
@@ -194,7 +194,7 @@ def _sum_sparse(
             keep_strongest(first, last - first, strongest, ends, out_indices, out_values, squares)
         return ends, out_indices[: ends[-1]].copy(), out_values[: ends[-1]].copy()
 
-    parts = max(pool.parts, int(entries[-1] // _CHUNK_ENTRIES))
+    parts = max(pool.parts, int(entries[-1] // CHUNK_ENTRIES))
     ranges = pool.run(sum_range, even_cuts(entries + np.arange(entries.size), parts))
     bases = np.cumsum([0, *(ends[-1] for ends, _, _ in ranges)])
     indptr = np.concatenate([[0], *(ends + base for (ends, _, _), base in zip(ranges, bases[:-1], strict=True))])

@@ -13,7 +13,7 @@ import numpy as np
 
 from xmc_tf.words.kernels import keys_of_words
 
-_SAMPLE = 200_000  # forms that are counted
+SAMPLE = 200_000  # forms that are counted
 _SHORTEST, _LONGEST = 2, 6  # letters of an ending
 LONGEST_CUT = 4 * _LONGEST
 """Maximum number of bytes that are cut off."""
@@ -47,7 +47,7 @@ def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
     Args:
         lemma_of_form: the lemmas of forms.
     """
-    step = max(1, len(lemma_of_form) // _SAMPLE)
+    step = max(1, len(lemma_of_form) // SAMPLE)
     changes: dict[str, Counter[tuple[str, str] | None]] = defaultdict(Counter)
     for number, (form, lemma) in enumerate(lemma_of_form.items()):
         if number % step:

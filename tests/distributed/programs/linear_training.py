@@ -21,7 +21,7 @@ rank, _ = rank_and_size(os.environ)
 pause, flags = float(sys.argv[1]), [flag.replace("{rank}", str(rank)) for flag in sys.argv[2:]]
 plan.LEAST_WORK = 1000
 # All nodes of the upper levels count as wide enough for several ranks.
-distributed_kmeans._SHARED_ENTRIES = kmeans_wide._ENTRIES_A_NUMBER = kmeans_wide._ENTRIES_A_MESSAGE = 0
+distributed_kmeans.SHARED_ENTRIES = kmeans_wide._ENTRIES_A_NUMBER = kmeans_wide._ENTRIES_A_MESSAGE = 0
 kmeans_wide._LABELS_OF_A_TASK = 1
 run_in_step, shared_nodes = distributed_kmeans._run_in_step, []
 marks = os.environ.get("XMC_TF_TEST_MARKS")

@@ -24,8 +24,8 @@ from xmc_tf.data.npz.npy_head import Head, damaged, read_head
 
 # An archive that expands to more than this, and by more than this factor, is considered a zip bomb. Equal values shrink
 # a thousandfold, but their indices do not: real matrices of labels shrink five to twentyfold.
-_BOMB_BYTES = 1 << 28
-_BOMB_RATIO = 100
+BOMB_BYTES = 1 << 28
+BOMB_RATIO = 100
 
 
 def file_format(path: str | Path) -> Literal["npy", "npz", ""]:
@@ -188,10 +188,10 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 def _refuse_bomb(members: list[zipfile.ZipInfo], size: int, what: str) -> None:
     """Raise an error for a zip bomb, by the sum over all members: one member may shrink a thousandfold."""
     unfolded = sum(info.file_size for info in members)
-    if unfolded > _BOMB_BYTES and unfolded > _BOMB_RATIO * size:
+    if unfolded > BOMB_BYTES and unfolded > BOMB_RATIO * size:
         raise InputError(
             f"{what} expands to {unfolded:,} bytes, {unfolded // max(size, 1):,} times its size",
-            expected=f"at most {_BOMB_RATIO} times",
+            expected=f"at most {BOMB_RATIO} times",
             received="probably a zip bomb",
             fix="if it is intended, save it without compression",
         )

@@ -20,7 +20,7 @@ from xmc_tf.sequences.data.interactions import InteractionColumns, InteractionTa
 from xmc_tf.tables.reading.options import SourceOptions
 
 _LOG = logging.getLogger(__name__)
-_BUCKET_BYTES = 16 << 20  # of the inputs
+BUCKET_BYTES = 16 << 20  # of the inputs
 _MOST_BUCKETS = 256
 
 
@@ -69,7 +69,7 @@ def prepare(
     options, folder = options or InteractionOptions(), Path(folder)
     tables = [InteractionTable(path, options.columns, options.source, options.min_rating) for path in paths]
     sizes = [Path(path).stat() for path in paths]
-    count = min(max(1, sum(one.st_size for one in sizes) // _BUCKET_BYTES), _MOST_BUCKETS)
+    count = min(max(1, sum(one.st_size for one in sizes) // BUCKET_BYTES), _MOST_BUCKETS)
     inputs = [
         {"path": str(Path(path).absolute()), "bytes": one.st_size, "changed": one.st_mtime_ns}
         for path, one in zip(paths, sizes, strict=True)

@@ -9,7 +9,7 @@ from typing import IO, Any, cast
 from xmc_tf.common.errors import InputError
 
 _LINES, _LONGEST_LINE = 20, 1 << 20
-_LARGEST_RATIO, _LEAST_BOMB = 100, 1 << 28
+_LARGEST_RATIO, LEAST_BOMB = 100, 1 << 28
 
 
 class _Unpacked(gzip.GzipFile):
@@ -28,7 +28,7 @@ class _Unpacked(gzip.GzipFile):
         try:
             content = cast(bytes, read(*size))
             self._unpacked = getattr(self, "_unpacked", 0) + len(content)
-            if self._unpacked > max(_LEAST_BOMB, _LARGEST_RATIO * os.fstat(self.fileno()).st_size):
+            if self._unpacked > max(LEAST_BOMB, _LARGEST_RATIO * os.fstat(self.fileno()).st_size):
                 raise InputError(
                     f"{self.name!s} is unpacked to more than {_LARGEST_RATIO} times its size",
                     expected="texts, which gzip packs to a tenth or so",

@@ -17,7 +17,7 @@ from xmc_tf.tables.reading.records import BadRow, TableRow
 
 _SAMPLE = 1000
 _BATCH = 4096
-_MOST_SECONDS = 60  # to count the rows of a view, which may be endless
+MOST_SECONDS = 60  # to count the rows of a view, which may be endless
 
 
 class JsonLines:
@@ -131,13 +131,13 @@ class SqliteTable:
         self._quoted = quoted(table)
         self.columns = [row[1] for row in self._database.execute(f"PRAGMA table_info({self._quoted})")]
         began = time.monotonic()
-        self._database.set_progress_handler(lambda: time.monotonic() - began > _MOST_SECONDS, 100_000)
+        self._database.set_progress_handler(lambda: time.monotonic() - began > MOST_SECONDS, 100_000)
         try:
             self.size = int(self._database.execute(f"SELECT count(*) FROM {self._quoted}").fetchone()[0])
         except sqlite3.OperationalError as error:
             raise InputError(
                 f"{path}: the rows of {table!r} cannot be counted: {error}",
-                expected=f"a table, or a view that can be counted in {_MOST_SECONDS} s",
+                expected=f"a table, or a view that can be counted in {MOST_SECONDS} s",
                 fix=f"write the view to a table: CREATE TABLE documents AS SELECT * FROM {self._quoted} LIMIT 1000000",
             ) from None
         self._database.set_progress_handler(None, 0)
