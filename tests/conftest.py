@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 
 # A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -13,6 +14,10 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "2")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "2")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+# Keep byte code, as an installation does: hundreds of processes would compile the package each.
+os.environ["PYTHONDONTWRITEBYTECODE"] = ""
+sys.dont_write_bytecode = False
 
 # TensorFlow's modules and graphs are millions of objects. The default threshold has the collector walk the younger ones
 # over and over, for a fifth of the CPU time of all tests.
