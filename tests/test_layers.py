@@ -27,7 +27,7 @@ LAYERS = [
     ["audit"],
     ["models"],
     ["report"],
-    ["annif", "sklearn", "jobs", "sequences", "labels", "linear"],
+    ["annif", "sklearn", "mlflow", "jobs", "sequences", "labels", "linear"],
     ["server"],
     [
         "__main__",

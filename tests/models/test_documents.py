@@ -282,7 +282,8 @@ WRONG = [
 
 @pytest.mark.parametrize(("documents", "message"), WRONG)
 def test_documents_that_are_none(framed, documents, message):
-    for method in (framed.best, framed.predict, framed.explain, lambda texts: framed.evaluate(texts, LABELS)):
+    grown = lambda texts: framed.with_documents(texts, LABELS)  # noqa: E731
+    for method in (framed.best, framed.predict, framed.explain, lambda texts: framed.evaluate(texts, LABELS), grown):
         with pytest.raises(InputError, match=message):
             method(documents)
 

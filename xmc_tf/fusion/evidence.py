@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, diags, spmatrix, vstack
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import FUSION, NAMES
 from xmc_tf.data import Texts
 from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
@@ -143,8 +144,9 @@ class NameEvidence:
                 expected=f"both {NAMES}/ and {FUSION}/, or neither",
                 fix="the folder is incomplete: copy it again",
             )
-        fusion = Fusion.load(folder / FUSION)  # it names the version of a model that is too old
-        names = LabelNames.load(folder / NAMES)
+        with verified(folder / FUSION), verified(folder / NAMES):
+            fusion = Fusion.load(folder / FUSION)  # it names the version of a model that is too old
+            names = LabelNames.load(folder / NAMES)
         if names.nr_labels != len(fusion.log_documents):
             raise InputError(
                 f"{folder / NAMES} does not belong to {folder / FUSION}",

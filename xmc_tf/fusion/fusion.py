@@ -237,7 +237,7 @@ class Fusion:
             ranks = np.array([content["rank_weights"][name] for name in RANK_NAMES], np.float64)
             curve, count = PrecisionCurve(**content["curve"]), int(content["nr_held_out"])
             return cls(known, new, documents, curve, count, Similarity.load(path.parent), ranks)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path.parent} cannot be read: {error}", fix=_FIX) from None
 
 

@@ -114,5 +114,5 @@ class Similarity:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
                 least, scale = held["limits"].tolist()
                 return cls(held["labels"], held["vectors"], least, scale)
-        except (OSError, KeyError, ValueError, BadZipFile) as error:
+        except (EOFError, OSError, KeyError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None

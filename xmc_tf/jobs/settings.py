@@ -159,7 +159,7 @@ def announcement(shape: DataShape, settings: Settings, effort: str) -> str:
     span = "a minute" if minutes <= 1 else f"{minutes:,} minutes" if minutes < 120 else f"{minutes / 60:,.0f} hours"
     return (
         f"{shape.documents:,} training documents, {shape.labels:,} labels; next: {', '.join(parts)}; about {span} or "
-        f"less on two cores (--effort {effort}; --effort fast takes less)"
+        f"less on two cores (--effort {effort}{'' if effort == 'fast' else '; --effort fast takes less'})"
     )
 
 

@@ -197,7 +197,7 @@ def _write_report(job: TableJob, store: TableStore, run: Run, predicted: csr_mat
         training_labels=trained_labels(store), model=load(job.model) if readable else None, curves=curves_of(run),
         settings=settings,
     )  # fmt: skip
-    return write_report(inputs, job.report)
+    return write_report(inputs, job.report, model_folder=job.model, data=job.table.name)
 
 
 def trained_labels(store: TableStore) -> csr_matrix:

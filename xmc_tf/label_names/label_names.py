@@ -185,7 +185,7 @@ class LabelNames:
                 if _RUNS[0] in held:  # older models have the table itself
                     reading = reading._replace(characters=table_of_runs(*(held[name] for name in _RUNS)))
                 names = cls(index, held["worth"], reading, int(held["nr_labels"]), held["priors"])
-        except (OSError, KeyError, ValueError, BadZipFile) as error:
+        except (EOFError, OSError, KeyError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
         if names.worth.shape != (len(index.labels), NR_GRADES) or len(index.splits) != len(index.labels) + 1:
             raise InputError(f"{path} is inconsistent", expected="arrays of one index", fix="copy the model again")

@@ -25,6 +25,7 @@ from xmc_tf.common.folders.model_parts import ENCODER, LABELS, MODEL, PARTS, RAN
 from xmc_tf.common.folders.placing import JOURNAL, finish_placing, placed_folder
 from xmc_tf.common.numbers import MOST_TREES
 from xmc_tf.common.progress import Progress
+from xmc_tf.models.card import remove_card
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.rankers.layout.stored import known_records
 
@@ -97,6 +98,7 @@ def write_model_folder(
         names: label names, or None.
         metadata: the model metadata for ``params.json``, which also records the checksums of all files.
     """
+    remove_card(Path(folder))
     with placed_folder(folder, MODEL) as place, Progress("writing the model", len(parts), "parts") as progress:
         for part in PARTS:
             if part.name in parts:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from xmc_tf.common.folders.model_kind import FINE_TUNED
 from xmc_tf.models.folder import kind_of
+from xmc_tf.models.hub import HUB, download
 
 if TYPE_CHECKING:
     from xmc_tf.models.model import Model
@@ -20,7 +21,8 @@ def load(folder: str | Path) -> "Model":
         [[('scipy.sparse', 0.71), …]]
 
     Args:
-        folder: the model's folder, which training wrote.
+        folder: the model's folder, which training wrote; or ``hf://user/model`` or ``hf://user/model@revision`` for one
+            on the Hugging Face hub, which :func:`push` has uploaded.
 
     Returns:
         An :class:`XTransformer` or an :class:`XRLinear`.
@@ -28,6 +30,8 @@ def load(folder: str | Path) -> "Model":
     Raises:
         InputError: the folder is not a model; the message names the file that is missing or damaged.
     """
+    if isinstance(folder, str) and folder.startswith(HUB):
+        folder = download(folder)
     folder = Path(folder)
     if kind_of(folder) == FINE_TUNED:
         from xmc_tf.models.xtransformer import XTransformer

@@ -59,7 +59,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     split = arguments.split
     if not store.count(split):
         raise InputError(f"{arguments.data} has no documents in the split {split!r}", expected="at least one")
-    print(write_report(_inputs(arguments, store), arguments.output))
+    # Other documents than the test documents may have been used in training, which a model card must not measure.
+    card = arguments.model_folder[0] if split == TEST else None
+    print(write_report(_inputs(arguments, store), arguments.output, model_folder=card, data=store.path.name))
 
 
 def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:

@@ -11,6 +11,7 @@ from typing import Any
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.common.files.outputs import Named, refuse_output
+from xmc_tf.report.card import write_card
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.page.labels import CONFUSIONS_FILE, LABELS_FILE
 from xmc_tf.report.page.page import GENERATOR, to_html
@@ -47,7 +48,9 @@ def refuse_report(flag: str, folder: str | Path, inputs: Mapping[str, Named]) ->
         refuse_output(flag, Path(folder) / name, inputs, ours)
 
 
-def write_report(inputs: ReportInputs, folder: str | Path) -> Path:
+def write_report(
+    inputs: ReportInputs, folder: str | Path, *, model_folder: str | Path | None = None, data: str = ""
+) -> Path:
     """Write a report: ``report.html``, one page that needs nothing else, and its data as JSON and CSV.
 
     Example:
@@ -58,6 +61,9 @@ def write_report(inputs: ReportInputs, folder: str | Path) -> Path:
     Args:
         inputs: predictions and true labels, and what helps to explain them.
         folder: created if it does not exist; other files in it stay.
+        model_folder: folder of the model, whose model card is filled: ``README.md``, in the form of the Hugging Face
+            hub. The documents must not have been used in its training. None: no card.
+        data: name of what the model was measured on, for the card.
 
     Returns:
         The path of the page.
@@ -72,6 +78,8 @@ def write_report(inputs: ReportInputs, folder: str | Path) -> Path:
     # Last, so that a page always has its files.
     with atomic_file(folder / PAGE) as part:
         part.write_text(to_html(report), encoding="utf-8", errors="replace")
+    if model_folder is not None and inputs.model is not None:
+        write_card(model_folder, inputs.model, report, data or inputs.title)
     return folder / PAGE
 
 

@@ -17,6 +17,7 @@ EXTRAS = {
     **dict.fromkeys(("grpc", "tensorflow_serving"), "serving"),
     "sklearn": "sklearn",
     "pyarrow": "tables",
+    "huggingface_hub": "hub",
 }
 
 

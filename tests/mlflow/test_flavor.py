@@ -1,0 +1,38 @@
+"""The flavour of MLflow: what MLflow calls, and, where it is installed, MLflow itself."""
+
+from importlib.util import find_spec
+
+import pytest
+
+import xmc_tf.mlflow
+from xmc_tf.common.errors import InputError
+from xmc_tf.models.xr_linear import XRLinear
+
+TEXTS = ["soup with fresh herbs", "herbs for a garden", "bread and soup"] * 4
+
+
+@pytest.fixture(scope="module")
+def model():
+    frame = {"title": TEXTS, "topic": ["cooking", "gardening", "cooking"] * 4}
+    return XRLinear.train(frame, text="title", labels="topic", label_names=False)
+
+
+def test_the_function_that_mlflow_finds_returns_labels_and_scores(model, tmp_path):
+    model.save(tmp_path / "model")
+    function = xmc_tf.mlflow._load_pyfunc(str(tmp_path / "model"))
+    expected = [[{"label": label, "score": score} for label, score in own] for own in model.best(TEXTS[:2], k=1)]
+    assert function.predict(TEXTS[:2], {"k": 1}) == expected
+    assert function.predict({"title": TEXTS[:2], "other": ["", ""]}, {"k": 1}) == expected
+    assert len(function.predict(TEXTS[:1])[0]) == 2  # of two labels
+
+
+@pytest.mark.skipif(find_spec("mlflow") is None, reason="MLflow is not installed: the folder was not written by it")
+def test_mlflow_saves_and_loads(model, tmp_path):
+    import mlflow
+
+    xmc_tf.mlflow.save_model(model, tmp_path / "saved")
+    function = mlflow.pyfunc.load_model(str(tmp_path / "saved"))
+    assert function.predict(TEXTS[:1], params={"k": 1})[0][0]["label"] == "cooking"
+    assert xmc_tf.mlflow.load_model(str(tmp_path / "saved")).names == model.names
+    with pytest.raises(InputError, match="is not empty"):
+        xmc_tf.mlflow.save_model(model, tmp_path / "saved")
