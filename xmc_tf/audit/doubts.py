@@ -3,13 +3,15 @@
 Two logistic regressions on the same evidence: labels that documents have against random ones, which tells wrong labels,
 and against all other labels that anything suggests, which tells missing ones. Each is fitted twice. The second time, it
 also knows how reliably the label is given where it is likely, and how completely the document is labelled: some labels
-are given to few of the documents that they fit, and a missing one then says little.
+are given to few of the documents that they fit, and a missing one then says little. Boosted trees then correct what is
+likely.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from xmc_tf.audit.boosting import BoostedTrees
 from xmc_tf.audit.evidence import PairEvidence
 from xmc_tf.fusion.logistic import fit_logistic
 
@@ -18,6 +20,9 @@ _PENALTY = 3.0
 _MOST = 60_000  # examples of each kind to learn from
 _BLOCK = 200_000  # pairs at a time, to bound memory
 _SHRUNK = 3.0
+_LIKELY, _SURE, _USUAL = 0.6, 0.9, 0.85  # probabilities
+_MOST_ODDS = 4.0
+_FOLDS = 3
 
 
 class Doubts(NamedTuple):
@@ -55,7 +60,37 @@ def weigh(found: PairEvidence, seed: int) -> Doubts:
     columns = np.column_stack([columns, *habits]).astype(np.float32)
     has = _Curve.fit(columns, examples[0], examples[1], given.sum(), other.sum()).probability(columns)
     by_chance = _Curve.fit(columns, examples[0], examples[2], 1.0 - SHARE_WRONG, SHARE_WRONG)
-    return Doubts(has, 1.0 - by_chance.probability(columns))
+    return Doubts(_corrected(found, columns, has), 1.0 - by_chance.probability(columns))
+
+
+def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.ndarray:
+    """Return the probabilities with the likely ones corrected, each by trees that have not seen its document.
+
+    Where a label is likely, it matters which evidence comes together; a sum cannot say that.
+    """
+    likely = np.flatnonzero((has > _LIKELY) & ~found.random)
+    probability, right = has[likely].astype(np.float64), found.has[likely]
+    rows, labels = found.pairs.rows[likely], found.pairs.labels[likely]
+    start = np.minimum(np.log(probability / (1.0 - probability + 1e-9)), _MOST_ODDS)
+    shares = [
+        _share_of_others(place, right, probability > least) for place in (labels, rows) for least in (_LIKELY, _SURE)
+    ]
+    evidence = np.column_stack([columns[likely], start, *shares]).astype(np.float32)
+    fold, raw = rows % _FOLDS, start.copy()
+    for number in range(_FOLDS):
+        own = fold == number
+        if own.any() and len(np.unique(right[~own])) == 2:
+            trees = BoostedTrees.fit(evidence[~own], right[~own], start[~own])
+            raw[own] = trees.log_odds(evidence[own], start[own])
+    out = has.copy()
+    out[likely] = 1.0 / (1.0 + np.exp(-raw))
+    return out
+
+
+def _share_of_others(place: np.ndarray, right: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    """Return how many of the other pairs of the same label or document are right, of those that count."""
+    hits, every = np.bincount(place, counted & right), np.bincount(place, counted)
+    return (hits[place] - (counted & right) + _USUAL * _SHRUNK) / (every[place] - counted + _SHRUNK)
 
 
 def _some(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
