@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one action on the recorded trainings."""
-    arguments = parser().parse_args(argv)
+    arguments = parser().parse_args(argv, cli.GivenFlags())
     cli.set_verbosity(arguments.verbose_level)
     path = Path(arguments.data)
     if not TableStore.is_data_set(path) and TableStore.is_data_set(database_of(path)):
@@ -83,7 +83,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         _print(comparison_text(runs) if arguments.action == "compare" else list_text(runs))
 
 
-def _require(arguments: argparse.Namespace) -> None:
+def _require(arguments: cli.GivenFlags) -> None:
+    action = arguments.action
+    unused = {"metric": action != "plot", "output": action not in ("plot", "predictions")}
+    unused |= {"json": action in ("predictions", "delete")}
+    arguments.refuse(*(name for name, found in unused.items() if found), where=f"with {action}")
+    if arguments.json:
+        arguments.refuse("metric", "output", where="with --json, which prints whole records")
     needed = {"show": 1, "compare": 2, "delete": 1, "predictions": 1}.get(arguments.action, 0)
     if len(arguments.runs) < needed:
         raise InputError(

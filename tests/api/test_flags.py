@@ -10,6 +10,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from tests.docs.tiny_data import write_files
+from tests.sequences.chains import markov_table
 from xmc_tf import (
     HierarchicalKMeansParams,
     MatcherParams,
@@ -26,6 +27,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.features import Tfidf
 from xmc_tf.predict import main as predict
+from xmc_tf.sequences.data.preparation import prepare
+from xmc_tf.sequences.train import main as train_sequences
+from xmc_tf.train import main as train
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +53,12 @@ def folder(tmp_path_factory):
     (folder / "only.txt").write_text("0\n3\n")
     for name, content in {"new": "quantum chemistry", "fewer": "cooking", "groups": "cooking\tgardening"}.items():
         (folder / f"{name}.txt").write_text(f"{content}\n")
+    labelled = [f"0,{row % 3}\t{text}\n" for row, text in enumerate(texts)]
+    (folder / "labelled.txt").write_text("".join(labelled))
+    with contextlib.chdir(folder):
+        train(["data.csv", "-m", "recorded", "--effort", "fast"])
+        prepare([markov_table(folder / "interactions.csv", users=40, length=8, items=20)], "histories")
+        train_sequences([*SEQUENCES, "--set", "model_dir=next"])
     return folder
 
 
@@ -116,6 +126,16 @@ def test_documents_are_predicted_in_chunks(model, documents, here, capsys, monke
     assert max(sizes) == 7
 
 
+SETTINGS = [
+    "data_dir=histories",
+    "model=sasrec",
+    "max_len=6",
+    "sliding_step=3",
+    "embed_dim=8",
+    "n_layers=1",
+    "max_steps=2",
+]
+SEQUENCES = [word for setting in SETTINGS for word in ("--set", setting)]
 ENCODER = ["--model-shortcut", "encoder", "--max-steps", "1"]
 # Command lines that succeed, of each command with flags that depend on the kind of input.
 COMMANDS = {
@@ -139,6 +159,22 @@ COMMANDS = {
     "show": ("tree.show", ["linear/tree"]),
     "prepare": ("prepare", ["data.csv", "-o", "{}.sqlite"]),
     "report": ("report.command", ["data.sqlite", "-m", "linear", "-o", "{}"]),
+    "preprocess build": ("preprocess", ["build", "-i", "labelled.txt", "-m", "{}"]),
+    "preprocess run": (
+        "preprocess",
+        ["run", "-p", "linear/features", "-i", "labelled.txt", "-l", "labels.txt", "-x", "{}.npz", "-y", "{}.Y.npz"],
+    ),
+    "runs": ("runs", ["data.sqlite"]),
+    "plan": ("plan.__main__", ["--labels", "3e6", "--docs", "2e6", "--encoder", "bert-base"]),
+    "check a model": ("check.__main__", ["--model", "linear"]),
+    "demo": ("demo.__main__", ["--table", "{}.csv"]),
+    "serve": ("server.__main__", ["-m", "linear", "-p", "0"]),
+    "try": ("playground", ["linear", "-p", "0"]),
+    "sequences prepare": ("sequences.prepare", ["interactions.csv", "-o", "{}"]),
+    "sequences train": ("sequences.train", [*SEQUENCES, "--set", "model_dir={}"]),
+    "sequences predict": ("sequences.predict", ["-m", "next", "-q", "i3"]),
+    "sequences evaluate": ("sequences.evaluate", ["-m", "next", "--data", "histories"]),
+    "sequences export": ("sequences.export", ["-m", "next", "-o", "{}/1"]),
 }  # fmt: skip
 
 
@@ -168,7 +204,11 @@ def recorded(monkeypatch, read):
 def unread_flags(module, argv, output, monkeypatch):
     """Return the flags of a command, as argparse's actions, whose values it does not read with a command line."""
     module, read = import_module(f"xmc_tf.{module}"), set()
-    actions = [action for action in module.parser()._actions if action.dest not in ("help", argparse.SUPPRESS)]
+    parsers = [module.parser()]
+    for action in parsers[0]._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            parsers = [action.choices[argv[0]]]
+    actions = [action for action in parsers[0]._actions if action.dest not in ("help", argparse.SUPPRESS)]
     with monkeypatch.context() as patch:
         recorded(patch, read)
         module.main([word.format(output) for word in argv])
@@ -188,6 +228,8 @@ def value_of(action):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_flag_is_read_or_refused(name, here, tmp_path, monkeypatch, capsys):
+    for server in ("xmc_tf.server.__main__", "xmc_tf.playground"):
+        monkeypatch.setattr(f"{server}.serve", lambda _, bound: bound.close())
     module, argv = COMMANDS[name]
     accepted = []
     for number, action in enumerate(unread_flags(module, argv, tmp_path / "out", monkeypatch)):
@@ -199,6 +241,25 @@ def test_each_flag_is_read_or_refused(name, here, tmp_path, monkeypatch, capsys)
             command([*(word.format(tmp_path / f"out{number}") for word in argv), *words])
             accepted.append(" ".join(words))
     assert not accepted, "these flags are parsed and not used"
+
+
+# A value that would be read, and change nothing.
+REFUSED = {
+    "a measure of a list of runs": ("runs", ["data.sqlite", "--metric", "P@1"]),
+    "a file for a list of runs": ("runs", ["data.sqlite", "-o", "runs.svg"]),
+    "JSON of a deletion": ("runs", ["data.sqlite", "delete", "1", "--json"]),
+    "a measure of whole records": ("runs", ["data.sqlite", "plot", "--json", "--metric", "P@1"]),
+    "a speed of no encoder": ("plan.__main__", ["--labels", "9", "--docs", "9", "--docs-per-second", "5"]),
+    "a time limit without ranks": ("check.__main__", ["--model", "linear", "--timeout", "5"]),
+    "a folder of a demo without models": ("demo.__main__", ["--table", "t.csv", "--work", "demo"]),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_flags_without_effect_are_refused(why, here):
+    module, argv = REFUSED[why]
+    with pytest.raises(InputError, match="cannot be used"):
+        import_module(f"xmc_tf.{module}").main(argv)
 
 
 def test_a_flag_that_nothing_reads_is_found(here, tmp_path, monkeypatch):

@@ -93,10 +93,19 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Check the ranks, printing on rank 0, or verify a model."""
-    args = parser().parse_args(argv)
-    if args.model is not None:
-        _verify(args)
+    given = parser().parse_args(argv, cli.GivenFlags())
+    if given.model is not None:
+        given.refuse(
+            "timeout",
+            "shared_workdir",
+            "megabytes",
+            "communicator",
+            "rendezvous",
+            where="with --model: no ranks are checked",
+        )
+        _verify(given)
         return
+    args: argparse.Namespace = given
     if args.timeout is None:
         args.timeout = _TIMEOUT_S + args.megabytes / _LEAST_MB_PER_S
     if not args.timeout > 0 or not args.megabytes > 0:

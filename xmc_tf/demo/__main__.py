@@ -60,10 +60,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the demonstration."""
-    args = parser().parse_args(argv)
+    args = parser().parse_args(argv, cli.GivenFlags())
     # Warnings are shown; the stages' log lines would only repeat the demo's.
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)
     if args.table is not None:
+        args.refuse("work", "ask", where="with --table: nothing is trained")
         _write_table(Path(args.table))
         return
     work = Path(args.work)

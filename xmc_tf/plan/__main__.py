@@ -19,6 +19,7 @@ _DESCRIPTION = """Estimate memory per rank, bytes on the network and hours of a 
 
 Without --encoder, linear rankers are planned. The estimates come from the code that divides the work, and from speeds
 that were measured or that you give."""
+_OF_ENCODERS = ("tokens", "batch_size", "epochs", "max_match_clusters", "half", "device", "docs_per_second")
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 
 
@@ -88,7 +89,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the estimate."""
-    a = parser().parse_args(argv)
+    a = parser().parse_args(argv, cli.GivenFlags())
+    if a.encoder is None:
+        a.refuse(*_OF_ENCODERS, where="for linear rankers", fix="add --encoder, or leave it out")
     if a.nr_splits < 2:
         raise InputError("--nr-splits is too small", expected="at least 2", received=str(a.nr_splits))
     hosts, ranks = parse_hosts(a.hosts)

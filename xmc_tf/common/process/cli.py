@@ -140,6 +140,20 @@ class GivenFlags(argparse.Namespace):
             self.given.add(name)
         super().__setattr__(name, value)
 
+    def refuse(self, *names: str, where: str, fix: str = "") -> None:
+        """Refuse flags that would have no effect.
+
+        Args:
+            *names: the flags, by the names of their attributes.
+            where: what they cannot be used with, such as "with --model".
+            fix: what to do instead; default: leave them out.
+
+        Raises:
+            InputError: the command line has one of them.
+        """
+        if found := [f"--{name.replace('_', '-')}" for name in names if name in self.given]:
+            raise InputError(f"{', '.join(found)} cannot be used {where}", fix=fix or f"leave out {found[0]}")
+
     def only_given(self) -> argparse.Namespace:
         """Return the flags of the command line alone."""
         return argparse.Namespace(**{name: value for name, value in vars(self).items() if name in self.given})
