@@ -1,6 +1,7 @@
 """Tests of progress and its estimates."""
 
 import re
+import sys
 
 import pytest
 from hypothesis import given
@@ -53,6 +54,20 @@ def test_an_estimate_follows_the_rate_of_the_last_half_minute(clock):
             clock.now += 1
             shown.add(10)
         assert shown.left_s == pytest.approx(10)
+
+
+def test_a_notebook_shows_a_bar_without_escape_sequences(clock, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipykernel", object())
+    with Progress("training", 20, "steps", quiet_s=0) as shown:
+        for _ in range(2):
+            clock.now += 1
+            shown.add(10)
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    first, second = (line for line in said.split("\r") if line.startswith("training ["))
+    assert first == f"training [{'#' * 15}{' ' * 15}]  50% 10 of 20 steps"
+    assert second.startswith(f"training [{'#' * 30}] 100% 20 of 20 steps")
+    assert said.endswith("training: 20 steps in 2.0 s\n")
 
 
 @given(

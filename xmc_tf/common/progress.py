@@ -38,7 +38,10 @@ class Progress:
     def __init__(self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0) -> None:
         self.title, self.total, self.unit = printable(title), total, unit
         self.done = 0
-        self._terminal = sys.stderr.isatty()
+        # A notebook shows a line again after "\r", but does not know the sequence that erases one.
+        self._notebook = "ipykernel" in sys.modules
+        self._terminal = sys.stderr.isatty() or self._notebook
+        self._width = 0  # of the line in a notebook
         self._every = 0.2 if self._terminal else every_s
         self._start = time.monotonic()
         self._next = self._start + quiet_s
@@ -54,7 +57,7 @@ class Progress:
     ) -> None:
         activity.end(self._activity)
         if self._shown and self._terminal:
-            sys.stderr.write("\r\x1b[K")
+            sys.stderr.write(self._erase())
         if self._shown and kind is None:
             sys.stderr.write(f"{self.title}: {self.done:,} {self.unit} in {_span(self.elapsed)}\n")
         sys.stderr.flush()
@@ -102,11 +105,17 @@ class Progress:
         counts = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
         if self._terminal:
             bar = "#" * int(30 * share)
-            sys.stderr.write(f"\r\x1b[K{self.title} [{bar:<30}] {share:4.0%} {counts}{left}")
+            line = f"{self.title} [{bar:<30}] {share:4.0%} {counts}{left}"
+            sys.stderr.write(f"{self._erase()}{line}")
+            self._width = len(line)
         else:
             sys.stderr.write(f"{self.title}: {share:.0%}, {counts}{left}\n")
         sys.stderr.flush()
         activity.wrote()
+
+    def _erase(self) -> str:
+        """Return what erases the line of the bar."""
+        return f"\r{' ' * self._width}\r" if self._notebook else "\r\x1b[K"
 
     def _say(self, _: float) -> None:
         """Show the progress of work whose next unit takes long; on a terminal, it stands there already."""
