@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tests.collective.threads import results_of
 from tests.features.test_kernels import any_bytes, any_text, assert_same_features
-from tests.features.test_over_ranks import files_of, over
+from tests.features.test_over_ranks import over
 from tests.features.test_store import npy, rewrite
 from tests.features.texts import HARD, random_corpus
+from tests.files import contents
 from tests.words import reference
 from tests.words.keys import key_of
 from tests.words.small import LISTED, STEMS, small_dictionaries_in
@@ -114,7 +115,7 @@ def test_what_is_loaded_is_what_was_saved(tfidf, tmp_path):
     assert (loaded.transform(texts) != tfidf.transform(texts)).nnz == 0
     assert_same_features(loaded, texts)
     loaded.save(tmp_path / "again")
-    assert files_of(tmp_path / "again") == files_of(tmp_path / "tfidf")
+    assert contents(tmp_path / "again") == contents(tmp_path / "tfidf")
     assert json.loads((tmp_path / "tfidf" / "params.json").read_text())["version"] == 2
 
 
@@ -241,7 +242,7 @@ def test_over_ranks_it_is_the_same(language, tmp_path, monkeypatch):
     assert tfidf.params.language == ("en,sv" if language == "auto" else language)
     for ranks in (2, 3):
         results_of(over(ranks, texts, params, tmp_path / str(ranks)))
-        assert files_of(tmp_path / str(ranks)) == files_of(alone)
+        assert contents(tmp_path / str(ranks)) == contents(alone)
 
 
 def test_checksums_are_of_what_is_there(saved):

@@ -20,9 +20,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from xmc_tf.data import Features, as_features, load_matrix, save_matrix
+from xmc_tf.linear import evaluate, predict, train
 from xmc_tf.metrics import format_table
 from xmc_tf.params import POST_PROCESSORS, HierarchicalKMeansParams, RankerParams
-from xmc_tf.rankers import Level, XLinear, evaluate, predict, train
+from xmc_tf.rankers import Level, XLinear
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.tree import save_chain
 from xmc_tf.tree.kmeans import build_tree
