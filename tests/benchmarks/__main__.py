@@ -1,7 +1,7 @@
 """All figures that this machine can measure, one JSON line each.
 
     python -m tests.benchmarks [--peer PYTHON] [--field PYTHON] [--annif PYTHON] [--torchrec PYTHON] [--data DIR]
-        [--pytorch PYTHON] [--features DIR] [--model DIR] [--encoder DIR] [--only NAME]
+        [--pytorch PYTHON] [--features DIR] [--model DIR] [--encoder DIR] [--large DIR] [--only NAME]
 
 Without a peer or data, what needs them is named and left out. ``make bench BENCH_ARGS="--peer … --data …"`` calls it.
 """
@@ -22,6 +22,7 @@ def main() -> None:
     parser.add_argument("--features", help="X.trn.npz, X.tst.npz and a tree hlt/ for them, in PECOS's format")
     parser.add_argument("--model", help="a model trained on that data")
     parser.add_argument("--encoder", help="a folder of weights and tokenizer")
+    parser.add_argument("--large", help="a folder with 5 GB of room, for data of a tenth of Amazon-3M (large_machine)")
     parser.add_argument("--only", help="run the one figure of that name")
     a = parser.parse_args()
     figures = {
@@ -59,6 +60,7 @@ def main() -> None:
         "annif_backends": ["--data", a.data, "--annif", a.annif] if a.data and a.annif else None,
         "hidden_labels": ["--data", a.data, *(("--encoder", a.encoder) if a.encoder else ())] if a.data else None,
         "static_encoder": ["--encoder", a.encoder, "--data", a.data] if a.encoder and a.data else None,
+        "large_machine": [a.large, "--compare"] if a.large else None,
         "appending": ["--data", a.data] if a.data else None,
         "long_texts": ["--encoder", a.encoder, "--data", a.data] if a.encoder and a.data else None,
         "text_to_labels_vs_pecos": ["--peer", a.peer, "--data", a.data] if a.peer and a.data else None,

@@ -11,7 +11,16 @@ from tests.linear.cases import chains, random_chain, random_model
 from xmc_tf.data import as_features
 from xmc_tf.rankers.kernels import bits, layout
 from xmc_tf.rankers.kernels.bits import LINE
-from xmc_tf.rankers.kernels.layout import blocks_of, child_bytes, padded, row_count, row_words, table_at
+from xmc_tf.rankers.kernels.layout import (
+    SHARE,
+    SMALL_SHARE,
+    blocks_of,
+    child_bytes,
+    padded,
+    row_count,
+    row_words,
+    table_at,
+)
 from xmc_tf.rankers.layout.chunks import build_chunks
 
 checksum, entry_of = numba.njit(bits.checksum), numba.njit(layout.entry_of)
@@ -75,11 +84,12 @@ def test_rows_with_weights_of_most_siblings_are_stored_whole(density, some_whole
             np.testing.assert_array_equal(ours, again)
 
 
+@pytest.mark.parametrize("share", [SHARE, SMALL_SHARE])
 @pytest.mark.parametrize("width", [1, 5, 256, 257, 70_000])
-def test_the_length_of_a_row_says_how_many_weights_it_has(width):
+def test_the_length_of_a_row_says_how_many_weights_it_has(width, share):
     for count in range(1, min(width, 2000) + 1):
-        length = row_words(count, width)
-        if 3 * count >= padded(width):
+        length = row_words(count, width, share)
+        if share * count >= padded(width) or count + -(-count * child_bytes(width) // 4) >= padded(width):
             assert length == padded(width)
         else:
             assert length < padded(width)

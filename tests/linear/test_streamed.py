@@ -13,7 +13,7 @@ from xmc_tf.linear.train import main
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.rankers import XLinear, streamed
 from xmc_tf.rankers.fit import train_trees
-from xmc_tf.rankers.layout import stored
+from xmc_tf.rankers.layout import chunks, stored
 from xmc_tf.rankers.level import UnreadWeights
 from xmc_tf.rankers.streamed import train_streamed
 from xmc_tf.tree import label_embeddings
@@ -51,13 +51,14 @@ def test_weights_and_answers_are_those_of_a_training_in_memory(tmp_path, kind, l
             for name in ("indptr", "indices", "data"):
                 np.testing.assert_array_equal(getattr(a.weights, name), getattr(b.weights, name))
         found, right = other.predict(X, beam_size=4), one.predict(X, beam_size=4)
-        np.testing.assert_array_equal(found.toarray(), right.toarray())
+        np.testing.assert_allclose(found.toarray(), right.toarray(), rtol=1e-5, atol=1e-7)
         assert not list((tmp_path / "0").rglob("W.npz"))
 
 
 def test_the_files_are_those_of_a_model_that_is_saved_from_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "FEWEST_WEIGHTS", 1)
     monkeypatch.setattr(streamed, "WAITING_WORDS", 1)
+    monkeypatch.setattr(chunks, "SHARE", streamed.SMALL_SHARE)
     _, expected, _ = both(tmp_path, threads=3)
     for number, model in enumerate(expected):
         model.save(tmp_path / "saved")
@@ -73,7 +74,7 @@ def test_saving_links_the_layout_and_can_write_the_format_of_pecos(tmp_path):
     ours[0].save(tmp_path / "pecos", pecos=True)
     for name in ("linked", "pecos"):
         model = XLinear.load(tmp_path / name)
-        np.testing.assert_array_equal(model.predict(X).toarray(), expected[0].predict(X).toarray())
+        np.testing.assert_allclose(model.predict(X).toarray(), expected[0].predict(X).toarray(), rtol=1e-5, atol=1e-7)
     assert len(list((tmp_path / "pecos").rglob("W.npz"))) == 3
 
 
@@ -109,8 +110,29 @@ def test_the_command_chooses_the_layout_by_the_data(tmp_path, monkeypatch):
     for one, other in ((small, search), (pecos, large)):
         assert other.ranker.stored_alone
         assert not list(other.folder.rglob("W.npz"))
-        np.testing.assert_array_equal(one.predict(X.sparse).toarray(), other.predict(X.sparse).toarray())
+        found, right = other.predict(X.sparse).toarray(), one.predict(X.sparse).toarray()
+        np.testing.assert_allclose(found, right, rtol=1e-5, atol=1e-7)
         records = json.loads((other.folder / "params.json").read_text())["files"]
         assert records == record_files(other.folder, exclude=["params.json"])
     large.save(tmp_path / "again")
     assert (tmp_path / "again/ranker/search/words.npy").samefile(tmp_path / "large/ranker/search/words.npy")
+
+
+def test_a_model_without_weights_of_pecos_explains_and_grows(tmp_path):
+    X, Y = features("sparse", ROWS).sparse, label_matrix(ROWS, LABELS).tocsr()
+    save_matrix(tmp_path / "X.npz", X[:-5])
+    save_matrix(tmp_path / "Y.npz", Y[:-5])
+    grown, explained = [], []
+    for layout in ("pecos", "search"):
+        folder = tmp_path / layout
+        main([
+            "-x", str(tmp_path / "X.npz"), "-y", str(tmp_path / "Y.npz"), "--max-leaf-size", "5", "-m", str(folder),
+            "--layout", layout, "--keep-training-data",
+        ])  # fmt: skip
+        model = XRLinear.load(folder)
+        explained.append(str(model.explain(X[-1], k=2)))
+        grown.append(model.with_documents(X[-5:], Y[-5:]).without_labels([3]))
+        grown[-1].save(folder)
+    assert explained[0] == explained[1]
+    for one in (grown[1], XRLinear.load(tmp_path / "search")):
+        np.testing.assert_array_equal(one.predict(X).toarray(), grown[0].predict(X).toarray())

@@ -1,7 +1,7 @@
 """Training rankers in one process whose weights do not fit in memory: they are written as they are solved.
 
 The weights go straight into the layout for search, cluster after cluster, and nowhere else. So memory holds the data
-and the clusters in work, and the disk holds the model once. The rankers are those of ``fit.train_trees``, bit for bit.
+and the clusters in work, and the disk holds the model once. The weights are those of ``fit.train_trees``, bit for bit.
 """
 
 from collections import deque
@@ -24,7 +24,7 @@ from xmc_tf.rankers.disk import write_parameters
 from xmc_tf.rankers.fit import levels_title
 from xmc_tf.rankers.kernels.columns import copy_columns
 from xmc_tf.rankers.kernels.emit import WeightColumns
-from xmc_tf.rankers.kernels.layout import fill, measure
+from xmc_tf.rankers.kernels.layout import SMALL_SHARE, fill, measure
 from xmc_tf.rankers.layout.chunks import ChunkTable
 from xmc_tf.rankers.layout.stored import SearchWriter
 from xmc_tf.rankers.level import Level, UnreadWeights
@@ -219,11 +219,23 @@ def arranged(
     nr_sparse, nr_dense, count = instances.nr_sparse, instances.dense.shape[1], len(child_indptr) - 1
     children = np.arange(child_indptr[-1], dtype=np.int32)
     table = ChunkTable(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint64))
-    measure(weights[0], weights[1], child_indptr, children, nr_sparse, nr_dense, 0, count, table.rows, table.lengths)
+    measure(
+        weights[0],
+        weights[1],
+        child_indptr,
+        children,
+        nr_sparse,
+        nr_dense,
+        SMALL_SHARE,
+        0,
+        count,
+        table.rows,
+        table.lengths,
+    )
     start = np.concatenate([[0], np.cumsum(table.lengths)])
     words = np.zeros(start[-1], np.int32)
     fill(
-        *weights, child_indptr, children, nr_sparse, nr_dense, 0, count, max(problem.params.bias, 0.0), start, words,
-        words.view(np.float32), words.view(np.uint8), words.view(np.uint64), table.checksums,
+        *weights, child_indptr, children, nr_sparse, nr_dense, SMALL_SHARE, 0, count, max(problem.params.bias, 0.0),
+        start, words, words.view(np.float32), words.view(np.uint8), words.view(np.uint64), table.checksums,
     )  # fmt: skip
     return table, words

@@ -15,8 +15,10 @@ All chunks are in one array of 32-bit words, which can be a file that is mapped.
   position of each among the siblings in as few bytes as these positions need.
 
 Most siblings have weights for most features of queries; then it is faster to add a whole row in registers than single
-weights. The blocks of a chunk take less than two bytes per feature, so they stay in the processor's cache, and most
-features that a chunk does not have need nothing else.
+weights. A row is stored whole if at least one in ``share`` siblings has a weight, or if that is not longer; readers
+need not know the share. (Sums of whole rows are rounded less often, so the last digit of a score may depend on it.)
+The blocks of a chunk take less than two bytes per feature, so they stay in the processor's cache, and most features
+that a chunk does not have need nothing else.
 """
 
 from typing import NamedTuple
@@ -28,6 +30,8 @@ from xmc_tf.rankers.kernels.bits import LINE, checksum, popcount
 from xmc_tf.rankers.kernels.lanes import WIDTH
 
 VERSION = 1  # of the layout; increase it with each change
+SHARE = 3  # fast, and small enough
+SMALL_SHARE = 1  # for large models: the smallest form
 LINE_WORDS = 2 * LINE  # chunks begin at multiples of so many words
 _SLOTS = 6  # slots per feature of a chunk
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth's multiplicative hashing)
@@ -82,11 +86,10 @@ def child_bytes(width):
 
 
 @inner
-def row_words(count, width):
+def row_words(count, width, share):
     """Return the length of a row of so many weights; it is ``padded(width)`` only if it has one for every sibling."""
-    if 3 * count >= padded(width):
-        return padded(width)
-    return count + (count * child_bytes(width) + 3) // 4
+    some = count + (count * child_bytes(width) + 3) // 4
+    return padded(width) if share * count >= padded(width) else min(some, padded(width))
 
 
 @inner
@@ -158,7 +161,7 @@ def _count_features(indptr, indices, children, nr_sparse, state, seen):
 
 
 @kernel
-def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, first, last, rows, lengths):
+def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, share, first, last, rows, lengths):
     """Write the number of rows of chunks ``first`` to ``last``, and the lengths of the chunks in words."""
     state, seen = np.zeros((nr_sparse, 1), np.int32), np.empty(nr_sparse + 1, np.int32)
     for chunk in range(first, last):
@@ -167,13 +170,13 @@ def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, first,
         found = _count_features(indptr, indices, siblings, nr_sparse, state, seen)
         words = table_at(width, nr_dense) + 2 * blocks_of(found) + 2 * (found + 1)
         for feature in seen[:found]:
-            words += row_words(state[feature, _COUNT], width)
+            words += row_words(state[feature, _COUNT], width, share)
             state[feature, _COUNT] = 0
         rows[chunk], lengths[chunk] = found, (words + LINE_WORDS - 1) // LINE_WORDS * LINE_WORDS
 
 
 @inner
-def _fill_table(seen, state, width, words, table, slots, entries):
+def _fill_table(seen, state, width, share, words, table, slots, entries):
     """Write blocks and entries of a chunk, and the position of each feature's row to its state."""
     for feature in seen:
         slot = first_slot(feature, slots)
@@ -194,13 +197,13 @@ def _fill_table(seen, state, width, words, table, slots, entries):
     for entry in range(entries, stream - 2, 2):
         feature = words[entry]
         words[entry + 1], state[feature, _ROW] = at, at
-        at += row_words(state[feature, _COUNT], width)
+        at += row_words(state[feature, _COUNT], width, share)
     words[stream - 2], words[stream - 1] = -1, at
 
 
 @kernel
 def fill(
-    indptr, indices, data, child_indptr, children, nr_sparse, nr_dense, first, last, bias,
+    indptr, indices, data, child_indptr, children, nr_sparse, nr_dense, share, first, last, bias,
     start, words, weights, all_bytes, lines, checksums,
 ):  # fmt: skip
     """Fill chunks ``first`` to ``last``, whose words are zero."""
@@ -215,7 +218,7 @@ def fill(
         table = begin + table_at(width, nr_dense)
         entries = table + 2 * blocks_of(found)
         stream = entries + 2 * (found + 1)
-        _fill_table(seen[:found], state, width, words, table, 32 * blocks_of(found), entries)
+        _fill_table(seen[:found], state, width, share, words, table, 32 * blocks_of(found), entries)
         for c in range(width):
             for p in range(indptr[siblings[c]], indptr[siblings[c] + 1]):
                 feature = indices[p]
@@ -228,7 +231,7 @@ def fill(
                     row, count = stream + own[_ROW], np.int64(own[_COUNT])
                     filled = np.int64(own[_FILLED])
                     own[_FILLED] = filled + 1
-                    is_whole = 3 * count >= whole
+                    is_whole = row_words(count, width, share) == whole
                     place = row + (c if is_whole else filled)
                     if size == 1:
                         # Without a branch: the weight overwrites a position that its row does not have.

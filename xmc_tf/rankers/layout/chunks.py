@@ -9,7 +9,7 @@ import numpy as np
 
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.threads import thread_count
-from xmc_tf.rankers.kernels.layout import Chunks, fill, measure, padded
+from xmc_tf.rankers.kernels.layout import SHARE, Chunks, fill, measure, padded
 from xmc_tf.rankers.level import Level
 
 
@@ -50,7 +50,7 @@ def build_chunks(
     places = [slice(int(a), int(b)) for a, b in pairwise(starts)]
     with ThreadPoolExecutor(threads) as pool:
         jobs: list[tuple[Any, ...]] = [
-            (measure, *_arrays(level)[:2], *_children(level), nr_sparse, nr_dense, a, b, rows[own], lengths[own])
+            (measure, *_arrays(level)[:2], *_children(level), nr_sparse, nr_dense, SHARE, a, b, rows[own], lengths[own])
             for level, own in zip(levels, places, strict=True)
             for a, b in chunk_ranges(own.stop - own.start, threads)
         ]
@@ -60,7 +60,7 @@ def build_chunks(
         chunks.verified[:] = 1
         jobs = [
             (
-                fill, *_arrays(level), *_children(level), nr_sparse, nr_dense, a, b, level.bias,
+                fill, *_arrays(level), *_children(level), nr_sparse, nr_dense, SHARE, a, b, level.bias,
                 chunks.start[own.start : own.stop + 1], words, chunks.weights, chunks.bytes, chunks.lines,
                 table.checksums[own],
             )
