@@ -177,3 +177,9 @@ def test_measures_equal_their_definitions(problem):
                     assert np.isnan(value) or value == 0
                 else:
                     assert measures.at(name, k) == pytest.approx(expected[name]), (measures.bucket, name, k)
+
+
+def test_a_notebook_shows_a_table():
+    html = measure(TRUTH, PREDICTION, [1, 2])[0]._repr_html_()
+    assert html.startswith("<table><tr><td>%</td><td>@1</td><td>@2</td></tr><tr><td>P</td><td>33.33</td>")
+    assert html.count("<tr>") == html.count("</tr>") == 1 + len(measure(TRUTH, PREDICTION, [1, 2])[0].values)

@@ -49,6 +49,13 @@ class Measures:
         rows = [[name, *map(percent, values)] for name, values in self.values.items()]
         return format_table(["", *(f"@{k}" for k in self.ks)], rows)
 
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: all measures, in percent."""
+        rows = [["%", *(f"@{k}" for k in self.ks)]]
+        rows += [[name, *map(percent, values)] for name, values in self.values.items()]
+        cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
 
 def measure(
     truth: smat.spmatrix | np.ndarray,
