@@ -205,7 +205,7 @@ def test_what_is_asked_of_a_model_without_probabilities():
 
 
 def test_contradicting_requests():
-    fusion = NameEvidence(None, "a fusion").fusion
+    fusion = NameEvidence("a fusion").fusion
     assert decide(PredictionOptions(), fusion) == Decision(True, None)
     assert decide(PredictionOptions(threshold=0.2), fusion) == Decision(True, 0.2)
     assert decide(PredictionOptions(post_processor="sigmoid"), fusion) == Decision(False, None)

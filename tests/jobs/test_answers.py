@@ -116,9 +116,17 @@ def test_the_export_answers_as_the_model(trained, tmp_path):
 
 def test_the_user_can_decide_otherwise(trained, tmp_path):
     flags = [str(trained / "table.csv"), "-m", str(tmp_path / "model"), "--min-df", "1", "--verbose-level", "0"]
-    train([*flags, "--label-names", "false", "--trees", "2", "--max-leaf-size", "20", "--validation", "0"])
+    shaped = [*flags, "--trees", "2", "--max-leaf-size", "20", "--validation", "0"]
+    train([*shaped, "--label-names", "false"])
     model = XRLinear.load(tmp_path / "model")
-    assert (len(model.more_trees), model.evidence) == (1, None)
+    assert len(model.more_trees) == 1
+    assert model.evidence is not None
+    assert model.evidence.names is None
+    (run,) = runs_of(TableStore.open(trained / "table.sqlite"))[-1:]
+    assert "the scores are probabilities, learned from" in " ".join(run.chosen)
+    assert "probabilities" in run.durations
+    train([*shaped, "--probabilities", "false"])
+    assert XRLinear.load(tmp_path / "model").evidence is None
     with pytest.raises(InputError, match="--trees and --effort exclude each other"):
         train([*flags, "--trees", "2", "--effort", "fast"])
 

@@ -52,6 +52,26 @@ def test_names_are_needed(corpus):
         run_train(corpus, corpus / "none", "--no-fine-tune", "--label-names", "true")
 
 
+def test_probabilities_without_names(corpus, caplog, tmp_path):
+    caplog.set_level("INFO")
+    plain = run_train(corpus, corpus / "plain", "--no-fine-tune")
+    assert plain.evidence is None
+    assert "not calibrated probabilities: without label names, an encoder is trained on all documents" in caplog.text
+    model = run_train(corpus, corpus / "probable", "--no-fine-tune", "--probabilities", "true")
+    assert not (model.folder / "label_names").exists()
+    texts, _ = texts_and_labels(corpus, "tst")
+    found = model.predict(texts)
+    assert ((found.data > 0) & (found.data < 1)).all()
+    assert (model.predict(texts, scores="ranker") != plain.predict(texts)).nnz == 0
+    explained = model.explain(texts[0], k=2)
+    assert [label.score for label in explained.labels] == pytest.approx(found[0].data[:2].tolist(), abs=1e-6)
+    assert {label.combined for label in explained.labels} == {"probability from rankers"}
+    model.export(tmp_path / "1", only_topk=5)
+    expected, served = model.predict(texts, only_topk=5), LocalModel(tmp_path / "1").predict(list(texts.lines()))
+    assert np.array_equal(served.indices, expected.indices)
+    assert np.allclose(served.data, expected.data, atol=1e-5)
+
+
 def test_several_trees_share_the_evidence_of_two(corpus, tmp_path):
     flags = ["--no-fine-tune", "--trees", 3, "--labels", corpus / "labels.txt"]
     model = run_train(corpus, corpus / "trees", *flags)

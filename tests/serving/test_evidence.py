@@ -64,7 +64,7 @@ def test_probabilities_and_their_order_are_the_same():
     scores = Y.copy()
     scores.data = rng.random(len(scores.data)).astype(np.float32)
     fusion = Fusion.learn(scores, evidence.known, Y, Y, evidence.if_new)
-    search = FusedSearch(EvidenceParts(learned, fusion, 3, "l3-hinge"))
+    search = FusedSearch(EvidenceParts(fusion, 3, "l3-hinge", learned))
     nodes = np.full((len(texts), 3), -1, np.int32)
     values = np.zeros((len(texts), 3), np.float32)
     for row in range(len(texts)):

@@ -1,5 +1,6 @@
 """One calibrated probability from several sources: rankers and the names of the labels."""
 
+from xmc_tf.fusion.choice import EvidenceChoice, Obstacles, choose_evidence
 from xmc_tf.fusion.evidence import (
     POOL,
     Decision,
@@ -14,10 +15,13 @@ from xmc_tf.fusion.held_out import held_out_folds
 __all__ = [
     "POOL",
     "Decision",
+    "EvidenceChoice",
     "Fusion",
     "NameEvidence",
+    "Obstacles",
     "ScoreHeldOut",
     "bounded_post_processor",
+    "choose_evidence",
     "decide",
     "held_out_folds",
 ]

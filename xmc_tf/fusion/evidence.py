@@ -1,4 +1,4 @@
-"""The part of a model that turns rankers' scores and label names into one probability."""
+"""The part of a model that turns rankers' scores, and label names where there are any, into one probability."""
 
 import dataclasses
 import logging
@@ -30,23 +30,23 @@ ScoreHeldOut = Callable[[np.ndarray, np.ndarray], csr_matrix]
 
 @dataclass(eq=False)
 class NameEvidence:
-    """The names of the labels, and the fusion of their evidence with the rankers' scores.
+    """The fusion of the rankers' scores into probabilities, and the names of the labels as evidence for them.
 
     Args:
-        names: the names of the labels.
         fusion: the fusion.
+        names: the names of the labels; None: names are no evidence.
         allowed: labels that may be predicted, ascending; None: all.
     """
 
-    names: LabelNames
     fusion: Fusion
+    names: LabelNames | None = None
     allowed: np.ndarray | None = None
 
     @classmethod
     def learn(
         cls,
-        names: Sequence[str],
-        texts: Texts,
+        names: Sequence[str] | None,
+        texts: Texts | None,
         Y: spmatrix,
         score: ScoreHeldOut,
         *,
@@ -56,11 +56,11 @@ class NameEvidence:
         held_out_vectors: Callable[[], np.ndarray] | None = None,
         language: str = AS_WRITTEN,
     ) -> Self:
-        """Learn what names are worth, and how to combine them with the scores of rankers.
+        """Learn how to make probabilities of the scores of rankers, and what names are worth beside them.
 
         Args:
-            names: the name of each label; alternative names follow after tabs.
-            texts: the training documents.
+            names: the name of each label; alternative names follow after tabs. None: names are no evidence.
+            texts: the training documents; None: without names.
             Y: their labels, documents × labels.
             score: trains rankers on some documents and scores others.
             folds: documents to hold out in each of some trainings, ascending; see ``held_out_folds``.
@@ -71,26 +71,48 @@ class NameEvidence:
             language: language of the texts and names; see :class:`TfidfParams`.
         """
         Y = csr_matrix(Y)
-        label_names, evidence = LabelNames.learn(names, texts, Y, threads, folds=folds, language=language)
+        label_names, evidence = None, None
+        if names is not None:
+            assert texts is not None
+            label_names, evidence = LabelNames.learn(names, texts, Y, threads, folds=folds, language=language)
         every = np.arange(Y.shape[0])
         found = [score(np.setdiff1d(every, held_out, assume_unique=True), held_out) for held_out in folds]
         if not found:
             empty = csr_matrix((0, Y.shape[1]), dtype=np.float32)
-            return cls(label_names, Fusion.learn(empty, empty, empty, Y))
+            return cls(Fusion.learn(empty, None if names is None else empty, empty, Y), label_names)
         rows = np.concatenate(folds)
         scores = vstack(found, format="csr")
         embedded = None
-        if embed is not None and held_out_vectors is not None:
+        if names is not None and embed is not None and held_out_vectors is not None:
             documents = np.bincount(Y.indices, minlength=Y.shape[1])
             embedded = EmbeddedNames.of(label_vocabulary(names).preferred, documents, embed, held_out_vectors())
+        known, if_new = (None, None) if evidence is None else (evidence.known[rows], evidence.if_new[rows])
         fusion = Fusion.learn(
-            scores, evidence.known[rows], Y[rows], Y, evidence.if_new[rows], embedded,
-            fold_sizes=[len(fold) for fold in folds],
+            scores, known, Y[rows], Y, if_new, embedded, fold_sizes=[len(fold) for fold in folds]
         )  # fmt: skip
-        return cls(label_names, fusion)
+        return cls(fusion, label_names)
+
+    @property
+    def nr_labels(self) -> int:
+        """Number of labels, including those that were added after the training."""
+        return self.fusion.nr_labels
+
+    @property
+    def parts(self) -> dict[str, Callable[[Path], object]]:
+        """The functions that write the parts of a model's folder, by the names of the parts."""
+        named = {} if self.names is None else {NAMES: self.names.save}
+        return {FUSION: self.fusion.save, **named}
+
+    def in_text(self, text: str) -> csr_matrix | None:
+        """Return what the names in a text are worth: 1 × labels; None: names are no evidence.
+
+        Args:
+            text: the text.
+        """
+        return None if self.names is None else self.names.evidence([text], 1)
 
     def with_added(self, lines: Sequence[str], embed: Embed | None = None) -> Self:
-        """Return the evidence with labels that are added after the training, and are found by their names.
+        """Return the evidence with labels that are added after the training; with names, these find them.
 
         Args:
             lines: the name of each added label; alternative names follow after tabs.
@@ -98,9 +120,8 @@ class NameEvidence:
         """
         needed = embed is not None and self.fusion.similarity is not None
         vectors = embed(label_vocabulary(lines).preferred) if needed and embed is not None else None
-        return dataclasses.replace(
-            self, names=self.names.with_added(lines), fusion=self.fusion.with_added(len(lines), vectors)
-        )
+        names = None if self.names is None else self.names.with_added(lines)
+        return dataclasses.replace(self, names=names, fusion=self.fusion.with_added(len(lines), vectors))
 
     def combine(
         self,
@@ -121,7 +142,7 @@ class NameEvidence:
             threads: number of threads; -1: one per core.
             vectors: embeddings of the documents, of length 1, if the model has an encoder.
         """
-        evidence = None if texts is None else self.names.evidence(texts, threads)
+        evidence = None if texts is None or self.names is None else self.names.evidence(texts, threads)
         if self.allowed is not None:
             scores = _of_labels(scores, self.allowed)
             evidence = None if evidence is None else _of_labels(evidence, self.allowed)
@@ -129,31 +150,40 @@ class NameEvidence:
 
     def save(self, folder: Path) -> None:
         """Write the parts of a model's folder."""
-        self.names.save(folder / NAMES)
-        self.fusion.save(folder / FUSION)
+        for name, save in self.parts.items():
+            save(folder / name)
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
         """Load the parts of a model's folder; None if the model does not have them."""
-        there = [(folder / name).is_dir() for name in (NAMES, FUSION)]
-        if not any(there):
+        there = {name for name in (NAMES, FUSION) if (folder / name).is_dir()}
+        if not there:
             return None
-        if not all(there):
-            raise InputError(
-                f"{folder}: {NAMES if there[1] else FUSION}/ is missing",
-                expected=f"both {NAMES}/ and {FUSION}/, or neither",
-                fix="the folder is incomplete: copy it again",
-            )
-        with verified(folder / FUSION), verified(folder / NAMES):
+        if FUSION not in there:
+            raise _incomplete(folder, FUSION)
+        with verified(folder / FUSION):
             fusion = Fusion.load(folder / FUSION)  # it names the version of a model that is too old
+        if not fusion.names:
+            return cls(fusion)
+        if NAMES not in there:
+            raise _incomplete(folder, NAMES)
+        with verified(folder / NAMES):
             names = LabelNames.load(folder / NAMES)
-        if names.nr_labels != len(fusion.log_documents):
+        if names.nr_labels != fusion.nr_labels:
             raise InputError(
                 f"{folder / NAMES} does not belong to {folder / FUSION}",
-                expected=f"names of {len(fusion.log_documents):,} labels", received=f"{names.nr_labels:,}",
+                expected=f"names of {fusion.nr_labels:,} labels", received=f"{names.nr_labels:,}",
                 fix="copy the model again",
             )  # fmt: skip
-        return cls(names, fusion)
+        return cls(fusion, names)
+
+
+def _incomplete(folder: Path, missing: str) -> InputError:
+    return InputError(
+        f"{folder}: {missing}/ is missing",
+        expected=f"{FUSION}/, and {NAMES}/ where names of labels are evidence",
+        fix="the folder is incomplete: copy it again",
+    )
 
 
 def _of_labels(values: csr_matrix, labels: np.ndarray) -> csr_matrix:
@@ -198,8 +228,8 @@ def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
     if options.scores == "probability" and fusion is None:
         raise InputError(
             "this model has no probabilities",
-            expected="a model trained with label names",
-            fix="train it with --labels and --label-names true, or use the rankers' scores",
+            expected="a model trained with probabilities",
+            fix="train it with --probabilities true, or use the rankers' scores",
         )
     if options.scores == "ranker" or options.post_processor is not None:
         fusion = None
@@ -208,8 +238,8 @@ def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
     if fusion is None:
         raise InputError(
             "these scores are no probabilities, from which a precision follows",
-            expected="a model trained with label names, and neither --scores ranker nor a post-processor",
-            fix="train it with --labels and --label-names true, or choose a threshold of the scores by measuring",
+            expected="a model trained with probabilities, and neither --scores ranker nor a post-processor",
+            fix="train it with --probabilities true, or choose a threshold of the scores by measuring",
         )
     return Decision(True, promised_threshold(fusion, options.min_precision))
 

@@ -40,6 +40,7 @@ class Fusion:
         nr_held_out: number of held-out documents that it was learned from.
         similarity: embeddings of the names of labels without documents; None: the model has no encoder.
         rank_weights: float64, one for each of ``ranks.RANK_NAMES``.
+        names: whether names were evidence when it was learned.
     """
 
     weights: np.ndarray
@@ -49,6 +50,12 @@ class Fusion:
     nr_held_out: int = 0
     similarity: Similarity | None = None
     rank_weights: np.ndarray = field(default_factory=SAME.copy)
+    names: bool = True
+
+    @property
+    def nr_labels(self) -> int:
+        """Number of labels."""
+        return len(self.log_documents)
 
     @classmethod
     def learn(
@@ -65,7 +72,7 @@ class Fusion:
 
         Args:
             scores: documents × labels: the rankers' best labels, with scores from 0 to 1.
-            evidence: documents × labels: what names in the documents are worth.
+            evidence: documents × labels: what names in the documents are worth; None: names are no evidence.
             held_out: the labels of these documents.
             Y: the labels of all training documents, whose numbers are features.
             if_new: documents × labels: what the names would be worth if their label had no training documents.
@@ -76,7 +83,10 @@ class Fusion:
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
         log_documents = np.log1p(documents).astype(np.float32)
         truth = csr_matrix(held_out)
-        learned = cls(DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, log_documents, PrecisionCurve([], [], []), truth.shape[0])
+        learned = cls(
+            DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, log_documents, PrecisionCurve([], [], []), truth.shape[0],
+            names=evidence is not None,
+        )  # fmt: skip
         # Labels without documents are in none of these either, which says nothing about new texts.
         found = learned._candidates(scores, evidence).of_labels(documents > 0)
         right = _is_right(found, truth)
@@ -211,6 +221,7 @@ class Fusion:
             **{name: dict(zip(NAMES, getattr(self, name).tolist(), strict=True)) for name in _WEIGHTS},
             "rank_weights": dict(zip(RANK_NAMES, self.rank_weights.tolist(), strict=True)),
             "nr_held_out": self.nr_held_out,
+            "names": self.names,
             "curve": self.curve._asdict(),
         }
         (folder / _HEADER).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -236,7 +247,8 @@ class Fusion:
             known, new = (np.array([content[one][name] for name in NAMES], np.float64) for one in _WEIGHTS)
             ranks = np.array([content["rank_weights"][name] for name in RANK_NAMES], np.float64)
             curve, count = PrecisionCurve(**content["curve"]), int(content["nr_held_out"])
-            return cls(known, new, documents, curve, count, Similarity.load(path.parent), ranks)
+            named = bool(content.get("names", True))  # older models have names always
+            return cls(known, new, documents, curve, count, Similarity.load(path.parent), ranks, named)
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path.parent} cannot be read: {error}", fix=_FIX) from None
 

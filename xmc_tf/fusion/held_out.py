@@ -3,19 +3,31 @@
 import numpy as np
 
 SHARE = 10  # one in ten documents is held out
-_ENOUGH, _MOST_FOLDS, _FEWEST = 4000, 3, 20
+ENOUGH_WITHOUT_NAMES = 200
+"""Number of documents from which probabilities are learned from scores alone by default; names need fewer."""
+FEWEST = 20  # documents of which some can be held out
+_ENOUGH, _MOST_FOLDS = 4000, 3
+_LARGEST_SHARE = 4  # of a single fold: one in four documents
+_MOST_DOCUMENTS = 20_000
 
 
-def held_out_folds(nr_documents: int, seed: int) -> list[np.ndarray]:
+def held_out_folds(nr_documents: int, seed: int, most: int | None = None) -> list[np.ndarray]:
     """Return the documents to hold out in each of some trainings, ascending; few documents need several trainings.
 
     Args:
         nr_documents: number of training documents; if there are too few, the result is empty.
         seed: random seed.
+        most: without names, the maximum number of trainings, at least 1. A single fold of few documents is larger, and
+            none is so large that learning from it takes long. None: as many as few documents need.
     """
     size = nr_documents // SHARE
-    if nr_documents < _FEWEST:
+    if nr_documents < FEWEST:
         return []
     folds = min(_MOST_FOLDS, -(-_ENOUGH // size))
+    if most is not None:
+        folds = min(folds, max(most, 1))
+        size = min(size, _MOST_DOCUMENTS)
+        if most <= 1:
+            size = max(size, min(_ENOUGH, nr_documents // _LARGEST_SHARE))
     order = np.random.default_rng([seed, 0x66757365]).permutation(nr_documents)
     return [np.sort(order[fold * size : (fold + 1) * size]) for fold in range(folds)]

@@ -71,7 +71,9 @@ class LinearTraining:
         threads: number of threads; -1: one per core.
         seed: random seed.
         single_label: whether each document has exactly one label.
-        label_names: whether names of labels in texts are evidence; None: if there are texts, and names with letters.
+        probabilities: whether scores become calibrated probabilities; None: if there are enough documents.
+        label_names: whether names of labels in texts are evidence for them; None: if there are texts, and names with
+            letters.
         keep_training_data: whether the model keeps its training data, so that it can grow.
     """
 
@@ -83,6 +85,7 @@ class LinearTraining:
     threads: int = -1
     seed: int = 0
     single_label: bool = False
+    probabilities: bool | None = None
     label_names: bool | None = None
     keep_training_data: bool = False
 
@@ -100,15 +103,15 @@ class LinearTraining:
         if wanted is None and not have_letters(self.names):
             wanted = False  # numbers that stand for names are no evidence
         recipe = LinearRecipe(
-            params, self.overrides, label_names=wanted, keep_training_data=self.keep_training_data, seed=self.seed,
-            threads=self.threads,
+            params, self.overrides, probabilities=self.probabilities, label_names=wanted,
+            keep_training_data=self.keep_training_data, seed=self.seed, threads=self.threads,
         )  # fmt: skip
         place = InMemory(self.threads)
         model = XRLinear.of(train_linear(data, recipe, place))
         seconds = {"choosing settings": chosen - began} if trials else {}
-        seconds["training"] = time.monotonic() - chosen - place.seconds_of_names
+        seconds["training"] = time.monotonic() - chosen - place.seconds_of_evidence
         if model.evidence is not None:
-            seconds["label names"] = place.seconds_of_names
+            seconds["probabilities" if model.evidence.names is None else "label names"] = place.seconds_of_evidence
         return ChosenModel(model, params, tuple(trials), seconds)
 
     def _choose(self, settings: Settings) -> tuple[XRLinearParams, list[Trial]]:
@@ -142,7 +145,10 @@ class LinearTraining:
         trees = params.trees[:COMPARED_TREES]
         params = dataclasses.replace(params, tree=trees if len(trees) > 1 else trees[0])
         data = LinearData(self.Y[rows], X=as_features(X[:count][rows]))
-        model = train_linear(data, LinearRecipe(params, self.overrides, seed=self.seed, threads=self.threads))
+        recipe = LinearRecipe(
+            params, self.overrides, probabilities=False, seed=self.seed, threads=self.threads
+        )  # fmt: skip
+        model = train_linear(data, recipe)
         predicted = model.ranker.predict(as_features(X[count:]), only_topk=_KS[-1], threads=self.threads)
         measures = evaluate(self.Y_validation, predicted, _KS)
         return measures.at("P", 1) if self.single_label else float(np.mean([measures.at("P", k) for k in _KS]))

@@ -72,13 +72,15 @@ class LinearOptions:
         params: parameters; those that are not set have their defaults.
         fixed: names of the parameters that the user has set.
         overrides: prediction options that the user has set.
-        label_names: whether names of labels in texts are evidence; None: if there are texts and names.
+        probabilities: whether scores become calibrated probabilities; None: if there are enough documents.
+        label_names: whether names of labels in texts are evidence for them; None: if there are texts and names.
         keep_training_data: whether the model keeps its training data, so that it can grow.
     """
 
     params: XRLinearParams
     fixed: frozenset[str] = frozenset()
     overrides: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
+    probabilities: bool | None = None
     label_names: bool | None = None
     keep_training_data: bool = False
 
@@ -123,7 +125,8 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
     features = DataSetFeatures(store, job.threads)
     training = LinearTraining(
         features, store.labels("train"), store.labels("validation"), store.names, options.overrides,
-        job.threads, job.seed, about.single_label, options.label_names, options.keep_training_data,
+        job.threads, job.seed, about.single_label, options.probabilities, options.label_names,
+        options.keep_training_data,
     )  # fmt: skip
     with timed("features"):
         settings = settings.with_tfidf(features.of(settings.params.tfidf)[0])
@@ -245,10 +248,14 @@ def _account(training: LinearTraining, chosen: ChosenModel, about: Summary) -> l
             out.append(f"{' and '.join(kept)}: better than the first settings ({scores}, {before})")
         if left:
             out.append(f"tried without gain: {', '.join(left)}" + ("" if kept else f" ({scores})"))
-    if chosen.model.evidence is not None:
+    evidence = chosen.model.evidence
+    if evidence is not None and evidence.names is not None:
         out.append(
             "names of labels in the text are evidence too, and the scores are probabilities (--label-names true)"
         )
+    elif evidence is not None:
+        learned = f"learned from {evidence.fusion.nr_held_out:,} held-out documents"
+        out.append(f"the scores are probabilities, {learned} (--probabilities true)")
     if chosen.model.names and sum(map(_looks_like_id, chosen.model.names)) > 0.5 * len(chosen.model.names):
         example = next(filter(_looks_like_id, chosen.model.names))
         out.append(

@@ -33,7 +33,7 @@ _OF_FILES = {
 _OF_ENCODERS = ("model_shortcut", "init_model_dir", "params_path", "train_params_path")
 _OF_BOTH = {
     "table", "model_dir", "seed", "threads", "beam_size", "only_topk", "post_processor", "negative_sampling",
-    "verbose_level", "layout", "trees", "effort", "label_names", *_OF_JOBS,
+    "verbose_level", "layout", "trees", "effort", "probabilities", "label_names", *_OF_JOBS,
 }  # fmt: skip
 
 
@@ -168,6 +168,6 @@ def linear_options(arguments: GivenFlags) -> LinearOptions:
         tfidf=from_arguments(TfidfParams, flags),
     )
     return LinearOptions(
-        params, frozenset(arguments.given), options_of_flags(arguments, *SEARCH), arguments.label_names,
-        arguments.keep_training_data,
+        params, frozenset(arguments.given), options_of_flags(arguments, *SEARCH), arguments.probabilities,
+        arguments.label_names, arguments.keep_training_data,
     )  # fmt: skip

@@ -223,7 +223,10 @@ def _decisive(arguments: argparse.Namespace, recipe: LinearRecipe) -> dict[str, 
         **recipe.recorded(bool(arguments.text_path)),
         "prediction": recipe.prediction.search,
         "label_embedding_methods": recipe.label_embeddings,
-        **{name: getattr(recipe, name) for name in ("seed", "min_n_sub_tree", "label_names", "effort")},
+        **{
+            name: getattr(recipe, name)
+            for name in ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
+        },
         "version": version("xmc_tf"),
     })  # fmt: skip
 
@@ -277,8 +280,10 @@ def _recipe(arguments: argparse.Namespace) -> LinearRecipe:
         blocks["indexer_params"] = several_trees(blocks["indexer_params"], arguments.trees)
     # The file sets for each level what the flags set for all.
     prediction = PredictionOptions() if from_file.get("pred_params") else options_of_flags(arguments, *SEARCH)
+    # A script of PECOS gets PECOS's scores.
+    probabilities = arguments.label_names if arguments.probabilities is None else arguments.probabilities
     return LinearRecipe(
-        XRLinearParams(*blocks.values()), prediction, arguments.effort, arguments.label_names,
+        XRLinearParams(*blocks.values()), prediction, arguments.effort, probabilities, arguments.label_names,
         arguments.keep_training_data, (arguments.meta_label_embedding_method, arguments.sub_label_embedding_method),
         arguments.min_n_sub_tree, arguments.seed, arguments.threads,
     )  # fmt: skip

@@ -37,7 +37,7 @@ def parts_of(model: Parts) -> ModelParts:
     evidence = None
     if model.evidence is not None:
         post = bounded_post_processor(trees_of(ranker)[0].levels[-1].pred_params.post_processor)
-        evidence = EvidenceParts(model.evidence.names, model.evidence.fusion, FUSED, post)
+        evidence = EvidenceParts(model.evidence.fusion, FUSED, post, model.evidence.names)
     tfidf = model.tfidf if "features" in model.parts else None
     return ModelParts(ranker, model.names, tfidf, vectors, head, evidence)
 

@@ -107,7 +107,7 @@ class Parts:
 
     @cached_property
     def evidence(self) -> NameEvidence | None:
-        """The names of the labels as evidence, and the fusion into one probability; None: the model has none."""
+        """The fusion into probabilities, and the names that are evidence for them; None: the model has none."""
         places = [self.parts[name].parent for name in (FUSION, NAMES) if name in self.parts]
         evidence = NameEvidence.load(places[0]) if places else None
         if evidence is not None:

@@ -51,8 +51,8 @@ class XRLinear(LinearParts):
         metadata: the model metadata of ``params.json``.
         folder: where it was loaded from.
         own_tfidf: the vectorizer of a model that was not loaded from a folder.
-        evidence: the names of the labels as evidence, and the fusion into one probability; None: the model predicts
-            the rankers' scores.
+        evidence: the fusion into probabilities, and the names of the labels that are evidence for them; None: the
+            model predicts the rankers' scores.
         more_trees: the label trees after the first.
         own_training: the training data that a model keeps which was not loaded from a folder.
     """
@@ -371,10 +371,9 @@ class XRLinear(LinearParts):
         from xmc_tf.serving.export import ModelParts
 
         evidence = None
-        if self.evidence is not None and self.reads_text:
-            evidence = EvidenceParts(
-                self.evidence.names, self.evidence.fusion, POOL, bounded_post_processor(self.post_processor)
-            )
+        if self.evidence is not None:
+            post = bounded_post_processor(self.post_processor)
+            evidence = EvidenceParts(self.evidence.fusion, POOL, post, self.evidence.names)
         return ModelParts(self.ranker, self.names, self.tfidf if self.reads_text else None, evidence=evidence)
 
     @classmethod
@@ -395,6 +394,7 @@ class XRLinear(LinearParts):
         names: Sequence[str] | None = None,
         tree: LabelTree | FeaturesLike | None = None,
         params: XRLinearParams | None = None,
+        probabilities: bool | None = None,
         label_names: bool | None = None,
         threads: int = -1,
         seed: int = 0,
@@ -421,8 +421,10 @@ class XRLinear(LinearParts):
             tree: label tree, or features of the labels (labels × features) to build it from (default: built from the
                 features of the labels' documents).
             params: options of features, tree and rankers (default: all defaults).
-            label_names: use the names of labels in texts as evidence, and predict calibrated probabilities. Training
-                takes up to twice the time, with few documents more. None: if there are texts and names.
+            probabilities: predict calibrated probabilities instead of the rankers' scores, learned from documents that
+                are held out for that; they also rank labels better. None: if there are enough documents.
+            label_names: use the names of labels in texts as evidence for probabilities. Training takes up to twice the
+                time, with few documents more. None: if there are texts and names.
             threads: number of threads; -1: one per core. The model does not depend on it.
             seed: random seed of the rankers; the tree has its own, ``params.tree.seed``.
             effort: "fast", "balanced" or "best": choose the number of trees, their shapes and the loss's weight by the
@@ -448,7 +450,7 @@ class XRLinear(LinearParts):
         features = as_features(tree) if tree is not None and own_tree is None else None
         data = LinearData(Y, read.texts, X, lines=lines, tree=own_tree, label_features=features)
         recipe = LinearRecipe(
-            params or XRLinearParams(), effort=effort, label_names=label_names,
+            params or XRLinearParams(), effort=effort, probabilities=probabilities, label_names=label_names,
             keep_training_data=keep_training_data, seed=seed, threads=threads,
         )  # fmt: skip
         model = cls.of(train_linear(data, recipe))

@@ -155,8 +155,9 @@ class XTransformer(Parts):
         made: TrainedParts = make_parts(inputs, recipe, stages, the_strategy)
         model = cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, kept=kept)
         if made.held_out is not None:
-            stage = evidence_stage(model, made.held_out, inputs, recipe, stages)
-            model.parts |= {name: stage.folder / name for name in (NAMES, FUSION)}
+            stage = evidence_stage(model, made.held_out, inputs, recipe, stages, named=made.label_names)
+            learned = (NAMES, FUSION) if made.label_names else (FUSION,)
+            model.parts |= {name: stage.folder / name for name in learned}
         return model
 
     def save(self, folder: str | Path) -> None:

@@ -68,11 +68,11 @@ def add_threads(parser: argparse.ArgumentParser, *short: str) -> None:
 
 
 def add_label_names(flags: _Flags, *, default: bool | None) -> None:
-    """Add the flags for the names of the labels, and for their use as evidence.
+    """Add the flags for the names of the labels, and for probabilities, with or without names as evidence.
 
     Args:
         flags: a parser, or a group of its flags.
-        default: whether names are evidence; None: where there are names.
+        default: whether names are evidence, and scores probabilities; None: where it is possible.
     """
     flags.add_argument(
         "--labels", metavar="FILE",
@@ -83,11 +83,18 @@ def add_label_names(flags: _Flags, *, default: bool | None) -> None:
         help="SKOS vocabulary (.ttl, .rdf, .xml, .nt) with the names of the labels; each line of --labels is then a "
         "concept's identifier or preferred name",
     )  # fmt: skip
+    enough = "if names are evidence; of linear rankers on a table, if there are enough documents"
+    flags.add_argument(
+        "--probabilities", type=truth, default=None, metavar="true/false",
+        help="predict calibrated probabilities instead of the rankers' scores, learned from documents that are held "
+        "out for that; they rank labels better, and --min-precision needs them "
+        f"(default: {enough if default is None else 'with --label-names true'})",
+    )  # fmt: skip
     said = "if there are label names" if default is None else str(default).lower()
     flags.add_argument(
         "--label-names", type=truth, default=default, metavar="true/false",
-        help="find the names of labels in texts and combine them with the rankers' scores into calibrated "
-        "probabilities; better answers, up to twice the training time of the rankers, with few documents more "
+        help="find the names of labels in texts, as evidence for calibrated probabilities; better answers, up to twice "
+        "the training time of the rankers, with few documents more "
         f"(default: {said})",
     )  # fmt: skip
 

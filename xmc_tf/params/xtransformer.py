@@ -36,10 +36,15 @@ class XTransformerParams(Params):
     fix_clustering: bool = knob(False, help="use the tree of the encoder for the rankers too")
     max_match_clusters: int = knob(32768, low=1, help="fine-tune only on levels with at most this many clusters")
     # Options that PECOS does not have.
+    probabilities: bool | None = knob(
+        None,
+        help="predict calibrated probabilities, learned from documents that are held out, instead of scores (default: "
+        "if names of labels are evidence)",
+    )
     label_names: bool | None = knob(
         None,
-        help="find the names of labels in texts and combine them with the scores into calibrated probabilities; better "
-        "answers, up to twice the training time of the rankers (default: if there are label names)",
+        help="find the names of labels in texts, as evidence for calibrated probabilities; better answers, up to twice "
+        "the training time of the rankers (default: if there are label names)",
     )
     embedding_weight: float | None = knob(
         None,

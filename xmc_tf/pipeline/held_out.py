@@ -6,9 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features
-from xmc_tf.fusion import POOL, ScoreHeldOut, bounded_post_processor, held_out_folds
+from xmc_tf.fusion import (
+    POOL,
+    EvidenceChoice,
+    Obstacles,
+    ScoreHeldOut,
+    bounded_post_processor,
+    choose_evidence,
+    held_out_folds,
+)
 from xmc_tf.params import RankerParams, RankerPredParams, XTransformerParams
 from xmc_tf.pipeline.rare_features import rare_features, without_features
 from xmc_tf.rankers.ensemble import Rankers, rankers_of
@@ -100,22 +107,19 @@ def held_out_scorer(
     return score
 
 
-def uses_label_names(params: XTransformerParams, names: Sequence[str] | None) -> bool:
-    """Return whether the names of labels are evidence in a fine-tuned model.
+def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_documents: int) -> EvidenceChoice:
+    """Return whether a model with an encoder has probabilities, and whether the names of labels are evidence for them.
 
     Args:
         params: its training options.
         names: the names of the labels, or None.
+        nr_documents: number of training documents.
     """
-    possible = bool(names) and not params.only_encoder
-    if params.label_names and not possible:
-        raise InputError(
-            "label names cannot be used as evidence",
-            expected="label names (--labels), and rankers",
-            received="no label names" if not names else "--only-encoder",
-            fix="leave out --label-names",
-        )
-    return possible if params.label_names is None else params.label_names
+    by_default = "without label names, an encoder is trained on all documents (--probabilities true holds some out)"
+    obstacles = Obstacles(
+        "" if names else "no label names", "--only-encoder, without rankers" if params.only_encoder else "", by_default
+    )
+    return choose_evidence(params.probabilities, params.label_names, nr_documents, obstacles)
 
 
 def held_out_documents(nr_documents: int, seed: int) -> np.ndarray:

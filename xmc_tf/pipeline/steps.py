@@ -10,10 +10,11 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
+from xmc_tf.fusion import EvidenceChoice
 from xmc_tf.pipeline.checksums import files_of
 from xmc_tf.pipeline.devices import choose_precision
 from xmc_tf.pipeline.embeddings import embed_documents
-from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_documents, uses_label_names
+from xmc_tf.pipeline.held_out import AUXILIARY_TREES, evidence_choice, held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.level_params import level_params, with_effect_on_level, without_reading
 from xmc_tf.pipeline.rankers import rankers_of
@@ -110,9 +111,14 @@ class TrainingSteps:
         return self._tokens("tokens", self.inputs.documents.texts)
 
     @cached_property
+    def evidence(self) -> EvidenceChoice:
+        """Whether the model has probabilities, and whether names are evidence for them."""
+        return evidence_choice(self.recipe.params, self.inputs.lines, self.inputs.documents.nr_documents)
+
+    @cached_property
     def held_out(self) -> np.ndarray:
-        """Documents held out to learn how good scores are on unseen documents; none where names are no evidence."""
-        if not uses_label_names(self.recipe.params, self.inputs.lines):
+        """Documents held out to learn how good scores are on unseen documents; none without probabilities."""
+        if not self.evidence.probabilities:
             return np.zeros(0, np.int64)
         return held_out_documents(self.inputs.documents.nr_documents, self.recipe.seed)
 

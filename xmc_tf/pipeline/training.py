@@ -27,13 +27,14 @@ class TrainedParts:
     Args:
         parts: where each part of the model folder lies.
         metadata: the model metadata for ``params.json``.
-        held_out: the stage of rankers that were trained without the held-out documents; None where label names are no
-            evidence.
+        held_out: the stage of rankers that were trained without the held-out documents; None without probabilities.
+        label_names: whether names of labels are evidence.
     """
 
     parts: dict[str, Path]
     metadata: Record
     held_out: Stage | None = None
+    label_names: bool = False
 
 
 def make_parts(
@@ -81,7 +82,7 @@ def make_parts(
         parts["features"] = features.folder / "features"
     metadata |= {name: rankers.record[name] for name in ("nr_features", "nr_dense", "nr_weights")}
     held_out = steps.rankers_without_held_out(features, embeddings, trees) if len(steps.held_out) else None
-    return TrainedParts(parts, metadata, held_out)
+    return TrainedParts(parts, metadata, held_out, steps.evidence.label_names)
 
 
 def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:

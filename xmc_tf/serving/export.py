@@ -79,7 +79,7 @@ class ModelParts(NamedTuple):
         tfidf: the sparse features of text; None: none, or those of another program.
         dense: the dense features; None: none.
         head: the label head of a model that averages rankers and label head; needs ``dense``.
-        evidence: label names, and the fusion into one probability; None: the scores are the rankers'.
+        evidence: the fusion into probabilities, with label names where they are evidence; None: the rankers' scores.
     """
 
     ranker: Rankers
@@ -92,7 +92,7 @@ class ModelParts(NamedTuple):
     @property
     def nr_labels(self) -> int:
         """Number of labels, including those that the rankers do not know."""
-        return self.ranker.nr_labels if self.evidence is None else self.evidence.names.nr_labels
+        return self.ranker.nr_labels if self.evidence is None else self.evidence.fusion.nr_labels
 
     @property
     def reads_text(self) -> bool:

@@ -36,7 +36,7 @@ class Signatures:
         nr_labels: number of labels.
         k: number of returned labels.
         most: maximum number of labels that a caller may request.
-        fused: the fusion of the search's scores and label names, or None.
+        fused: the fusion of the search's scores, and label names, into probabilities; or None.
     """
 
     def __init__(

@@ -186,8 +186,8 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> csr_matrix | np.ndarray:
         """Return the scores of the best labels, from 0 to 1: documents × labels.
 
-        The scores rank labels; they are not calibrated. If each document has one label, each row is scaled to a sum of
-        1.
+        If it was fitted to enough documents (200), a linear model's scores are calibrated probabilities; else they only
+        rank labels. If each document has one label, each row is scaled to a sum of 1.
 
         Args:
             X: documents: texts or features, as in ``fit``.

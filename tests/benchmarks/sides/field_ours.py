@@ -29,8 +29,9 @@ def main() -> None:
         if not linear:
             return model.predict(texts[rows], beam_size=BEAM, only_topk=TOPK, threads=1, **decisions)
         given = X.rows(rows)
-        known = {"X": given} if model.evidence else {}
-        documents = texts[rows] if model.evidence else given
+        named = model.evidence is not None and model.evidence.names is not None
+        known = {"X": given} if named else {}
+        documents = texts[rows] if named else given
         return model.predict(documents, beam_size=BEAM, only_topk=TOPK, threads=1, **known, **decisions)
 
     predict(slice(0, 10))

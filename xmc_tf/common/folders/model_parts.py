@@ -59,7 +59,7 @@ PARTS = (
     ModelPart(NAMES, r"names\.npz", "where names of labels are evidence: the names, and the worth of their matches",
          "label_names.LabelNames"),
     ModelPart(FUSION, r"fusion\.json|documents\.npy|similarity\.npz",
-         "with them: the fusion of all scores into one probability", "fusion.Fusion"),
+         "where scores are probabilities: the fusion of all scores into one probability", "fusion.Fusion"),
     ModelPart(TRAINING, r"[XY]\.npz", "features and labels of the training documents, if the model keeps them to grow",
          "models.growing.TrainingData"),
 )  # fmt: skip

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.model_parts import FUSION, NAMES
 from xmc_tf.fusion import NameEvidence
 from xmc_tf.fusion.embedded_names import Embed
 from xmc_tf.label_names import label_vocabulary
@@ -43,11 +42,11 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
     model, folder = Path(model), Path(folder)
     metadata = read_metadata(model)
     evidence, names = NameEvidence.load(model), read_names(model, metadata.nr_labels)
-    if evidence is None or names is None:
+    if evidence is None or evidence.names is None or names is None:
         raise InputError(
             f"{model} cannot have labels added",
             expected="a model that was trained on texts with label names as evidence",
-            received="a model whose scores come from rankers only",
+            received="a model that does not look for names in texts",
             fix="train it with --labels and --label-names true",
         )
     if folder.exists() and folder.samefile(model):
@@ -60,11 +59,11 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
     parts: dict[str, Callable[[Path], object]] = {
         name: partial(_link_verified, source) for name, source in Parts.at(model, metadata).parts.items()
     }
-    parts |= {NAMES: evidence.names.save, FUSION: evidence.fusion.save}
+    parts |= evidence.parts
     metadata = metadata.replace(**{ADDED: int(metadata.content.get(ADDED, 0)) + len(added)})
     write_model_folder(folder, parts, [*names, *added], metadata)
-    _LOG.info("%s: %s labels, %s of them added now", folder, f"{evidence.names.nr_labels:,}", f"{len(added):,}")
-    return evidence.names.nr_labels
+    _LOG.info("%s: %s labels, %s of them added now", folder, f"{evidence.nr_labels:,}", f"{len(added):,}")
+    return evidence.nr_labels
 
 
 def _link_verified(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""The stage that learns what label names are worth beside a fine-tuned model."""
+"""The stage that learns to make probabilities of the scores of a fine-tuned model, and of label names."""
 
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ from xmc_tf.pipeline.stages import Record, Stage, Stages
 _VERSION = 3  # of what is learned; the results of others are not kept
 
 
-def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages) -> Stage:
-    """Learn label names and fusion on documents that neither encoder nor auxiliary rankers were trained on.
+def evidence_stage(
+    model: Parts, held_out: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages, *, named: bool
+) -> Stage:
+    """Learn the fusion and the worth of names on documents that neither encoder nor auxiliary rankers have seen.
 
     Args:
         model: the model, without evidence.
@@ -29,9 +31,9 @@ def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe
         inputs: the training data.
         recipe: all options.
         stages: the stages.
+        named: whether names of labels are evidence.
     """
-    documents, lines = inputs.documents, inputs.lines
-    assert lines is not None
+    documents, lines = inputs.documents, inputs.lines if named else None
 
     def make(folder: Path) -> Record:
         rankers = {part: held_out.folder / part for part in ("ranker", ENSEMBLE) if part in model.parts}
@@ -61,7 +63,7 @@ def evidence_stage(model: Parts, held_out: Stage, inputs: TrainingInputs, recipe
     inputs_of = {
         "version": _VERSION,
         "language": language,
-        "names": list(lines),
+        "names": None if lines is None else list(lines),
         "ensemble_method": model.metadata.content.get("ensemble_method"),
     }
     return stages.run("label-names", make, inputs=inputs_of, after=[held_out])

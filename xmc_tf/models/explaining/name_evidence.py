@@ -2,7 +2,17 @@
 
 from scipy.sparse import csr_matrix
 
+from xmc_tf.fusion import NameEvidence
 from xmc_tf.models.explaining.explanation import Evidence
+
+
+def source_of_probability(evidence: NameEvidence) -> str:
+    """Return what a probability is made of.
+
+    Args:
+        evidence: of the model.
+    """
+    return "probability from rankers" if evidence.names is None else "probability from rankers and label names"
 
 
 def name_evidence(matches: csr_matrix | None, label: int) -> list[Evidence]:

@@ -58,7 +58,8 @@ def with_documents(
         )
     count, known = int(Y.shape[1]), model.ranker.nr_labels
     # Labels that have been added by their names stay so until one of them has documents.
-    only_names = model.evidence is not None and int(Y.indices.max()) < known
+    found_by_name = model.evidence is not None and model.evidence.names is not None
+    only_names = found_by_name and int(Y.indices.max()) < known
     in_rankers = known if only_names else count
     every = TrainingData(
         vstack([training.X, csr_matrix(X.sparse)], format="csr"),
@@ -195,7 +196,7 @@ def _evidence_of(evidence: NameEvidence | None, Y: csr_matrix, new_lines: Sequen
         return None
     if new_lines:
         evidence = evidence.with_added(new_lines)
-    documents = np.bincount(Y.indices, minlength=evidence.names.nr_labels)
+    documents = np.bincount(Y.indices, minlength=max(evidence.nr_labels, Y.shape[1]))
     fusion = dataclasses.replace(evidence.fusion, log_documents=np.log1p(documents).astype(np.float32))
     return dataclasses.replace(evidence, fusion=fusion, allowed=None)
 

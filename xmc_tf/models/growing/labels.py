@@ -64,7 +64,8 @@ def with_fewer_labels(
     evidence, count = model.evidence, rankers[0].nr_labels
     if evidence is not None:
         fusion = dataclasses.replace(evidence.fusion, log_documents=evidence.fusion.log_documents[kept])
-        evidence = NameEvidence(evidence.names.renumbered(number_of), fusion)
+        names = None if evidence.names is None else evidence.names.renumbered(number_of)
+        evidence = NameEvidence(fusion, names)
     changes = {"nr_labels": count, "nr_weights": sum(ranker.nr_weights for ranker in rankers)}
     if ADDED in model.metadata.content:
         changes[ADDED] = len(kept) - count

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.model_parts import ENSEMBLE, FEATURES, FUSION, NAMES, RANKER, TRAINING, TREE
+from xmc_tf.common.folders.model_parts import ENSEMBLE, FEATURES, RANKER, TRAINING, TREE
 from xmc_tf.fusion import NameEvidence
 from xmc_tf.models.folder import read_metadata, read_names, write_model_folder
 from xmc_tf.models.growing.training_data import TrainingData
@@ -46,7 +46,7 @@ def write_model(
         metadata: the model metadata for ``params.json``.
         write_rankers: for each tree, writes the folder of its rankers to a path.
         write_tfidf: writes the folder of the vectorizer to a path; None if there is no vectorizer.
-        evidence: label names and fusion, or None.
+        evidence: the fusion into probabilities, with label names where they are evidence; or None.
         training: the training data to keep, or None.
     """
     if training is None and (Path(folder) / TRAINING).is_dir():
@@ -66,7 +66,7 @@ def write_model(
     if len(trees) > 1:
         parts[ENSEMBLE] = write_further
     if evidence is not None:
-        parts |= {NAMES: evidence.names.save, FUSION: evidence.fusion.save}
+        parts |= evidence.parts
     if training is not None:
         parts[TRAINING] = training.save
     write_model_folder(folder, parts, names, metadata)
@@ -94,6 +94,6 @@ def load_model(kind: type[_Model], folder: Path) -> _Model:
             f"{folder / 'ranker'}",
         )
     parts = Parts.at(folder, metadata)
-    nr_labels = parts.ranker.nr_labels if parts.evidence is None else parts.evidence.names.nr_labels
+    nr_labels = parts.ranker.nr_labels if parts.evidence is None else parts.evidence.nr_labels
     names = read_names(folder, nr_labels)
     return kind(parts.ranker, parts.tree, names, metadata, folder, evidence=parts.evidence, more_trees=parts.more_trees)

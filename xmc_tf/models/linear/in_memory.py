@@ -36,8 +36,8 @@ class InMemory:
     def __init__(self, threads: int = -1) -> None:
         self.threads = threads
         self.communicator: Communicator = Solo()
-        self.seconds_of_names = 0.0
-        """Time that label names took."""
+        self.seconds_of_evidence = 0.0
+        """Time that probabilities and label names took."""
 
     def agreed(self, work: Callable[[], Result]) -> Result:
         """Return the result of work that may fail on some ranks only."""
@@ -72,10 +72,10 @@ class InMemory:
         )  # fmt: skip
 
     def evidence(self, learn: Callable[[], NameEvidence]) -> NameEvidence | None:
-        """Return what label names are worth."""
+        """Return what turns scores into probabilities."""
         began = time.monotonic()
         evidence = learn()
-        self.seconds_of_names = time.monotonic() - began
+        self.seconds_of_evidence = time.monotonic() - began
         return evidence
 
 

@@ -104,7 +104,10 @@ class OverRanks:
         )  # fmt: skip
 
     def evidence(self, learn: Callable[[], NameEvidence]) -> NameEvidence | None:
-        """Return what label names are worth, which rank 0 learns, and keeps for the next run; None on other ranks."""
+        """Return what turns scores into probabilities.
+
+        Rank 0 learns it, and keeps it for the next run; on other ranks the result is None.
+        """
         folder = self._work.path / _EVIDENCE
 
         def keep() -> None:

@@ -46,7 +46,7 @@ class LinearParts:
     @property
     def nr_labels(self) -> int:
         """Number of labels, including those that were added after the training."""
-        return self.ranker.nr_labels if self.evidence is None else self.evidence.names.nr_labels
+        return self.ranker.nr_labels if self.evidence is None else self.evidence.nr_labels
 
     @property
     def reads_text(self) -> bool:

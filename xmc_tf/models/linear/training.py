@@ -13,7 +13,7 @@ from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, Texts
-from xmc_tf.fusion import NameEvidence, held_out_folds
+from xmc_tf.fusion import NameEvidence, Obstacles, choose_evidence, held_out_folds
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.in_memory import InMemory
@@ -84,7 +84,8 @@ class LinearRecipe:
         params: options of features, tree, rankers and their predictions.
         prediction: options of the search that override ``params.prediction``.
         effort: "fast", "balanced" or "best": trees and solver settings chosen by the data; None: as ``params`` say.
-        label_names: whether names of labels in texts are evidence; None: if there are texts and names.
+        probabilities: whether scores become calibrated probabilities; None: if there are enough documents.
+        label_names: whether names of labels in texts are evidence for them; None: if there are texts and names.
         keep_training_data: whether the model keeps its training data, so that it can grow.
         label_embeddings: the embeddings that the labels are clustered by, above the sub-trees and within them.
         min_n_sub_tree: minimum number of sub-trees, where these embeddings differ.
@@ -95,6 +96,7 @@ class LinearRecipe:
     params: XRLinearParams = field(default_factory=XRLinearParams)
     prediction: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
     effort: str | None = None
+    probabilities: bool | None = None
     label_names: bool | None = None
     keep_training_data: bool = False
     label_embeddings: tuple[str, str] = _PIFA
@@ -117,7 +119,7 @@ class LinearRecipe:
 
 
 def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverRanks | None = None) -> LinearParts:
-    """Train a linear model: features, label trees, rankers, and label names as evidence.
+    """Train a linear model: features, label trees, rankers, and what turns their scores into probabilities.
 
     Example:
         >>> parts = train_linear(LinearData(Y, X=as_features(X)), LinearRecipe(seed=1))
@@ -132,7 +134,7 @@ def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverR
     """
     place = place or InMemory(recipe.threads)
     names = None if data.lines is None else label_vocabulary(data.lines).preferred
-    named = uses_label_names(recipe.label_names, data.lines, data.texts is not None, recipe.params.ranker)
+    wanted = choose_evidence(recipe.probabilities, recipe.label_names, data.Y.shape[0], _obstacles(data, recipe))
     params = params_of_effort(recipe.params, recipe.effort, *data.Y.shape)
     X, tfidf = data.X, data.tfidf
     if X is None:
@@ -147,7 +149,10 @@ def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverR
     ranker_data = RankerData(X, data.Y, trees, data.R, negatives)
     pred_params = recipe.pred_params(trees)
     rankers = place.rankers(ranker_data, params.ranker, pred_params, recipe.seed)
-    evidence = place.evidence(partial(_learn_evidence, data, recipe, ranker_data)) if named else None
+    evidence = None
+    if wanted.probabilities:
+        lines = data.lines if wanted.label_names else None
+        evidence = place.evidence(partial(_learn_evidence, data, lines, recipe, ranker_data))
     predicted, names = _predicted(trees, names, params.ranker)
     metadata = _metadata(X, rankers, recipe, pred_params, data.texts is not None)
     return LinearParts(
@@ -156,24 +161,11 @@ def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverR
     )  # fmt: skip
 
 
-def uses_label_names(wanted: bool | None, names: Sequence[str] | None, of_texts: bool, params: RankerParams) -> bool:
-    """Return whether the names of labels are to be used as evidence.
-
-    Args:
-        wanted: whether the user asks for it; None: where it is possible.
-        names: label names, or None.
-        of_texts: whether the model is trained on texts.
-        params: training parameters of the rankers.
-    """
-    possible = bool(names) and of_texts and params.mode == "full-model"
-    if wanted and not possible:
-        raise InputError(
-            "label names cannot be used as evidence",
-            expected="texts (-t), label names (--labels), and rankers of the full model",
-            received="no label names" if not names else "features without texts" if not of_texts else params.mode,
-            fix="leave out --label-names, or give texts and names",
-        )
-    return possible if wanted is None else wanted
+def _obstacles(data: LinearData, recipe: LinearRecipe) -> Obstacles:
+    """Return what keeps a training from learning probabilities."""
+    mode = recipe.params.ranker.mode
+    names = "no label names" if not data.lines else "features without texts" if data.texts is None else ""
+    return Obstacles(names, "" if mode == "full-model" else f"the mode {mode}")
 
 
 def summary_of(parts: LinearParts) -> str:
@@ -240,19 +232,22 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
     return {**negatives, 1: negatives[1][:, order]}
 
 
-@doing("learning how often labels whose names are in a text are right")
-def _learn_evidence(data: LinearData, recipe: LinearRecipe, rankers: RankerData) -> NameEvidence:
-    """Learn what label names are worth and how to combine them with scores, on documents held out from training."""
-    assert data.lines is not None
-    assert data.texts is not None
-    trees, params = rankers.trees[:AUXILIARY_TREES], recipe.params
+@doing("learning how often labels with a score, or with their names in the text, are right")
+def _learn_evidence(
+    data: LinearData, lines: Sequence[str] | None, recipe: LinearRecipe, rankers: RankerData
+) -> NameEvidence:
+    """Learn to make probabilities of scores, and of label names if there are lines, on documents that are held out."""
+    # Scores alone teach the fusion as much from one tree, and with few trees each fold costs a large part of the
+    # training's time.
+    folds = len(rankers.trees) - 1 if lines is None else None
+    trees, params = rankers.trees[: AUXILIARY_TREES if lines else 1], recipe.params
     score = held_out_scorer(
         rankers.X, rankers.Y, [tree.to_chain() for tree in trees], R=rankers.R, params=params.ranker,
         pred_params=recipe.pred_params(trees), user_negatives=rankers.user_negatives, threads=recipe.threads,
         seed=recipe.seed,
     )  # fmt: skip
     return NameEvidence.learn(
-        data.lines, data.texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], recipe.seed),
+        lines, data.texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], recipe.seed, folds),
         threads=recipe.threads, language=params.tfidf.language,
     )  # fmt: skip
 

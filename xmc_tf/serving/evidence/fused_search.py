@@ -15,38 +15,38 @@ from xmc_tf.serving.search import Beam
 
 
 class EvidenceParts(NamedTuple):
-    """Label names and fusion of a model to export.
+    """Fusion and label names of a model to export.
 
     Attributes:
-        names: the names of the labels.
         fusion: the fusion.
         pool: number of labels of the rankers that are candidates.
         post_processor: the post-processor of the rankers' scores; None: the model's.
+        names: the names of the labels; None: names are no evidence.
     """
 
-    names: LabelNames
     fusion: Fusion
     pool: int
     post_processor: str | None = None
+    names: LabelNames | None = None
 
 
 class FusedSearch(tf.Module):
-    """Probabilities of labels, from the rankers' best labels and the names in texts.
+    """Probabilities of labels, from the rankers' best labels, and the names in texts where they are evidence.
 
     Args:
-        parts: label names and fusion.
+        parts: fusion and label names.
     """
 
     def __init__(self, parts: EvidenceParts) -> None:
         super().__init__(name="fusion")
-        self.names = NameMatches(parts.names)
+        self.names = None if parts.names is None else NameMatches(parts.names)
         with tf.device("CPU:0"):
             documents = parts.fusion.log_documents.astype(np.float32)
             self.log_documents = tf.Variable(documents, trainable=False, name="log_documents")
         self.pool = parts.pool
         self._weights, self._new_weights = parts.fusion.weights, parts.fusion.new_weights
         self._rank_weights = parts.fusion.rank_weights
-        self._nr_labels = len(parts.fusion.log_documents)
+        self._nr_labels = parts.fusion.nr_labels
         similarity = parts.fusion.similarity
         self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
 
@@ -67,7 +67,7 @@ class FusedSearch(tf.Module):
             ranked = there[:, 0] * self._nr_labels + tf.cast(tf.gather_nd(beam.nodes, there), tf.int64)
             scores = tf.cast(tf.gather_nd(beam.scores, there), tf.float64)
             named, worths = tf.zeros([0], tf.int64), tf.zeros([0], tf.float32)
-            if text is not None:
+            if text is not None and self.names is not None:
                 named, worths = self.names(text)
             alike = tf.zeros([0], tf.int64)
             if similar is not None:

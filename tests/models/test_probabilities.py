@@ -1,0 +1,158 @@
+"""Probabilities of models without label names: calibration, promises, the folder, the export, growing, and refusals."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.sparse import csr_matrix, save_npz
+
+from tests.fusion.made_up import documents
+from xmc_tf.common.errors import InputError
+from xmc_tf.linear.train import main as train_command
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.serving.local import LocalModel
+
+
+@pytest.fixture(scope="module")
+def model():
+    return XRLinear.train(*documents(), threads=1)
+
+
+def test_scores_of_a_model_of_features_are_probabilities_and_rank_better(model):
+    X, Y = documents(2000, seed=1)
+    found = model.predict(X)
+    right = np.asarray(Y[np.repeat(np.arange(found.shape[0]), np.diff(found.indptr)), found.indices]).ravel()
+    for low, high in ((0.1, 0.3), (0.3, 0.6), (0.6, 1.0)):
+        some = (found.data >= low) & (found.data < high)
+        assert some.sum() > 200
+        assert abs(found.data[some].mean() - right[some].mean()) < 0.08, (low, high)
+    plain = XRLinear.train(*documents(), threads=1, probabilities=False)
+    assert plain.evidence is None
+    assert np.array_equal(plain.predict(X).toarray(), model.predict(X, scores="ranker").toarray())
+
+
+def test_labels_with_few_documents_are_ranked_better():
+    old, new = documents(600, 300), documents(2000, 300, seed=1)
+    better, plain = (XRLinear.train(*old, threads=1, probabilities=one).evaluate(*new) for one in (True, False))
+    for k in (1, 3, 5):
+        assert better.at("P", k) > plain.at("P", k)
+
+
+def test_a_promise_of_precision_is_kept(model):
+    X, Y = documents(2000, seed=1)
+    found = model.predict(X, min_precision=0.6)
+    assert found.nnz > 500
+    rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
+    assert np.asarray(Y[rows, found.indices]).mean() >= 0.6
+
+
+def test_the_folder_has_no_names_and_gives_the_same_answers(model, tmp_path):
+    model.save(tmp_path / "model")
+    assert (tmp_path / "model" / "fusion").is_dir()
+    assert not (tmp_path / "model" / "label_names").exists()
+    loaded, X = XRLinear.load(tmp_path / "model"), documents(50, seed=2)[0]
+    assert np.array_equal(loaded.predict(X).toarray(), model.predict(X).toarray())
+    loaded.set_output_constraint([1, 40, 50])
+    assert set(loaded.predict(X).indices.tolist()) <= {1, 40, 50}
+
+
+def test_the_export_answers_as_the_model(model, tmp_path):
+    X = documents(60, seed=3)[0]
+    width = int(np.diff(X.indptr).max())
+    ids, weights = np.zeros((60, width), np.int32), np.zeros((60, width), np.float32)
+    for row in range(60):
+        own = slice(X.indptr[row], X.indptr[row + 1])
+        ids[row, : own.stop - own.start], weights[row, : own.stop - own.start] = X.indices[own], X.data[own]
+    for number, options in enumerate(({}, {"min_precision": 0.5}, {"scores": "ranker"}), start=1):
+        folder = tmp_path / str(number)
+        model.export(folder, only_topk=5, **options)
+        expected = model.predict(X, only_topk=5, **options)
+        signature = tf.saved_model.load(str(folder)).signatures["features"]
+        found = signature(feature_ids=tf.constant(ids), feature_weights=tf.constant(weights))
+        for row in range(60):
+            own = slice(expected.indptr[row], expected.indptr[row + 1])
+            kept = found["scores"][row].numpy() > 0
+            assert found["labels"][row].numpy()[kept].tolist() == expected.indices[own].tolist()
+            assert np.allclose(found["scores"][row].numpy()[kept], expected.data[own], atol=1e-5)
+
+
+def test_a_model_of_texts_without_names_and_its_export(tmp_path):
+    X, Y = documents()
+    texts = [" ".join(f"word{number}" for number in X[row].indices) for row in range(600)]
+    model = XRLinear.train(texts, Y, threads=1)
+    assert model.evidence is not None
+    assert model.evidence.names is None
+    model.export(tmp_path / "1", min_precision=0.5)
+    expected, found = model.predict(texts[:50], min_precision=0.5), LocalModel(tmp_path / "1").predict(texts[:50])
+    assert expected.nnz > 50
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.allclose(found.data, expected.data, atol=1e-5)
+
+
+def test_an_explanation_says_that_the_score_is_a_probability(model):
+    X = documents(1, seed=4)[0]
+    found, predicted = model.explain(X, k=3), model.predict(X, only_topk=3)
+    assert [label.score for label in found.labels] == predicted.data.tolist()
+    assert {label.combined for label in found.labels} == {"probability from rankers"}
+    (source,) = found.labels[0].evidence
+    last = source.path[-1]
+    assert last.raw == pytest.approx(sum(one.amount for one in last.contributions) + last.bias, abs=1e-4)
+
+
+def test_a_growing_model_keeps_its_probabilities(tmp_path):
+    X, Y = documents()
+    model = XRLinear.train(X, Y, threads=1, keep_training_data=True)
+    more, labels = documents(100, seed=5)
+    labels = csr_matrix((labels.data, labels.indices, labels.indptr), shape=(100, 61)).tolil()
+    labels[0, 60] = 1
+    grown = model.with_documents(more, csr_matrix(labels), new_labels=True, threads=1)
+    assert grown.nr_labels == len(grown.evidence.fusion.log_documents) == 61
+    assert grown.evidence.names is None
+    documents_of = np.rint(np.expm1(grown.evidence.fusion.log_documents))
+    assert np.array_equal(
+        documents_of[:60], np.asarray(Y.sum(axis=0)).ravel() + documents(100, seed=5)[1].sum(axis=0).A1
+    )
+    smaller = grown.without_labels([0, 3])
+    smaller.save(tmp_path / "smaller")
+    assert np.array_equal(XRLinear.load(tmp_path / "smaller").predict(more).toarray(), smaller.predict(more).toarray())
+    assert smaller.with_merged_labels([[1, 2]], threads=1).predict(more).shape == (100, 58)
+
+
+def test_few_documents_have_scores_and_the_log_says_why(caplog):
+    with caplog.at_level(logging.INFO, logger="xmc_tf"):
+        model = XRLinear.train(*documents(150), threads=1)
+    assert model.evidence is None
+    assert "not calibrated probabilities: 150 documents are too few" in caplog.text
+    with pytest.raises(InputError, match="probabilities cannot be learned"):
+        XRLinear.train(*documents(19), threads=1, probabilities=True)
+    assert XRLinear.train(*documents(150), threads=1, probabilities=True).evidence is not None
+    with pytest.raises(InputError, match="exclude each other"):
+        XRLinear.train(["a", "b"], [["c"], ["d"]], label_names=True, probabilities=False)
+
+
+def test_the_command_of_pecos_keeps_scores_unless_asked(tmp_path):
+    X, Y = documents()
+    save_npz(tmp_path / "X.npz", X)
+    save_npz(tmp_path / "Y.npz", Y)
+    flags = ["-x", str(tmp_path / "X.npz"), "-y", str(tmp_path / "Y.npz"), "-n", "1", "--verbose-level", "0"]
+    train_command([*flags, "-m", str(tmp_path / "scores")])
+    train_command([*flags, "-m", str(tmp_path / "probable"), "--probabilities", "true"])
+    scores, probable = (XRLinear.load(tmp_path / name) for name in ("scores", "probable"))
+    assert scores.evidence is None
+    with pytest.raises(InputError, match="--probabilities true"):
+        scores.predict(X, min_precision=0.5)
+    expected = XRLinear.train(X, Y, threads=1)
+    assert np.array_equal(probable.predict(X).toarray(), expected.predict(X).toarray())
+    assert json.loads((tmp_path / "probable" / "fusion" / "fusion.json").read_text())["names"] is False
+
+
+def test_a_folder_that_lacks_its_fusion_or_its_names_is_refused(model, tmp_path):
+    model.save(tmp_path / "model")
+    header = tmp_path / "model" / "fusion" / "fusion.json"
+    content = json.loads(header.read_text())
+    del content["names"]  # as an older version wrote it, which always had names
+    header.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="label_names/ is missing"):
+        _ = XRLinear.load(tmp_path / "model")
