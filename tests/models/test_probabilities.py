@@ -96,9 +96,9 @@ def test_an_explanation_says_that_the_score_is_a_probability(model):
     found, predicted = model.explain(X, k=3), model.predict(X, only_topk=3)
     assert [label.score for label in found.labels] == predicted.data.tolist()
     assert {label.combined for label in found.labels} == {"probability from rankers"}
-    (source,) = found.labels[0].evidence
-    last = source.path[-1]
-    assert last.raw == pytest.approx(sum(one.amount for one in last.contributions) + last.bias, abs=1e-4)
+    for label in found.labels:
+        assert [one.source for one in label.shares] == ["tree", "calibration"]
+        assert sum(one.amount for one in label.shares) == pytest.approx(label.score, abs=1e-6)
 
 
 def test_a_growing_model_keeps_its_probabilities(tmp_path):

@@ -1,4 +1,4 @@
-"""Whether a training learns probabilities, and whether the names of labels are evidence for them."""
+"""The decision whether a training learns probabilities, and whether the names of labels are evidence for them."""
 
 import logging
 from typing import NamedTuple
@@ -10,7 +10,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class EvidenceChoice(NamedTuple):
-    """What a training learns beside rankers.
+    """The things that a training learns beside rankers.
 
     Attributes:
         probabilities: whether scores become calibrated probabilities.
@@ -22,7 +22,7 @@ class EvidenceChoice(NamedTuple):
 
 
 class Obstacles(NamedTuple):
-    """What keeps a training from learning probabilities; "" where nothing does.
+    """Reasons not to learn probabilities; "" where there is none.
 
     Attributes:
         names: why names cannot be evidence: "no label names".

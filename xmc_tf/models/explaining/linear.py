@@ -10,7 +10,7 @@ from xmc_tf.data import Texts
 from xmc_tf.fusion import POOL
 from xmc_tf.models.documents import ReadDocuments
 from xmc_tf.models.explaining.explanation import Explanation, LabelExplanation, shares_of
-from xmc_tf.models.explaining.name_evidence import name_evidence
+from xmc_tf.models.explaining.name_evidence import name_evidence, source_of_probability
 from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
 from xmc_tf.models.linear.parts import LinearParts
 
@@ -49,7 +49,7 @@ def explain_linear(
         raise InputError("one document is explained at a time", expected="1 row", received=f"{X.nr_rows:,} rows")
     predicted = predict(X if text is None else [text], None)
     feature_name = names_of_features(model.tfidf if model.reads_text else None, text)
-    matches = model.evidence.names.evidence([text], 1) if model.evidence and text is not None else None
+    matches = model.evidence.in_text(text) if model.evidence and text is not None else None
     # Features alone have no names in them: what is missing then is what names add.
     nameless = predict(X, max(POOL, predicted.nnz)) if matches is not None and matches.nnz else None
     labels = []
@@ -60,6 +60,6 @@ def explain_linear(
             score, trees, [1 / len(trees)] * len(trees), names=added,
             rest="calibration" if model.evidence else "labels that the search left out",
         )  # fmt: skip
-        combined = "probability from rankers and label names" if model.evidence else ""
+        combined = "" if model.evidence is None else source_of_probability(model.evidence)
         labels.append(LabelExplanation(label, name_of(label, model.names), score, (*trees, *named), combined, shares))
     return Explanation(tuple(labels))

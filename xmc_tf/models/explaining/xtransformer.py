@@ -5,7 +5,7 @@ from typing import Any
 
 from xmc_tf.data import Features
 from xmc_tf.models.explaining.explanation import Evidence, Explanation, LabelExplanation, Share, shares_of
-from xmc_tf.models.explaining.name_evidence import name_evidence
+from xmc_tf.models.explaining.name_evidence import name_evidence, source_of_probability
 from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import (
@@ -52,8 +52,8 @@ def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -
             windows.of_documents(reading.combine), options,
         )  # fmt: skip
     feature_name = names_of_features(model.tfidf if "features" in model.parts else None, text)
-    probable = model.evidence is not None
-    matches = model.evidence.names.evidence([text], 1) if model.evidence is not None else None
+    fused = model.evidence
+    matches = None if fused is None else fused.in_text(text)
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
         evidence: list[Evidence] = []
@@ -63,8 +63,8 @@ def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -
         if features is not None:
             evidence += tree_evidence(model.ranker, features, label, feature_name, model.names)
             evidence += name_evidence(matches, label)
-        combined = "probability from rankers and label names" if probable else _COMBINED.get(method, "")
-        shares = _shares(float(score), evidence, method, probable=probable)
+        combined = _COMBINED.get(method, "") if fused is None else source_of_probability(fused)
+        shares = _shares(float(score), evidence, method, probable=fused is not None)
         labels.append(
             LabelExplanation(label, name_of(label, model.names), float(score), tuple(evidence), combined, shares)
         )
