@@ -121,9 +121,9 @@ def test_several_trees_and_label_names_resume_in_each_stage(corpus, tmp_path, mo
 
 def test_probabilities_of_features_are_the_same(basics, tmp_path):
     run_train(*basics, "--probabilities", "true")
-    expected = files_of(tmp_path / "m")
+    expected = contents(tmp_path / "m")
     assert "fusion/fusion.json" in expected
     basics[basics.index(tmp_path / "m")] = tmp_path / "there"
     work_path(tmp_path / "there").mkdir()
     run_train(*basics, "--probabilities", "true")
-    assert files_of(tmp_path / "there") == expected
+    assert contents(tmp_path / "there") == expected
