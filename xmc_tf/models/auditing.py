@@ -88,7 +88,7 @@ def audit_documents(
         pred_params=[level_pred_params(params, RankerPredParams(), tree.depth, PredictionOptions()) for tree in trees],
         threads=threads, seed=model.metadata.seed,
     )  # fmt: skip
-    whole = model.evidence is not None and model.evidence.names.nr_labels == Y.shape[1]
+    whole = model.evidence is not None and model.evidence.nr_labels == Y.shape[1]
     data = AuditData(
         X, Y, fold_scorer(train, threads), texts, names,
         label_names=model.evidence.names if model.evidence is not None and whole else None,

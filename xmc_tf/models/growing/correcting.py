@@ -65,7 +65,7 @@ def with_corrections(model: _Model, training: TrainingData, X: Features, Y: csr_
     rankers = solved_again(growths, Instances(as_features(training.X)), threads, model.metadata.seed)
     evidence = model.evidence
     if evidence is not None:
-        documents = np.bincount(every.Y.indices, minlength=evidence.names.nr_labels)
+        documents = np.bincount(every.Y.indices, minlength=evidence.nr_labels)
         fusion = dataclasses.replace(evidence.fusion, log_documents=np.log1p(documents).astype(np.float32))
         evidence = dataclasses.replace(evidence, fusion=fusion)
     metadata = model.metadata.replace(nr_weights=sum(ranker.nr_weights for ranker in rankers))
