@@ -73,7 +73,7 @@ def test_the_page_shows_the_findings(in_folder, tmp_path):
 def test_a_corrected_model_is_that_of_a_training_on_the_corrected_labels():
     collection = planted()
     tree = XRLinear.train(collection.texts, collection.labels).tree
-    kept = {"tree": tree, "keep_training_data": True, "label_names": False}
+    kept = {"tree": tree, "keep_training_data": True, "probabilities": False}
     model = XRLinear.train(collection.texts, collection.labels, names=collection.names, **kept)
     Y = collection.labels.toarray()
     rows = sorted({row for row, _ in collection.removed | collection.wrong})

@@ -1,4 +1,4 @@
-"""The keywords of ``predict`` and ``best``: the options of a prediction, and the columns of a DataFrame."""
+"""The keywords of ``predict``, ``best`` and ``train``: options, and the columns of a DataFrame."""
 
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
@@ -30,6 +30,18 @@ class PredictionKeywords(ExportKeywords, FrameColumns, total=False):
     batch_tokens: int
     threads: int
     quiet: bool
+
+
+class TrainingKeywords(FrameColumns, total=False):
+    """Further keywords of :meth:`XRLinear.train`, and a DataFrame's columns.
+
+    Example:
+        >>> model = XRLinear.train(["a red car", "a green garden"], [["car"], ["garden"]], probabilities=False)
+    """
+
+    probabilities: bool | None
+    """Predict calibrated probabilities instead of the rankers' scores, learned from documents that are held out for
+    that; they also rank labels better (default: if there are enough documents)."""
 
 
 def options_and_columns(keywords: Mapping[str, Any]) -> tuple[PredictionOptions, FrameColumns]:

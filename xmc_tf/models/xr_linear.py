@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from scipy.sparse import csr_matrix
 
@@ -16,7 +16,7 @@ from xmc_tf.data import Features, Texts, as_features, check_pair, check_training
 from xmc_tf.fusion import POOL, Decision, bounded_post_processor, decide
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords, options_and_columns
+from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords, TrainingKeywords, options_and_columns
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.linear.folder import load_model, write_model
 from xmc_tf.models.linear.parts import LinearParts
@@ -394,13 +394,12 @@ class XRLinear(LinearParts):
         names: Sequence[str] | None = None,
         tree: LabelTree | FeaturesLike | None = None,
         params: XRLinearParams | None = None,
-        probabilities: bool | None = None,
         label_names: bool | None = None,
         threads: int = -1,
         seed: int = 0,
         effort: str | None = None,
         keep_training_data: bool = False,
-        **columns: Unpack[FrameColumns],
+        **further: Unpack[TrainingKeywords],
     ) -> Self:
         """Train a model.
 
@@ -421,8 +420,6 @@ class XRLinear(LinearParts):
             tree: label tree, or features of the labels (labels × features) to build it from (default: built from the
                 features of the labels' documents).
             params: options of features, tree and rankers (default: all defaults).
-            probabilities: predict calibrated probabilities instead of the rankers' scores, learned from documents that
-                are held out for that; they also rank labels better. None: if there are enough documents.
             label_names: use the names of labels in texts as evidence for probabilities. Training takes up to twice the
                 time, with few documents more. None: if there are texts and names.
             threads: number of threads; -1: one per core. The model does not depend on it.
@@ -431,14 +428,17 @@ class XRLinear(LinearParts):
                 data; see :func:`xmc_tf.params.params_of_effort` (default: as ``params`` say: one tree).
             keep_training_data: keep features and labels of the documents in the model, so that it can grow by
                 :meth:`with_documents`. They take about 8 bytes for each different word or n-gram of a document.
-            **columns: ``text``: name of a DataFrame's column of texts, or several names; ``label_separator``: text
-                between the labels of a document (default: guessed). The model remembers them.
+            **further: ``text``: name of a DataFrame's column of texts, or several names; ``label_separator``: text
+                between the labels of a document (default: guessed). The model remembers them. ``probabilities``:
+                predict calibrated probabilities instead of the rankers' scores, learned from documents that are held
+                out for that; they also rank labels better (default: if there are enough documents).
 
         Raises:
             InputError: the inputs do not fit together, or a label is not among ``names``.
         """
         from xmc_tf.models.linear.training import LinearData, LinearRecipe, train_linear
 
+        columns = cast(FrameColumns, {name: one for name, one in further.items() if name != "probabilities"})
         read = read_documents(texts, labels, columns, training=True, labelled=True)
         Y, lines = label_matrix(read.labelled(), names)
         check_pair(read.documents, Y, "texts", "labels")
@@ -450,8 +450,8 @@ class XRLinear(LinearParts):
         features = as_features(tree) if tree is not None and own_tree is None else None
         data = LinearData(Y, read.texts, X, lines=lines, tree=own_tree, label_features=features)
         recipe = LinearRecipe(
-            params or XRLinearParams(), effort=effort, probabilities=probabilities, label_names=label_names,
-            keep_training_data=keep_training_data, seed=seed, threads=threads,
+            params or XRLinearParams(), effort=effort, probabilities=further.get("probabilities"),
+            label_names=label_names, keep_training_data=keep_training_data, seed=seed, threads=threads,
         )  # fmt: skip
         model = cls.of(train_linear(data, recipe))
         model.metadata = model.metadata.with_columns(read.columns)
