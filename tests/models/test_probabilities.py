@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix, save_npz
 
 from tests.fusion.made_up import documents
 from xmc_tf.common.errors import InputError
+from xmc_tf.fusion import NameEvidence
 from xmc_tf.linear.train import main as train_command
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.serving.local import LocalModel
@@ -148,11 +149,11 @@ def test_the_command_of_pecos_keeps_scores_unless_asked(tmp_path):
     assert json.loads((tmp_path / "probable" / "fusion" / "fusion.json").read_text())["names"] is False
 
 
-def test_a_folder_that_lacks_its_fusion_or_its_names_is_refused(model, tmp_path):
-    model.save(tmp_path / "model")
-    header = tmp_path / "model" / "fusion" / "fusion.json"
+def test_a_folder_that_lacks_its_names_is_refused(model, tmp_path):
+    model.evidence.save(tmp_path)
+    header = tmp_path / "fusion" / "fusion.json"
     content = json.loads(header.read_text())
     del content["names"]  # as an older version wrote it, which always had names
     header.write_text(json.dumps(content))
     with pytest.raises(InputError, match="label_names/ is missing"):
-        _ = XRLinear.load(tmp_path / "model")
+        NameEvidence.load(tmp_path)
