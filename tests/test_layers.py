@@ -37,7 +37,7 @@ LAYERS = [
         "evaluate",
         "explain",
         "append",
-        "audit.command",
+        "report.audit",
         "labels.add",
         "labels.remove",
         "labels.merge",

@@ -150,7 +150,7 @@ COMMANDS = {
     "export": ("export", ["-m", "linear", "-o", "{}/1", "-t", "X.tst.txt", "--warmup", "2"]),
     "explain": ("explain", ["-m", "linear", "sparse matrix"]),
     "append a table": ("append", ["data.csv", "-m", "linear", "-o", "{}"]),
-    "audit": ("audit.command", ["data.csv", "-m", "linear", "-o", "{}"]),
+    "audit": ("report.audit", ["data.csv", "-m", "linear", "-o", "{}"]),
     "append files": ("append", ["-t", "X.tst.txt", "-y", "Y.tst.npz", "-m", "linear", "-o", "{}"]),
     "evaluate a table": ("evaluate", ["data.csv", "-m", "linear", "--report", "{}"]),
     "evaluate files": ("evaluate", ["-y", "Y.tst.npz", "-p", "P.npz", "--report", "{}"]),

@@ -10,8 +10,8 @@ from scipy.sparse import csr_matrix
 from tests.audit.cases import planted
 from xmc_tf import InputError, XRLinear, load
 from xmc_tf.append import main as append
-from xmc_tf.audit.command import main as audit
 from xmc_tf.audit.corrections import HEADER, corrected_documents, read_accepted
+from xmc_tf.report.audit import main as audit
 
 
 def write_table(path, rows, header=HEADER, delimiter=","):

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.audit.command``: list what is probably missing or wrong in the labels of a table."""
+"""``python -m xmc_tf.report.audit``: list what is probably missing or wrong in the labels of a table."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from xmc_tf.tables.reading_flags import add_reading_options, source_options, tex
 
 _DESCRIPTION = """List what is probably missing or wrong in the labels of a table, and why.
 
-    python -m xmc_tf.audit.command data.csv -m model -o audit
+    python -m xmc_tf.report.audit data.csv -m model -o audit
 
 The table may be the one that the model was trained on: each document is looked at by rankers that are trained without
 it. The findings are of five kinds:
@@ -38,7 +38,7 @@ read them. To accept findings of the kinds missing and wrong, write yes in the c
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = cli.make_parser("xmc_tf.audit.command", _DESCRIPTION)
+    out = cli.make_parser("xmc_tf.report.audit", _DESCRIPTION)
     out.add_argument("table", metavar="TABLE", help="table of texts and labels")
     add_model(out, required=True)
     add = out.add_argument
