@@ -36,9 +36,7 @@ def push(folder: str | Path, address: str, *, private: bool = True) -> str:
 
     You must be logged in (``hf auth login``). Everything in the folder is uploaded: kept training data too.
 
-    Example:
-        >>> push("model", "hf://user/model")
-        'https://huggingface.co/user/model'
+    ``xmc_tf.push("model", "hf://user/model")`` returns ``'https://huggingface.co/user/model'``.
 
     Args:
         folder: the model's folder.
