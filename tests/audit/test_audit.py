@@ -111,6 +111,11 @@ def test_too_few_documents(collection, model):
         model.audit(collection.texts[:5], collection.labels[:5])
 
 
+def test_no_label_is_known(collection, model):
+    with pytest.raises(InputError, match="no document has a label that the model knows"):
+        model.audit(collection.texts, [["of another collection"]] * len(collection.texts))
+
+
 def test_names_of_documents_must_fit(collection, model):
     with pytest.raises(InputError, match="names of the documents"):
         model.audit(collection.texts, collection.labels, documents=["one"])

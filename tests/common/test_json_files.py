@@ -151,7 +151,7 @@ def test_no_module_reads_a_file_of_json_by_itself():
         "common/files/json_files.py",
         "encoder/graph_tokenizer.py",  # just written by the tokenizers library
         "encoder/unigram.py",
-        "linear/distributed/inputs.py",  # compares two results of json.dumps
+        "rankers/distributed/inputs.py",  # compares two results of json.dumps
     }
     found = subprocess.run(
         [sys.executable, "-c", _LIST_READERS], capture_output=True, text=True, check=True, timeout=60

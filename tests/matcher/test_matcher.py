@@ -140,8 +140,6 @@ def test_scores_of_some_nodes_and_of_all(data, trained):
     nodes = csr_matrix((rng.random((N, LABELS)) < 0.3).astype(np.float32))
     some = matcher.scores(vectors, nodes)
     np.testing.assert_allclose(some.toarray(), everything * nodes.toarray(), rtol=1e-4, atol=1e-5)
-    labels = csr_matrix((rng.random((N, LABELS)) < 0.3).astype(np.float32))
-    np.testing.assert_array_equal(matcher.to_labels(matcher.nodes_of(labels)).toarray(), labels.toarray())
     with pytest.raises(InputError, match="the nodes to score do not fit"):
         matcher.scores(vectors, nodes[:3])
 

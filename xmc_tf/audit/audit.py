@@ -77,7 +77,13 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
     Raises:
         InputError: there are too few documents.
     """
-    if data.Y.shape[0] < FEWEST_DOCUMENTS or not data.Y.nnz:
+    if not data.Y.nnz:
+        raise InputError(
+            "no document has a label that the model knows",
+            expected="documents with labels of the model",
+            fix="name the table's column of labels and their separator, or train a model on these labels",
+        )
+    if data.Y.shape[0] < FEWEST_DOCUMENTS:
         raise InputError(
             "there are too few documents to learn from",
             expected=f"at least {FEWEST_DOCUMENTS} documents with labels",

@@ -57,7 +57,7 @@ def explain_linear(
         trees, named = tree_evidence(model.ranker, X, label, feature_name, model.names), name_evidence(matches, label)
         added = score - float(nameless[0, label]) if named and nameless is not None else None
         shares = shares_of(
-            score, trees, [1 / len(trees)] * len(trees), names=added,
+            score, trees, [1 / max(len(trees), 1)] * len(trees), names=added,
             rest="calibration" if model.evidence else "labels that the search left out",
         )  # fmt: skip
         combined = "" if model.evidence is None else source_of_probability(model.evidence)
