@@ -92,9 +92,12 @@ def test_tests_and_copies_are_not_read_and_the_order_is_that_of_the_names(tmp_pa
     assert modules == ["pack.a", "pack.z", "pack.sub", "pack.sub.m"]
 
 
-def test_packages_are_found_but_not_imported():
-    assert package_folders(["wsgiref"])["wsgiref"].name == "wsgiref"
-    assert "wsgiref" not in sys.modules
+def test_packages_are_found_but_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "never_imported").mkdir()
+    (tmp_path / "never_imported" / "__init__.py").write_text('raise RuntimeError("it was imported")\n')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert package_folders(["never_imported"])["never_imported"] == tmp_path / "never_imported"
+    assert "never_imported" not in sys.modules
 
 
 def test_a_missing_package_is_named():
