@@ -27,7 +27,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.core_files import CoreFiles
-from tests.process_state import FixturesUndone, ProcessState, Surroundings
+from tests.process_state import FixturesUndone, ProcessState, SameChance, Surroundings
 
 # The same examples in every run, so that a failure belongs to the change that brought it; no deadline, since
 # the first call of a compiled kernel takes seconds. HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -82,5 +82,6 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     # A plugin, since hooks of this file do not see fixtures of the session, which belongs to the folder above.
     config.pluginmanager.register(FixturesUndone())
+    config.pluginmanager.register(SameChance())
     if config.getoption("--core"):
         config.pluginmanager.register(CoreFiles())

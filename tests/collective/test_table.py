@@ -61,12 +61,13 @@ def test_initial_values_depend_on_seed_and_name():
 )
 def test_values_are_distributed_as_keras_distributes_them(initializer):
     ours = make_table("words", 4000, 16, initializer=initializer).variable.numpy()
-    keras = type(initializer).from_config({**initializer.get_config()})([4000, 16]).numpy()
+    keras = initializer([4000, 16]).numpy()
     spread = keras.std()
     assert abs(ours.mean() - keras.mean()) < 0.02 * max(spread, 0.01)
     assert abs(ours.std() - spread) <= 0.02 * spread
-    assert abs(ours.max() - keras.max()) <= spread
-    assert abs(ours.min() - keras.min()) <= spread
+    # Quantiles, not the least and the largest value: of a normal distribution those differ by chance alone.
+    shares = [0.001, 0.1, 0.5, 0.9, 0.999]
+    assert np.abs(np.quantile(ours, shares) - np.quantile(keras, shares)).max() <= 0.2 * spread
 
 
 def test_rows_of_a_matrix_and_of_a_function():
