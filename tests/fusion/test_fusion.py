@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, random
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion import Decision, Fusion, NameEvidence, decide
+from xmc_tf.fusion import Decision, Fusion, ProbabilityModel, decide
 from xmc_tf.fusion.candidates import join_candidates
 from xmc_tf.fusion.features import NAMES
 from xmc_tf.fusion.held_out import held_out_folds
@@ -205,7 +205,7 @@ def test_what_is_asked_of_a_model_without_probabilities():
 
 
 def test_contradicting_requests():
-    fusion = NameEvidence("a fusion").fusion
+    fusion = ProbabilityModel("a fusion").fusion
     assert decide(PredictionOptions(), fusion) == Decision(True, None)
     assert decide(PredictionOptions(threshold=0.2), fusion) == Decision(True, 0.2)
     assert decide(PredictionOptions(post_processor="sigmoid"), fusion) == Decision(False, None)

@@ -5,7 +5,7 @@ import pytest
 from tests.files import contents
 from tests.linear.command_data import facts, run_train
 from xmc_tf.data import load_matrix
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.rankers.distributed import solving
 from xmc_tf.rankers.distributed.work_folder import work_path
 from xmc_tf.tree import load_chain
@@ -107,7 +107,7 @@ def test_several_trees_and_label_names_resume_in_each_stage(corpus, tmp_path, mo
             run_train(*flags)
     with monkeypatch.context() as patched:
         patched.setattr(solving, "solve_task", lambda *args: (solved.append(1), solve_task(*args))[1])
-        patched.setattr(NameEvidence, "learn", failing)
+        patched.setattr(ProbabilityModel, "learn", failing)
         with pytest.raises(OSError, match="killed"):
             run_train(*flags)
     tasks = sum(load_matrix(path).shape[1] for path in (tmp_path / "here").rglob("*.model/C.npz"))

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix, save_npz
 
 from tests.fusion.made_up import documents
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.linear.train import main as train_command
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.serving.local import LocalModel
@@ -156,4 +156,4 @@ def test_a_folder_that_lacks_its_names_is_refused(model, tmp_path):
     del content["names"]  # as an older version wrote it, which always had names
     header.write_text(json.dumps(content))
     with pytest.raises(InputError, match="label_names/ is missing"):
-        NameEvidence.load(tmp_path)
+        ProbabilityModel.load(tmp_path)

@@ -4,7 +4,7 @@ from xmc_tf.fusion.choice import EvidenceChoice, Obstacles, choose_evidence
 from xmc_tf.fusion.evidence import (
     POOL,
     Decision,
-    NameEvidence,
+    ProbabilityModel,
     ScoreHeldOut,
     bounded_post_processor,
     decide,
@@ -17,8 +17,8 @@ __all__ = [
     "Decision",
     "EvidenceChoice",
     "Fusion",
-    "NameEvidence",
     "Obstacles",
+    "ProbabilityModel",
     "ScoreHeldOut",
     "bounded_post_processor",
     "choose_evidence",

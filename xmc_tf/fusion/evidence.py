@@ -29,8 +29,8 @@ ScoreHeldOut = Callable[[np.ndarray, np.ndarray], csr_matrix]
 
 
 @dataclass(eq=False)
-class NameEvidence:
-    """The fusion of the rankers' scores into probabilities, and the names of the labels as evidence for them.
+class ProbabilityModel:
+    """Turns the scores of rankers into probabilities, with the names of the labels as further evidence.
 
     Args:
         fusion: the fusion.

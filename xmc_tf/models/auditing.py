@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.audit import Audit, AuditData, audit_labels, fold_scorer
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, Texts, check_pair
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.labels import matrix_of_names
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams
@@ -45,7 +45,7 @@ class Audited(Protocol):
         """The metadata of the model."""
 
     @property
-    def evidence(self) -> NameEvidence | None:
+    def evidence(self) -> ProbabilityModel | None:
         """The names of the labels as evidence, or None."""
 
 

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_kind import LINEAR
 from xmc_tf.common.folders.model_parts import ENCODER, ENSEMBLE, FEATURES, FOLDERS, FUSION, HEAD, NAMES, RANKER, TREE
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dense
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.rankers.ensemble import Rankers, rankers_of
@@ -106,10 +106,10 @@ class Parts:
         return rankers_of(rankers)
 
     @cached_property
-    def evidence(self) -> NameEvidence | None:
+    def evidence(self) -> ProbabilityModel | None:
         """The fusion into probabilities, and the names that are evidence for them; None: the model has none."""
         places = [self.parts[name].parent for name in (FUSION, NAMES) if name in self.parts]
-        evidence = NameEvidence.load(places[0]) if places else None
+        evidence = ProbabilityModel.load(places[0]) if places else None
         if evidence is not None:
             evidence.allowed = self.output_labels
         return evidence

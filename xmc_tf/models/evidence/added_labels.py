@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.fusion.embedded_names import Embed
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
@@ -41,7 +41,7 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
     """
     model, folder = Path(model), Path(folder)
     metadata = read_metadata(model)
-    evidence, names = NameEvidence.load(model), read_names(model, metadata.nr_labels)
+    evidence, names = ProbabilityModel.load(model), read_names(model, metadata.nr_labels)
     if evidence is None or evidence.names is None or names is None:
         raise InputError(
             f"{model} cannot have labels added",

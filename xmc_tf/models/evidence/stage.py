@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.folders.model_parts import ENSEMBLE
-from xmc_tf.fusion import POOL, NameEvidence
+from xmc_tf.fusion import POOL, ProbabilityModel
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import embedded, for_fusion, scored
@@ -51,7 +51,7 @@ def evidence_stage(
             return scored(auxiliary, texts, X, for_fusion(auxiliary, options), vectors)
 
         vectors: list[np.ndarray] = []
-        evidence = NameEvidence.learn(
+        evidence = ProbabilityModel.learn(
             lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
             embed=lambda names: embedded(auxiliary, names),
             held_out_vectors=lambda: rows_of_length(1.0, np.concatenate(vectors)), language=language,

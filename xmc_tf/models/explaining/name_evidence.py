@@ -2,11 +2,11 @@
 
 from scipy.sparse import csr_matrix
 
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.explaining.explanation import Evidence
 
 
-def source_of_probability(evidence: NameEvidence) -> str:
+def source_of_probability(evidence: ProbabilityModel) -> str:
     """Return what a probability is made of.
 
     Args:

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features, check_labels, check_pair
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.labels import matrix_of_names
@@ -190,7 +190,7 @@ def with_labels(trees: Sequence[LabelTree], data: TrainingData, known: int, thre
     ]
 
 
-def _evidence_of(evidence: NameEvidence | None, Y: csr_matrix, new_lines: Sequence[str]) -> NameEvidence | None:
+def _evidence_of(evidence: ProbabilityModel | None, Y: csr_matrix, new_lines: Sequence[str]) -> ProbabilityModel | None:
     """Return the evidence with the numbers of documents of ``Y`` and the names of new labels, for all labels."""
     if evidence is None:
         return None

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
@@ -65,7 +65,7 @@ def with_fewer_labels(
     if evidence is not None:
         fusion = dataclasses.replace(evidence.fusion, log_documents=evidence.fusion.log_documents[kept])
         names = None if evidence.names is None else evidence.names.renumbered(number_of)
-        evidence = NameEvidence(fusion, names)
+        evidence = ProbabilityModel(fusion, names)
     changes = {"nr_labels": count, "nr_weights": sum(ranker.nr_weights for ranker in rankers)}
     if ADDED in model.metadata.content:
         changes[ADDED] = len(kept) - count

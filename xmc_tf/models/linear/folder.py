@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_parts import ENSEMBLE, FEATURES, RANKER, TRAINING, TREE
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import read_metadata, read_names, write_model_folder
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.parts import LinearParts
@@ -32,7 +32,7 @@ def write_model(
     metadata: ModelMetadata,
     write_rankers: Sequence[Callable[[Path], object]],
     write_tfidf: Callable[[Path], object] | None,
-    evidence: NameEvidence | None = None,
+    evidence: ProbabilityModel | None = None,
     training: TrainingData | None = None,
 ) -> None:
     """Write the folder of a linear model, completely or not at all; an older model there is replaced.

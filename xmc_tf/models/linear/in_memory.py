@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features, TextFile, Texts, as_features
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
 from xmc_tf.rankers.distributed.reporting import reported
 from xmc_tf.rankers.fit import train_trees
@@ -71,7 +71,7 @@ class InMemory:
             user_negatives=data.user_negatives, threads=self.threads, seed=seed,
         )  # fmt: skip
 
-    def evidence(self, learn: Callable[[], NameEvidence]) -> NameEvidence | None:
+    def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
         """Return what turns scores into probabilities."""
         began = time.monotonic()
         evidence = learn()

@@ -13,7 +13,7 @@ from scipy.sparse import spmatrix
 from xmc_tf.data import Features, TextFile, Texts, as_features, save_matrix
 from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.features.store import fitted_params
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.linear.folder import write_model
 from xmc_tf.models.linear.in_memory import Result, fit_tfidf
 from xmc_tf.models.linear.parts import LinearParts
@@ -103,7 +103,7 @@ class OverRanks:
             account=self._account, seed=seed,
         )  # fmt: skip
 
-    def evidence(self, learn: Callable[[], NameEvidence]) -> NameEvidence | None:
+    def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
         """Return what turns scores into probabilities.
 
         Rank 0 learns it, and keeps it for the next run; on other ranks the result is None.
@@ -118,7 +118,7 @@ class OverRanks:
 
         if not self.communicator.broadcast(folder.exists()):
             self._on_first(keep)
-        return NameEvidence.load(folder) if self._ranks.rank == 0 else None
+        return ProbabilityModel.load(folder) if self._ranks.rank == 0 else None
 
     def save(self, parts: LinearParts) -> None:
         """Write the model to its folder, completely or not at all, by linking the weights; remove the work folder."""

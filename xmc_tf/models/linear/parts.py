@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmc_tf.data import Features, Texts, as_features
-from xmc_tf.fusion import NameEvidence
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import load_tfidf
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.metadata import ModelMetadata
@@ -28,7 +28,7 @@ class LinearParts:
     metadata: ModelMetadata = field(default_factory=ModelMetadata)
     folder: Path | None = None
     own_tfidf: "Tfidf | None" = None
-    evidence: NameEvidence | None = None
+    evidence: ProbabilityModel | None = None
     more_trees: Sequence[LabelTree] = ()
     own_training: TrainingData | None = None
 

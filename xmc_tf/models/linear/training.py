@@ -13,7 +13,7 @@ from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, Texts
-from xmc_tf.fusion import NameEvidence, Obstacles, choose_evidence, held_out_folds
+from xmc_tf.fusion import Obstacles, ProbabilityModel, choose_evidence, held_out_folds
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.in_memory import InMemory
@@ -235,7 +235,7 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
 @doing("learning how often labels with a score, or with their names in the text, are right")
 def _learn_evidence(
     data: LinearData, lines: Sequence[str] | None, recipe: LinearRecipe, rankers: RankerData
-) -> NameEvidence:
+) -> ProbabilityModel:
     """Learn to make probabilities of scores, and of label names if there are lines, on documents that are held out."""
     # Scores alone teach the fusion as much from one tree, and with few trees each fold costs a large part of the
     # training's time.
@@ -246,7 +246,7 @@ def _learn_evidence(
         pred_params=recipe.pred_params(trees), user_negatives=rankers.user_negatives, threads=recipe.threads,
         seed=recipe.seed,
     )  # fmt: skip
-    return NameEvidence.learn(
+    return ProbabilityModel.learn(
         lines, data.texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], recipe.seed, folds),
         threads=recipe.threads, language=params.tfidf.language,
     )  # fmt: skip
