@@ -26,6 +26,8 @@ from xmc_tf import (
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.features import Tfidf
+from xmc_tf.launch.__main__ import main as launch
+from xmc_tf.launch.options import parser as launch_parser
 from xmc_tf.predict import main as predict
 from xmc_tf.sequences.data.preparation import prepare
 from xmc_tf.sequences.train import main as train_sequences
@@ -242,6 +244,42 @@ def test_each_flag_is_read_or_refused(name, here, tmp_path, monkeypatch, capsys)
             command([*(word.format(tmp_path / f"out{number}") for word in argv), *words])
             accepted.append(" ".join(words))
     assert not accepted, "these flags are parsed and not used"
+
+
+# Command lines of the launcher, which says in a dry run what it would do.
+LAUNCHES = {
+    "one host": ["--np", "2"],
+    "several hosts": ["-H", "one:4,two:2"],
+    "the first of several nodes": ["--nodes", "2", "--np", "2", "--master-addr", "here"],
+}
+LAUNCH_VALUES = {
+    "--np": "3", "--hosts": "hosts.json", "--hostfile": "hosts.txt", "-H": "three:3", "--here-gpus": "1",
+    "--shared-folder": "linear", "--min-np": "1", "--max-np": "1", "--nodes": "3", "--node-rank": "1",
+    "--master-addr": "there", "--master-port": "29501", "--other-gpus": "3", "--secret-file": "only.txt",
+    "--controller": "gloo", "--threads": "3", "--timeout": "61", "--stall-timeout": "61", "--log-dir": "logs",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", LAUNCHES)
+def test_each_flag_of_the_launcher_changes_its_dry_run_or_is_refused(kind, here, capsys):
+    (here / "hosts.json").write_text('{"four": 4}')
+    (here / "hosts.txt").write_text("five slots=5\n")
+
+    def dry_run(*flags):
+        argv = ["--dry-run", "--controller", "mpi", *LAUNCHES[kind], *flags]
+        with contextlib.suppress(InputError):
+            launch([*argv, "-m", "xmc_tf.train", "-t", "X.trn.txt"])
+        return capsys.readouterr().out
+
+    actions = [one for one in launch_parser()._actions if one.dest not in ("help", "dry_run", "module", "script")]
+    usual = dry_run()
+    assert usual
+    ignored = []
+    for action in actions:
+        flag = action.option_strings[0]
+        if dry_run(flag, *([] if action.nargs == 0 else [LAUNCH_VALUES[flag]])) == usual:
+            ignored.append(flag)
+    assert not ignored
 
 
 # A value that would be read, and change nothing.

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,12 +12,12 @@ from xmc_tf.launch import by_hand
 from xmc_tf.launch.choosing import choose_gpus, choose_hosts, choose_program, inputs_of, shared_folder_of
 from xmc_tf.launch.engines import check_installed, default_controller
 from xmc_tf.launch.hosts.gpus import Gpu, visible_gpus
-from xmc_tf.launch.hosts.hosts import Hosts
+from xmc_tf.launch.hosts.hosts import THIS_HOST, Host, Hosts
 from xmc_tf.launch.job import Checks, Job
 from xmc_tf.launch.nodes import Nodes, address_towards
-from xmc_tf.launch.options import check_numbers, is_by_hand, parser
+from xmc_tf.launch.options import check_numbers, is_by_hand, parser, refuse_from_here
 from xmc_tf.launch.output import Output
-from xmc_tf.launch.plan import LaunchPlan, lost_after
+from xmc_tf.launch.plan import LaunchPlan, count, lost_after
 from xmc_tf.launch.running import RunningPlan
 from xmc_tf.ranks.choosing import how_started
 
@@ -38,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             pin=not args.no_pin, stall_timeout_s=args.stall_timeout,
         )  # fmt: skip
 
-    run = _run_by_hand(args, program, gpus, plan) if is_by_hand(args) else _run_from_here(args, plan, gpus)
+    start = _run_by_hand if is_by_hand(args) else _run_from_here
+    run = start(args, program, gpus, plan)
     if run is None:  # --dry-run
         return
     check_installed(args.controller)
@@ -52,12 +52,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run_from_here(
-    args: argparse.Namespace, plan: Callable[[Hosts], LaunchPlan], gpus: Sequence[Gpu]
+    args: argparse.Namespace, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
 ) -> Callable[[Output], int] | None:
     """Return what runs the program on hosts whose nodes this command starts; None after ``--dry-run``."""
     hosts = choose_hosts(args, os.environ, gpus)
+    refuse_from_here(args, checked=_is_checked(args, hosts))
     if args.dry_run:
-        print(plan(hosts).describe())
+        print(f"{plan(hosts).describe()}\n{_describe_run(args, program, hosts)}")
         return None
 
     def run(output: Output) -> int:
@@ -75,7 +76,10 @@ def _run_by_hand(
     by_hand.check_options(args)
     here = by_hand.slots_here(args, gpus)
     if args.dry_run:
-        print(f"{by_hand.describe(args, here)}\nprogram: {shlex.join(program)}")
+        hosts = Hosts([Host(THIS_HOST, here), Host("the other nodes", 1)])
+        planned = plan(hosts)
+        lines = [by_hand.describe(args, here), planned.describe_settings(), f"engine:  {planned.engine}"]
+        print("\n".join([*lines, _describe_run(args, program, hosts)]))
         return None
 
     def run(output: Output) -> int:
@@ -94,16 +98,36 @@ def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchP
     status = 1
     try:
         plan = make_plan()
-        if plan.hosts.only_here and not args.check_only:
+        if not _is_checked(args, plan.hosts):
             nodes.start(plan.hosts, args.timeout)
             status = RunningPlan(plan, nodes, output, verbose=args.verbose).run().status
         else:
-            checks = Checks(inputs_of(plan.program), shared_folder_of(args, plan.program), strict=not args.skip_checks)
+            checks = _checks(args, plan.program)
             job = Job(plan, nodes, output, checks, min_np=args.min_np, verbose=args.verbose)
             status = job.check_only() if args.check_only else job.run()
     finally:
         nodes.close(status)
     return status
+
+
+def _is_checked(args: argparse.Namespace, hosts: Hosts) -> bool:
+    """Return whether the hosts are checked first."""
+    return bool(args.check_only or not hosts.only_here)
+
+
+def _checks(args: argparse.Namespace, program: Sequence[str]) -> Checks:
+    return Checks(inputs_of(program), shared_folder_of(args, program), strict=not args.skip_checks)
+
+
+def _describe_run(args: argparse.Namespace, program: Sequence[str], hosts: Hosts) -> str:
+    """Return what happens before, during and after the run of the program, for ``--dry-run``."""
+    lines = [_checks(args, program).describe()] if _is_checked(args, hosts) else []
+    if args.check_only:
+        return "\n".join([*lines, "starts:  nothing (--check-only)"])
+    if args.min_np is not None:
+        lines.append(f"restart: on at least {count(args.min_np, 'rank')}, if hosts are lost")
+    shown = ["the ranks' lines", *([] if args.quiet else ["progress"]), *(["places of ranks"] if args.verbose else [])]
+    return "\n".join([*lines, f"prints:  {', '.join(shown)}", *([f"writes:  {args.log_dir}"] if args.log_dir else [])])
 
 
 def _refuse_ranks() -> None:

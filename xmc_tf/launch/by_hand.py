@@ -28,6 +28,12 @@ def check_options(args: argparse.Namespace) -> None:
         InputError: naming the option.
     """
     number = args.node_rank or 0
+    if args.max_np is not None:
+        raise InputError(
+            "--max-np cannot be used with nodes that you start", fix="start fewer ranks on each node (--np)"
+        )
+    if args.np and args.here_gpus:
+        raise InputError("--here-gpus cannot be used with --np", expected="the number of ranks of this host once")
     if args.nodes is None and args.other_gpus is None:
         raise InputError(
             "--nodes is missing", expected="the number of nodes, or --other-gpus", fix="for example --nodes 2"
@@ -56,9 +62,8 @@ def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
 def describe(args: argparse.Namespace, here: int) -> str:
     """Return what this node would do, for ``--dry-run``."""
     number = args.node_rank or 0
-    others = (
-        f"{count(args.other_gpus, 'rank')} of the other nodes" if args.other_gpus else f"{args.nodes - 1} other nodes"
-    )
+    others = f"{count(args.other_gpus, 'rank')} of " if args.other_gpus else ""
+    others += "the other nodes" if args.nodes is None else count(args.nodes - 1, "other node")
     lines = [f"node {number}: {count(here, 'rank')} on this host"]
     if args.other_gpus:
         lines[0] += f", {here + args.other_gpus} in total"
@@ -66,6 +71,7 @@ def describe(args: argparse.Namespace, here: int) -> str:
         lines.append(f"connects to node 0 at {args.master_addr}:{args.master_port}, which starts its ranks")
     else:
         lines.append(f"waits at {master_address(args)}:{args.master_port} for {others}, at most {args.timeout} s")
+    lines.append(f"secret:  {args.secret_file or 'none yet (--secret-file)'}")
     return "\n".join(lines)
 
 

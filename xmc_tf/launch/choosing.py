@@ -33,6 +33,11 @@ def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus:
     elif args.hosts is not None and not here and (args.here_gpus or gpus):
         # parallel-BERT: a file that leaves out this host means all of its GPUs.
         hosts = Hosts([Host(THIS_HOST, args.here_gpus or len(gpus)), *hosts], hosts.source)
+    elif args.here_gpus is not None:
+        raise InputError(
+            f"--here-gpus cannot be used with {hosts.source}, which leaves out this host",
+            fix="list this host, or remove --here-gpus",
+        )
     if args.np is not None and args.np > hosts.size:
         raise InputError(
             "--np",

@@ -30,6 +30,11 @@ class Checks(NamedTuple):
     shared: str
     strict: bool
 
+    def describe(self) -> str:
+        """Return what is checked, for ``--dry-run``."""
+        failed = "stops the run" if self.strict else "is shown, and stops the run only if a host is not reached"
+        return f"checks:  files {', '.join(self.paths) or '(none)'}; shared folder {self.shared}; a problem {failed}"
+
 
 class Job:
     """A run on several hosts, with its checks and its restarts.

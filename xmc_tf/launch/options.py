@@ -145,6 +145,32 @@ def check_numbers(args: argparse.Namespace) -> None:
         )
 
 
+def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:
+    """Refuse options that have no effect if this command starts all nodes.
+
+    Args:
+        args: the options.
+        checked: whether the hosts are checked first.
+
+    Raises:
+        InputError: naming the option.
+    """
+    if args.master_addr or args.secret_file or args.master_port != DEFAULT_PORT:
+        option = "master_addr" if args.master_addr else "secret_file" if args.secret_file else "master_port"
+        raise InputError(
+            f"{_flag(option)} cannot be used without --nodes or --other-gpus",
+            fix=f"add one of them, or remove {_flag(option)}",
+        )
+    for option in () if checked else ("shared_folder", "skip_checks", "min_np"):
+        if getattr(args, option):
+            raise InputError(
+                f"{_flag(option)} cannot be used on this host alone, which is not checked",
+                fix=f"name several hosts, or remove {_flag(option)}",
+            )
+    if args.np and args.here_gpus and not (args.hosts or args.hostfile or args.host_list):
+        raise InputError("--here-gpus cannot be used with --np", expected="the number of ranks of this host once")
+
+
 def is_by_hand(args: argparse.Namespace) -> bool:
     """Return whether the user starts the command on every node."""
     return any(getattr(args, option) is not None for option in ("nodes", "node_rank", "other_gpus"))

@@ -53,13 +53,26 @@ class LaunchPlan:
 
     def describe(self) -> str:
         """Return the plan as text, for ``--dry-run``."""
-        runner = {"gloo": "Horovod over Gloo", "mpi": "mpiexec over MPI"}[self.controller]
-        lines = [f"{count(self.hosts.size, 'rank')} on {count(len(self.hosts), 'host')}, with {runner}", ""]
+        lines = [f"{count(self.hosts.size, 'rank')} on {count(len(self.hosts), 'host')}, with {self.engine}", ""]
         lines += align([("host", "ranks", "GPUs", "reached"), *map(self._row, self.hosts)])
-        lines += ["", f"folder:  {os.getcwd()}", f"program: {shlex.join(self.program)}"]
+        return "\n".join([*lines, "", self.describe_settings()])
+
+    @property
+    def engine(self) -> str:
+        """The name of what connects the ranks."""
+        return {"gloo": "Horovod over Gloo", "mpi": "mpiexec over MPI"}[self.controller]
+
+    def describe_settings(self) -> str:
+        """Return what is the same on all hosts, as text."""
+        threads = "one per core of the rank" if self.threads is None else str(self.threads)
+        lines = [
+            f"folder:  {os.getcwd()}",
+            f"program: {shlex.join(self.program)}",
+            f"threads: {threads}; ranks are {'' if self.pin else 'not '}pinned to cores",
+            f"limit:   {self.timeout_s} s until all ranks have started",
+        ]
         more = {name: value for name, value in self.environment().items() if name != "PATH"}
-        lines += [f"sets:    {name}={value}" for name, value in more.items()]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"sets:    {name}={value}" for name, value in more.items())])
 
     def _row(self, host: Host) -> tuple[str, str, str, str]:
         first = self.hosts.first_rank(host)
