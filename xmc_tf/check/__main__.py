@@ -1,30 +1,25 @@
 """``python -m xmc_tf.check``: check that all ranks can reach each other, or that a model is intact."""
 
 import argparse
+import faulthandler
 import json
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
 
 from xmc_tf.check import exchanges, places
 from xmc_tf.check.links import Link, measure_links, slow_links
 from xmc_tf.check.links import as_table as as_matrix
 from xmc_tf.check.model_check import check_model
 from xmc_tf.check.shared_folder import ranks_without
-from xmc_tf.check.status_files import StatusFiles, run_folder
-from xmc_tf.check.watchdog import start_watchdog
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
-from xmc_tf.ranks.choosing import choose_communicator, rank_and_size
+from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.stalls.watch import StallWatch
 
-# Of --timeout, after which the watch reports a hanging rank before the rank's own watchdog ends it.
-_WATCH_SHARE = 0.7
 # The default of --timeout. A slow network, or ranks that share busy cores, still exchange this much.
 _TIMEOUT_S, _LEAST_MB_PER_S = 60.0, 4.0
 _DESCRIPTION = """Check that all ranks can reach each other, or verify the files of a model.
@@ -35,9 +30,9 @@ values, and measures their time.
 
 On several hosts it also measures the bandwidth between every two of them, and names slow links.
 
-It names each rank that hangs, did not start or died within --timeout seconds. On several hosts, ranks that
-do not start are named exactly if the ranks share a folder: --rendezvous. The exit status is 1 for such a
-rank, for a wrong result, and for a folder that is not shared.
+It names each rank that hangs or has ended for --timeout seconds, and what it does. If a rank does not even start,
+each rank that waits for it says so after that time. The exit status is 1 for such a rank, for a wrong result, and
+for a folder that is not shared.
 
 With --model it verifies every byte of a model or an export instead, without ranks. The exit status is 0 if
 all files are intact, 1 if a file is damaged or missing, and 2 if the folder is not a model."""
@@ -82,11 +77,6 @@ def parser() -> argparse.ArgumentParser:
         default="auto",
         help="communication library; auto: the one that xmc_tf uses with this launcher",
     )
-    add(
-        "--rendezvous",
-        metavar="DIR",
-        help="shared folder in which ranks register (default: a temporary folder of this host)",
-    )
     add("--json", action="store_true", help="print one JSON object")
     return parser
 
@@ -100,7 +90,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             "shared_workdir",
             "megabytes",
             "communicator",
-            "rendezvous",
             where="with --model: no ranks are checked",
         )
         _verify(given)
@@ -112,17 +101,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError("--timeout and --megabytes", expected="numbers above 0")
     if args.communicator != "auto":
         os.environ["XMC_TF_COMMUNICATOR"] = args.communicator
-    rank, size = rank_and_size(os.environ)
-    status = StatusFiles(
-        run_folder(os.environ, Path(args.rendezvous) if args.rendezvous else None), rank, size, socket.gethostname()
-    )
-    start_watchdog(status, args.timeout)
-    try:
-        problems = _check(status, args)
-    except InputError:
-        raise
-    except Exception as error:  # noqa: BLE001 - any error of a collective: report the missing ranks
-        _explain(status, error)
+    world = _find_ranks(args.timeout)
+    if world.size > 1:
+        StallWatch(world, args.timeout, setting="--timeout").start()
+    problems = _check(world, args)
     if problems:
         sys.exit(1)
 
@@ -135,28 +117,34 @@ def _verify(args: argparse.Namespace) -> None:
         sys.exit(1)
 
 
-def _check(status: StatusFiles, args: argparse.Namespace) -> list[str]:
-    """Run all checks, and return the problems, which are the same on all ranks."""
+def _find_ranks(timeout: float) -> Communicator:
+    """Return the communicator; end this rank, with a traceback, if the others do not start in time.
+
+    A thread of Python could not do this, because MPI's start blocks all of them.
+    """
+    faulthandler.dump_traceback_later(timeout, exit=True, file=2)
     world = choose_communicator()
-    status.enter("finding each other")
+    world.barrier()
+    faulthandler.cancel_dump_traceback_later()
+    return world
+
+
+def _check(world: Communicator, args: argparse.Namespace) -> list[str]:
+    """Run all checks, and return the problems, which are the same on all ranks."""
     found = world.allgather(places.place_of_rank(world))
     _show(world, args, f"{world.size} rank{'s' if world.size > 1 else ''}: {world}\n{places.as_table(found)}")
     several = len({place.host for place in found}) > 1
-    if several and not args.rendezvous:
-        # Status files reach only this host. The watch asks the other ranks over connections of its own.
-        StallWatch(world, _WATCH_SHARE * args.timeout, setting="--timeout").start()
     timings = []
     for name in exchanges.COLLECTIVES:
-        timings.append(exchanges.measure(world, name, round(args.megabytes * 1e6), status.enter))
+        timings.append(exchanges.measure(world, name, round(args.megabytes * 1e6)))
     _show(world, args, "\n" + exchanges.as_table(timings))
     links: list[Link] = []
     if several:
-        links = measure_links(world, round(args.megabytes * 1e6), status.enter)
+        links = measure_links(world, round(args.megabytes * 1e6))
         _show(world, args, f"\n{as_matrix(links)}")
     problems = [f"{one.name}: wrong result on rank {_names(one.wrong_ranks)}" for one in timings if not one.right]
     shared = None
     if args.shared_workdir:
-        status.enter("shared folder")
         folder = Path(args.shared_workdir).absolute()
         without = ranks_without(world, folder)
         shared = not without
@@ -165,7 +153,6 @@ def _check(status: StatusFiles, args: argparse.Namespace) -> list[str]:
             problems.append(f"{folder} is not shared: rank {_names(without)} ({', '.join(hosts)}) sees another folder")
         else:
             _show(world, args, f"\nall ranks see and can write {folder}")
-    status.enter("end")
     world.barrier()
     warnings = places.warnings(found)
     warnings += [f"slow link: {link}; check the cable, the interface and other traffic" for link in slow_links(links)]
@@ -191,17 +178,6 @@ def _check(status: StatusFiles, args: argparse.Namespace) -> list[str]:
 def _show(world: Communicator, args: argparse.Namespace, text: str) -> None:
     if world.rank == 0 and not args.json:
         print(text, flush=True)
-
-
-def _explain(status: StatusFiles, error: Exception) -> NoReturn:
-    """Report the ranks that are behind in a failed collective, and exit; the launcher stops the others."""
-    first = (str(error).splitlines() or [""])[0]
-    if status.should_report():
-        lines = [f"failed: {type(error).__name__}: {first}", *(f"  {line}" for line in status.behind())]
-        print("\n".join(lines), file=sys.stderr)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1)
 
 
 def _names(ranks: Sequence[int]) -> str:

@@ -120,21 +120,18 @@ COLLECTIVES: dict[str, Callable[[Communicator, int], CollectiveTrial]] = {
 }
 
 
-def measure(world: Communicator, name: str, long_bytes: int, announce: Callable[[str], None]) -> Timing:
+def measure(world: Communicator, name: str, long_bytes: int) -> Timing:
     """Run and time a collective a few times on all ranks.
 
     Args:
         world: the ranks.
         name: a key of ``COLLECTIVES``.
         long_bytes: the bytes of the long message.
-        announce: called with a description before each call.
     """
     right, milliseconds = True, []
     for size in (SHORT_BYTES, long_bytes):
         trial, taken = COLLECTIVES[name](world, max(1, size // 4)), []
-        repeats = REPEATS if size <= _LARGE_BYTES else 2
-        for repeat in range(repeats):
-            announce(f"{name} of {size:,} bytes, {repeat + 1} of {repeats}")
+        for _ in range(REPEATS if size <= _LARGE_BYTES else 2):
             world.barrier()
             begun = time.perf_counter()
             result = trial.call()

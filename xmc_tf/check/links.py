@@ -1,7 +1,7 @@
 """The latency and bandwidth between every pair of hosts, and the slowest link."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,13 +51,12 @@ def rounds(count: int) -> list[list[tuple[int, int]]]:
     return [pairs for pairs in found if pairs]
 
 
-def measure_links(world: Communicator, long_bytes: int, announce: Callable[[str], None]) -> list[Link]:
+def measure_links(world: Communicator, long_bytes: int) -> list[Link]:
     """Exchange messages between the first ranks of every two hosts; collective.
 
     Args:
         world: the ranks.
         long_bytes: the bytes of the long message.
-        announce: called with a description before each exchange.
     """
     hosts: dict[str, int] = {}
     for rank, host in enumerate(world.allgather(world.host)):
@@ -66,12 +65,8 @@ def measure_links(world: Communicator, long_bytes: int, announce: Callable[[str]
     links = []
     for pairs in rounds(len(names)):
         partner = {ranks[a]: ranks[b] for a, b in pairs} | {ranks[b]: ranks[a] for a, b in pairs}
-        what = ", ".join(f"{names[a]} – {names[b]}" for a, b in pairs)
-        seconds = []
-        for size in (SHORT_BYTES, long_bytes):
-            announce(f"{size:,} bytes between {what}")
-            seconds.append(_exchange(world, partner.get(world.rank), size))
-        slowest = np.array(world.allgather(tuple(seconds)))
+        seconds = tuple(_exchange(world, partner.get(world.rank), size) for size in (SHORT_BYTES, long_bytes))
+        slowest = np.array(world.allgather(seconds))
         for a, b in pairs:
             short, long = slowest[[ranks[a], ranks[b]]].max(axis=0)
             links.append(Link((names[a], names[b]), 1e3 * float(short), long_bytes / 1e6 / max(float(long), 1e-9)))

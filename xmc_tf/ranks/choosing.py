@@ -39,14 +39,6 @@ def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
     return "solo", "not started by horovodrun or mpiexec"
 
 
-def rank_and_size(environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return rank and size as the launcher has set them, or (0, 1) without a launcher; nothing is sent."""
-    for _, rank_name, size_name in _LAUNCHERS:
-        if rank_name in environment and size_name in environment:
-            return int(environment[rank_name]), int(environment[size_name])
-    return 0, 1
-
-
 @cache
 def choose_communicator() -> Communicator:
     """Return this process's communicator, the same object on every call.

@@ -1,8 +1,7 @@
 """Run ``xmc_tf.check`` with a fault on rank 1: none|late|hang|wrong.
 
-``hang``: rank 2, if there is one, stops itself. ``wrong``: rank 1 is also in another folder. ``apart-…``: the ranks
-believe to be on different hosts, which do not share a folder. ``slow``: and every exchange is timed as one at 1,000
-MB/s, those with rank 1 at 100 MB/s.
+``hang``: rank 2 stops itself. ``wrong``: rank 1 is also in another folder. With ``hang`` and ``slow``, the ranks
+believe to be on different hosts. ``slow``: every exchange is timed as one at 1,000 MB/s, those with rank 1 at 100 MB/s.
 """
 
 import os
@@ -12,16 +11,14 @@ import sys
 import tempfile
 import time
 
+from tests.distributed.rank import RANK_VARIABLES
 from xmc_tf.check import __main__ as check
 from xmc_tf.check import exchanges, links
 from xmc_tf.common.process import cli
-from xmc_tf.ranks.choosing import rank_and_size
 
 how, arguments = sys.argv[1], sys.argv[2:]
-rank = rank_and_size(os.environ)[0]
-if how == "slow" or how.startswith("apart-"):
-    how = how.removeprefix("apart-")
-    os.environ["TMPDIR"] = tempfile.mkdtemp()
+rank = int(next(os.environ[name] for name in RANK_VARIABLES if name in os.environ))
+if how in ("slow", "hang"):
     host = f"host-{rank}"
     socket.gethostname = lambda: host
     os.environ["HOROVOD_HOSTNAME"] = "localhost"

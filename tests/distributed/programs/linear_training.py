@@ -11,14 +11,14 @@ import sys
 import time
 from pathlib import Path
 
+from tests.distributed.rank import RANK_VARIABLES
 from xmc_tf.common.process import cli
 from xmc_tf.linear import train
 from xmc_tf.rankers.distributed import plan, solving, training
-from xmc_tf.ranks.choosing import rank_and_size
 from xmc_tf.tree import distributed_kmeans, kmeans_wide
 
-rank, _ = rank_and_size(os.environ)
-pause, flags = float(sys.argv[1]), [flag.replace("{rank}", str(rank)) for flag in sys.argv[2:]]
+rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
+pause, flags = float(sys.argv[1]), [flag.replace("{rank}", rank) for flag in sys.argv[2:]]
 plan.LEAST_WORK = 1000
 # All nodes of the upper levels count as wide enough for several ranks.
 distributed_kmeans.SHARED_ENTRIES = kmeans_wide._ENTRIES_A_NUMBER = kmeans_wide._ENTRIES_A_MESSAGE = 0
