@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from tests.common.test_event_file import scalars
 from tests.distributed.launch import horovodrun, mpiexec, python, wait_for
 from tests.files import contents
 from tests.linear.cases import dense_rows, sparse_rows
@@ -66,21 +65,14 @@ def two_trees(corpus, tmp_path_factory):
 
 
 def test_mpi_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_path):
-    more = ["-mwf", "0.3", "-nst", "8", "--logdir", tmp_path / "logs"]
+    more = ["-mwf", "0.3", "-nst", "8"]
     run = mpiexec(PROGRAM, "0", *flags(corpus, tmp_path / "model", *more), world=3)
     assert contents(tmp_path / "model") == one_process
     assert not work_path(tmp_path / "model").exists()
-    # No rank needs TensorFlow, and rank 0 reports the work of all ranks.
+    # No rank needs TensorFlow.
     assert [(rank.result["done"], rank.result["tensorflow"]) for rank in run.ranks] == [(True, False)] * 3
     assert all(rank.result["shared"] for rank in run.ranks)  # the root at least
-    assert "waiting s" in run.ranks[0].output
     assert len(run.ranks[1].output.splitlines()) == 1
-    curves = [scalars(tmp_path / "logs" / f"rank-{rank}") for rank in range(3)]
-    assert sum(curve["ranks/sub-problems done"][-1][1] for curve in curves) > 10
-    assert all(curve["ranks/busy seconds"][-1][1] > 0 for curve in curves)
-    done = {tag: points[-1][1] for tag, points in curves[0].items() if tag.startswith("done/")}
-    assert done["done/clustering the labels"] == 100
-    assert [value for tag, value in done.items() if "rankers, level" in tag] == [100] * (len(done) - 1)
 
 
 def test_horovod_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_path):

@@ -14,7 +14,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, load_matrix, save_matrix
 from xmc_tf.rankers.distributed import plan as planning
 from xmc_tf.rankers.distributed import solving
-from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.stage import rankers_over_ranks
 from xmc_tf.rankers.distributed.training import train_trees_over_ranks
@@ -27,6 +26,14 @@ ROWS, LABELS = 80, 150
 CHAIN = random_chain(LABELS, [2, 5])
 Y = label_matrix(ROWS, LABELS)
 PRED = pred_params(only_topk=3)
+
+
+@pytest.fixture
+def solved(monkeypatch):
+    """The names of the blocks that are solved."""
+    names, write = [], solving.write_block
+    monkeypatch.setattr(solving, "write_block", lambda path, parts: (names.append(path.name), write(path, parts)))
+    return names
 
 
 @pytest.fixture(autouse=True)
@@ -47,31 +54,30 @@ def one_process(folder, X, params, **more):
 
 
 def over_ranks(folder, X, params, ranks, threads=2, key="k" * 64, **more):
-    """Return the content of the weight files of ``ranks`` ranks, and the ranks' accounts."""
+    """Return the content of the weight files of ``ranks`` ranks."""
 
     def work(communicator):
-        account = RankWork(threads=threads)
         place = open_work_folder(communicator, folder / "model", key)
         (model,) = train_trees_over_ranks(
             communicator, place, X, lambda: [Levels(Y, CHAIN, None, params, more.get("user_negatives"))],
-            pred_params=[PRED], account=account,
+            pred_params=[PRED], threads=threads,
         )  # fmt: skip
-        return [place.weights(t).read_bytes() for t in range(model.depth)], account
+        return [place.weights(t).read_bytes() for t in range(model.depth)]
 
     results = results_of(on_ranks(ranks, work))
-    assert all(files == results[0][0] for files, _ in results)
-    return results[0][0], [account for _, account in results]
+    assert all(files == results[0] for files in results)
+    return results[0]
 
 
 @pytest.mark.parametrize("kind", ["sparse", "both"])
 @pytest.mark.parametrize("schemes", ["tfn", "tfn+man", ["tfn", "man", "tfn+man"]])
-def test_the_bytes_of_one_process(kind, schemes, tmp_path):
+def test_the_bytes_of_one_process(kind, schemes, tmp_path, solved):
     X, params = features(kind, ROWS), ranker_params(schemes)
     expected = one_process(tmp_path, X, params)
     for ranks in (1, 2, 3, 4):
-        found, accounts = over_ranks(tmp_path / str(ranks), X, params, ranks)
-        assert found == expected
-        assert sum(account.problems for account in accounts) > 10
+        solved.clear()
+        assert over_ranks(tmp_path / str(ranks), X, params, ranks) == expected
+        assert len(solved) > 10
 
 
 @pytest.mark.parametrize(
@@ -86,18 +92,18 @@ def test_the_bytes_of_one_process(kind, schemes, tmp_path):
 )
 def test_every_kind_of_training(params, tmp_path):
     X, user = features("private", ROWS), {"user_negatives": {0: label_matrix(ROWS, LABELS, seed=5)}}
-    assert over_ranks(tmp_path, X, params, 2, **user)[0] == one_process(tmp_path, X, params, **user)
+    assert over_ranks(tmp_path, X, params, 2, **user) == one_process(tmp_path, X, params, **user)
 
 
-def test_a_resumed_run_keeps_solved_blocks_on_any_number_of_ranks(tmp_path, monkeypatch):
+def test_a_resumed_run_keeps_solved_blocks_on_any_number_of_ranks(tmp_path, monkeypatch, solved):
     X, params = features("both", ROWS), ranker_params("tfn+man")
     expected = one_process(tmp_path, X, params)
-    solved, solve_task = [], solving.solve_task
+    tasks, solve_task = [], solving.solve_task
 
     def failing(*args):
-        if len(solved) > 20:
+        if len(tasks) > 20:
             raise OSError("the disk is full")
-        solved.append(1)
+        tasks.append(1)
         return solve_task(*args)
 
     monkeypatch.setattr(solving, "solve_task", failing)
@@ -107,14 +113,12 @@ def test_a_resumed_run_keeps_solved_blocks_on_any_number_of_ranks(tmp_path, monk
     joined = list(work_path(tmp_path / "model").glob("levels/*/W.npz"))
     assert blocks or joined
     monkeypatch.setattr(solving, "solve_task", solve_task)
-    written, write = [], solving.write_block
-    monkeypatch.setattr(solving, "write_block", lambda path, parts: (written.append(path.name), write(path, parts)))
-    found, _ = over_ranks(tmp_path, X, params, 3)
-    assert found == expected
-    assert not blocks.keys() & set(written)
+    solved.clear()
+    assert over_ranks(tmp_path, X, params, 3) == expected
+    assert not blocks.keys() & set(solved)
 
 
-def test_a_level_that_is_joined_does_not_change_the_cuts_of_the_others(tmp_path, monkeypatch):
+def test_a_level_that_is_joined_does_not_change_the_cuts_of_the_others(tmp_path, monkeypatch, solved):
     """Otherwise, the solved blocks of the other levels would not be found."""
     X, params = features("sparse", ROWS), ranker_params()
     place = work_path(tmp_path / "model")
@@ -123,17 +127,17 @@ def test_a_level_that_is_joined_does_not_change_the_cuts_of_the_others(tmp_path,
 
     join = training._join
     monkeypatch.setattr(training, "_join", lambda *a: (shutil.copytree(place / "blocks", kept), join(*a)))
-    expected, _ = over_ranks(tmp_path, X, params, 1)
+    expected = over_ranks(tmp_path, X, params, 1)
     monkeypatch.setattr(training, "_join", join)
     (place / "levels" / "2" / "W.npz").unlink()
     for path in kept.glob("2.*"):
         shutil.copy(path, place / "blocks")
-    found, (account,) = over_ranks(tmp_path, X, params, 1)
-    assert found == expected
-    assert account.problems == 0
+    solved.clear()
+    assert over_ranks(tmp_path, X, params, 1) == expected
+    assert not solved
 
 
-def test_a_damaged_block_is_solved_again(tmp_path, monkeypatch):
+def test_a_damaged_block_is_solved_again(tmp_path, monkeypatch, solved):
     X, params = features("sparse", ROWS), ranker_params()
     with monkeypatch.context() as broken:
         broken.setattr("xmc_tf.rankers.distributed.training._join", lambda *_: 1 / 0)
@@ -141,17 +145,19 @@ def test_a_damaged_block_is_solved_again(tmp_path, monkeypatch):
             over_ranks(tmp_path, X, params, 1)
     block = next((work_path(tmp_path / "model") / "blocks").iterdir())
     block.write_bytes(block.read_bytes()[:-50])
-    found, (account,) = over_ranks(tmp_path, X, params, 1)
-    assert account.problems == 1
+    solved.clear()
+    found = over_ranks(tmp_path, X, params, 1)
+    assert solved == [block.name]
     assert found == one_process(tmp_path, X, params)
 
 
-def test_another_training_does_not_use_old_blocks(tmp_path):
+def test_another_training_does_not_use_old_blocks(tmp_path, solved):
     X = features("sparse", ROWS)
     over_ranks(tmp_path, X, ranker_params(), 1)
     other = ranker_params(Cp=2.0)
-    found, (account,) = over_ranks(tmp_path, X, other, 1, key="o" * 64)
-    assert account.problems > 0
+    solved.clear()
+    found = over_ranks(tmp_path, X, other, 1, key="o" * 64)
+    assert solved
     assert found == one_process(tmp_path, X, other)
 
 
@@ -229,7 +235,7 @@ def test_mapped_features_give_the_same(tmp_path):
     mapped = Features(load_matrix(tmp_path / "X.npz"), load_matrix(tmp_path / "E.npy"))
     assert not mapped.sparse.data.flags.writeable
     params = ranker_params("tfn+man")
-    assert over_ranks(tmp_path, mapped, params, 2)[0] == one_process(tmp_path, X, params)
+    assert over_ranks(tmp_path, mapped, params, 2) == one_process(tmp_path, X, params)
 
 
 def test_the_stage_writes_the_folder_that_one_process_saves(tmp_path):

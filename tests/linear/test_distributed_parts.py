@@ -12,15 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_matrix, random_array
 
-from tests.clock import Clock
 from tests.collective.threads import on_ranks, results_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import shared as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
-from xmc_tf.rankers.distributed import account as account_module
 from xmc_tf.rankers.distributed import blocks, inputs, joining, training
-from xmc_tf.rankers.distributed.account import RankWork, format_accounts
 from xmc_tf.rankers.distributed.blocks import write_block
 from xmc_tf.rankers.distributed.claims import Claims
 from xmc_tf.rankers.distributed.plan import cut_into_sub_problems
@@ -177,35 +174,6 @@ def test_ranks_of_one_host_share_its_cores(cores, ranks, wanted, given, monkeypa
         return training.threads_of_rank(communicator, given)
 
     assert results_of(on_ranks(ranks, work)) == wanted
-
-
-def test_the_table_names_ranks_and_adds_up():
-    account = RankWork(threads=2)
-    with account.busy():
-        pass
-    account.solved(7, 5 << 19)
-    one = {**account.summary("here"), "busy_s": 1234.56, "waiting_s": 0.4, "peak_bytes": 3 << 30}
-    lines = format_accounts([one, one]).splitlines()
-    assert " ".join(lines[0].split()) == "rank host threads sub-problems busy s waiting s own memory, peak weights"
-    assert lines[1].split() == ["0", "here", "2", "1", "1234.6", "0.4", "3,072", "MiB", "2.5", "MiB"]
-    assert len({len(line) for line in lines}) == 1
-    assert account.peak_bytes > 1 << 20
-
-
-def test_waiting_for_others_is_not_work(monkeypatch):
-    clock, account = Clock(), RankWork()
-    monkeypatch.setattr(account_module, "time", clock)
-
-    class Late(Solo):
-        def allgather(self, value):
-            clock.sleep(4)
-            return super().allgather(value)
-
-    watched = account.watching(Late())
-    with account.busy(1.0):
-        clock.sleep(2)
-        assert watched.allgather(watched.rank) == [0]
-    assert (account.busy_s, account.waited_s) == (2, 4)
 
 
 @given(st.integers(0, 5000), st.integers(1, 4), st.integers(0, 2**30))

@@ -3,16 +3,11 @@
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 from xmc_tf.common import activity
 from xmc_tf.common.process.terminal import printable
-
-# Functions that are called for each step of each progress, for example to draw it elsewhere; they must be quick.
-WATCHERS: "list[Callable[[Progress], None]]" = []
-
 
 # The rate is that of the last seconds, because the first units usually take longest (compiling, large pieces).
 _WINDOW_S = 30.0
@@ -91,8 +86,6 @@ class Progress:
             self._samples.append((now, self.done))
             while len(self._samples) > 2 and now - self._samples[1][0] >= _WINDOW_S:
                 self._samples.popleft()
-        for watch in WATCHERS:
-            watch(self)
         if now >= self._next:
             self._next = now + self._every
             self._shown = True

@@ -103,18 +103,16 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
         resumes_from(f"what is complete in {work_path(folder)}")
         data = _data(arguments, recipe, communicator, SharedScan(communicator))
         ranks = OverRanks(communicator, folder, key, recipe.threads)
-        with ranks.reported(arguments.logdir):
-            parts = train_linear(data, recipe, ranks)
+        parts = train_linear(data, recipe, ranks)
         summary = summary_of(parts)
         ranks.save(parts)
     else:
         nothing_to_resume("linear training in one process keeps everything in memory (mpiexec -n 2 keeps files)")
         place = OnDisk(folder, recipe.threads, arguments.layout)
         try:
-            with place.reported(arguments.logdir):
-                data = _data(arguments, recipe, communicator, ALONE)
-                _warn_of_needs(data, recipe, arguments.layout, folder)
-                parts = train_linear(data, recipe, place)
+            data = _data(arguments, recipe, communicator, ALONE)
+            _warn_of_needs(data, recipe, arguments.layout, folder)
+            parts = train_linear(data, recipe, place)
             summary = summary_of(parts)
             XRLinear.of(parts).save(folder)
         finally:

@@ -49,9 +49,6 @@ def parser() -> argparse.ArgumentParser:
     _add_rank_flags(out)
     words = out.add_argument_group("TF-IDF (with -t)")
     add_arguments(words, TfidfParams, *TFIDF_FLAGS)
-    out.add_argument(
-        "--logdir", metavar="DIR", help="folder for TensorBoard's log files: progress of each rank and estimated end"
-    )
     add_verbosity(out)
     add_without_effect(out, "linear.train")
     return out

@@ -9,7 +9,6 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features
 from xmc_tf.params import RankerParams, RankerPredParams
-from xmc_tf.rankers.distributed.reporting import reported
 from xmc_tf.rankers.distributed.stage import rankers_over_ranks
 from xmc_tf.rankers.fit import train_trees
 from xmc_tf.rankers.levels import RankerData
@@ -29,7 +28,6 @@ def rankers_of(
     *,
     threads: int = -1,
     seed: int = 0,
-    logdir: str | None = None,
 ) -> dict[str, Any]:
     """Train the rankers and write them to ``folder/ranker``; all ranks must call it.
 
@@ -45,7 +43,6 @@ def rankers_of(
         folder: which all ranks see.
         threads: of each rank.
         seed: of the solvers' visiting orders.
-        logdir: TensorBoard's; see ``reported``.
 
     Returns:
         The same on all ranks: how many levels, features and weights there are.
@@ -58,14 +55,13 @@ def rankers_of(
         # The stage's folder is of these inputs alone, and so is what an interrupted run has left in it.
         models = rankers_over_ranks(
             communicator, folders, RankerData(X, Y, trees), key="rankers", params=params,
-            pred_params=pred_params, threads=threads, seed=seed, logdir=logdir,
+            pred_params=pred_params, threads=threads, seed=seed,
         )  # fmt: skip
     else:
-        with reported(logdir, communicator):
-            models = train_trees(
-                X, Y, [tree.to_chain() for tree in trees], params=params, pred_params=pred_params, threads=threads,
-                seed=seed,
-            )  # fmt: skip
+        models = train_trees(
+            X, Y, [tree.to_chain() for tree in trees], params=params, pred_params=pred_params, threads=threads,
+            seed=seed,
+        )  # fmt: skip
         for place, model in zip(folders, models, strict=True):
             place.parent.mkdir(parents=True, exist_ok=True)
             model.save(place)

@@ -143,7 +143,7 @@ class TrainingSteps:
             X = None if data.label_features is not None else self.all_features(features, vectors)
             return cluster_labels(
                 folder, data.documents.Y, X, params, self.communicator,
-                label_features=data.label_features, threads=self.recipe.threads, logdir=self._curves("first-tree"),
+                label_features=data.label_features, threads=self.recipe.threads,
             )  # fmt: skip
 
         after = _there(features, vectors)
@@ -232,7 +232,7 @@ class TrainingSteps:
             X = self.all_features(features, embeddings)
             return cluster_labels(
                 folder, self.inputs.documents.Y, X, params, self.communicator,
-                threads=self.recipe.threads, logdir=self._curves(name),
+                threads=self.recipe.threads,
             )  # fmt: skip
 
         after = _there(features, embeddings)
@@ -257,7 +257,6 @@ class TrainingSteps:
                 folder,
                 threads=recipe.threads,
                 seed=recipe.seed,
-                logdir=self._curves("rankers"),
             )
 
         inputs = self._labels_and(params) | {
@@ -310,10 +309,6 @@ class TrainingSteps:
         reading = self.recipe.reading
         windows = {"long_texts": reading.combine, "max_windows": reading.max_windows} if reading.max_windows > 1 else {}
         return {"truncate_length": reading.max_length} | windows
-
-    def _curves(self, name: str) -> str | None:
-        """Where a stage's curves for TensorBoard go, beside those of the fine-tuning."""
-        return None if self.recipe.logdir is None else str(Path(self.recipe.logdir) / name)
 
     def _tokens(self, name: str, texts: Any) -> TokenStore:
         from xmc_tf.encoder import tokenize_file

@@ -7,8 +7,6 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.rankers.distributed.account import RankWork
-from xmc_tf.rankers.distributed.reporting import reported
 from xmc_tf.rankers.distributed.training import threads_of_rank
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -34,7 +32,6 @@ def cluster_labels(
     *,
     label_features: Any = None,
     threads: int = -1,
-    logdir: str | None = None,
 ) -> dict[str, Any]:
     """Build a tree of similar labels; all ranks must call it, and the tree is the one that a single rank builds.
 
@@ -47,22 +44,17 @@ def cluster_labels(
         communicator: the ranks.
         label_features: labels × features.
         threads: of each rank.
-        logdir: TensorBoard's; see ``reported``.
     """
     if communicator.size == 1:
-        with reported(logdir, communicator):
-            features = label_features if label_features is not None else label_embedding("pifa", X, Y, threads=threads)
-            return write_tree(folder, build_tree(features, params))
+        features = label_features if label_features is not None else label_embedding("pifa", X, Y, threads=threads)
+        return write_tree(folder, build_tree(features, params))
     threads = threads_of_rank(communicator, threads)
-    account = RankWork(threads=threads)
-    with reported(logdir, communicator, account), account.busy(1.0):
-        watched = account.watching(communicator)
-        if label_features is not None:
-            own = as_features(label_features)
-        else:
-            assert X is not None
-            own = label_embeddings_over_ranks(watched, "pifa", X, Y, folder, threads)
-        tree = build_tree_over_ranks(watched, own, params, threads=threads)
+    if label_features is not None:
+        own = as_features(label_features)
+    else:
+        assert X is not None
+        own = label_embeddings_over_ranks(communicator, "pifa", X, Y, folder, threads)
+    tree = build_tree_over_ranks(communicator, own, params, threads=threads)
 
     def write() -> dict[str, Any]:
         forget_label_embeddings(folder)

@@ -13,7 +13,6 @@ from scipy.sparse import csc_matrix
 
 from xmc_tf.data import Features
 from xmc_tf.params import RankerParams, RankerPredParams
-from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.distributed.training import train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder
 from xmc_tf.rankers.fit import train_rankers
@@ -52,6 +51,6 @@ else:
     work = open_work_folder(communicator, folder / "model", "k" * 64)
     (model,) = train_trees_over_ranks(
         communicator, work, X, lambda: [Levels(Y, chain, None, params, None)],
-        pred_params=[RankerPredParams()], account=RankWork(threads=1),
+        pred_params=[RankerPredParams()], threads=1,
     )  # fmt: skip
 print(json.dumps({"limit": LIMIT, "weights": 8 * model.nr_weights}))

@@ -1,9 +1,7 @@
 """The training of a linear model in the memory of one process."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scipy.sparse import spmatrix
@@ -11,7 +9,6 @@ from scipy.sparse import spmatrix
 from xmc_tf.data import Features, TextFile, Texts, as_features
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
-from xmc_tf.rankers.distributed.reporting import reported
 from xmc_tf.rankers.fit import train_trees
 from xmc_tf.rankers.levels import RankerData
 from xmc_tf.rankers.xlinear import XLinear
@@ -42,12 +39,6 @@ class InMemory:
     def agreed(self, work: Callable[[], Result]) -> Result:
         """Return the result of work that may fail on some ranks only."""
         return work()
-
-    @contextmanager
-    def reported(self, logdir: str | Path | None) -> Iterator[None]:
-        """Write curves for TensorBoard while the ``with`` block runs."""
-        with reported(logdir, self.communicator):
-            yield
 
     def features(self, texts: Texts, params: TfidfParams) -> "tuple[Tfidf, Features, TfidfParams]":
         """Return a vectorizer that is fitted to texts, their features, and the fitted parameters."""

@@ -2,8 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,9 +17,7 @@ from xmc_tf.models.linear.folder import write_model
 from xmc_tf.models.linear.in_memory import Result, fit_tfidf
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
-from xmc_tf.rankers.distributed.account import RankWork, accounts_table
 from xmc_tf.rankers.distributed.placing import place_rankers
-from xmc_tf.rankers.distributed.reporting import reported
 from xmc_tf.rankers.distributed.training import threads_of_rank, train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder
 from xmc_tf.rankers.ensemble import trees_of
@@ -46,21 +43,13 @@ class OverRanks:
     """
 
     def __init__(self, communicator: Communicator, folder: Path, key: str, threads: int = -1) -> None:
-        self.folder, self._ranks = folder, communicator
+        self.folder, self.communicator = folder, communicator
         self._work = open_work_folder(communicator, folder, key)
-        self._account = RankWork(threads=threads_of_rank(communicator, threads))
-        self.threads = self._account.threads
-        self.communicator = self._account.watching(communicator)
+        self.threads = threads_of_rank(communicator, threads)
 
     def agreed(self, work: Callable[[], Result]) -> Result:
         """Return the result of work that may fail on some ranks only; its error is then one on all of them."""
         return run_on_all_ranks(self.communicator, work)
-
-    @contextmanager
-    def reported(self, logdir: str | Path | None) -> Iterator[None]:
-        """Write curves for TensorBoard while the ``with`` block runs."""
-        with reported(logdir, self._ranks, self._account):
-            yield
 
     def features(self, texts: Texts, params: TfidfParams) -> tuple[None, Features, TfidfParams]:
         """Return the features of texts, mapped, and the parameters of the vectorizer, which is in the work folder."""
@@ -68,14 +57,13 @@ class OverRanks:
         work, communicator, target = self._work, self.communicator, self._work.file("X.npz")
         if not communicator.broadcast(target.exists()):
             self._on_first(texts.check)
-            with self._account.busy(1.0):
-                if all(communicator.allgather(find_spec("tensorflow_text") is not None)):
-                    from xmc_tf.features.over_ranks import vectorize_over_ranks
+            if all(communicator.allgather(find_spec("tensorflow_text") is not None)):
+                from xmc_tf.features.over_ranks import vectorize_over_ranks
 
-                    vectorize_over_ranks(communicator, texts, params, work.features, target, threads=self.threads)
-                else:
-                    _LOG.warning("not all ranks have TensorFlow: rank 0 computes the TF-IDF features alone")
-                    self._on_first(lambda: self._vectorize_here(texts, params))
+                vectorize_over_ranks(communicator, texts, params, work.features, target, threads=self.threads)
+            else:
+                _LOG.warning("not all ranks have TensorFlow: rank 0 computes the TF-IDF features alone")
+                self._on_first(lambda: self._vectorize_here(texts, params))
         fitted = run_on_all_ranks(communicator, lambda: fitted_params(work.features))
         return None, as_features(open_matrix(target)), fitted
 
@@ -88,8 +76,7 @@ class OverRanks:
         folders = [self._work.tree, *(self._work.file(f"tree-{number}") for number in range(1, count))]
         if self.communicator.broadcast(folders[-1].exists()):
             return run_on_all_ranks(self.communicator, lambda: [load_chain(folder) for folder in folders])
-        with self._account.busy(1.0):
-            trees = build()
+        trees = build()
         self.communicator.barrier()  # a slower rank may still open the embeddings, which rank 0 removes
         self._on_first(lambda: self._keep(folders, trees))
         return trees
@@ -100,7 +87,7 @@ class OverRanks:
         """Return the trained rankers of each tree, their weights mapped."""
         return train_trees_over_ranks(
             self.communicator, self._work, data.X, partial(data.levels, params), pred_params=pred_params,
-            account=self._account, seed=seed,
+            threads=self.threads, seed=seed,
         )  # fmt: skip
 
     def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
@@ -118,14 +105,12 @@ class OverRanks:
 
         if not self.communicator.broadcast(folder.exists()):
             self._on_first(keep)
-        return ProbabilityModel.load(folder) if self._ranks.rank == 0 else None
+        return ProbabilityModel.load(folder) if self.communicator.rank == 0 else None
 
     def save(self, parts: LinearParts) -> None:
         """Write the model to its folder, completely or not at all, by linking the weights; remove the work folder."""
         self._on_first(lambda: self._place(parts))
-        table = accounts_table(self.communicator, self._account)
-        if self._ranks.rank == 0:
-            _LOG.info("work of the ranks:\n%s", table)
+        if self.communicator.rank == 0:
             self._work.remove()
         self.communicator.barrier()
 
@@ -152,4 +137,4 @@ class OverRanks:
 
     def _on_first(self, work: Callable[[], object]) -> None:
         """Do something on rank 0; an error there is one on all ranks."""
-        run_on_all_ranks(self.communicator, lambda: work() if self._ranks.rank == 0 else None)
+        run_on_all_ranks(self.communicator, lambda: work() if self.communicator.rank == 0 else None)

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 
 from xmc_tf.data import Features, save_matrix
-from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import remove_from_all_ranks
@@ -17,9 +16,7 @@ from xmc_tf.ranks.stacking import stack_rows
 DOCUMENTS_A_PIECE = 100_000
 
 
-def predict_over_ranks(
-    communicator: Communicator, model: XLinear, X: Features, target: Path, account: RankWork
-) -> None:
+def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, target: Path, threads: int) -> None:
     """Write the result of ``model.predict(X)``; on return, all ranks see the file.
 
     Args:
@@ -27,7 +24,7 @@ def predict_over_ranks(
         model: the levels trained so far, their weights mapped.
         X: the training features, mapped.
         target: the file; if it exists, nothing is done.
-        account: records the work.
+        threads: number of threads of this rank.
     """
     if communicator.broadcast(target.exists()):
         return
@@ -38,10 +35,9 @@ def predict_over_ranks(
     pieces = [target.with_name(f"{target.stem}-{a}-{b}.npz") for a, b in pairwise(bounds)]
 
     def predict() -> None:
-        with account.busy(1.0):
-            for piece, (a, b) in zip(pieces, pairwise(bounds), strict=True):
-                if not piece.exists():
-                    save_matrix(piece, model.predict(X.rows(slice(a, b)), threads=account.threads))
+        for piece, (a, b) in zip(pieces, pairwise(bounds), strict=True):
+            if not piece.exists():
+                save_matrix(piece, model.predict(X.rows(slice(a, b)), threads=threads))
 
     run_on_all_ranks(communicator, predict)
     stack_rows(communicator, pieces, target)

@@ -8,7 +8,6 @@ from pathlib import Path
 from threading import Event
 
 from xmc_tf.common.progress import Progress
-from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.distributed.blocks import block_name, is_solved, write_block
 from xmc_tf.rankers.distributed.claims import Claims
 from xmc_tf.rankers.distributed.plan import SubProblem
@@ -40,7 +39,7 @@ class SolvingJob:
 
 
 def solve_over_ranks(
-    communicator: Communicator, work: WorkFolder, job: SolvingJob, *, run: str, title: str, account: RankWork
+    communicator: Communicator, work: WorkFolder, job: SolvingJob, *, run: str, title: str, threads: int
 ) -> None:
     """Solve the unsolved sub-problems of a job; return on all ranks when all of them are solved.
 
@@ -50,7 +49,7 @@ def solve_over_ranks(
         job: the sub-problems.
         run: name of this call, the same on all ranks and not used before.
         title: title of rank 0's progress bar.
-        account: records the work of this rank.
+        threads: number of threads of this rank.
     """
     names = [block_name(sub, work.key) for sub in job.plan]
     unsolved: list[int] = []
@@ -63,9 +62,7 @@ def solve_over_ranks(
         try:
             while not stop.is_set() and (claimed := claims.take()) is not None:
                 sub, block = job.plan[unsolved[claimed]], work.blocks / names[unsolved[claimed]]
-                with account.busy():
-                    write_block(block, _solved(job, sub))
-                account.solved(sub.work, block.stat().st_size)
+                write_block(block, _solved(job, sub))
         except BaseException:
             stop.set()
             raise
@@ -74,9 +71,9 @@ def solve_over_ranks(
     outstanding = {names[i]: job.plan[i].work for i in unsolved}
     done = total - sum(outstanding.values())
     show = Progress(title, total=total, unit="units of work", quiet_s=2.0 if communicator.rank == 0 else float("inf"))
-    with show as progress, ThreadPoolExecutor(account.threads) as pool:
+    with show as progress, ThreadPoolExecutor(threads) as pool:
         progress.add(done)
-        futures = {pool.submit(solve_until_none_is_left) for _ in range(account.threads)}
+        futures = {pool.submit(solve_until_none_is_left) for _ in range(threads)}
         try:
             while futures:
                 finished, futures = wait(futures, timeout=1.0, return_when=FIRST_EXCEPTION)

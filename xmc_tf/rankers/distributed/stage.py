@@ -9,9 +9,7 @@ from xmc_tf.common.folders.model_parts import RANKERS
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import check_pair
 from xmc_tf.params import RankerParams, RankerPredParams
-from xmc_tf.rankers.distributed.account import RankWork, accounts_table
 from xmc_tf.rankers.distributed.placing import place_rankers
-from xmc_tf.rankers.distributed.reporting import reported
 from xmc_tf.rankers.distributed.training import threads_of_rank, train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder
 from xmc_tf.rankers.levels import RankerData
@@ -32,7 +30,6 @@ def rankers_over_ranks(
     pred_params: Sequence[RankerPredParams] | None = None,
     threads: int = -1,
     seed: int = 0,
-    logdir: str | None = None,
 ) -> list[XLinear]:
     """Train the rankers of several trees on all ranks, each into a folder in PECOS's format. Call it on all ranks.
 
@@ -52,7 +49,6 @@ def rankers_over_ranks(
         pred_params: default prediction parameters of each tree's rankers.
         threads: number of threads per rank; -1: the rank's share of the host's cores.
         seed: seed of the orders in which the solvers visit the documents.
-        logdir: TensorBoard's folder, for curves of each rank's work; see ``reporting.reported``.
 
     Returns:
         The rankers of each tree, mapped from its files.
@@ -63,12 +59,10 @@ def rankers_over_ranks(
     for folder in folders:
         run_on_all_ranks(communicator, partial(RANKERS.check_place, folder))
     work = open_work_folder(communicator, folders[0], key)
-    account = RankWork(threads=threads_of_rank(communicator, threads))
-    with reported(logdir, communicator, account):
-        models = train_trees_over_ranks(
-            account.watching(communicator), work, X, lambda: data.levels(params),
-            pred_params=pred_params, account=account, seed=seed,
-        )  # fmt: skip
+    models = train_trees_over_ranks(
+        communicator, work, X, lambda: data.levels(params),
+        pred_params=pred_params, threads=threads_of_rank(communicator, threads), seed=seed,
+    )  # fmt: skip
     nr_dense = X.nr_dense
 
     def place() -> None:
@@ -80,10 +74,9 @@ def rankers_over_ranks(
             first += model.depth
 
     run_on_all_ranks(communicator, place)
-    table = accounts_table(communicator, account)
     if communicator.rank == 0:
         weights, levels = sum(model.nr_weights for model in models), sum(model.depth for model in models)
-        _LOG.info("%s: %s weights in %s levels\n%s", folders[0], f"{weights:,}", levels, table)
+        _LOG.info("%s: %s weights in %s levels", folders[0], f"{weights:,}", levels)
         work.remove()
     communicator.barrier()
     return run_on_all_ranks(communicator, lambda: [XLinear.load(folder, nr_dense) for folder in folders])

@@ -12,7 +12,6 @@ from xmc_tf.common.wire import register
 from xmc_tf.data import Features
 from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
-from xmc_tf.rankers.distributed.account import RankWork
 from xmc_tf.rankers.distributed.blocks import block_name
 from xmc_tf.rankers.distributed.joining import join_blocks
 from xmc_tf.rankers.distributed.plan import SubProblem, cut_into_sub_problems
@@ -54,7 +53,7 @@ def train_trees_over_ranks(
     make_levels: Callable[[], Sequence[Levels]],
     *,
     pred_params: Sequence[RankerPredParams],
-    account: RankWork,
+    threads: int,
     seed: int = 0,
 ) -> list[XLinear]:
     """Train the rankers of several trees into the work folder, with one queue for the sub-problems of all trees.
@@ -65,7 +64,7 @@ def train_trees_over_ranks(
         X: the training features, which all trees read.
         make_levels: returns the levels of each tree; called on rank 0.
         pred_params: default prediction parameters of each tree's model.
-        account: records the work of this rank; contains its number of threads.
+        threads: number of threads of this rank.
         seed: seed of the orders in which the solvers visit the documents.
 
     Returns:
@@ -90,14 +89,14 @@ def train_trees_over_ranks(
             predicted = None
             if tree.waits[run.start]:
                 predicted = work.file(f"predicted-{tree.first + run.start}.npz")
-                predict_over_ranks(communicator, models[i], X, predicted, account)
+                predict_over_ranks(communicator, models[i], X, predicted, threads)
             own = levels[i] if levels else None
             run_on_all_ranks(communicator, partial(_store, work, own, run, tree.first, predicted, instances))
         if number == rounds - 1:
             levels = []  # free rank 0's copy: from here on, all ranks map the problems from disk
         title = levels_title([tree.runs[number] if number < len(tree.runs) else None for tree in trees])
         numbers = [trees[i].first + t for i in there for t in trees[i].runs[number]]
-        _train_levels(communicator, work, numbers, title, instances, account, seed)
+        _train_levels(communicator, work, numbers, title, instances, threads, seed)
         for i in there:
             for t in trees[i].runs[number]:
                 problem = open_problem(work.level(trees[i].first + t))
@@ -126,7 +125,7 @@ def _train_levels(
     numbers: Sequence[int],
     title: str,
     instances: Instances,
-    account: RankWork,
+    threads: int,
     seed: int,
 ) -> None:
     """Train levels that do not wait for each other; on return, their weights are on disk."""
@@ -141,11 +140,11 @@ def _train_levels(
     plan = [sub for sub in communicator.broadcast(plan) if sub.level not in joined]
     name = communicator.broadcast(f"{os.getpid()}-{numbers[0]}")
     job = SolvingJob(plan, levels, instances, seed)
-    solve_over_ranks(communicator, work, job, run=name, title=title, account=account)
-    _join(communicator, work, job, account)
+    solve_over_ranks(communicator, work, job, run=name, title=title, threads=threads)
+    _join(communicator, work, job)
 
 
-def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob, account: RankWork) -> None:
+def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob) -> None:
     """Join the blocks level by level; each rank writes a part of every level."""
     release_freed_memory()  # the solvers' scratch memory: the files that are written now are as large
     instances = job.instances
@@ -153,8 +152,7 @@ def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob, account
         problem, _ = job.levels[t]
         nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)
         paths = [work.blocks / block_name(sub, work.key) for sub in job.plan if sub.level == t]
-        with account.busy(1.0):
-            join_blocks(communicator, paths, (int(nr_rows), int(problem.clusters.shape[0])), work.weights(t))
+        join_blocks(communicator, paths, (int(nr_rows), int(problem.clusters.shape[0])), work.weights(t))
         remove_from_all_ranks(communicator, paths[communicator.rank :: communicator.size])
 
 
