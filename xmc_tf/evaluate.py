@@ -16,6 +16,9 @@ _DESCRIPTION = """Measure predictions against the true labels: one row per predi
               divided by the best possible; they need --train-labels
   micro-F1@k  F1 of the first k, over all pairs of document and label
   macro-F1@k  mean of the F1 of all labels that have a document
+  P-near@k    as P, but a label also counts if it is directly broader or narrower than a true label
+  P-sibling@k as P-near, but a label also counts if it shares a direct broader term with a true label;
+              both need a model (-m) that was trained with a vocabulary with broader terms
 
 A document without true labels counts as 0 in P, R and nDCG. Equal scores are ranked by label number.
 In the true labels, every nonzero entry is a label; in a prediction, a stored zero is a score.

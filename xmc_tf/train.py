@@ -319,9 +319,9 @@ def _training_inputs(arguments: argparse.Namespace) -> TrainingInputs:
         tree = load_chain(a.code_path, nr_splits=a.nr_splits, min_codes=a.min_codes)
     elif a.label_feat_path:
         label_features = load_matrix(a.label_feat_path, name="label features")
-    lines = load_label_lines(a.labels, a.vocabulary, first_language(a.language))
+    lines, hierarchy = load_label_lines(a.labels, a.vocabulary, first_language(a.language))
     names = None if lines is None else label_vocabulary(lines).preferred
-    return TrainingInputs(documents, tree, label_features, names, held_out, lines)
+    return TrainingInputs(documents, tree, label_features, names, held_out, lines, hierarchy)
 
 
 def _documents(texts: str, labels: str, features: list[str] | None) -> Documents:

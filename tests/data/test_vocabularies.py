@@ -6,7 +6,7 @@ import pytest
 from rdflib import Graph
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.vocabularies import Concept, load_label_lines, load_vocabulary
+from xmc_tf.data.vocabularies import Concept, LabelHierarchy, load_label_lines, load_vocabulary
 
 TURTLE = """
 @prefix skos: <http://www.w3.org/2004/02/skos/core#> .
@@ -55,15 +55,16 @@ def test_a_name_without_a_language_counts_if_there_is_no_other(vocabulary):
 def test_lines_are_completed_by_identifier_or_by_name(vocabulary, tmp_path, caplog):
     lines = lines_file(tmp_path, "<http://example.org/c1>", "http://example.org/c4", "Cats", "dogs")
     with caplog.at_level(logging.WARNING):
-        found = load_label_lines(lines, str(vocabulary), "en")
+        found, hierarchy = load_label_lines(lines, str(vocabulary), "en")
+    assert hierarchy is None
     assert found == ["colours\thues", "Mercury (planet)", "cats\tfelines\tmoggies", "dogs"]
     assert "1 of 4 lines" in caplog.text
     assert "'dogs'" in caplog.text
 
 
 def test_without_a_vocabulary_lines_stay_as_they_are(tmp_path):
-    assert load_label_lines(lines_file(tmp_path, "a\tb", "c")) == ["a\tb", "c"]
-    assert load_label_lines(None) is None
+    assert load_label_lines(lines_file(tmp_path, "a\tb", "c")).lines == ["a\tb", "c"]
+    assert load_label_lines(None) == (None, None)
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
@@ -90,10 +91,47 @@ def test_damaged_bytes_and_another_language_are_named(vocabulary, tmp_path):
 
 def test_contradicting_flags_and_strangers(vocabulary, tmp_path):
     lines = lines_file(tmp_path, "x", "y")
-    assert load_label_lines(lines, None, "en") == ["x", "y"]  # it is the language of the texts
+    assert load_label_lines(lines, None, "en").lines == ["x", "y"]  # it is the language of the texts
     with pytest.raises(InputError, match="needs --language"):
         load_label_lines(lines, str(vocabulary))
     with pytest.raises(InputError, match="needs --labels"):
         load_label_lines(None, str(vocabulary), "en")
     with pytest.raises(InputError, match="no line is a concept"):
         load_label_lines(lines, str(vocabulary), "en")
+
+
+BROADER = """
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix : <http://example.org/> .
+
+:animals skos:prefLabel "animals"@en ; skos:narrower :cats .
+:cats skos:prefLabel "cats"@en ; skos:altLabel "felines"@en ; skos:broader :pets , :cats .
+:dogs skos:prefLabel "dogs"@en ; skos:broader :animals , :pets .
+:pets skos:prefLabel "lemmikit"@fi .
+:tea skos:prefLabel "tea"@en ; skos:related :cats .
+"""
+
+
+def test_broader_terms_of_labels_are_read(tmp_path):
+    (tmp_path / "v.ttl").write_text(BROADER, encoding="utf-8")
+    lines = lines_file(tmp_path, "http://example.org/dogs", "http://example.org/animals", "tea", "cats", "fish")
+    names, hierarchy = load_label_lines(lines, str(tmp_path / "v.ttl"), "en")
+    assert names == ["dogs", "animals", "tea", "cats\tfelines", "fish"]
+    pets = "http://example.org/pets"  # a term without a name in the language, and no label
+    assert hierarchy == LabelHierarchy({"cats": ("animals", pets), "dogs": ("animals", pets)})
+    matrix = hierarchy.broader_matrix(["dogs", "animals", "tea", "cats", "fish"])
+    assert matrix.shape == (5, 6)
+    assert {(row, column) for row, column in zip(*matrix.nonzero(), strict=True)} == {(0, 1), (0, 5), (3, 1), (3, 5)}
+
+
+def test_a_hierarchy_is_written_and_read_again(tmp_path):
+    hierarchy = LabelHierarchy({"cats": ("animals", "http://example.org/pets"), "ä b": ("c",)})
+    hierarchy.save(tmp_path / "hierarchy")
+    assert LabelHierarchy.load(tmp_path / "hierarchy") == hierarchy
+
+
+@pytest.mark.parametrize("content", [b"", b"cats\n", b"cats\t\n", b"a\tb\n\nc\td\n", b"\xff\tb\n"])
+def test_damaged_hierarchies_are_refused(tmp_path, content):
+    (tmp_path / "broader.tsv").write_bytes(content)
+    with pytest.raises(InputError, match=r"broader\.tsv"):
+        LabelHierarchy.load(tmp_path)

@@ -124,7 +124,7 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
 def _data(arguments: argparse.Namespace, recipe: LinearRecipe, communicator: Communicator, scan: Scan) -> LinearData:
     """Read and check the files."""
     a = arguments
-    lines = load_label_lines(a.labels, a.vocabulary, first_language(a.language))
+    lines, hierarchy = load_label_lines(a.labels, a.vocabulary, first_language(a.language))
     names = None if lines is None else label_vocabulary(lines).preferred
     Y = load_matrix(a.label_path, name="labels", scan=scan)
     texts = TextFile(a.text_path) if a.text_path else None
@@ -151,8 +151,9 @@ def _data(arguments: argparse.Namespace, recipe: LinearRecipe, communicator: Com
         "negatives of clusters": a.usn_match_path,
     }  # fmt: skip
     return LinearData(
-        Y, texts, X, lines=lines, tree=tree, label_features=features, R=R, negatives=negatives, called=called
-    )
+        Y, texts, X, lines=lines, hierarchy=hierarchy, tree=tree, label_features=features, R=R, negatives=negatives,
+        called=called,
+    )  # fmt: skip
 
 
 def _warn_of_needs(data: LinearData, recipe: LinearRecipe, layout: str, folder: Path) -> None:

@@ -14,7 +14,7 @@ from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.table import format_table, percent
 
 # Measures that share a table.
-_TABLES = (("P", "R", "nDCG"), ("PSP", "PSnDCG"), ("micro-F1", "macro-F1"))
+_TABLES = (("P", "R", "nDCG"), ("PSP", "PSnDCG"), ("micro-F1", "macro-F1"), ("P-near", "P-sibling"))
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,7 @@ def compare(
     bounds: Sequence[int] = (10, 50),
     training_frequency: np.ndarray | None = None,
     gains: np.ndarray | None = None,
+    broader: smat.csr_matrix | None = None,
     details: bool = False,
 ) -> Comparison:
     """Measure every prediction on the truth.
@@ -138,6 +139,7 @@ def compare(
         bounds: upper bounds of the frequency buckets; empty: no buckets.
         training_frequency: number of occurrences of each label in training; by default the truth is counted.
         gains: the inverse propensity of each label, for PSP and PSnDCG.
+        broader: labels × terms, the broader terms of the labels, for P-near and P-sibling.
         details: whether to measure at every k from 1, for the charts of a report.
     """
     true = as_truth(truth)
@@ -147,7 +149,9 @@ def compare(
     measured = range(1, max(ks) + 1) if details else ks
     systems = []
     for name, prediction in predictions:
-        overall, *parts = measure(true, prediction, measured, buckets=buckets, gains=gains, name=name)
+        overall, *parts = measure(
+            true, prediction, measured, buckets=buckets, gains=gains, broader=broader, name=name
+        )  # fmt: skip
         systems.append(MeasuredSystem(name, overall, [part for part in parts if part.labels]))
     return Comparison(
         ks=tuple(sorted(set(ks))),

@@ -1,10 +1,13 @@
 """P, R, nDCG, PSP, PSnDCG and F1 at k, over all labels and over each bucket of label frequency.
 
+With a hierarchy of the labels, P-near and P-sibling also count near misses; see ``near.py``.
+
 Over a bucket, the truth is restricted to the bucket's labels, while the system's top k stays the same:
 
 - P counts the hits with labels of the bucket over all documents, so that the buckets add up to the total;
 - R, nDCG, PSP and PSnDCG are means over the documents that have a label of the bucket;
-- F1 is computed over the bucket's labels.
+- F1 is computed over the bucket's labels;
+- P-near and P-sibling count the predicted labels of the bucket.
 """
 
 from collections.abc import Sequence
@@ -15,11 +18,12 @@ import scipy.sparse as smat
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.buckets import FrequencyBuckets
+from xmc_tf.metrics.near import mark_near
 from xmc_tf.metrics.ranking import as_truth, count_labels, mark_hits, top_labels
 from xmc_tf.metrics.sums import MeasureSums, sum_over_documents
 from xmc_tf.metrics.table import format_table, percent
 
-MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "micro-F1", "macro-F1")
+MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "micro-F1", "macro-F1", "P-near", "P-sibling")
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ def measure(
     *,
     buckets: FrequencyBuckets | None = None,
     gains: np.ndarray | None = None,
+    broader: smat.csr_matrix | None = None,
     name: str = "the prediction",
 ) -> list[Measures]:
     """Measure one prediction against the truth.
@@ -77,6 +82,8 @@ def measure(
         ks: the cut-offs.
         buckets: buckets of labels to measure separately as well.
         gains: the inverse propensity of each label; without it, PSP and PSnDCG are left out.
+        broader: labels × terms, with an entry for each direct broader term of a label; the first terms are the labels.
+            Without it, P-near and P-sibling are left out.
         name: name of the prediction in errors.
 
     Returns:
@@ -92,22 +99,33 @@ def measure(
     group = buckets.of_label if buckets else np.zeros(true.shape[1], np.int32)
     *parts, whole = sum_over_documents(true, top, hits, group, max(len(names), 1), gains)
     counts = [count_labels(true, top[:, :k], hits[:, :k]) for k in ks]
+    near_misses = None if broader is None else mark_near(true, top, hits, broader)
     occurs = counts[0].true > 0
     label_f1 = np.stack([count.f1 for count in counts])
 
-    def of(bucket: str, sums: MeasureSums, labels: np.ndarray, documents: int) -> Measures:
-        """Return the measures over ``documents`` documents and the labels that occur."""
+    def of(bucket: str, sums: MeasureSums, members: np.ndarray, documents: int) -> Measures:
+        """Return the measures over ``documents`` documents and those of the labels that occur."""
+        labels = occurs & members
         values = _values(sums, documents, true.shape[0], int(counts[0].true[labels].sum()), ks)
         values["macro-F1"] = label_f1[:, labels].mean(axis=1) if labels.any() else np.full(len(ks), np.nan)
         if gains is None:
             del values["PSP"], values["PSnDCG"]
+        if near_misses is not None:
+            counted = members[np.maximum(top, 0)]
+            values["P-near"] = _precision(near_misses.near & counted, ks)
+            values["P-sibling"] = _precision(near_misses.sibling & counted, ks)
         return Measures(bucket, documents, int(labels.sum()), ks, values)
 
-    overall = of("", whole, occurs, true.shape[0])
+    overall = of("", whole, np.ones(true.shape[1], bool), true.shape[0])
     return [overall] + [
-        of(bucket, sums, occurs & (group == number), sums.documents)
+        of(bucket, sums, group == number, sums.documents)
         for number, (bucket, sums) in enumerate(zip(names, parts, strict=False))
     ]
+
+
+def _precision(marked: np.ndarray, ks: Sequence[int]) -> np.ndarray:
+    """Return the share of marked labels among the first k of all documents, for each k."""
+    return np.array([marked[:, :k].sum() / (len(marked) * k) for k in ks])
 
 
 def check_ks(ks: Sequence[int]) -> tuple[int, ...]:

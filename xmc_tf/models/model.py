@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack
 from scipy.sparse import csr_matrix
 
 from xmc_tf.data import Texts
+from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.metrics import Measures
 from xmc_tf.models.documents import DocumentsLike
 from xmc_tf.models.explaining.explanation import Explanation
@@ -39,6 +40,10 @@ class Model(Protocol):
     @property
     def tree(self) -> LabelTree:
         """The label tree of the rankers."""
+
+    @property
+    def hierarchy(self) -> LabelHierarchy | None:
+        """The broader terms of the labels, or None."""
 
     @property
     def metadata(self) -> ModelMetadata:

@@ -10,7 +10,19 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_kind import LINEAR
-from xmc_tf.common.folders.model_parts import ENCODER, ENSEMBLE, FEATURES, FOLDERS, FUSION, HEAD, NAMES, RANKER, TREE
+from xmc_tf.common.folders.model_parts import (
+    ENCODER,
+    ENSEMBLE,
+    FEATURES,
+    FOLDERS,
+    FUSION,
+    HEAD,
+    HIERARCHY,
+    NAMES,
+    RANKER,
+    TREE,
+)
+from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dense
 from xmc_tf.models.metadata import ModelMetadata
@@ -113,6 +125,15 @@ class Parts:
         if evidence is not None:
             evidence.allowed = self.output_labels
         return evidence
+
+    @cached_property
+    def hierarchy(self) -> LabelHierarchy | None:
+        """The broader terms of the labels; None: the model has none."""
+        place = self.parts.get(HIERARCHY)
+        if place is None:
+            return None
+        with verified(place):
+            return LabelHierarchy.load(place)
 
     @cached_property
     def tree(self) -> LabelTree:

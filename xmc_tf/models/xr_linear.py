@@ -55,6 +55,7 @@ class XRLinear(LinearParts):
             model predicts the rankers' scores.
         more_trees: the label trees after the first.
         own_training: the training data that a model keeps which was not loaded from a folder.
+        hierarchy: the broader terms of the labels, or None.
     """
 
     def predict(
@@ -347,6 +348,7 @@ class XRLinear(LinearParts):
             folder, [self.tree, *self.more_trees], self.names, self.metadata,
             [ranker.save for ranker in trees_of(self.ranker)],
             self.tfidf.save if self.reads_text else None, self.evidence, self.training_data,
+            self.hierarchy,
         )  # fmt: skip
 
     def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":

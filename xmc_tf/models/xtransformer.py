@@ -13,9 +13,10 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
-from xmc_tf.common.folders.model_parts import ENCODER, FUSION, NAMES
+from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES
 from xmc_tf.common.process.extras import require
 from xmc_tf.data import Texts, as_features
+from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.metrics import Measures, evaluate
 from xmc_tf.metrics.measures import check_ks
@@ -36,7 +37,7 @@ from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.params import PredictionOptions, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
-from xmc_tf.pipeline.stages import Stages
+from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
 from xmc_tf.rankers.sub_models import checked_labels
 from xmc_tf.tree import LabelTree
@@ -158,6 +159,8 @@ class XTransformer(Parts):
             stage = evidence_stage(model, made.held_out, inputs, recipe, stages, named=made.label_names)
             learned = (NAMES, FUSION) if made.label_names else (FUSION,)
             model.parts |= {name: stage.folder / name for name in learned}
+        if inputs.hierarchy is not None:
+            model.parts[HIERARCHY] = _hierarchy_stage(inputs.hierarchy, stages).folder / HIERARCHY
         return model
 
     def save(self, folder: str | Path) -> None:
@@ -392,6 +395,16 @@ class XTransformer(Parts):
     def _texts(self, documents: Any, columns: FrameColumns) -> Texts:
         """Return the texts of documents of any form."""
         return texts_only(read_documents(documents, None, columns, trained=self.metadata.columns))
+
+
+def _hierarchy_stage(hierarchy: LabelHierarchy, stages: Stages) -> Stage:
+    """Write the broader terms of the labels to the work folder, from which models are saved."""
+
+    def keep(folder: Path) -> Record:
+        hierarchy.save(folder / HIERARCHY)
+        return {"said": f"{len(hierarchy.broader):,} labels with broader terms"}
+
+    return stages.run("hierarchy", keep, inputs={"broader": hierarchy.broader})
 
 
 def texts_only(read: ReadDocuments) -> Texts:

@@ -13,6 +13,7 @@ from xmc_tf.common.numbers import LARGEST_SEED
 from xmc_tf.data import Features, TextFile, Texts, check_training_input, check_validation_input
 from xmc_tf.data.checks import check_pair
 from xmc_tf.data.reading import Reading
+from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.params import (
     MatcherParams,
     MatcherPredParams,
@@ -133,6 +134,7 @@ class TrainingInputs:
         names: of the labels.
         validation: documents to measure on.
         lines: the names of the labels with alternative names after tabs.
+        hierarchy: the broader terms of the labels, which the model keeps.
     """
 
     documents: Documents
@@ -141,6 +143,7 @@ class TrainingInputs:
     names: Sequence[str] | None = None
     validation: Documents | None = None
     lines: Sequence[str] | None = None
+    hierarchy: LabelHierarchy | None = None
 
     def check(self, communicator: Communicator) -> dict[str, str | None]:
         """Refuse data that do not fit together, or differ between ranks.

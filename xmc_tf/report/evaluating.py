@@ -94,7 +94,10 @@ def evaluate(args: argparse.Namespace) -> None:
         _print_pecos(data.systems, data.truth, ks[-1])
         if not args.report:
             return
-    result = compare(data.truth, data.systems, ks, bounds=bounds, training_frequency=data.frequency, gains=data.gains)
+    result = compare(
+        data.truth, data.systems, ks, bounds=bounds, training_frequency=data.frequency, gains=data.gains,
+        broader=data.broader,
+    )  # fmt: skip
     if args.json:
         print(json.dumps(result.to_json(), ensure_ascii=False))
     elif not pecos:

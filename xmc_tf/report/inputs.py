@@ -65,7 +65,8 @@ class ReportInputs:
         texts: the documents, for examples; only the few that are shown are read.
         document_names: what each document is called, such as "line 12 of data.csv". Default: its number.
         training_labels: documents × labels of the training data, for label frequencies and propensities.
-        model: the model that predicted; adds the deciding words to examples.
+        model: the model that predicted; adds the deciding words to examples, and near misses if it knows the broader
+            terms of its labels.
         curves: learning curves.
         others: further predictions of the same documents by name, to compare with.
         name: name of ``predicted`` in comparisons.
@@ -158,6 +159,11 @@ class ReportInputs:
             return None
         return inverse_propensity(frequency, self.training_labels.shape[0], *self.propensities)
 
+    @property
+    def broader(self) -> csr_matrix | None:
+        """The broader terms of the labels, labels × terms, or None."""
+        return broader_terms(self.model, self.names)
+
     def document_name(self, document: int) -> str:
         """Return what a document is called, or its number, from 1.
 
@@ -173,3 +179,15 @@ class ReportInputs:
             label: number of the label.
         """
         return str(label) if self.names is None else self.names[label]
+
+
+def broader_terms(model: "Model | None", names: Sequence[str] | None) -> csr_matrix | None:
+    """Return the broader terms of labels, labels × terms; None without a model that knows them.
+
+    Args:
+        model: the model, or None.
+        names: the names of the labels, or None.
+    """
+    if model is None or names is None or model.hierarchy is None:
+        return None
+    return model.hierarchy.broader_matrix(names)

@@ -14,7 +14,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
 from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
-from xmc_tf.report.inputs import MODEL_LABELS
+from xmc_tf.report.inputs import MODEL_LABELS, broader_terms
 from xmc_tf.report.writing import refuse_report
 from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.label_forms import LISTS, LabelData
@@ -58,6 +58,11 @@ class MeasuredData:
         if frequency is None or self.training is None:
             return None
         return inverse_propensity(frequency, self.training.shape[0], *self.propensities)
+
+    @property
+    def broader(self) -> csr_matrix | None:
+        """The broader terms of the labels, labels × terms, or None."""
+        return broader_terms(self.model, self.names)
 
 
 def measured_table(args: argparse.Namespace, most: int) -> MeasuredData:

@@ -68,6 +68,7 @@ def make_report(inputs: ReportInputs) -> Report:
         bounds=inputs.bounds,
         training_frequency=frequency,
         gains=inputs.gains,
+        broader=inputs.broader,
         details=True,
     )
     pairs = Pairs.of(inputs.truth, inputs.predicted)

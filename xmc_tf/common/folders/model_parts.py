@@ -17,6 +17,7 @@ from xmc_tf.common.folders.kinds import FolderKind
 
 TREE, FEATURES, ENCODER, HEAD, RANKER = "tree", "features", "encoder", "head", "ranker"
 ENSEMBLE, NAMES, FUSION, TRAINING = "ensemble", "label_names", "fusion", "training"
+HIERARCHY = "hierarchy"
 LABELS = "labels.txt"
 
 _CHAIN_FILES = r"config\.json|C\d+\.npz"
@@ -60,6 +61,8 @@ PARTS = (
          "label_names.LabelNames"),
     ModelPart(FUSION, r"fusion\.json|documents\.npy|similarity\.npz",
          "where scores are probabilities: the fusion of all scores into one probability", "fusion.Fusion"),
+    ModelPart(HIERARCHY, r"broader\.tsv", "the broader terms of labels, where a vocabulary has them",
+         "data.vocabularies.LabelHierarchy"),
     ModelPart(TRAINING, r"[XY]\.npz", "features and labels of the training documents, if the model keeps them to grow",
          "models.growing.TrainingData"),
 )  # fmt: skip

@@ -2,16 +2,30 @@
 
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.labels import load_names
+from xmc_tf.data.vocabularies.hierarchy import LabelHierarchy
 from xmc_tf.data.vocabularies.skos import Concept, load_vocabulary
 
 _LOG = logging.getLogger(__name__)
 
 
-def load_label_lines(path: str | None, vocabulary: str | None = None, language: str | None = None) -> list[str] | None:
-    """Read the names of labels: one line per label, alternative names after tabs.
+class LabelLines(NamedTuple):
+    """Names of labels, and their broader terms.
+
+    Attributes:
+        lines: the names of each label, alternative ones after tabs; None: there are no names.
+        hierarchy: their broader terms; None: there is no vocabulary, or it has none for these labels.
+    """
+
+    lines: list[str] | None
+    hierarchy: LabelHierarchy | None = None
+
+
+def load_label_lines(path: str | None, vocabulary: str | None = None, language: str | None = None) -> LabelLines:
+    """Read the names of labels, one line per label, and their broader terms.
 
     Args:
         path: a file with a line for each label: its names; or, with a vocabulary, the identifier of its concept or the
@@ -20,7 +34,7 @@ def load_label_lines(path: str | None, vocabulary: str | None = None, language: 
         language: tag of the language of the names in the vocabulary, as "en".
     """
     if vocabulary is None:
-        return load_names(path) if path else None
+        return LabelLines(load_names(path) if path else None)
     if not path or language is None:
         raise InputError(
             f"--vocabulary {vocabulary} needs {'--language' if path else '--labels'}",
@@ -30,7 +44,7 @@ def load_label_lines(path: str | None, vocabulary: str | None = None, language: 
     return _complete(load_names(path), load_vocabulary(vocabulary, language), path, vocabulary)
 
 
-def _complete(lines: list[str], concepts: list[Concept], path: str | Path, vocabulary: str | Path) -> list[str]:
+def _complete(lines: list[str], concepts: list[Concept], path: str | Path, vocabulary: str | Path) -> LabelLines:
     """Return the lines, with all names of the concept of each label; labels without a concept keep their line."""
     of_uri = {concept.uri: concept for concept in concepts}
     of_name: dict[str, Concept] = {}
@@ -52,4 +66,9 @@ def _complete(lines: list[str], concepts: list[Concept], path: str | Path, vocab
         )  # fmt: skip
     more = sum(len(concept.names) - 1 for concept in found if concept is not None)
     _LOG.info("label names: %s concepts with %s alternative names", f"{len(lines) - len(missing):,}", f"{more:,}")
-    return [line if concept is None else concept.line for line, concept in zip(lines, found, strict=True)]
+    hierarchy = LabelHierarchy.of_concepts([concept for concept in found if concept is not None])
+    if hierarchy is not None:
+        _LOG.info("label names: %s concepts with broader terms", f"{len(hierarchy.broader):,}")
+    return LabelLines(
+        [line if concept is None else concept.line for line, concept in zip(lines, found, strict=True)], hierarchy
+    )

@@ -1,4 +1,4 @@
-"""SKOS vocabularies: concepts with preferred and alternative names in several languages."""
+"""SKOS vocabularies: concepts with names in several languages, and their broader terms."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,10 +17,12 @@ class Concept(NamedTuple):
     Attributes:
         uri: its identifier.
         names: its names in one language: the preferred one first, then the others in the order of the alphabet.
+        broader: the identifiers of its broader concepts, sorted, with or without a name in the language.
     """
 
     uri: str
     names: tuple[str, ...]
+    broader: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
@@ -29,10 +31,11 @@ class Concept(NamedTuple):
 
 
 def load_vocabulary(path: str | Path, language: str) -> list[Concept]:
-    """Read the concepts of a SKOS vocabulary, with their names in one language.
+    """Read the concepts of a SKOS vocabulary, with their names in one language and their broader concepts.
 
     A name without a language counts as one of the language. A regional variant, as "en-GB" of "en", counts if there
-    is no preferred name in the language itself. Concepts without a preferred name in the language are left out.
+    is no preferred name in the language itself. Concepts without a preferred name in the language are left out. A
+    concept is broader than another if ``skos:broader`` or ``skos:narrower`` says so of the two.
 
     Example:
         >>> [concept.line for concept in load_vocabulary("vocabulary.ttl", "en")]
@@ -50,11 +53,11 @@ def load_vocabulary(path: str | Path, language: str) -> list[Concept]:
     graph = _parse(Path(path))
     preferred = _names_in(graph, "prefLabel", language)
     others = [_names_in(graph, kind, language) for kind in ("altLabel", "hiddenLabel")]
-    concepts = []
+    concepts, broader = [], _broader_concepts(graph)
     for uri in sorted(preferred):
         first = preferred[uri][0]
         more = sorted({name for found in (preferred, *others) for name in found.get(uri, ())} - {first})
-        concepts.append(Concept(uri, (first, *more)))
+        concepts.append(Concept(uri, (first, *more), tuple(sorted(broader.get(uri, ())))))
     if not concepts:
         tags = sorted({name.language or "none" for name in graph.objects(None, _term("prefLabel"))})
         raise InputError(
@@ -103,6 +106,16 @@ def _names_in(graph: Any, kind: str, language: str) -> dict[str, list[str]]:
         if distance is not None and text:
             found.setdefault(str(concept), {}).setdefault(distance, set()).add(text)
     return {uri: sorted(by_distance[min(by_distance)]) for uri, by_distance in found.items()}
+
+
+def _broader_concepts(graph: Any) -> dict[str, set[str]]:
+    """Return the broader concepts of each concept, by their identifiers."""
+    found: dict[str, set[str]] = {}
+    for narrower, broader in graph.subject_objects(_term("broader")):
+        found.setdefault(str(narrower), set()).add(str(broader))
+    for broader, narrower in graph.subject_objects(_term("narrower")):
+        found.setdefault(str(narrower), set()).add(str(broader))
+    return {uri: concepts - {uri} for uri, concepts in found.items()}
 
 
 def _distance(tag: str | None, language: str) -> int | None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.model_parts import ENSEMBLE, FEATURES, RANKER, TRAINING, TREE
+from xmc_tf.common.folders.model_parts import ENSEMBLE, FEATURES, HIERARCHY, RANKER, TRAINING, TREE
+from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import read_metadata, read_names, write_model_folder
 from xmc_tf.models.growing.training_data import TrainingData
@@ -34,6 +35,7 @@ def write_model(
     write_tfidf: Callable[[Path], object] | None,
     evidence: ProbabilityModel | None = None,
     training: TrainingData | None = None,
+    hierarchy: LabelHierarchy | None = None,
 ) -> None:
     """Write the folder of a linear model, completely or not at all; an older model there is replaced.
 
@@ -48,6 +50,7 @@ def write_model(
         write_tfidf: writes the folder of the vectorizer to a path; None if there is no vectorizer.
         evidence: the fusion into probabilities, with label names where they are evidence; or None.
         training: the training data to keep, or None.
+        hierarchy: the broader terms of the labels, or None.
     """
     if training is None and (Path(folder) / TRAINING).is_dir():
         _LOG.warning("%s: the training data of the model that is replaced is removed; this one keeps none", folder)
@@ -69,6 +72,8 @@ def write_model(
         parts |= evidence.parts
     if training is not None:
         parts[TRAINING] = training.save
+    if hierarchy is not None:
+        parts[HIERARCHY] = hierarchy.save
     write_model_folder(folder, parts, names, metadata)
 
 
@@ -96,4 +101,7 @@ def load_model(kind: type[_Model], folder: Path) -> _Model:
     parts = Parts.at(folder, metadata)
     nr_labels = parts.ranker.nr_labels if parts.evidence is None else parts.evidence.nr_labels
     names = read_names(folder, nr_labels)
-    return kind(parts.ranker, parts.tree, names, metadata, folder, evidence=parts.evidence, more_trees=parts.more_trees)
+    return kind(
+        parts.ranker, parts.tree, names, metadata, folder, evidence=parts.evidence, more_trees=parts.more_trees,
+        hierarchy=parts.hierarchy,
+    )  # fmt: skip

@@ -122,6 +122,7 @@ class OverRanks:
             self.folder, [parts.tree, *parts.more_trees], parts.names, parts.metadata,
             [partial(place_rankers, work=work, model=one, first=at) for one, at in zip(models, starts, strict=True)],
             partial(shutil.copytree, work.features) if work.features.is_dir() else None, parts.evidence,
+            hierarchy=parts.hierarchy,
         )  # fmt: skip
 
     def _vectorize_here(self, texts: Texts, params: TfidfParams) -> None:

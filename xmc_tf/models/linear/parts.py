@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xmc_tf.data import Features, Texts, as_features
+from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import load_tfidf
 from xmc_tf.models.growing.training_data import TrainingData
@@ -31,6 +32,7 @@ class LinearParts:
     evidence: ProbabilityModel | None = None
     more_trees: Sequence[LabelTree] = ()
     own_training: TrainingData | None = None
+    hierarchy: LabelHierarchy | None = None
 
     def __repr__(self) -> str:
         of = f" of {self.folder}" if self.folder else ""

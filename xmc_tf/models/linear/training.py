@@ -13,6 +13,7 @@ from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, Texts
+from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import Obstacles, ProbabilityModel, choose_evidence, held_out_folds
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.growing.training_data import TrainingData
@@ -46,6 +47,7 @@ class LinearData:
         X: features of the documents; None: TF-IDF of the texts.
         tfidf: the vectorizer that made the features, if there are texts and features.
         lines: the name of each label, with alternative names after tabs; or None.
+        hierarchy: the broader terms of the labels, which the model keeps; or None.
         tree: label tree; None: built by clustering.
         label_features: features of the labels to cluster, labels × features; None: those of the labels' documents.
         R: relevance of the labels, documents × labels, or None. Over ranks, only that of rank 0 is used.
@@ -59,6 +61,7 @@ class LinearData:
     X: Features | None = None
     tfidf: "Tfidf | None" = None
     lines: Sequence[str] | None = None
+    hierarchy: LabelHierarchy | None = None
     tree: LabelTree | None = None
     label_features: Features | None = None
     R: spmatrix | None = None
@@ -157,7 +160,7 @@ def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverR
     metadata = _metadata(X, rankers, recipe, pred_params, data.texts is not None)
     return LinearParts(
         rankers_of(rankers), predicted[0], names, metadata, own_tfidf=tfidf, evidence=evidence,
-        more_trees=predicted[1:], own_training=kept,
+        more_trees=predicted[1:], own_training=kept, hierarchy=data.hierarchy,
     )  # fmt: skip
 
 

@@ -31,6 +31,8 @@ _ABOUT = {
     "PSnDCG": "propensity-scored nDCG: rare labels count more",
     "micro-F1": "F1 of the first k, over all pairs of document and label",
     "macro-F1": "mean of the F1 of all labels that a document has",
+    "P-near": "precision that also counts labels that are directly broader or narrower than a true label",
+    "P-sibling": "precision that also counts labels that share a broader term with a true label",
 }
 _MEANING = {
     "P@k": "the share of the first k labels that are true",
@@ -38,6 +40,10 @@ _MEANING = {
     "nDCG@k": "counts hits at the first ranks more",
     "PSP@k and PSnDCG@k": "count rare labels more",
     "F1@k": "combines precision and recall of the first k labels",
+}
+_NEAR = {
+    "P-near@k": "the share of the first k labels that are true, or directly broader or narrower than a true label",
+    "P-sibling@k": "also counts labels that share a broader term with a true label",
 }
 
 
@@ -50,7 +56,8 @@ def overview(report: Report) -> Html:
 def metrics(report: Report) -> Html:
     """Return the section with all metrics, also by label frequency."""
     comparison = report.comparison
-    meaning = "; ".join(f"{short}: {about}" for short, about in _MEANING.items())
+    meanings = _MEANING | (_NEAR if "P-near" in comparison.measures else {})
+    meaning = "; ".join(f"{short}: {about}" for short, about in meanings.items())
     k = comparison.ks[-1]
     many = len(comparison.systems) > 1
     title = "Metrics and comparison" if many else "Metrics"
