@@ -1,7 +1,6 @@
 """A gathered problem contains exactly the entries of its rows."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
@@ -10,10 +9,10 @@ from tests.linear.cases import sparse_rows, with_private
 from xmc_tf.rankers.kernels.gather import gather
 
 
-def gathered(X, rows, fold, bias=0.0, dense_square=None):
+def gathered(X, rows, bias=0.0, dense_square=None):
     slot = np.zeros(X.shape[1], np.int32)
     square = np.zeros(0, np.float32) if dense_square is None else dense_square
-    problem = gather(X.indptr.astype(np.int64), X.indices, X.data, np.array(rows, np.int32), slot, fold, square, bias)
+    problem = gather(X.indptr.astype(np.int64), X.indices, X.data, np.array(rows, np.int32), slot, square, bias)
     assert not slot.any()  # the scratch is shared by all tasks of a thread
     return problem
 
@@ -25,28 +24,27 @@ def rebuilt(problem, shape):
     return shared, private
 
 
-@pytest.mark.parametrize("fold", [True, False])
 @given(data=st.data())
-def test_gathered_rows_equal_the_matrix_rows(fold, data):
+def test_gathered_rows_equal_the_matrix_rows(data):
     X = with_private(sparse_rows(12, 15, seed=data.draw(st.integers(0, 50))))
     rows = sorted(data.draw(st.sets(st.integers(0, 11))))
-    problem = gathered(X, rows, fold)
+    problem = gathered(X, rows)
     shared, private = rebuilt(problem, (len(rows), X.shape[1]))
     full = X[rows].toarray()
     np.testing.assert_array_equal(shared + private, full)
     counts = (full != 0).sum(0)
-    assert not shared[:, counts == 1].any() or not fold
+    assert not shared[:, counts == 1].any()
     assert not private[:, counts > 1].any()
-    assert private.any() == (fold and bool((counts == 1).any()))
+    assert private.any() == (counts == 1).any()
     np.testing.assert_allclose(problem.own, (private**2).sum(1), rtol=1e-6)
     np.testing.assert_allclose(problem.square, (full**2).sum(1), rtol=1e-5)
     used = counts[problem.names]
     assert np.array_equal(used, np.sort(used)[::-1])  # the most frequent first
-    assert len(set(problem.names)) == len(problem.names) == (counts > (1 if fold else 0)).sum()
+    assert len(set(problem.names)) == len(problem.names) == (counts > 1).sum()
 
 
 def test_bias_and_dense_part_are_in_the_norm():
     X = sparse_rows(6, 10)
     dense_square = np.arange(6, dtype=np.float32)
-    problem = gathered(X, [1, 4], True, bias=3.0, dense_square=dense_square)
+    problem = gathered(X, [1, 4], bias=3.0, dense_square=dense_square)
     np.testing.assert_allclose(problem.square, X[[1, 4]].power(2).sum(1).A1 + 9 + [1, 4], rtol=1e-6)

@@ -10,11 +10,11 @@ from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import Features, as_features, load_features, load_matrix, save_matrix
 from xmc_tf.rankers import XLinear
 from xmc_tf.rankers.fit import train_rankers
-from xmc_tf.rankers.kernels import dual, gather, layout, primal, search
+from xmc_tf.rankers.kernels import dual, gather, layout, search
 from xmc_tf.rankers.tasks import Instances
 
 KERNELS = (
-    gather.gather, dual.solve_dual, primal.solve_primal, layout.measure, layout.fill, search.search, search.score_paths
+    gather.gather, dual.solve_dual, layout.measure, layout.fill, search.search, search.score_paths
 )  # fmt: skip
 X, DENSE, Y, CHAIN = sparse_rows(50), dense_rows(50), label_matrix(50, 30), random_chain(30, [4])
 

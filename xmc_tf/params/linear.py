@@ -32,7 +32,7 @@ class LinearLevelParams(Params):
     bias: float = knob(1.0, help="value of the constant bias feature; 0 or less: no bias")
     threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
     verbose: int = knob(0, low=0, help="verbosity of the solver")
-    newton_eps: float = knob(0.01, above=0, help="tolerance of Newton's method (primal solver only)")
+    newton_eps: float = knob(0.01, above=0, help="eps of L2R_L2LOSS_SVC_PRIMAL, which is solved in the dual")
 
     @property
     def nonzeros_limit(self) -> int | None:

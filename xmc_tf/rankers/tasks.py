@@ -16,12 +16,15 @@ from xmc_tf.rankers.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, DualScra
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.kernels.gather import gather
 from xmc_tf.rankers.kernels.lanes import WIDTH, aligned_zeros
-from xmc_tf.rankers.kernels.primal import solve_primal
 from xmc_tf.rankers.kernels.task import SolverSettings
 from xmc_tf.rankers.problems import LevelProblem
 
 LABELS_PER_TASK = 64  # enough to use gathered documents and lanes well, few enough to distribute
-_LOSSES = {"L2R_L2LOSS_SVC_DUAL": SQUARED_HINGE, "L2R_L1LOSS_SVC_DUAL": HINGE, "L2R_LR_DUAL": LOGISTIC}
+# The primal and the dual problem of the squared hinge have the same weights as their solution.
+_LOSSES = {
+    "L2R_L2LOSS_SVC_DUAL": SQUARED_HINGE, "L2R_L2LOSS_SVC_PRIMAL": SQUARED_HINGE,
+    "L2R_L1LOSS_SVC_DUAL": HINGE, "L2R_LR_DUAL": LOGISTIC,
+}  # fmt: skip
 _NOTHING = np.zeros(0, np.float32)
 
 
@@ -118,34 +121,28 @@ def solve_task(
     """
     params = problem.params
     rows, in_match = matched_rows(instances, problem, cluster, labels)
-    primal = params.solver_type == "L2R_L2LOSS_SVC_PRIMAL"
     settings = SolverSettings(
         cp=params.Cp,
         cn=params.Cn,
         bias=max(params.bias, 0.0),
-        eps=params.newton_eps if primal else params.eps,
+        eps=params.newton_eps if params.solver_type == "L2R_L2LOSS_SVC_PRIMAL" else params.eps,
         max_iter=params.max_iter,
         threshold=params.threshold,
         max_nonzeros=params.nonzeros_limit or 0,
     )
     gathered = gather(
-        instances.indptr, instances.indices, instances.data, rows, instances.slot(), not primal,
-        instances.dense_square, settings.bias,
+        instances.indptr, instances.indices, instances.data, rows, instances.slot(), instances.dense_square,
+        settings.bias,
     )  # fmt: skip
     n, size = len(rows), len(gathered.names) + 1 + instances.dense.shape[1]
     signs = np.zeros((n, WIDTH), np.int8)
     # For kernels, a single row means that all costs are 1, so a single document with costs gets one more row.
     cost = aligned_zeros(1 if problem.costs is None else max(n, 2))
-    if primal:
-        columns, _ = solve_primal(
-            gathered, in_match, instances.nr_sparse, instances.dense, labels, problem.positives, signs, cost, settings
-        )
-    else:
-        scratch = DualScratch(aligned_zeros(size), aligned_zeros(n), signs, cost)
-        columns, _ = solve_dual(
-            gathered, in_match, instances.nr_sparse, instances.dense, labels, problem.positives, scratch,
-            _LOSSES[params.solver_type], settings, seed,
-        )  # fmt: skip
+    scratch = DualScratch(aligned_zeros(size), aligned_zeros(n), signs, cost)
+    columns, _ = solve_dual(
+        gathered, in_match, instances.nr_sparse, instances.dense, labels, problem.positives, scratch,
+        _LOSSES[params.solver_type], settings, seed,
+    )  # fmt: skip
     used = int(columns.indptr[columns.filled[0]])
     return columns._replace(features=columns.features[:used].copy(), weights=columns.weights[:used].copy())
 

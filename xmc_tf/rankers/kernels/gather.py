@@ -66,8 +66,8 @@ def count_features(indptr, indices, rows, slot):
 
 
 @inner
-def _rank_features(indptr, indices, rows, slot, rarest):
-    """Number the features of ``rows`` by descending frequency; those below ``rarest`` get no number (-1).
+def _rank_features(indptr, indices, rows, slot):
+    """Number the features of ``rows`` by descending frequency; private ones get no number (-1).
 
     ``slot`` is a zeroed scratch array over all features; on return, it contains each feature's local number.
     """
@@ -80,11 +80,11 @@ def _rank_features(indptr, indices, rows, slot, rarest):
         total, first[count] = total + first[count], total
     kept = 0
     for feature in seen:
-        kept += slot[feature] >= rarest
+        kept += slot[feature] > 1
     names = np.empty(kept, np.int32)
     for feature in seen:
         count = slot[feature]
-        if count < rarest:
+        if count == 1:
             slot[feature] = -1
             continue
         bucket = min(count, len(rows))
@@ -95,7 +95,7 @@ def _rank_features(indptr, indices, rows, slot, rarest):
 
 
 @kernel
-def gather(indptr, indices, data, rows, slot, fold_private, square, bias):
+def gather(indptr, indices, data, rows, slot, square, bias):
     """Copy ``rows`` of a CSR matrix into a :class:`ClusterProblem`.
 
     Args:
@@ -104,11 +104,10 @@ def gather(indptr, indices, data, rows, slot, fold_private, square, bias):
         data: values of the full matrix, float32.
         rows: sorted documents of the cluster.
         slot: scratch memory, int32 zeros, one per feature of the full matrix; zero again on return.
-        fold_private: whether to remove features that only one document has.
         square: squared norm of the dense part of every document of the full matrix (or an empty array).
         bias: value of the constant feature; 0 for none.
     """
-    names, seen = _rank_features(indptr, indices, rows, slot, 2 if fold_private else 1)
+    names, seen = _rank_features(indptr, indices, rows, slot)
     n = len(rows)
     shared = 0
     private = 0

@@ -21,8 +21,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
-from xmc_tf.common.compiled import inner
-
 WIDTH = 16
 _ALIGNMENT = 64
 _FLOAT = ir.FloatType()
@@ -50,14 +48,6 @@ def aligned_zeros(rows: int) -> np.ndarray:
     raw = np.zeros(rows * WIDTH * 4 + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + rows * WIDTH * 4].view(np.float32).reshape(rows, WIDTH)
-
-
-@inner
-def aligned_in_kernel(rows):
-    """Return the same array as :func:`aligned_zeros`, inside a kernel."""
-    raw = np.zeros((rows + 1) * WIDTH, np.float32)
-    start = (-raw.ctypes.data % _ALIGNMENT) // 4
-    return raw[start : start + rows * WIDTH].reshape((rows, WIDTH))
 
 
 def _element_pointer(context, builder, array_type, array, index_type, index, vector):
@@ -210,18 +200,6 @@ def where_positive(typing, condition, a, b):
         return builder.select(positive, args[1], args[2])
 
     return lanes(lanes, lanes, lanes), codegen
-
-
-@intrinsic
-def any_nonzero(typing, value):
-    """Return whether any lane differs from zero."""
-
-    def codegen(context, builder, signature, args):
-        nonzero = builder.fcmp_unordered("!=", args[0], ir.Constant(_VECTOR, [0.0] * WIDTH))
-        bits = builder.bitcast(nonzero, ir.IntType(WIDTH))
-        return builder.icmp_unsigned("!=", bits, ir.IntType(WIDTH)(0))
-
-    return types.boolean(lanes), codegen
 
 
 def _binary(emit: Callable) -> Callable:

@@ -31,7 +31,7 @@ class SolverSettings(NamedTuple):
         cn: penalty of negatives.
         bias: value of the constant feature; 0 for none.
         eps: tolerance at which a label is done; smaller values take more passes.
-        max_iter: maximum number of passes over the documents, or of Newton steps.
+        max_iter: maximum number of passes over the documents.
         threshold: weights closer to 0 are dropped.
         max_nonzeros: maximum number of weights kept per label; 0 for all.
     """
