@@ -22,7 +22,7 @@ import numpy as np
 DIM, DENSE, WORLD = 16, 13, 2
 # Name, whether exchanges are joint, and the placement.
 SIDES = [("one_by_one", False, "rows"), ("joint", True, "rows")]
-PLACEMENTS = [(f"joint_{place or 'planned'}", True, place) for place in ("rows", None, "replicated", "columns")]
+PLACEMENTS = [(f"joint_{place or 'planned'}", True, place) for place in ("rows", None, "replicated")]
 
 
 def main() -> None:

@@ -54,11 +54,6 @@ def test_one_rank_holds_everything():
     assert set(placements(make_plan(MANY, 1, PlanOptions())).values()) == {"replicated"}
 
 
-def test_a_table_with_fewer_rows_than_ranks_is_divided_by_columns():
-    tables = [EmbeddingTable("modes", 3, 1024, ids_per_example=8)]
-    assert placements(make_plan(tables, 4, PlanOptions(batch_size=2))) == {"modes": "columns"}
-
-
 def test_less_memory_shards_more_tables_and_too_little_is_refused():
     tables = [EmbeddingTable("few", 100, 8), *(EmbeddingTable(f"t{number}", 9000, 8) for number in range(5))]
     options = PlanOptions()
@@ -82,14 +77,12 @@ def test_expected_bytes_count_both_directions():
     assert expected_rows(EmbeddingTable("b", 3, 8), 10**6) == pytest.approx(3)
     for placement in ("rows", 1):
         assert expected_bytes(table, placement, 4, options) == pytest.approx(75 * (4 + 2 * 32), rel=1e-4)
-    assert expected_bytes(table, "columns", 4, options) == pytest.approx(75 * (4 * 4 + 2 * 32), rel=1e-4)
     assert expected_bytes(table, "replicated", 4, options) == pytest.approx(300 * (8 + 32), rel=1e-4)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "users[0:8]"}, "a name that does not end in"),
         ({"rows": 0}, "at least one row"),
         ({"combiner": "max"}, "combiner of table"),
         ({"features": "user"}, "a tuple of names"),
@@ -110,19 +103,17 @@ def collection(communicator, cuts, seed=3):
 
 
 def whole_tables(layers, of=lambda table: table.variable):
-    """Return each whole table, put together from the ranges and columns of all ranks."""
+    """Return each whole table, put together from the ranges of all ranks."""
     found = {"users": np.full((13, 8), np.nan), "words": np.full((5000, 8), np.nan), "days": np.full((7, 6), np.nan)}
     for layer in layers:
         for table in layer.tables:
-            name, _, columns = table.name.partition("[")
-            low, high = map(int, columns.rstrip("]").split(":")) if columns else (0, table.dim)
             rows = of(table)
             here = tf.gather(rows.source, rows.order).numpy()
-            found[name][table.start : table.start + table.local_rows, low:high] = here
+            found[table.name][table.start : table.start + table.local_rows] = here
     return found
 
 
-CUTS = [("columns", "rows", "replicated"), ("rows", "columns", "last"), ("replicated", "last", "columns")]
+CUTS = [("last", "rows", "replicated"), ("rows", "replicated", "last"), ("replicated", "last", "rows")]
 
 
 @pytest.mark.parametrize("cuts", CUTS)
@@ -139,7 +130,7 @@ def test_initial_values_do_not_depend_on_placement_and_ranks(cuts, size):
 def test_a_checkpoint_loads_in_another_placement_on_another_number_of_ranks(tmp_path, after, size):
     def save(world):
         layer = collection(world, CUTS[0])
-        for stack in layer.stacks:  # a slot that tells rows and columns apart
+        for stack in layer.stacks:
             stack.table.slot("m").assign(2.0 * stack.table.variable)
         save_tables(tmp_path / "run", layer.tables, world, step=3)
         return layer
@@ -172,7 +163,7 @@ def test_the_export_of_a_keras_model_equals_the_model(tmp_path):
     with strategy.scope():
         layer = strategy.embeddings(
             [
-                EmbeddingTable("users", 50, 4, ("user", "friends"), placement="columns"),
+                EmbeddingTable("users", 50, 4, ("user", "friends")),
                 EmbeddingTable("words", 30, 4, combiner="mean"),
             ]
         )

@@ -20,8 +20,7 @@ TABLES = [
     ("days", 7, 6, "mean", ("day",)),
 ]
 PLACEMENTS = {
-    "mixed": ["columns", "rows", "replicated", "last", "columns"],
-    "columns": ["columns"] * 5,
+    "mixed": ["last", "rows", "replicated", "last", "rows"],
     "planned": [None] * 5,
     "replicated": ["replicated"] * 5,
     "rows": ["rows"] * 5,

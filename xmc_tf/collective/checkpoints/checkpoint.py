@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.checkpoints.columns import column_writer, columns_of, covering_parts, parts_of
 from xmc_tf.collective.checkpoints.manifest import (
     Manifest,
     SavedTable,
@@ -225,54 +224,41 @@ def _is_current(folder: Path, data: Path) -> bool:
 def _parts_of(
     folder: Path, manifest: Manifest, table: ShardedTable, slots: bool
 ) -> list[tuple[ShardedTable, list[ShardFile], Write]]:
-    """Return the saved files of a table's values and slots, with what writes their rows, after checking their shapes.
-
-    A table that is divided by columns has several files for the same rows.
-    """
-    wanted = columns_of(table.name, table.dim)
-    saved_parts = parts_of(manifest.tables, wanted.table)
-    if not saved_parts:
+    """Return the saved files of a table's values and slots, and what writes their rows, after a check of the shapes."""
+    saved = manifest.tables.get(table.name)
+    if saved is None:
         raise InputError(
-            f"{folder} has no table {wanted.table!r}",
-            expected=f"one of {sorted({columns_of(name, one.dim).table for name, one in manifest.tables.items()})}",
+            f"{folder} has no table {table.name!r}",
+            expected=f"one of {sorted(manifest.tables)}",
             fix="give the table the name under which it was saved",
         )
-    rows, width = saved_parts[0][1].rows, max(columns.stop for columns, _ in saved_parts)
-    covering = covering_parts(saved_parts, wanted)
-    if rows != table.rows or not covering or (wanted.table == table.name and width != table.dim):
+    if (saved.rows, saved.dim) != (table.rows, table.dim):
         raise InputError(
             f"{folder}: table {table.name!r} was saved with another shape",
             expected=f"({table.rows}, {table.dim}), as the model has it",
-            received=f"({rows}, {width})",
+            received=f"({saved.rows}, {saved.dim})",
             fix="create the model as it was when it was saved",
         )
+    variables = {VALUES: (saved.values, table.variable)}
+    if slots:
+        if lacking := sorted(set(table.slots) - set(saved.slots)):
+            raise InputError(
+                f"{folder}: no values were saved for slot {lacking[0]!r} of table {table.name!r}",
+                expected=f"the slots {sorted(table.slots)}",
+                received=f"{sorted(saved.slots)}",
+                fix="use the optimizer of the training, or load with slots=False and start a new one",
+            )
+        variables |= {name: (shards, table.slot(name)) for name, shards in saved.slots.items()}
     parts: list[tuple[ShardedTable, list[ShardFile], Write]] = []
-    for columns, saved in covering:
-        variables = {VALUES: (saved.values, table.variable)}
-        if slots:
-            if lacking := sorted(set(table.slots) - set(saved.slots)):
-                raise InputError(
-                    f"{folder}: no values were saved for slot {lacking[0]!r} of table {table.name!r}",
-                    expected=f"the slots {sorted(table.slots)}",
-                    received=f"{sorted(saved.slots)}",
-                    fix="use the optimizer of the training, or load with slots=False and start a new one",
-                )
-            variables |= {name: (shards, table.slot(name)) for name, shards in saved.slots.items()}
-        for shards, variable in variables.values():
-            row_shape = [int(size) for size in variable.shape[1:]]
-            if columns != wanted:  # the same rows with other columns
-                row_shape = [columns.stop - columns.start]
-            if shards and shards[0].row_shape != row_shape:
-                raise InputError(
-                    f"{folder / manifest.data / shards[0].file}: rows of another shape than table {table.name!r} has "
-                    "here",
-                    expected=f"{row_shape}",
-                    received=f"{shards[0].row_shape}",
-                )
-            low = int(table.partition.bounds[table.rank])
-            same = columns == wanted
-            write = _writer(variable, low) if same else column_writer(variable, low, wanted, columns)
-            parts.append((table, shards, write))
+    for shards, variable in variables.values():
+        row_shape = [int(size) for size in variable.shape[1:]]
+        if shards and shards[0].row_shape != row_shape:
+            raise InputError(
+                f"{folder / manifest.data / shards[0].file}: rows of another shape than table {table.name!r} has here",
+                expected=f"{row_shape}",
+                received=f"{shards[0].row_shape}",
+            )
+        parts.append((table, shards, _writer(variable, int(table.partition.bounds[table.rank]))))
     return parts
 
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from xmc_tf.collective.several.embedding_table import EmbeddingTable, Piece, pieces_of
+from xmc_tf.collective.several.embedding_table import EmbeddingTable, partition_of
 from xmc_tf.collective.several.planner import Plan
-from xmc_tf.collective.several.stacks import Stack, make_stack
+from xmc_tf.collective.several.stacks import Stack, TableRows, make_stack
 from xmc_tf.collective.tables.bags import Bags, Combiner, bags, combine, flat_ids
 from xmc_tf.collective.tables.lookup import fetch, lookup
 from xmc_tf.collective.tables.row_requests import RowRequest, check_ids_of_all_ranks, request_rows
@@ -22,12 +22,12 @@ Features = Mapping[str, tf.Tensor | tf.RaggedTensor | tf.SparseTensor]
 
 
 class _Slot(NamedTuple):
-    """A feature that is looked up in a piece of its table."""
+    """A feature, and the stack in which its table is."""
 
     feature: str
     table: EmbeddingTable
     stack: int
-    piece: int  # its number in the stack
+    number: int  # of the table in the stack
 
 
 class EmbeddingCollection(keras.layers.Layer):
@@ -62,14 +62,14 @@ class EmbeddingCollection(keras.layers.Layer):
                 raise InputError(f"two tables have the {what} {twice[0]!r}", expected=f"each {what} once")
         groups = _groups(plan, joint)
         self.stacks: list[Stack] = [
-            make_stack(f"{name}/{key}", pieces, 0 if pieces[0].partition.size == 1 else rank, seed)
-            for key, pieces in groups.items()
+            make_stack(f"{name}/{key}", parts, 0 if parts[0].partition.size == 1 else rank, seed)
+            for key, parts in groups.items()
         ]
         self._slots = [
-            _Slot(feature, piece.table, number, position)
+            _Slot(feature, one.table, number, position)
             for number, stack in enumerate(self.stacks)
-            for position, piece in enumerate(stack.pieces)
-            for feature in piece.table.features
+            for position, one in enumerate(stack.parts)
+            for feature in one.table.features
         ]
         self._features = features
         self.embeddings = [TableVariable(stack.table) for stack in self.stacks]  # tracked by Keras
@@ -103,16 +103,13 @@ class EmbeddingCollection(keras.layers.Layer):
         self, features: Mapping[str, Bags], rows: Sequence[tf.Tensor], requests: Sequence[RowRequest]
     ) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Return the embeddings of each feature, given the different rows of each stack."""
-        parts: dict[str, list[tf.Tensor | tf.RaggedTensor]] = {name: [] for name in self._features}
-        starts: dict[str, list[int]] = {name: [] for name in self._features}
+        found: dict[str, tf.Tensor | tf.RaggedTensor] = {}
         for number, stack in enumerate(self.stacks):
             slots = self._slots_of(number)
             wanted = [features[slot.feature] for slot in slots]
             combined = combine(rows[number], requests[number].positions, wanted, stack.table.dim)
-            for slot, part in zip(slots, combined, strict=True):
-                parts[slot.feature].append(part)
-                starts[slot.feature].append(stack.pieces[slot.piece].start)
-        return {name: self._joined(some, starts[name]) for name, some in parts.items()}
+            found |= {slot.feature: self._cast(part) for slot, part in zip(slots, combined, strict=True)}
+        return {name: found[name] for name in self._features}
 
     def compute_output_spec(self, inputs: Mapping[str, Any], weights: Any = None) -> dict[str, keras.KerasTensor]:
         """Return the shapes of the embeddings of each feature.
@@ -163,7 +160,7 @@ class EmbeddingCollection(keras.layers.Layer):
         for number, stack in enumerate(self.stacks):
             slots = self._slots_of(number)
             flat = [flat_ids(features[slot.feature].ids) for slot in slots]
-            ids.append(stack.rows_of([slot.piece for slot in slots], flat))
+            ids.append(stack.rows_of([slot.number for slot in slots], flat))
         with tf.control_dependencies(self._checks_of_replicated(ids)):
             return [request_rows(stack.table, of_stack) for stack, of_stack in zip(self.stacks, ids, strict=True)]
 
@@ -179,24 +176,15 @@ class EmbeddingCollection(keras.layers.Layer):
 
     def _served(self, features: Mapping[str, Bags]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Return the embeddings from the whole tables of a server."""
-        parts: dict[str, list[tf.Tensor | tf.RaggedTensor]] = {name: [] for name in self._features}
-        starts: dict[str, list[int]] = {name: [] for name in self._features}
+        found = {}
         for slot in self._slots:
-            stack, one = self.stacks[slot.stack], features[slot.feature]
-            piece, member = stack.pieces[slot.piece], stack.table.members[slot.piece]
-            parts[slot.feature].append(lookup(member, one.ids, one.combiner, weights=one.weights))
-            starts[slot.feature].append(piece.start)
-        return {name: self._joined(some, starts[name]) for name, some in parts.items()}
+            member, one = self.stacks[slot.stack].table.members[slot.number], features[slot.feature]
+            found[slot.feature] = self._cast(lookup(member, one.ids, one.combiner, weights=one.weights))
+        return {name: found[name] for name in self._features}
 
-    def _joined(self, parts: Sequence[tf.Tensor | tf.RaggedTensor], starts: Sequence[int]) -> Any:
-        """Return the columns of all pieces, in their order, in the layer's type."""
-        ordered = [parts[at] for at in sorted(range(len(parts)), key=starts.__getitem__)]
-        whole = ordered[0]
-        if len(ordered) > 1 and isinstance(whole, tf.RaggedTensor):
-            whole = whole.with_flat_values(tf.concat([part.flat_values for part in ordered], axis=-1))
-        elif len(ordered) > 1:
-            whole = tf.concat(ordered, axis=-1)
-        return whole if whole.dtype == self.compute_dtype else tf.cast(whole, self.compute_dtype)
+    def _cast(self, rows: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+        """Return rows in the layer's type."""
+        return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
 
 
 def _bags(name: str, ids: Any, combiner: Combiner, weights: Any) -> Bags:
@@ -207,13 +195,13 @@ def _bags(name: str, ids: Any, combiner: Combiner, weights: Any) -> Bags:
     return Bags(found.ids[:, None], combiner, None if weights is None else tf.reshape(weights, [-1, 1]))
 
 
-def _groups(plan: Plan, joint: bool) -> dict[str, list[Piece]]:
-    """Return the pieces that are stacked, by the name of their stack."""
-    groups: dict[str, list[Piece]] = {}
+def _groups(plan: Plan, joint: bool) -> dict[str, list[TableRows]]:
+    """Return the tables that are stacked, by the name of their stack."""
+    groups: dict[str, list[TableRows]] = {}
     for one in plan.decisions:
-        for piece in pieces_of(one.table, one.placement, plan.size):
-            key = f"width_{piece.dim}" if joint else piece.name
-            if piece.partition.size < plan.size:
-                key += "/replicated"
-            groups.setdefault(key, []).append(piece)
+        table = TableRows(one.table, partition_of(one.table, one.placement, plan.size))
+        key = f"width_{one.table.dim}" if joint else one.table.name
+        if table.partition.size < plan.size:
+            key += "/replicated"
+        groups.setdefault(key, []).append(table)
     return groups

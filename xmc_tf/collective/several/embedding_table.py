@@ -1,6 +1,5 @@
 """The description of one of several tables: its shape, its features, and where it is placed."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -12,10 +11,10 @@ from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import Partition, even_rows
 
-# "replicated": each rank holds all rows. "rows": each rank holds a range of rows. "columns": each rank holds some
-# columns of all rows. A number: this rank holds the whole table.
-Placement: TypeAlias = Literal["replicated", "rows", "columns"] | int
-PLACEMENTS = ("replicated", "rows", "columns")
+# "replicated": each rank holds all rows. "rows": each rank holds a range of rows. A number: this rank holds the whole
+# table.
+Placement: TypeAlias = Literal["replicated", "rows"] | int
+PLACEMENTS = ("replicated", "rows")
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class EmbeddingTable:
         features: the inputs that are looked up in this table; default: one, of the table's name.
         combiner: "sum" or "mean" of the rows of each bag; None: all rows.
         initializer: the initial values: a Keras initializer, a matrix, or a function from row numbers to rows.
-        placement: "replicated", "rows", "columns", or the rank that holds the table; default: the planner chooses.
+        placement: "replicated", "rows", or the rank that holds the table; default: the planner chooses.
         ids_per_example: the expected number of ids of an example over all features, for the planner.
     """
 
@@ -46,10 +45,6 @@ class EmbeddingTable:
     ids_per_example: float | None = None
 
     def __post_init__(self) -> None:
-        if re.search(r"\[\d+:\d+\]$", self.name):
-            raise InputError(
-                f"table {self.name!r}", expected="a name that does not end in [number:number], which stands for columns"
-            )
         if self.rows < 1 or self.dim < 1:
             raise InputError(
                 f"table {self.name!r}",
@@ -72,33 +67,6 @@ class EmbeddingTable:
         return float(len(self.features)) if self.ids_per_example is None else self.ids_per_example
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Some columns of a table, and the rows of each rank.
-
-    Args:
-        table: the table.
-        start: the first column.
-        stop: the column after the last.
-        partition: the rows of each rank; of one rank, if all ranks hold all rows.
-    """
-
-    table: EmbeddingTable
-    start: int
-    stop: int
-    partition: Partition
-
-    @property
-    def dim(self) -> int:
-        """The number of columns."""
-        return self.stop - self.start
-
-    @property
-    def name(self) -> str:
-        """The table's name, with the columns if they are not all."""
-        return self.table.name if self.dim == self.table.dim else f"{self.table.name}[{self.start}:{self.stop}]"
-
-
 def check_placement(table: EmbeddingTable, size: int) -> None:
     """Refuse an unknown placement."""
     where = table.placement
@@ -106,35 +74,19 @@ def check_placement(table: EmbeddingTable, size: int) -> None:
     if where is not None and where not in PLACEMENTS and not a_rank:
         raise InputError(
             f"placement of table {table.name!r}",
-            expected=f"'replicated', 'rows', 'columns', or a rank from 0 to {size - 1}",
+            expected=f"'replicated', 'rows', or a rank from 0 to {size - 1}",
             received=repr(where),
         )
 
 
-def pieces_of(table: EmbeddingTable, placement: Placement, size: int) -> list[Piece]:
-    """Return the pieces of a table in a placement, by column.
+def partition_of(table: EmbeddingTable, placement: Placement, size: int) -> Partition:
+    """Return the rows of each rank in a placement; of one rank, if all ranks hold all rows.
 
     Args:
         table: the table.
         placement: its placement.
         size: the number of ranks.
     """
-    if placement == "columns":
-        # As many equal pieces as there are ranks, if the width allows.
-        count = next(count for count in range(min(size, table.dim), 0, -1) if table.dim % count == 0)
-        width = table.dim // count
-        owners = [number * size // count for number in range(count)]
-        return [
-            Piece(table, number * width, (number + 1) * width, _on_rank(table.rows, owner, size))
-            for number, owner in enumerate(owners)
-        ]
-    if placement == "replicated":
-        return [Piece(table, 0, table.dim, even_rows(table.rows, 1))]
-    if placement == "rows":
-        return [Piece(table, 0, table.dim, even_rows(table.rows, size))]
-    return [Piece(table, 0, table.dim, _on_rank(table.rows, int(placement), size))]
-
-
-def _on_rank(rows: int, rank: int, size: int) -> Partition:
-    """Return the partition in which one rank holds all rows."""
-    return Partition(np.where(np.arange(size + 1) <= rank, 0, rows))
+    if placement in PLACEMENTS:
+        return even_rows(table.rows, size if placement == "rows" else 1)
+    return Partition(np.where(np.arange(size + 1) <= int(placement), 0, table.rows))

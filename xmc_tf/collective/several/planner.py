@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from xmc_tf.collective.several.embedding_table import EmbeddingTable, Placement, check_placement, pieces_of
+from xmc_tf.collective.several.embedding_table import EmbeddingTable, Placement, check_placement, partition_of
 from xmc_tf.collective.tables.wire import WireFormat, row_bytes
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.table import format_table
@@ -141,18 +141,14 @@ def expected_bytes(table: EmbeddingTable, placement: Placement, size: int, optio
     rows = expected_rows(table, options.batch_size)
     if placement == "replicated":  # all ranks get the row numbers and gradients of all others
         return rows * (size - 1) * (2 * _ID_BYTES + 4 * table.dim)
-    pieces = pieces_of(table, placement, size)
-    each = sum(_ID_BYTES + 2 * row_bytes(piece.dim, options.wire) for piece in pieces)
-    return rows * (size - 1) / size * each
+    return rows * (size - 1) / size * (_ID_BYTES + 2 * row_bytes(table.dim, options.wire))
 
 
 def memory_of(table: EmbeddingTable, placement: Placement, size: int, slots: int) -> np.ndarray:
     """Return the bytes of a table and its slots on each rank."""
-    total = np.zeros(size)
-    for piece in pieces_of(table, placement, size):
-        # A replicated piece has the range of one rank, which all ranks hold.
-        total += np.diff(piece.partition.bounds) * piece.dim * 4.0 * (1 + slots)
-    return total
+    # A replicated table has the range of one rank, which all ranks hold.
+    rows = np.diff(partition_of(table, placement, size).bounds)
+    return np.broadcast_to(rows * table.dim * 4.0 * (1 + slots), size)
 
 
 def _replicate_small(
@@ -177,9 +173,7 @@ def _shard_others(
     share = ONE_RANK_SHARE * sum(traffic.values()) / size, ONE_RANK_SHARE * sum(memory.values()) / size
     load = np.zeros(size)
     for table in sorted(tables, key=lambda one: (-traffic[one.name], one.name)):
-        if table.rows < size <= table.dim:
-            decisions[table.name] = PlacedTable(table, "columns", "fewer rows than ranks: columns divide it evenly")
-        elif traffic[table.name] > share[0]:
+        if traffic[table.name] > share[0]:
             reason = f"more than {ONE_RANK_SHARE:.0%} of a rank's share of the bytes: all ranks serve it"
             decisions[table.name] = PlacedTable(table, "rows", reason)
         elif memory[table.name] > share[1]:
