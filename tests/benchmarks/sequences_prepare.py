@@ -1,4 +1,4 @@
-"""Memory and time of the preparation of interactions, and whether a killed run resumes to the same result.
+"""Memory and time of the preparation of interactions, and whether a run after a killed one gives the same result.
 
     python -m tests.benchmarks.sequences_prepare [--interactions 10000000]
 
@@ -42,7 +42,7 @@ def main() -> None:
         "figure": "sequences_prepare", "interactions": a.interactions, "users": header["users"],
         "items": header["items"], "table_mb": round(size / 2**20), "peak_mb": round(peak), "aim_mb": AIM_MB,
         "seconds": round(seconds, 1), "interactions_per_second": round(a.interactions / seconds),
-        "killed": killed_at < 0, "resumed_to_the_same": same,
+        "killed": killed_at < 0, "same_after_a_kill": same,
     }  # fmt: skip
     print(json.dumps(figures))
     sys.exit(peak > AIM_MB or not same)

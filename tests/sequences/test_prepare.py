@@ -1,9 +1,8 @@
-"""Preparation of interactions against a version with dictionaries; resuming, formats, unusable rows."""
+"""Preparation of interactions against a version with dictionaries; what killed runs leave, formats, unusable rows."""
 
 import json
 import shutil
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,70 +73,17 @@ def test_equals_dictionaries(tmp_path_factory, rows, min_item, min_user, buckets
     assert np.all(np.diff(data.item_counts()) <= 0)
 
 
-def test_interrupted_at_any_chunk_resumes(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "CHUNK_ROWS", 10)
-    rows = [(f"u{n % 7}", n * n % 13, n) for n in range(95)]
-    tables = [write(tmp_path / "a.csv", rows[:50]), write(tmp_path / "b.csv", rows[50:])]
-    whole = histories_of(prepare(tables, tmp_path / "whole"))
-    add = preparation.InteractionBuckets.add
-    for _ in range(9):
-        calls = []
-
-        def stopping(self, chunk, file, calls=calls):
-            calls.append(1)
-            if len(calls) > 1:
-                # What is written after the last record is cut off.
-                with (self.folder / "bucket_00000.rows").open("ab") as rows:
-                    rows.write(b"half a row")
-                raise KeyboardInterrupt
-            add(self, chunk, file)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(preparation.InteractionBuckets, "add", stopping)
-            with pytest.raises(KeyboardInterrupt):
-                prepare(tables, tmp_path / "data")
-        assert not (tmp_path / "data").exists()
-    seen = []
+def test_what_an_interrupted_run_leaves_is_removed_by_the_next_one(tmp_path, monkeypatch):
+    table = write(tmp_path / "a.csv", [(f"u{n % 7}", n * n % 13, n) for n in range(95)])
+    whole = histories_of(prepare([table], tmp_path / "whole"))
     with monkeypatch.context() as patch:
-        patch.setattr(preparation.InteractionBuckets, "add", lambda *a: (seen.append(1), add(*a)))
-        data = prepare(tables, tmp_path / "data")
-    assert len(seen) == 1  # of ten chunks
-    assert histories_of(data) == whole
-    assert data.header["rows_read"] == 95
-    assert not (tmp_path / "data.work").exists()
-
-
-@pytest.mark.parametrize("gone", ["bucket_*", "part_*", "[bp]*", "*"])
-def test_a_run_that_ends_while_it_removes_its_work_folder_can_be_repeated(tmp_path, monkeypatch, gone):
-    rows = [(f"u{n % 7}", n * n % 13, n) for n in range(95)]
-    table, folder, remove = write(tmp_path / "a.csv", rows), tmp_path / "data", shutil.rmtree
-    prepare([table], folder)
-    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
-
-    def killed(work, **options):
-        if Path(work).name != "data.work":
-            return remove(work, **options)
-        for path in work.glob(gone):
-            path.unlink()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", killed)
-        with pytest.raises(KeyboardInterrupt):
-            prepare([table], folder)
-    prepare([table], folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
-    assert not (tmp_path / "data.work").exists()
-
-
-def test_other_inputs_start_again(tmp_path, monkeypatch):
-    table = write(tmp_path / "a.csv", [("u", n, n) for n in range(9)])
-    with monkeypatch.context() as patch:
-        patch.setattr(preparation, "_sort", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(shutil, "rmtree", lambda *a, **options: None)  # as if it were killed
+        patch.setattr(preparation, "_renumber", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             prepare([table], tmp_path / "data")
-    write(table, [("v", n, -n) for n in range(5)])
-    assert histories_of(prepare([table], tmp_path / "data")) == {"v": ["4", "3", "2", "1", "0"]}
+    assert list(tmp_path.glob(".data.new-*"))
+    assert histories_of(prepare([table], tmp_path / "data")) == whole
+    assert {path.name for path in tmp_path.iterdir()} == {"a.csv", "whole", "data"}
 
 
 def test_formats_give_the_same(tmp_path, capsys):

@@ -11,7 +11,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_other_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.resuming import resume_hint
 from xmc_tf.params import add_verbosity, truth
 from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.interactions import InteractionColumns
@@ -27,7 +26,7 @@ _DESCRIPTION = """Read interactions of users with items into a folder of histori
 
 Tables: CSV and TSV, JSON lines, Parquet, SQLite; columns that are not named are found by their usual names. Items are
 numbered by frequency, and the histories of users are in the order of time. Memory grows with the number of items, not
-with the number of interactions. Rerun an interrupted command to resume."""
+with the number of interactions."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,7 +64,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Read the interactions, and print a summary."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
-    cli.on_interrupt(resume_hint)
     paths = _files(arguments.tables)
     _refuse_inside(paths, Path(arguments.output))
     refuse_other_folder("-o", arguments.output)

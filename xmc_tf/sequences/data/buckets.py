@@ -1,59 +1,40 @@
-"""Interactions on disk, partitioned by a hash of the user, so that each bucket can be sorted in memory.
+"""Interactions on disk, partitioned by a hash of the user, so that each bucket can be sorted in memory."""
 
-The folder records after each chunk how far the inputs have been read. What a killed run wrote after that is cut off.
-"""
-
-import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.json_files import parse_json, read_json
 from xmc_tf.sequences.data.interactions import Chunk
 from xmc_tf.sequences.data.names import NameNumbers, hashes
 
 ROW = np.dtype([("user", "<u8"), ("time", "<f8"), ("item", "<i4")])
-_STATE = "state.json"
-_OWN = ("bucket_*.rows", "bucket_*.users", "part_*.npz", "part_*.new", "items.txt", _STATE)
 
 
 class InteractionBuckets:
-    """A work folder of interactions in buckets, which a repeated run continues.
+    """Interactions in buckets.
 
     Args:
-        folder: the folder.
+        folder: the folder to make.
         count: number of buckets.
-        identity: inputs and options; a folder with another identity is emptied.
+
+    Attributes:
+        items: the numbers of the items.
+        read: number of rows that have been read.
+        kept: number of interactions.
+        bad: number of rows that cannot be used.
+        bad_rows: place and reason of some of them.
+        low: number of interactions whose rating is too low.
     """
 
-    def __init__(self, folder: Path, count: int, identity: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, count: int) -> None:
         self.folder, self.count = folder, count
-        folder.mkdir(parents=True, exist_ok=True)
-        self.state: dict[str, Any] = {
-            "identity": identity, "file": 0, "rows": 0, "items": 0, "sizes": {},
-            "read": 0, "kept": 0, "bad": 0, "low": 0, "bad_rows": [],
-        }  # fmt: skip
-        # By way of JSON, which has lists for tuples.
-        same = parse_json(json.dumps(identity), of="the identity")
-        if (folder / _STATE).exists() and (found := read_json(folder / _STATE)).get("identity") == same:
-            self.state = found
-        else:
-            for path in [path for pattern in _OWN for path in folder.glob(pattern)]:
-                path.unlink()
-        names = [self._rows(bucket).name for bucket in range(count)] + [self._users(b).name for b in range(count)]
-        for path in [folder / "items.txt", *(folder / name for name in names)]:
-            if path.exists():
-                with path.open("r+b") as file:
-                    file.truncate(self.state["items"] if path.name == "items.txt" else self._size(path))
-        items = folder / "items.txt"
-        self.items = NameNumbers(items.read_bytes().split(b"\n")[:-1] if items.exists() else [])
-        self._saved_items = len(self.items.names)
+        folder.mkdir()
+        self.items = NameNumbers()
+        self.read = self.kept = self.bad = self.low = 0
+        self.bad_rows: list[str] = []
 
     def add(self, chunk: Chunk, file: int) -> None:
-        """Write a chunk of input ``file``, and record it.
+        """Write a chunk of input ``file``.
 
         Args:
             chunk: the interactions.
@@ -67,26 +48,13 @@ class InteractionBuckets:
         for bucket in range(self.count):
             mine = order[bounds[bucket] : bounds[bucket + 1]]
             if len(mine):
-                self._append(self._rows(bucket), rows[mine].tobytes())
-                self._append(self._users(bucket), b"\n".join(chunk.users[mine].tolist()) + b"\n")
-        if new := self.items.names[self._saved_items :]:
-            with (self.folder / "items.txt").open("ab") as out:
-                out.write(b"\n".join(new) + b"\n")
-                self.state["items"] = out.tell()
-            self._saved_items = len(self.items.names)
-        state = self.state
-        state["read"] += chunk.rows - state["rows"]
-        state["rows"], state["file"] = chunk.rows, file
-        state["kept"] += len(rows)
-        state["bad"], state["low"] = state["bad"] + chunk.bad, state["low"] + chunk.low
-        if chunk.first_bad and len(state["bad_rows"]) < 5:
-            state["bad_rows"].append(f"file {file + 1}, {chunk.first_bad}")
-        self._save()
-
-    def finish_file(self, file: int) -> None:
-        """Record that an input has been read to its end."""
-        self.state |= {"file": file + 1, "rows": 0}
-        self._save()
+                _append(self._rows(bucket), rows[mine].tobytes())
+                _append(self._users(bucket), b"\n".join(chunk.users[mine].tolist()) + b"\n")
+        self.read += chunk.rows
+        self.kept += len(rows)
+        self.bad, self.low = self.bad + chunk.bad, self.low + chunk.low
+        if chunk.first_bad and len(self.bad_rows) < 5:
+            self.bad_rows.append(f"file {file + 1}, {chunk.first_bad}")
 
     def load(self, bucket: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows of a bucket, in the order of the inputs, and the names of their users."""
@@ -103,25 +71,13 @@ class InteractionBuckets:
                 counts += np.bincount(np.fromfile(self._rows(bucket), ROW)["item"], minlength=len(counts))
         return counts
 
-    def remove(self) -> None:
-        """Remove the folder, its record first: a run that is killed in between must not resume from the rest."""
-        (self.folder / _STATE).unlink()
-        shutil.rmtree(self.folder)
-
     def _rows(self, bucket: int) -> Path:
         return self.folder / f"bucket_{bucket:05d}.rows"
 
     def _users(self, bucket: int) -> Path:
         return self.folder / f"bucket_{bucket:05d}.users"
 
-    def _size(self, path: Path) -> int:
-        return int(self.state["sizes"].get(path.name, 0))
 
-    def _append(self, path: Path, content: bytes) -> None:
-        with path.open("ab") as file:
-            file.write(content)
-            self.state["sizes"][path.name] = file.tell()
-
-    def _save(self) -> None:
-        with atomic_file(self.folder / _STATE) as part:
-            part.write_text(json.dumps(self.state), encoding="utf-8")
+def _append(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)

@@ -53,7 +53,7 @@ class Chunk(NamedTuple):
         users: names of the users, UTF-8 of fixed width.
         items: names of the items.
         times: seconds or any other numbers that grow with time; zeros in a table without times.
-        rows: number of rows of the table that have been read up to here.
+        rows: number of rows of the table in it, unusable ones included.
         bad: number of rows of the chunk that cannot be used.
         first_bad: line and reason of the first of them, or "".
         low: number of interactions of the chunk whose rating is below the minimum.
@@ -106,14 +106,10 @@ class InteractionTable:
         order = "" if self._time is not None else "; no column of times: in the order of the rows"
         return f"{self.source.kind}; {', '.join(named)}{order}"
 
-    def chunks(self, skip: int = 0) -> Iterator[Chunk]:
-        """Yield the interactions in the order of the rows.
-
-        Args:
-            skip: number of rows to skip.
-        """
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the interactions in the order of the rows."""
         rows = _delimited_rows(self.source) if isinstance(self.source, DelimitedFile) else _records(self.source)
-        read = sum(1 for _ in islice(rows, skip))
+        read = 0
         while block := list(islice(rows, CHUNK_ROWS)):
             yield self._chunk(block, read)
             read += len(block)
@@ -151,7 +147,7 @@ class InteractionTable:
             users[keep],
             items[keep],
             times[keep],
-            before + len(block),
+            len(block),
             len(block) - len(good) + int(bad.sum()),
             f"row {before + row + 1:,}: {reason}" if faults else "",
             int((low & ~bad).sum()),

@@ -27,14 +27,11 @@ class NameNumbers:
     Example:
         >>> NameNumbers().ids(np.array([b"tea", b"milk", b"tea"]))
         array([0, 1, 0], dtype=int32)
-
-    Args:
-        names: the first names, each once.
     """
 
-    def __init__(self, names: list[bytes] | None = None) -> None:
-        self.names = names or []
-        self._ids = {name: number for number, name in enumerate(self.names)}
+    def __init__(self) -> None:
+        self.names: list[bytes] = []
+        self._ids: dict[bytes, int] = {}
 
     def ids(self, names: np.ndarray) -> np.ndarray:
         """Return the number of each name; new names get the next numbers."""

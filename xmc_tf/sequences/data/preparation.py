@@ -1,16 +1,16 @@
 """Preparation of interactions in bounded memory: buckets of users on disk, each sorted by user and time."""
 
 import logging
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.npz.reading import read_npz
 from xmc_tf.data.npz.writing import write_npz
@@ -53,7 +53,7 @@ def prepare(
 ) -> PreparedFolder:
     """Read tables of interactions, and write the histories of their users into a folder.
 
-    Memory grows with the number of items, not with that of interactions or users. A repeated call resumes.
+    Memory grows with the number of items, not with that of interactions or users.
 
     Example:
         >>> prepare(["interactions.csv"], "data").nr_items
@@ -68,54 +68,39 @@ def prepare(
     """
     options, folder = options or InteractionOptions(), Path(folder)
     tables = [InteractionTable(path, options.columns, options.source, options.min_rating) for path in paths]
-    sizes = [Path(path).stat() for path in paths]
-    count = min(max(1, sum(one.st_size for one in sizes) // BUCKET_BYTES), _MOST_BUCKETS)
-    inputs = [
-        {"path": str(Path(path).absolute()), "bytes": one.st_size, "changed": one.st_mtime_ns}
-        for path, one in zip(paths, sizes, strict=True)
-    ]
-    identity = {"inputs": inputs, "options": asdict(options), "buckets": count}
-    work = folder.with_name(f"{folder.name}.work")
-    with folder_lock(folder.resolve()):
-        PREPARED.check_place(folder.resolve())
-        buckets = InteractionBuckets(work, count, identity)
+    count = min(max(1, sum(Path(path).stat().st_size for path in paths) // BUCKET_BYTES), _MOST_BUCKETS)
+    with placed_folder(folder, PREPARED) as part:
+        buckets = InteractionBuckets(part / "buckets", count)
         for number, table in enumerate(tables):
-            if number >= buckets.state["file"]:
-                _read(table, number, buckets)
+            _read(table, number, buckets)
         _check(buckets, options)
         counts = _sort(buckets, options)
-        with placed_folder(folder, PREPARED) as part:
-            _renumber(buckets, counts, part, options)
-        buckets.remove()
-    finished()
+        totals = _renumber(buckets, counts, part, options)
+        shutil.rmtree(buckets.folder)
+        inputs = [str(Path(path).absolute()) for path in paths]
+        write_header(part, {**totals, "inputs": inputs, "options": asdict(options)})
     return PreparedFolder(folder)
 
 
 def _read(table: InteractionTable, number: int, buckets: InteractionBuckets) -> None:
     """Write the interactions of a table into the buckets."""
-    source, skip = table.source, buckets.state["rows"]
+    source = table.source
     _LOG.info("%s: %s", source.name, table.described)
-    if skip:
-        _LOG.info("%s: resuming after row %s", source.name, f"{skip:,}")
     # The number of rows is estimated from the bytes of the first chunk.
     total = Path(source.name).stat().st_size
     with Progress(f"reading {Path(source.name).name}", total // 30, "interactions") as progress:
-        progress.done = skip
-        for chunk in table.chunks(skip):
-            before = buckets.state["rows"]
+        for chunk in table.chunks():
             buckets.add(chunk, number)
-            resumes_from(f"row {chunk.rows:,} of {source.name}")
-            progress.total = max(progress.total, chunk.rows)
-            progress.add(chunk.rows - before)
-    buckets.finish_file(number)
+            progress.total = max(progress.total, progress.done + chunk.rows)
+            progress.add(chunk.rows)
 
 
 def _check(buckets: InteractionBuckets, options: InteractionOptions) -> None:
     """Refuse too many unusable rows; report the others."""
-    bad, read = buckets.state["bad"], buckets.state["read"]
+    bad, read = buckets.bad, buckets.read
     if not bad:
         return
-    named = "; ".join(buckets.state["bad_rows"])
+    named = "; ".join(buckets.bad_rows)
     if bad > options.max_bad_rows * read:
         raise InputError(
             f"{bad:,} of {read:,} rows cannot be used",
@@ -130,15 +115,11 @@ def _sort(buckets: InteractionBuckets, options: InteractionOptions) -> np.ndarra
     """Sort each bucket by user and time into a part; return how often each item is left in all parts."""
     frequent = buckets.item_counts() >= options.min_item_count
     counts = np.zeros(len(frequent), np.int64)
-    resumes_from("the sorting of users")
     with Progress("sorting users", buckets.count, "parts") as progress:
         for bucket in range(buckets.count):
-            path = buckets.folder / _part_name(bucket)
-            if not path.exists():
-                part = _histories(*buckets.load(bucket), frequent, options)
-                write_npz(path.with_suffix(".new"), part)
-                path.with_suffix(".new").replace(path)
-            counts += np.bincount(read_npz(path, name="part")["items"], minlength=len(counts))
+            part = _histories(*buckets.load(bucket), frequent, options)
+            write_npz(buckets.folder / _part_name(bucket), part)
+            counts += np.bincount(part["items"], minlength=len(counts))
             progress.add()
     return counts
 
@@ -171,15 +152,17 @@ def _histories(
     }
 
 
-def _renumber(buckets: InteractionBuckets, counts: np.ndarray, folder: Path, options: InteractionOptions) -> None:
-    """Number the items by frequency, the first seen first among equals, and write the folder."""
+def _renumber(
+    buckets: InteractionBuckets, counts: np.ndarray, folder: Path, options: InteractionOptions
+) -> dict[str, Any]:
+    """Number the items by frequency, the first seen first among equals, and write all but the header."""
     order = np.lexsort((np.arange(len(counts)), -counts))[: np.count_nonzero(counts)]
     if not len(order):
         raise InputError(
             "no interactions are left",
             expected=f"users with at least {options.min_user_count} interactions, with items that have at least "
             f"{options.min_item_count}",
-            received=f"{buckets.state['kept']:,} usable interactions",
+            received=f"{buckets.kept:,} usable interactions",
             fix="lower --min-user-count, --min-item-count or --min-rating",
         )
     numbers = np.full(len(counts), -1, np.int32)
@@ -193,16 +176,11 @@ def _renumber(buckets: InteractionBuckets, counts: np.ndarray, folder: Path, opt
             progress.add()
     write_names(folder / ITEMS, [buckets.items.names[number] for number in order.tolist()])
     np.save(folder / COUNTS, counts[order])
-    state = buckets.state
-    write_header(
-        folder,
-        {
-            "users": users, "items": len(order), "interactions": int(counts.sum()), "parts": buckets.count,
-            "rows_read": state["read"], "rows_unusable": state["bad"], "rows_below_min_rating": state["low"],
-            "rows_of_rare_users_and_items": state["kept"] - int(counts.sum()),
-            "inputs": [one["path"] for one in state["identity"]["inputs"]], "options": state["identity"]["options"],
-        },
-    )  # fmt: skip
+    return {
+        "users": users, "items": len(order), "interactions": int(counts.sum()), "parts": buckets.count,
+        "rows_read": buckets.read, "rows_unusable": buckets.bad, "rows_below_min_rating": buckets.low,
+        "rows_of_rare_users_and_items": buckets.kept - int(counts.sum()),
+    }  # fmt: skip
 
 
 def _part_name(bucket: int) -> str:
