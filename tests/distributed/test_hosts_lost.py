@@ -20,7 +20,6 @@ from tests.files import contents
 
 pytestmark = pytest.mark.distributed
 TIMEOUT = 40  # a host is lost after a quarter of it
-RETURN_TIMEOUT = 30  # lost hosts are looked for after half of it
 WAITS = r"^\[\d\] pid \d+ waits"
 
 
@@ -83,20 +82,19 @@ def test_all_ranks_stop_when_a_host_is_cut_off(hosts):
         assert_none_left(hosts)
 
 
-def test_with_min_np_a_training_survives_the_loss_of_a_host_and_uses_it_again(hosts, features, one_process, tmp_path):
+def test_with_min_np_a_training_survives_the_loss_of_a_host(hosts, features, one_process, tmp_path):
     hold = tmp_path / "hold"
-    options = ["--controller", "mpi", "--timeout", RETURN_TIMEOUT, "--min-np", 2]
+    options = ["--controller", "mpi", "--timeout", 30, "--min-np", 2]
     program = [PROGRAMS / "linear_training.py", "0.1", *rankers(features, tmp_path / "model")[2:]]
     command = [*LAUNCH, "--hosts", hosts.folder / "hosts.json", *options, *program]
     process = start(hosts, "one", "env", f"XMC_TF_TEST_HOLD={hold}", *command)
     blocks = tmp_path / "model.work" / "blocks"
     wait_for(lambda: len(list(blocks.glob("*.columns"))) >= 1, 60, "a solved sub-problem")
-    hold.touch()  # the training goes on once the host is back
+    hold.touch()  # the training goes on without the host
     with hosts.cut_off("three"):
         await_line(process, r"^restarting on 3 ranks \(one:2,two:1\)$")
-    await_line(process, r"^restarting on 4 ranks \(one:2,two:1,three:1\)$")
-    hold.unlink()
-    status, said = finish(process)
+        hold.unlink()
+        status, said = finish(process)
     assert status == 0, said
     assert contents(tmp_path / "model") == one_process
     assert_none_left(hosts)

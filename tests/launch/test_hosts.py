@@ -55,7 +55,8 @@ def test_any_text_is_hosts_or_an_error_that_names_the_line(tmp_path_factory, tex
             said = str(error)
         else:
             continue
-        assert said.startswith(f"{path}, line") or "no hosts" in said
+        assert said.startswith(str(path))
+        assert read is read_json_hosts or ", line" in said or "no hosts" in said
 
 
 @pytest.mark.parametrize(
@@ -82,24 +83,24 @@ def test_an_error_of_a_hostfile_names_file_and_line(tmp_path, text, line, says):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "says"),
     [
-        ('{"one": 2,\n "two": "3"}', 2, '"3"'),
-        ('{"one": 2,\n "two": true}', 2, "whole number"),
-        ('{"one": 2,\n\n "one": 3}', 3, "listed twice"),
-        ('{"one": 2,\n "two": }', 2, "not JSON"),
-        ('{"one": {}}', 1, "an object"),
-        ('["one"]', 1, "received: list"),
-        ('{"a b": 1}', 1, "not a host name"),
-        ('{"one": -1}', 1, "1 to 4,096"),
+        ('{"one": 2, "two": "3"}', '"3"'),
+        ('{"one": 2, "two": true}', "whole number"),
+        ('{"one": 2, "one": 3}', "one is given twice"),
+        ('{"one": 2,\n "two": }', "line 2, column 9"),
+        ('{"one": {}}', "number of GPUs of one"),
+        ('["one"]', "received: a JSON array"),
+        ('{"a b": 1}', "not a host name"),
+        ('{"one": -1}', "1 to 4,096"),
     ],
 )
-def test_an_error_of_a_json_file_names_file_and_line(tmp_path, text, line, says):
+def test_an_error_of_a_json_file_names_file_and_host(tmp_path, text, says):
     path = tmp_path / "hosts.json"
     path.write_text(text)
     with pytest.raises(InputError) as error:
         read_json_hosts(path)
-    assert str(error.value).startswith(f"{path}, line {line}")
+    assert str(error.value).startswith(str(path))
     assert says in str(error.value)
 
 

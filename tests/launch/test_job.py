@@ -1,4 +1,4 @@
-"""Tests of a job: when it starts, restarts on the hosts that are left, and uses a host again that returns."""
+"""Tests of a job: when it starts, and restarts on the hosts that are there."""
 
 import itertools
 
@@ -26,12 +26,8 @@ class World:
             def __init__(self, plan, *others):
                 world.runs.append(plan.hosts.as_flag())
 
-            def run(self, interrupt):
-                outcome = next(world.outcomes)
-                if outcome == "until a host returns":
-                    assert interrupt.wait(120)
-                    return Outcome(1)
-                return outcome
+            def run(self):
+                return next(world.outcomes)
 
         def check_hosts(nodes, hosts, **inputs):
             down = next(world.down)
@@ -74,15 +70,12 @@ LOST, FAILED, GOOD = Outcome(1, lost=True), Outcome(3), Outcome(0)
 )
 def test_a_job_restarts_only_if_hosts_are_lost(monkeypatch, down, outcomes, min_np, status, runs):
     world = World(monkeypatch, down, outcomes)
-    # Nothing returns during these runs.
-    monkeypatch.setattr(jobs.Job, "pause_s", 60.0)
     assert world.job(min_np).run() == status
     assert world.runs == runs
 
 
-def test_a_host_that_returns_is_used_again(monkeypatch, capsys):
-    world = World(monkeypatch, [(), ("three",), ("three",), ()], [LOST, "until a host returns", GOOD])
-    monkeypatch.setattr(jobs.Job, "pause_s", 0.01)
+def test_a_host_that_returns_is_used_by_the_next_restart(monkeypatch, capsys):
+    world = World(monkeypatch, [(), ("three",), ()], [LOST, LOST, GOOD])
     assert world.job(2).run() == 0
     assert world.runs == ["one:2,two:1,three:1", "one:2,two:1", "one:2,two:1,three:1"]
     shown = capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -63,16 +62,16 @@ class Job:
 
     def check_only(self) -> int:
         """Check the hosts, print the table, and return 1 if a check has failed."""
-        report = self._look(self._plan.hosts)
+        report = self._look()
         print(format_report(report))
         return 1 if report.problems else 0
 
     def run(self) -> int:
         """Run the job to its end and return its exit status."""
         before: Hosts | None = None
-        outcome, returned, unchanged = Outcome(1), False, 0
+        outcome, unchanged = Outcome(1), 0
         while True:
-            report = self._look(self._plan.hosts)
+            report = self._look()
             lost = self._unusable(report)
             if before is None or report.problems:
                 self._show(report)
@@ -83,30 +82,19 @@ class Job:
                 return outcome.status
             hosts = self._plan.hosts.without([host.name for host in lost])
             if before is not None:
-                unchanged = unchanged + 1 if hosts == before and not returned else 0
+                unchanged = unchanged + 1 if hosts == before else 0
                 if unchanged and (not outcome.lost or unchanged > _MOST_UNCHANGED):
                     return outcome.status  # all hosts are there: the program itself has failed
                 self._output.error(f"restarting on {hosts.size} ranks ({hosts.as_flag()})")
             plan = dataclasses.replace(self._plan, hosts=hosts, gpus={**self._plan.gpus, **report.gpus})
-            with _Returning(self, lost) as returning:
-                outcome = RunningPlan(plan, self._nodes, self._output, self._verbose).run(returning.event)
-            before, returned = hosts, returning.event.is_set()
+            outcome = RunningPlan(plan, self._nodes, self._output, self._verbose).run()
+            before = hosts
             if outcome.status == 0 or outcome.interrupted or self._min_np is None:
                 return outcome.status
             self._output.error("checking which hosts are left")
 
-    @property
-    def pause_s(self) -> float:
-        """The seconds between two looks at lost hosts."""
-        return self._plan.timeout_s / 2
-
-    def usable(self, host: Host) -> bool:
-        """Return whether a host passes all checks now."""
-        report = self._look(Hosts([host]))
-        return not self._unusable(report)
-
-    def _look(self, hosts: Hosts) -> HostChecks:
-        return check_hosts(self._nodes, hosts, paths=self._checks.paths, shared=self._checks.shared)
+    def _look(self) -> HostChecks:
+        return check_hosts(self._nodes, self._plan.hosts, paths=self._checks.paths, shared=self._checks.shared)
 
     def _unusable(self, report: HostChecks) -> list[Host]:
         problems = {host for host, column, _ in report.problems if self._checks.strict or column == "reached"}
@@ -116,33 +104,3 @@ class Job:
         """Print the table of the checks: always if one has failed."""
         text = format_report(report)
         (self._output.error if report.problems else self._output.note)(f"{text}{os.linesep}")
-
-
-class _Returning:
-    """A thread that notices when a lost host can be used again.
-
-    Args:
-        job: the job.
-        lost: the lost hosts.
-    """
-
-    def __init__(self, job: Job, lost: Sequence[Host]) -> None:
-        self.event, self._job, self._lost = threading.Event(), job, lost
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True) if lost else None
-
-    def __enter__(self) -> "_Returning":
-        if self._thread is not None:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._ended.wait(self._job.pause_s):
-            if any(self._job.usable(host) for host in self._lost) and not self._ended.is_set():
-                self.event.set()
-                return

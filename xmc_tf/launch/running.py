@@ -5,7 +5,6 @@ import itertools
 import os
 import queue
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -63,12 +62,8 @@ class RunningPlan:
         self._stopped_at: float | None = None
         self._number = next(_NUMBERS)
 
-    def run(self, interrupt: threading.Event | None = None) -> Outcome:
-        """Run all ranks to their end.
-
-        Args:
-            interrupt: stops the ranks when it is set.
-        """
+    def run(self) -> Outcome:
+        """Run all ranks to their end."""
         plan, nodes = self.plan, self._nodes
         nodes.forget_events()
         variables = {**os.environ, **plan.environment()}
@@ -80,7 +75,7 @@ class RunningPlan:
                 for host in plan.hosts:
                     nodes[host.name].send(JOB, gpus=list(plan.gpus.get(host.name, ())), **job)
                 engine.start()
-                return self._outcome(engine, interrupt)
+                return self._outcome(engine)
         except NodeError:  # a node has just been lost
             return Outcome(1, lost=True)
         finally:
@@ -91,17 +86,15 @@ class RunningPlan:
         hosts, nodes = self.plan.hosts, self._nodes
         return Mpi(hosts, nodes, variables) if self.plan.controller == "mpi" else Gloo(hosts, nodes)
 
-    def _outcome(self, engine: Launcher, interrupt: threading.Event | None) -> Outcome:
+    def _outcome(self, engine: Launcher) -> Outcome:
         try:
-            self._follow(engine, interrupt)
+            self._follow(engine)
         except signals.Interrupted as interrupted:
             signals.allow_slow_end()  # so that the ranks have some seconds to end
             self._stop()
-            self._follow(engine, None)
+            self._follow(engine)
             self._output.error(f"\n{signals.describe(interrupted.number)}; all ranks have ended")
             return Outcome(128 + interrupted.number, interrupted=True)
-        if interrupt is not None and interrupt.is_set() and self._stopped_at is not None:
-            return Outcome(1)
         missing = sorted(set(range(self.plan.hosts.size)) - set(self.ranks))
         if (failure := first_failure(self.ranks.values())) is not None:
             self._output.error(f"\nfailed: {failure.describe(siblings=self.plan.hosts.size > 1)}")
@@ -111,7 +104,7 @@ class RunningPlan:
             return Outcome(1, lost=bool(missing))
         return Outcome(0)
 
-    def _follow(self, engine: Launcher, interrupt: threading.Event | None) -> None:
+    def _follow(self, engine: Launcher) -> None:
         """Handle what the nodes report, until all ranks have ended."""
         begun, gone_at = time.monotonic(), None
         while True:
@@ -134,7 +127,7 @@ class RunningPlan:
                 return
             failed = any(state.failed and now - (state.ended_at or 0) > _GRACE_S for state in states)
             late = not started and now - begun > self.plan.timeout_s
-            if failed or late or (interrupt is not None and interrupt.is_set()):
+            if failed or late:
                 self._stop()
 
     def _stop(self) -> None:

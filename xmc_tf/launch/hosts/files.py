@@ -3,9 +3,9 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import read_json
 from xmc_tf.launch.hosts.hosts import Host, Hosts, make_host
 
 _FORMATS = "host slots=4 (PECOS, DeepSpeed, Open MPI) or host:4 (Horovod)"
@@ -50,33 +50,14 @@ def read_hostfile(path: str | Path) -> Hosts:
 
 def read_json_hosts(path: str | Path) -> Hosts:
     """Return the hosts of a JSON file ``{"host": number of GPUs}``."""
-    text = _text(path)
-    try:
-        content = json.loads(text, object_pairs_hook=_Pairs)
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", 1)
-        raise InputError(
-            f"{path}, line {line}: not JSON",
-            expected='{"host": number of GPUs, ...}',
-            received=getattr(error, "msg", type(error).__name__),
-        ) from None
-    if not isinstance(content, _Pairs):
-        raise InputError(f"{path}, line 1", expected='{"host": number of GPUs, ...}', received=type(content).__name__)
-    hosts, seen = [], set()
-    for name, slots in content:
-        where = f"{path}, line {_line_of(text, name, again=name in seen)}"
-        if name in seen:
-            raise InputError(f"{where}: {name} is listed twice", fix="remove one of the two")
+    hosts = []
+    for name, slots in read_json(path, expected='{"host": number of GPUs, ...}', unique_keys=True).items():
         if type(slots) is not int:
-            received = "an object" if isinstance(slots, _Pairs) else json.dumps(slots)
-            raise InputError(f"{where}: number of GPUs of {name}", expected="a whole number", received=received)
-        seen.add(name)
-        hosts.append(make_host(name, slots, where))
+            raise InputError(
+                f"{path}: number of GPUs of {name}", expected="a whole number", received=json.dumps(slots)[:40]
+            )
+        hosts.append(make_host(name, slots, str(path)))
     return Hosts(hosts, str(path))
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object as pairs, in which a key that is given twice is seen."""
 
 
 def _host_of(words: list[str], where: str) -> Host:
@@ -95,13 +76,6 @@ def _number(text: str, where: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise InputError(f"{where}: number of ranks", expected="a whole number", received=repr(text))
     return int(text)
-
-
-def _line_of(text: str, name: str, again: bool) -> int:
-    """Return the line of a key in a JSON file; the first line if the key is written with escapes."""
-    found = [match.start() for match in re.finditer(rf"{re.escape(json.dumps(name, ensure_ascii=False))}\s*:", text)]
-    at = found[min(int(again), len(found) - 1)] if found else 0
-    return text.count("\n", 0, at) + 1
 
 
 def _text(path: str | Path) -> str:

@@ -3,6 +3,7 @@
 import re
 import socket
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from xmc_tf.common.errors import InputError
@@ -19,6 +20,7 @@ class Host(NamedTuple):
     slots: int
 
 
+@dataclass(frozen=True)
 class Hosts:
     """The hosts of a run; rank 0 is on the first one.
 
@@ -28,33 +30,29 @@ class Hosts:
         (3, 'one:2,two:1', ['one', 'one', 'two'])
 
     Args:
-        hosts: the hosts. Names are unique.
+        all: the hosts. Names are unique.
         source: where they were read, for messages.
     """
 
-    def __init__(self, hosts: Sequence[Host], source: str = "the hosts") -> None:
-        self.all, self.source = tuple(hosts), source
-        if not hosts:
-            raise InputError(f"{source}: no hosts", expected="at least one host with its number of ranks")
-        names = [host.name for host in hosts]
+    all: Sequence[Host]
+    source: str = field(default="the hosts", compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "all", tuple(self.all))
+        if not self.all:
+            raise InputError(f"{self.source}: no hosts", expected="at least one host with its number of ranks")
+        names = [host.name for host in self.all]
         for name in names:
             if names.count(name) > 1:
-                raise InputError(f"{source}: {name} is listed twice", fix="list it once, with the sum of its slots")
+                raise InputError(
+                    f"{self.source}: {name} is listed twice", fix="list it once, with the sum of its slots"
+                )
 
     def __iter__(self) -> Iterator[Host]:
         return iter(self.all)
 
     def __len__(self) -> int:
         return len(self.all)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Hosts) and self.all == other.all
-
-    def __hash__(self) -> int:
-        return hash(self.all)
-
-    def __repr__(self) -> str:
-        return f"Hosts({self.as_flag()})"
 
     @property
     def size(self) -> int:
