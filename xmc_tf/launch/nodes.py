@@ -111,7 +111,7 @@ class Nodes:
         self._processes: list[subprocess.Popen[str]] = []
         self._changed = threading.Condition()
         try:
-            self._listener = Listener([address], self._secret, PURPOSE, self._welcome, port=port)
+            self._listener = Listener([address], self._secret, PURPOSE, self._serve, port=port)
         except OSError as error:
             raise InputError(
                 f"--master-port {port}: cannot listen on {address}", received=str(error), fix="choose another port"
@@ -264,10 +264,7 @@ class Nodes:
         slots = sum(host.slots for host in self._by_number.values())
         return f"{slots} of {other_slots} other GPUs have connected within {self.timeout_s:g} s"
 
-    def _welcome(self, connection: socket.socket, caller: int, called: int) -> None:
-        threading.Thread(target=self._serve, args=(connection, caller), daemon=True).start()
-
-    def _serve(self, connection: socket.socket, number: int) -> None:
+    def _serve(self, connection: socket.socket, number: int, called: int) -> None:
         """Register a node, and pass its messages on until its connection ends."""
         try:
             if self._lost_after_s:

@@ -1,17 +1,13 @@
-"""Messages on an authenticated connection: JSON objects in frames of limited length."""
+"""Messages on an authenticated connection: dictionaries of plain values, packed by msgpack within a limited length."""
 
-import json
 import socket
-import struct
 import time
 from typing import Any
 
-from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
+import msgpack
 
-_LENGTH = struct.Struct("<I")
-# A line of a rank's output has at most 64 KiB; JSON may escape each of its bytes as six.
-MOST_BYTES = 512 << 10
+# A line of a rank's output has at most 64 KiB, each byte of which may become three.
+MOST_BYTES = 256 << 10
 
 
 class FrameError(ValueError):
@@ -20,17 +16,17 @@ class FrameError(ValueError):
 
 def frame(content: dict[str, Any]) -> bytes:
     """Return one message as bytes."""
-    data = json.dumps(content, allow_nan=False).encode()
+    data: bytes = msgpack.packb(content, unicode_errors="surrogatepass")  # as variables may have
     if len(data) > MOST_BYTES:
         raise FrameError(f"a message of {len(data):,} bytes; at most {MOST_BYTES:,} are allowed")
-    return _LENGTH.pack(len(data)) + data
+    return data
 
 
 class Unpacker:
     """A splitter of received bytes into messages; the bytes may arrive in pieces of any size."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        self._unpacker = msgpack.Unpacker(max_buffer_size=2 * MOST_BYTES, unicode_errors="surrogatepass")
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
         """Return the messages that these bytes complete.
@@ -38,17 +34,13 @@ class Unpacker:
         Raises:
             FrameError: the bytes are not messages; the connection can no longer be used.
         """
-        self._rest += data
-        found, at = [], 0
-        while len(self._rest) - at >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._rest, at)
-            if length > MOST_BYTES:
-                raise FrameError(f"a message of {length:,} bytes; at most {MOST_BYTES:,} are allowed")
-            if len(self._rest) - at - _LENGTH.size < length:
-                break
-            at += _LENGTH.size + length
-            found.append(_parsed(bytes(self._rest[at - length : at])))
-        del self._rest[:at]
+        try:
+            self._unpacker.feed(data)
+            found = list(self._unpacker)
+        except (ValueError, msgpack.UnpackException, RecursionError) as error:
+            raise FrameError(f"{type(error).__name__}: {error}") from None
+        if not all(type(message) is dict for message in found):
+            raise FrameError("a value that is not a message")
         return found
 
 
@@ -92,10 +84,3 @@ def _field(message: dict[str, Any], name: str, kind: type) -> Any:
     if type(value) is not kind:
         raise FrameError(f"message without {name!r} of type {kind.__name__}")
     return value
-
-
-def _parsed(data: bytes) -> dict[str, Any]:
-    try:
-        return parse_json(data, of="message", limit=MOST_BYTES, unique_keys=True)
-    except InputError as error:
-        raise FrameError(str(error)) from None

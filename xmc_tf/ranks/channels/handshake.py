@@ -37,48 +37,26 @@ def new_secret() -> bytes:
     return secrets.token_bytes(SECRET_BYTES)
 
 
-def greeting(nonce: bytes) -> bytes:
-    """Return the listener's first message."""
-    return MAGIC + nonce
-
-
-def new_nonce() -> bytes:
-    """Return random bytes that are used once."""
-    return os.urandom(_NONCE_BYTES)
-
-
-def reply(secret: bytes, purpose: str, received: bytes, caller: int, called: int) -> tuple[bytes, bytes]:
-    """Return the caller's answer to a greeting, and the proof that the listener must then send.
-
-    Args:
-        secret: the run's secret.
-        purpose: the purpose of the connection; a proof for one purpose is invalid for another.
-        received: the listener's greeting.
-        caller: the number of the calling rank or thread.
-        called: the number of the rank or thread that is called.
-
-    Raises:
-        StrangerError: the greeting is not one of xmc_tf.
-    """
-    if len(received) != GREETING_BYTES or not received.startswith(MAGIC):
-        raise StrangerError("it does not speak the protocol of xmc_tf")
-    theirs, mine, numbers = received[len(MAGIC) :], new_nonce(), _NUMBERS.pack(caller, called)
-    proof = _proof(secret, b"caller", purpose, theirs, mine, numbers)
-    return mine + numbers + proof, _proof(secret, b"listener", purpose, theirs, mine, numbers)
-
-
-def check_reply(secret: bytes, purpose: str, nonce: bytes, received: bytes) -> tuple[int, int, bytes]:
-    """Return who calls whom according to a caller's answer, and the listener's proof.
+def answer(connection: socket.socket, secret: bytes, purpose: str) -> tuple[int, int]:
+    """Authenticate a caller, and return who calls whom; the connection is then in blocking mode.
 
     Raises:
         StrangerError: the caller does not know the secret, or replays a recorded handshake.
+        OSError: the caller has closed the connection, or took too long.
     """
+    end, nonce = time.monotonic() + HANDSHAKE_S, os.urandom(_NONCE_BYTES)
+    connection.settimeout(_left(end))
+    connection.sendall(MAGIC + nonce)
+    received = _receive(connection, REPLY_BYTES, end)
     theirs, numbers = received[:_NONCE_BYTES], received[_NONCE_BYTES : _NONCE_BYTES + _NUMBERS.size]
     proof = _proof(secret, b"caller", purpose, nonce, theirs, numbers)
     if not hmac.compare_digest(proof, received[_NONCE_BYTES + _NUMBERS.size :]):
         raise StrangerError("it does not know the secret of this run")
+    connection.settimeout(_left(end))
+    connection.sendall(_proof(secret, b"listener", purpose, nonce, theirs, numbers))
+    connection.settimeout(None)
     caller, called = _NUMBERS.unpack(numbers)
-    return caller, called, _proof(secret, b"listener", purpose, nonce, theirs, numbers)
+    return caller, called
 
 
 def call(
@@ -129,9 +107,13 @@ def _attempt(
 ) -> socket.socket:
     connection = socket.create_connection(address, timeout=_left(end))
     try:
-        answer, proof = reply(secret, purpose, _receive(connection, GREETING_BYTES, end), caller, called)
+        greeting = _receive(connection, GREETING_BYTES, end)
+        if not greeting.startswith(MAGIC):
+            raise StrangerError("it does not speak the protocol of xmc_tf")
+        theirs, mine, numbers = greeting[len(MAGIC) :], os.urandom(_NONCE_BYTES), _NUMBERS.pack(caller, called)
         connection.settimeout(_left(end))
-        connection.sendall(answer)
+        connection.sendall(mine + numbers + _proof(secret, b"caller", purpose, theirs, mine, numbers))
+        proof = _proof(secret, b"listener", purpose, theirs, mine, numbers)
         if not hmac.compare_digest(_receive(connection, PROOF_BYTES, end), proof):
             raise StrangerError("it does not know the secret of this run")
         connection.settimeout(None)

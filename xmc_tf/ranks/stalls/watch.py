@@ -67,7 +67,7 @@ class StallWatch:
         addresses = addresses_by_host(world)
         self._secret = world.broadcast(new_secret())
         self._stopped, self._reported = threading.Event(), threading.Event()
-        self._listener = Listener(addresses.values(), self._secret, _PURPOSE, self._welcome)
+        self._listener = Listener(addresses.values(), self._secret, _PURPOSE, self._answer)
         ports = self._listener.ports
         endpoints = {host: (address, ports[address]) for host, address in addresses.items()}
         self._endpoints = world.allgather(Endpoints(os.getpid(), world.host, endpoints))
@@ -176,11 +176,8 @@ class StallWatch:
         except (OSError, ValueError) as error:
             return f"cannot be asked for its state ({error})"
 
-    def _welcome(self, connection: socket.socket, caller: int, called: int) -> None:
-        """Answer a rank in a new thread, so that one that sends nothing does not delay the others."""
-        threading.Thread(target=self._answer, args=(connection,), name="xmc_tf stall answer", daemon=True).start()
-
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer(self, connection: socket.socket, caller: int, called: int) -> None:
+        """Answer a rank, in a thread of its own."""
         try:
             with connection:
                 question = frames.receive(connection, _ANSWER_TIMEOUT_S)
