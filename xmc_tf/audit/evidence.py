@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.audit.centroids import similarity_to_labels
 from xmc_tf.audit.companions import COMPANY, Companions
 from xmc_tf.audit.data import AuditData
-from xmc_tf.audit.neighbours import neighbours, unit_rows
+from xmc_tf.audit.neighbours import ALIKE, alike_documents, unit_rows
 from xmc_tf.audit.pairs import LabelPairs, random_pairs
 from xmc_tf.label_names import LabelNames
 from xmc_tf.label_names.matcher import find_matches
@@ -27,7 +27,7 @@ _LEAST_SCORE = 1e-9
 COLUMNS = (
     "score", "margin", "below the best", "best score", "rank", "name", "name present", *COMPANY, "similarity",
     "how alike", "neighbours", "share of neighbours", "nearest", "documents", "words", "score × company",
-    "score × name", "similarity × words",
+    "score × name", "similarity × words", *ALIKE,
 )  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def gather_evidence(data: AuditData) -> PairEvidence:
     folds = [np.sort(part) for part in np.array_split(order, FOLDS)]
     X = unit_rows(data.sparse)
     named = _named(data, folds)
-    companions, near = Companions(Y), neighbours(X, NEIGHBOURS)
+    companions = Companions(Y)
     drawn = random_pairs(Y, min(1.0, _MOST_RANDOM / max(Y.nnz, 1)), data.seed)
     wanted = [Y, drawn, named, companions.likely(_COMPANIONS)]
     pairs, score, margin, rank = _scores(data, folds, wanted)
@@ -82,14 +82,15 @@ def gather_evidence(data: AuditData) -> PairEvidence:
     np.maximum.at(best, pairs.rows, score)
     name = pairs.values(named)
     company = companions.evidence(pairs)
-    alike = similarity_to_labels(X, Y, pairs)
+    similar = similarity_to_labels(X, Y, pairs)
+    near, alike = alike_documents(X, Y, pairs, has, NEIGHBOURS, data.threads)
     votes, total = pairs.values(csr_matrix(near @ Y)), np.asarray(near.sum(axis=1)).ravel()[pairs.rows]
     documents = np.bincount(Y.indices, minlength=Y.shape[1])[pairs.labels] - has
     words = np.log1p(np.diff(data.sparse.indptr))[pairs.rows]
     columns = (
-        score, margin, score - best[pairs.rows], best[pairs.rows], -np.log(rank), name, name > 0, *company.T, *alike.T,
-        votes, votes / np.maximum(total, 1e-9), total, np.log1p(documents), words, score * company[:, 0], score * name,
-        alike[:, 0] * words,
+        score, margin, score - best[pairs.rows], best[pairs.rows], -np.log(rank), name, name > 0, *company.T,
+        *similar.T, votes, votes / np.maximum(total, 1e-9), total, np.log1p(documents), words, score * company[:, 0],
+        score * name, similar[:, 0] * words, *alike.T,
     )  # fmt: skip
     out = np.empty((len(score), len(COLUMNS)), np.float32)
     for place, column in enumerate(columns):

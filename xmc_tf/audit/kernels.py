@@ -1,8 +1,11 @@
-"""Compiled sums of boosted trees."""
+"""Compiled comparisons of documents, and sums for boosted trees."""
 
 import numpy as np
 
-from xmc_tf.common.compiled import kernel
+from xmc_tf.common.compiled import inner, kernel
+
+LEAST_SIMILARITY = 0.05
+SHARPNESS = (3.0, 6.0, 10.0)  # the larger, the more the most similar documents count alone
 
 
 @kernel
@@ -14,3 +17,168 @@ def gradient_sums(binned, leaf, gradient, weight, nr_leaves, nr_bins):
             out[0, leaf[i], j, binned[i, j]] += gradient[i]
             out[1, leaf[i], j, binned[i, j]] += weight[i]
     return out
+
+
+@inner
+def _is_worse(values, ids, one, value, id_):
+    return values[one] < value or (values[one] == value and ids[one] > id_)
+
+
+@inner
+def _sink(values, ids, size, value, id_):
+    """Put an entry in the place of the worst one of a heap."""
+    place = 0
+    while True:
+        below = 2 * place + 1
+        if below >= size:
+            break
+        if below + 1 < size and _is_worse(values, ids, below + 1, values[below], ids[below]):
+            below += 1
+        if not _is_worse(values, ids, below, value, id_):
+            break
+        values[place], ids[place] = values[below], ids[below]
+        place = below
+    values[place], ids[place] = value, id_
+
+
+@inner
+def _keep_best(values, ids, size, value, id_):
+    """Add an entry to a heap with the worst entry on top, if there is room or that one is worse; return its size."""
+    if size == len(values):
+        if _is_worse(values, ids, 0, value, id_):
+            _sink(values, ids, size, value, id_)
+        return size
+    place = size
+    while place > 0:
+        above = (place - 1) // 2
+        if _is_worse(values, ids, above, value, id_):
+            break
+        values[place], ids[place] = values[above], ids[above]
+        place = above
+    values[place], ids[place] = value, id_
+    return size + 1
+
+
+@inner
+def _sort_heap(values, ids, size):
+    """Sort a heap, the best entry first."""
+    for last in range(size - 1, 0, -1):
+        value, id_ = values[last], ids[last]
+        values[last], ids[last] = values[0], ids[0]
+        _sink(values, ids, last, value, id_)
+
+
+@inner
+def _cosine(product, one, other):
+    return product / np.sqrt(one * other) if product > 1e-6 and one > 1e-6 and other > 1e-6 else 0.0
+
+
+@inner
+def _has(labels, first, last, label):
+    found = False
+    for place in range(first, last):
+        found = found or labels[place] == label
+    return found
+
+
+@inner
+def _add_products(matrix, turned, row, which, sums, touched, seen, count):
+    """Add the products of a row with all rows that share a column with it; return the number of rows touched so far."""
+    indptr, indices, data = matrix
+    turned_indptr, turned_indices, turned_data = turned
+    for place in range(indptr[row], indptr[row + 1]):
+        column, value = indices[place], data[place]
+        for other in range(turned_indptr[column], turned_indptr[column + 1]):
+            found = turned_indices[other]
+            if seen[found] != row:
+                seen[found] = row
+                sums[0, found] = 0.0
+                sums[1, found] = 0.0
+                touched[count] = found
+                count += 1
+            sums[which, found] += value * turned_data[other]
+    return count
+
+
+@kernel
+def compare_documents(first, last, X, words, Y, labels, sizes, pairs, near, evidence):
+    """Compare some documents with all others, by their words and by their labels.
+
+    Of ``near`` and ``evidence``, the rows of these documents and of their pairs are written. Whether a document has the
+    label of a pair has no effect on the pair's evidence: that label does not count, and a document that is alike only
+    through it is left out.
+
+    Args:
+        first: the first document.
+        last: the document after the last one.
+        X: indptr, indices and data of documents × features.
+        words: the same of features × documents, empty for features that do not count.
+        Y: the same of documents × labels, with the weights of the labels.
+        labels: the same of labels × documents, empty for labels that do not count.
+        sizes: float64 [documents]: the sum of the squared weights of each document's labels.
+        pairs: where each document's pairs begin; their labels; whether the document has the label; its weight.
+        near: ids, similarities and their number, of the documents with the most similar words, the most similar first.
+        evidence: float32 [pairs, ``neighbours.ALIKE``].
+    """
+    begins, of_pairs, has, weights = pairs
+    near_ids, near_values, near_counts = near
+    label_indptr, label_indices = Y[0], Y[1]
+    nr_documents = len(sizes)
+    most = 2 * near_ids.shape[1]
+    sums = np.zeros((2, nr_documents))
+    touched, seen = np.empty(nr_documents, np.int64), np.full(nr_documents, -1, np.int64)
+    ids, values = np.empty(most, np.int64), np.empty(most)
+    for row in range(first, last):
+        seen[row] = -1
+        count = _add_products(X, words, row, 0, sums, touched, seen, 0)
+        count = _add_products(Y, labels, row, 1, sums, touched, seen, count)
+        size = close = 0
+        for place in range(count):
+            other = touched[place]
+            if other == row:
+                continue
+            alike = sums[0, other]
+            if alike >= LEAST_SIMILARITY:
+                close = _keep_best(near_values[row], near_ids[row], close, alike, other)
+            alike += _cosine(sums[1, other], sizes[row], sizes[other])
+            if alike > 0:
+                size = _keep_best(values, ids, size, alike, other)
+        _sort_heap(near_values[row], near_ids[row], close)
+        near_counts[row] = close
+        _sort_heap(values, ids, size)
+        least = values[size - 1] if size == most else 0.0
+        for pair in range(begins[row], begins[row + 1]):
+            label, own, weight = of_pairs[pair], has[pair], weights[pair]
+            length = sizes[row] - weight if own else sizes[row]
+            best = second = of_labels = of_words = without = 0.0
+            votes, total = np.zeros(len(SHARPNESS)), np.ones(len(SHARPNESS))
+            for place in range(size):
+                other = ids[place]
+                shared, others = sums[1, other], sizes[other]
+                member = _has(label_indices, label_indptr[other], label_indptr[other + 1], label)
+                if member:
+                    others -= weight
+                    if own:
+                        shared -= weight
+                by_labels = _cosine(shared, length, others)
+                alike = sums[0, other] + by_labels
+                if member and own and alike < least:
+                    continue
+                for k in range(len(SHARPNESS)):
+                    vote = np.exp(SHARPNESS[k] * alike) - 1.0
+                    total[k] += vote
+                    if member:
+                        votes[k] += vote
+                if not member:
+                    without = max(without, alike)
+                    continue
+                of_labels, of_words = max(of_labels, by_labels), max(of_words, sums[0, other])
+                if alike > best:
+                    best, second = alike, best
+                else:
+                    second = max(second, alike)
+            evidence[pair, 0], evidence[pair, 1] = best, second
+            evidence[pair, 2], evidence[pair, 3] = of_labels, of_words
+            evidence[pair, 4] = best - without
+            for k in range(len(SHARPNESS)):
+                evidence[pair, 5 + k] = votes[k] / total[k]
