@@ -29,8 +29,9 @@ def in_folder(tmp_path, monkeypatch):
     """A table with planted errors and a model that keeps its training data, in the current folder."""
     monkeypatch.chdir(tmp_path)
     collection = planted()
-    rows = [[text, "|".join(own)] for text, own in zip(collection.texts, collection.lists, strict=True)]
-    write_table(tmp_path / "data.csv", rows, ["text", "labels"])
+    documents = enumerate(zip(collection.texts, collection.lists, strict=True))
+    rows = [[text, "|".join(own), f"doc-{row}", f"shelf {row}"] for row, (text, own) in documents]
+    write_table(tmp_path / "data.csv", rows, ["text", "labels", "Record ID", "place"])
     frame = {"text": collection.texts, "labels": [row[1] for row in rows]}
     XRLinear.train(frame, labels="labels", label_separator="|", keep_training_data=True).save("model")
     return collection
@@ -41,6 +42,7 @@ def test_from_the_table_to_a_corrected_model(in_folder, tmp_path, capsys):
     assert "20 missing, 20 wrong" in capsys.readouterr().out
     with (tmp_path / "audit" / "findings.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
+    assert all(row["document"] == f"doc-{row['row']}" for row in rows if row["row"])
     place = {name: number for number, name in enumerate(in_folder.names)}
     accepted = []
     for row in rows:
@@ -62,12 +64,13 @@ def test_from_the_table_to_a_corrected_model(in_folder, tmp_path, capsys):
 
 
 def test_the_page_shows_the_findings(in_folder, tmp_path):
-    audit(["data.csv", "-m", "model", "-o", "audit"])
+    audit(["data.csv", "-m", "model", "-o", "audit", "--id-column", "place"])
     page = (tmp_path / "audit" / "audit.html").read_text(encoding="utf-8")
     for section in ("Summary", "Missing", "Wrong"):
         assert re.search(rf"<h2 [^>]*>{section}</h2>", page)
     assert "most similar documents have it" in page
     assert 'id="missing-table"' in page
+    assert "shelf 7" in page
 
 
 def test_a_corrected_model_is_that_of_a_training_on_the_corrected_labels():

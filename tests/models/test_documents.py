@@ -342,9 +342,9 @@ def test_rows_of_one_document_are_one():
     from xmc_tf.tables.reading.structured import Frame as Source
 
     table = Source({"id": [1, 1, 2], "text": ["rye", "rye", "pots"], "label": ["baking", "bread", "gardening"]})
-    texts, labels, used = documents_of_source(table, ColumnOptions(document="id"), labelled=True)
+    texts, labels, used, ids = documents_of_source(table, ColumnOptions(document="id"), labelled=True)
     assert (texts, labels) == (["rye", "pots"], [["baking", "bread"], ["gardening"]])
-    assert used.document == "id"
+    assert (used.document, ids) == ("id", ["1", "2"])
 
 
 def test_guesses_are_logged(caplog):

@@ -6,7 +6,7 @@ All methods of all models read their arguments by :func:`read_documents`.
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 from scipy.sparse import spmatrix
@@ -157,10 +157,24 @@ def read_documents(
     return ReadDocuments(texts, features, found, _columns_of_series(documents, labels, found.separator))
 
 
-def documents_of_source(
-    source: "TableReader", options: "ColumnOptions", *, labelled: bool
-) -> "tuple[list[str], list[list[str]], TrainedColumns]":
-    """Return the texts of a table on one line each, their labels, and the names of the columns.
+class SourceDocuments(NamedTuple):
+    """The documents of a table.
+
+    Attributes:
+        texts: their texts, on one line each.
+        labels: their labels.
+        columns: names of the columns.
+        ids: what each document is called; "" where the table does not say it.
+    """
+
+    texts: list[str]
+    labels: list[list[str]]
+    columns: "TrainedColumns"
+    ids: list[str]
+
+
+def documents_of_source(source: "TableReader", options: "ColumnOptions", *, labelled: bool) -> SourceDocuments:
+    """Return the documents of a table.
 
     Rows of the same document are one, if a column names the document.
 
@@ -181,21 +195,25 @@ def documents_of_source(
             _LOG.info("guessed: %s", guess)
     texts = [" ".join(chosen.text_of(row.cells).split()) for row in rows]
     labels = [chosen.labels_of(row.cells) for row in rows]
-    if options.trained is not None and (ids := options.trained.label_ids):
-        labels = [[ids.get(label, label) for label in own] for own in labels]
+    ids = [chosen.id_of(row.cells) for row in rows]
+    if options.trained is not None and (names := options.trained.label_ids):
+        labels = [[names.get(label, label) for label in own] for own in labels]
     if chosen.document is not None:
         of_document: dict[str, tuple[str, list[str]]] = {}
         for row, text, own in zip(rows, texts, labels, strict=True):
             of_document.setdefault(str(row.cells[chosen.document]), (text, []))[1].extend(own)
+        ids = list(of_document)
         texts = [text for text, _ in of_document.values()]
         labels = [list(dict.fromkeys(own)) for _, own in of_document.values()]
-    return texts, labels, TrainedColumns.of(chosen, source.columns)
+    return SourceDocuments(texts, labels, TrainedColumns.of(chosen, source.columns), ids)
 
 
 def labelled_rows(
     table: str, source: "SourceOptions", options: "ColumnOptions", used_for: str
-) -> tuple[list[str], list[list[str]], list[int]]:
-    """Return texts, labels and numbers of a table's rows; those without a text or a label are counted and left out.
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return texts, labels and names of a table's documents; those without a text or a label are counted and left out.
+
+    The name of a document is what the table calls it, or the number of its row.
 
     Args:
         table: path of the table.
@@ -208,7 +226,7 @@ def labelled_rows(
     """
     from xmc_tf.tables.reading.sources import open_source
 
-    texts, labels, _ = documents_of_source(open_source(table, source), options, labelled=True)
+    texts, labels, _, ids = documents_of_source(open_source(table, source), options, labelled=True)
     usable = [row for row, (text, own) in enumerate(zip(texts, labels, strict=True)) if text and own]
     if not usable:
         raise InputError(
@@ -221,7 +239,7 @@ def labelled_rows(
             "%s: %s of %s documents have no text or no label and are not %s", table, f"{left:,}", f"{len(texts):,}",
             used_for,
         )  # fmt: skip
-    return [texts[row] for row in usable], [labels[row] for row in usable], usable
+    return [texts[row] for row in usable], [labels[row] for row in usable], [ids[row] or str(row) for row in usable]
 
 
 def _as_table(documents: Any) -> Any:
@@ -263,7 +281,7 @@ def _read_frame(
         [text] if isinstance(text, str) else text, labels if named else None, columns.get("label_separator"),
         trained=trained, python=True,
     )  # fmt: skip
-    texts, own, used = documents_of_source(Frame(frame), options, labelled=named or labelled)
+    texts, own, used, _ = documents_of_source(Frame(frame), options, labelled=named or labelled)
     if empty := texts.count(""):
         _LOG.warning(
             "%s: %s of %s documents have no text, the first is document %s", names[0], f"{empty:,}", f"{len(texts):,}",

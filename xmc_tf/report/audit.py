@@ -50,6 +50,10 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one label per cell'
     )
+    group.add_argument(
+        "--id-column", metavar="NAME",
+        help="column that names documents in the list (default: id, uri or a similar name; else the row number)",
+    )  # fmt: skip
     add_verbosity(out)
     return out
 
@@ -67,12 +71,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     model = load(Path(arguments.model_folder))
     columns = model.metadata.columns
     options = ColumnOptions(
-        text_columns(arguments), arguments.label_column, arguments.label_separator, trained=columns
+        text_columns(arguments), arguments.label_column, arguments.label_separator, ids=arguments.id_column,
+        trained=columns,
     )  # fmt: skip
-    texts, labels, rows = labelled_rows(arguments.table, source_options(arguments), options, "looked at")
-    audit = model.audit(
-        texts, labels, documents=[str(row) for row in rows], most=arguments.most, threads=arguments.threads
-    )
+    texts, labels, documents = labelled_rows(arguments.table, source_options(arguments), options, "looked at")
+    audit = model.audit(texts, labels, documents=documents, most=arguments.most, threads=arguments.threads)
     ids = {name: identifier for identifier, name in (columns.label_ids if columns else {}).items()}
     page = write_audit(audit, arguments.output, f"Labels of {Path(arguments.table).name}", ids)
     print(f"{printable(str(page.with_name(FINDINGS)))}: {audit}\n{printable(str(page))}")

@@ -13,6 +13,7 @@ LABELS = (
     "keywords", "target", "targetind",
 )  # fmt: skip
 SEPARATORS = ("\t", "|", ";", ",")
+IDS = ("id", "ids", "uid", "identifier", "docid", "documentid", "recordid", "uri", "url")
 _NEITHER = ("id", "ids", "uid", "uri", "url", "number", "no", "nr", "row", "index", "date", "time")
 _LONGEST_LABEL = 200  # characters
 
@@ -27,16 +28,23 @@ class Columns:
         separator: between the labels of a cell; "" if a cell holds one label.
         document: place of the column that names the document, where each row holds one of its labels; None: each row
             is a document of its own.
+        ids: place of the column of what documents are called; None: the table has none.
     """
 
     texts: tuple[int, ...]
     labels: int | None
     separator: str = ""
     document: int | None = None
+    ids: int | None = None
 
     def text_of(self, cells: Sequence[Any]) -> str:
         """Return the text of a row: its cells, joined by a line end."""
         return "\n".join(value for at in self.texts if (value := _text(cells[at]).strip()))
+
+    def id_of(self, cells: Sequence[Any]) -> str:
+        """Return what the document of a row is called; "" if the table does not say it."""
+        place = self.ids if self.document is None else self.document
+        return "" if place is None else " ".join(_text(cells[place]).split())
 
     def labels_of(self, cells: Sequence[Any]) -> list[str]:
         """Return the different labels of a row, in their order."""
@@ -104,6 +112,7 @@ class ColumnOptions:
         labels: name of the column of labels.
         separator: between the labels of a cell; "" for one label per cell.
         document: name of the column that names the document, where each row holds one of its labels.
+        ids: name of the column of what documents are called, for lists of documents.
         trained: the columns that the model was trained on.
         python: whether messages name arguments of Python instead of flags.
     """
@@ -112,6 +121,7 @@ class ColumnOptions:
     labels: str | None = None
     separator: str | None = None
     document: str | None = None
+    ids: str | None = None
     trained: TrainedColumns | None = None
     python: bool = False
 
@@ -119,7 +129,7 @@ class ColumnOptions:
         """Return how a user names a column, for messages.
 
         Args:
-            what: "text", "label" or "document".
+            what: "text", "label", "document" or "id".
         """
         if self.python:
             return {"text": 'text="NAME"', "label": 'labels="NAME"'}.get(what, "the name of a column")
@@ -171,6 +181,10 @@ def choose_columns(
         texts = (found,)
         if columns[found].strip().lower() != "text":
             guesses.append(f"texts: column {columns[found]!r} ({_short(options, 'text')})")
+    if options.ids is not None:
+        ids: int | None = place_of(name, columns, options.ids, options.named("id"))
+    else:
+        ids = _by_name(columns, IDS, taken=(labels, *texts))
     separator = options.separator
     if separator is None:
         separator = (
@@ -181,7 +195,7 @@ def choose_columns(
         if separator:
             flag = "label_separator" if options.python else "--label-separator"
             guesses.append(f"labels of a cell are separated by {separator!r} ({flag})")
-    return Columns(texts, labels, separator, document), guesses
+    return Columns(texts, labels, separator, document, ids), guesses
 
 
 def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], labelled: bool) -> ColumnOptions:

@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 
 from xmc_tf.audit import KINDS, Audit, Finding
+from xmc_tf.audit.finding import DUPLICATES, MISSING, SAME_LABELS, SILENT_NAME, WRONG
 from xmc_tf.report.page.elements import Cell, Column, Html, name, paragraph, section, table, text
 from xmc_tf.report.page.page import whole_page
 
 _SHOWN = 200
 _TEXT = 160
-_COLUMNS = [
-    Column("document or label", "text"), Column("label", "text"), Column("text", "text"), Column("why", "text"),
-    Column("sure", about="How likely the finding is right"),
-    Column("gain", about="Number of labels of documents that are expected to become right"),
-]  # fmt: skip
+_SURE = Column("sure", about="How likely the finding is right")
+_GAIN = Column("gain", about="Number of labels of documents that are expected to become right")
+_OF_LABEL = ("document", "label", "text", "why")
+_TEXTS = {
+    MISSING: _OF_LABEL, WRONG: _OF_LABEL, DUPLICATES: ("document", "text", "why"),
+    SAME_LABELS: ("label", "other label", "why"), SILENT_NAME: ("label", "why"),
+}  # fmt: skip
 
 
 def audit_page(audit: Audit, title: str, file: str) -> Html:
@@ -39,7 +42,7 @@ def _summary(audit: Audit, file: str) -> Html:
         f"<ul>{''.join(lines)}</ul>",
         paragraph(
             f"To accept corrections, write yes in the column accept of {text(file)}, for findings of the kinds missing "
-            "and wrong, and run: xmc-tf append TABLE -m MODEL --accepted " + text(file)
+            f"and wrong, and run: <code>xmc-tf append TABLE -m MODEL --accepted {text(file)}</code>"
         ),
     )
 
@@ -51,7 +54,9 @@ def _findings(audit: Audit, kind: str, file: str) -> Html:
     rows = [_row(audit, one) for one in found[:_SHOWN]]
     about = f"{KINDS[kind]} The table shows {len(rows):,} of {len(found):,}; {file} has all of them."
     caption = f"Findings of the kind {kind}, those with the largest gain first"
-    html = table(caption, _COLUMNS, rows, style="sortable")
+    numbers = [_SURE] if kind in (MISSING, WRONG) else [_SURE, _GAIN]  # of a single label, both are the same
+    columns = [*(Column(title, "text") for title in _TEXTS[kind]), *numbers]
+    html = table(caption, columns, rows, style="sortable findings")
     identifier = kind.replace(" ", "")
     html = html.replace('class="scroll"', 'class="scroll tall"', 1).replace(
         "<table ", f'<table id="{identifier}-table" ', 1
@@ -61,13 +66,12 @@ def _findings(audit: Audit, kind: str, file: str) -> Html:
 
 def _row(audit: Audit, one: Finding) -> Sequence[Cell]:
     data = audit.data
-    label = "" if one.label is None else data.label_name(one.label)
-    if one.row is None:
-        head = name(label)
-        label = "" if one.other is None else data.label_name(one.other)
-    else:
-        head = name(data.document_name(one.row))
-    return [
-        Cell(head, kind="text"), Cell(name(label), kind="text"), Cell(text(audit.text_of(one), _TEXT), kind="text"),
-        Cell(text(one.why, 500), kind="text"), Cell(f"{one.sure:.2f}", one.sure), Cell(f"{one.gain:.2f}", one.gain),
-    ]  # fmt: skip
+    cells = {
+        "document": "" if one.row is None else name(data.document_name(one.row)),
+        "label": "" if one.label is None else name(data.label_name(one.label)),
+        "other label": "" if one.other is None or one.row is not None else name(data.label_name(one.other)),
+        "text": text(audit.text_of(one), _TEXT), "why": text(one.why, 500),
+    }  # fmt: skip
+    texts = [Cell(cells[title], kind="text", style=title.split()[-1]) for title in _TEXTS[one.kind]]
+    sure, gain = (Cell(f"{getattr(one, what):.2f}", getattr(one, what), style=what) for what in ("sure", "gain"))
+    return [*texts, sure] if one.kind in (MISSING, WRONG) else [*texts, sure, gain]

@@ -57,6 +57,11 @@ th.text, td.text { text-align: left; overflow-wrap: anywhere; }
 tbody th { font-weight: 400; min-width: 8rem; max-width: 24rem; }
 tbody th.number { min-width: 0; }
 td.best { font-weight: 700; }
+.findings th.text, .findings td.text { overflow-wrap: break-word; min-width: 6rem; }
+.findings td.label { font-weight: 600; max-width: 11rem; }
+.scroll:has(.findings) { max-height: 80vh; }
+.findings .why { min-width: 17rem; }
+code { font-size: .93em; overflow-wrap: anywhere; }
 tbody tr:hover { background: var(--soft); }
 th button { all: unset; cursor: pointer; font: inherit; color: inherit; }
 th button:hover { color: var(--ink); }
@@ -130,6 +135,15 @@ footer { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: 1rem;
   .layout { padding: 1rem .9rem 3rem; }
   th, td { padding: .3rem .45rem; }
   .tall { max-height: 75vh; }
+  /* A finding is a paragraph here: five columns would be a letter wide each. */
+  .findings thead { position: absolute; left: -100rem; }
+  .findings, .findings tbody, .findings tr, .findings tbody th, .findings td { display: block; width: auto; }
+  .findings tr { border-bottom: 1px solid var(--line); padding: .5rem .3rem; }
+  .findings tbody th, .findings tbody td { border: 0; padding: .05rem .3rem; text-align: left; min-width: 0;
+    max-width: none; }
+  .findings th.document, .findings td.why { color: var(--quiet); font-size: .93em; }
+  .findings .sure, .findings .gain { display: inline-block; }
+  .findings .sure::before { content: "sure "; } .findings .gain::before { content: "gain "; }
 }
 @media (forced-colors: active) { .bar, .dot { forced-color-adjust: none; } mark { outline: 1px solid; } }
 @media print {
