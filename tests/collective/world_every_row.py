@@ -7,6 +7,8 @@ import tensorflow as tf
 from tests.collective.cases import STRIDE, draw_case
 from xmc_tf.collective.meters.traffic import bytes_sent
 from xmc_tf.collective.tables.every_row import EveryRow
+from xmc_tf.collective.tables.fused_rows import FusedRows, RowStep
+from xmc_tf.collective.tables.table import make_table
 
 CASES = 12
 CLOSE = {"rtol": 2e-5, "atol": 2e-5}
@@ -64,6 +66,53 @@ def check_losses_against_every_row(world):
         np.testing.assert_allclose(of_vectors, wanted_of_vectors, **CLOSE)
         whole = sum(_reference(case.values, *theirs)[2] for theirs in ranks)
         np.testing.assert_allclose(of_rows, case.share(whole, table), **CLOSE)
+
+
+def check_rows_updated_in_place(world):
+    """Losses and gradients are those before the update; the update is Adam's without momentum, a mean for each row."""
+    for number in range(0, CASES, STRIDE):
+        case, ranks = _draw(number, world.size)
+        table = make_table(
+            f"in_place_{number}", *case.values.shape, size=world.size, rank=world.rank, partition=case.partition,
+            initializer=case.values, trainable=False,
+        )  # fmt: skip
+        trainer = FusedRows(table, weight_decay=0.1, epsilon=1e-3, rows_at_once=3)
+        vectors, positives, weights = ranks[world.rank]
+        ragged = tf.RaggedTensor.from_row_lengths(
+            tf.constant([one for rows in positives for one in rows], tf.int64),
+            tf.constant([len(rows) for rows in positives], tf.int64),
+        )
+        factors = ragged.with_flat_values(tf.constant(np.concatenate([*weights, np.zeros(0)]), tf.float32))
+        given, rows, squares = tf.constant(vectors), case.values.astype(np.float64), np.zeros((len(case.values), 1))
+
+        def train(step, given=given, ragged=ragged, factors=factors, trainer=trainer):
+            with tf.GradientTape() as tape:
+                tape.watch(given)
+                losses = trainer.losses(given, ragged, _loss, factors, step=RowStep(step, 0.05, 0.5))
+                total = tf.reduce_sum(losses * tf.range(1, tf.size(losses) + 1, dtype=tf.float32))
+            return losses, tape.gradient(total, given)
+
+        train = tf.function(train) if number % 2 else train
+        for step in (1, 2, 3):
+            losses, of_vectors = train(tf.constant(step))
+            wanted, wanted_of_vectors, _ = _reference(rows, vectors, positives, weights)
+            np.testing.assert_allclose(losses, wanted, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(of_vectors, wanted_of_vectors, rtol=1e-4, atol=1e-4)
+            gradient = 0.5 * sum(_of_rows(rows, *theirs) for theirs in ranks)
+            squares = 0.999 * squares + 0.001 * (gradient**2).mean(axis=1, keepdims=True)
+            move = gradient / (np.sqrt(squares / (1 - 0.999**step)) + 1e-3)
+            rows = rows * (1 - 0.05 * 0.1) - 0.05 * move
+            np.testing.assert_allclose(table.variable, case.share(rows, table), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(trainer.squares, case.share(squares, table), rtol=1e-3, atol=1e-7)
+
+
+def _of_rows(values, vectors, positives, weights):
+    """Return the gradient of the rows of the plain sum of a rank's losses."""
+    targets, factors = np.zeros((len(vectors), len(values))), np.ones((len(vectors), len(values)))
+    for instance, (rows, theirs) in enumerate(zip(positives, weights, strict=True)):
+        targets[instance, rows], factors[instance, rows] = 1, theirs
+    slopes = factors * (1 / (1 + np.exp(-(vectors.astype(np.float64) @ values.T))) - targets)
+    return slopes.T @ vectors
 
 
 def check_vectors_are_sent_once_to_each_rank(world):

@@ -7,7 +7,7 @@ from tests.distributed.launch import horovodrun, mpiexec
 pytestmark = pytest.mark.distributed
 
 # Module of checks -> number of its checks.
-CHECKS = {"world_lookup": 9, "world_pairs": 6, "world_every_row": 3, "world_several": 2}
+CHECKS = {"world_lookup": 9, "world_pairs": 6, "world_every_row": 4, "world_several": 2}
 CHECKS |= {"world_optimizers": 5, "world_growing": 2, "world_fit": 4, "world_keras": 8}
 EXCHANGES = ["world_lookup", "world_pairs", "world_every_row"]
 # Exchanges depend on the engine and on the number of ranks: they are checked with Horovod on one rank and an odd

@@ -17,7 +17,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
-from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
+from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead, Scaling
 from xmc_tf.matcher.levels import levels_of
@@ -199,6 +199,40 @@ def test_it_resumes_with_the_same_batches_and_dropout(world, monkeypatch):
     finished, _, _ = world.train(folder="broken", dropout=0.4)  # there is nothing left to do
     assert (finished.first_step, finished.steps, finished.losses) == (24, 24, [])
     assert finished.curves.by_name == unbroken.curves.by_name
+
+
+def test_a_head_in_bfloat16_learns_and_resumes(world, monkeypatch):
+    """All nodes are candidates; the rows are updated while their gradients are computed."""
+    params = changed(
+        negative_sampling="all", loss_function="cross-entropy", head_precision="bf16", max_steps=60, save_steps=20,
+        learning_rate=0.03,
+    )  # fmt: skip
+    monkeypatch.setattr(world, "sampler", lambda params: EveryNode(world.task))
+    result, encoder, head = world.train(params)
+    assert head.table.variable.dtype == tf.bfloat16
+    assert np.mean(result.losses[-5:]) < 0.5 * np.mean(result.losses[:5])
+    scores = encode(encoder, world.store, np.arange(60)) @ head.local()[:, :-1].T + head.local()[:, -1]
+    assert (np.asarray(world.task.targets[np.arange(60), scores.argmax(axis=1)]).ravel() > 0).mean() > 0.7
+    real, made = fine_tune.save_training, []
+
+    def save(*arguments):
+        made.append(real(*arguments))
+        if len(made) == 2:
+            raise StopError
+
+    monkeypatch.setattr(fine_tune, "save_training", save)
+    with pytest.raises(StopError):
+        world.train(params, "broken")
+    monkeypatch.setattr(fine_tune, "save_training", real)
+    resumed, _, rows = world.train(params, "broken")
+    assert (resumed.first_step, resumed.losses) == (40, result.losses[40:])
+    np.testing.assert_array_equal(rows.local(), head.local())
+
+
+@pytest.mark.parametrize("other", [{"negative_sampling": "tfn"}, {"gradient_accumulation_steps": 2}])
+def test_what_a_head_in_bfloat16_needs_is_named(other):
+    with pytest.raises(InputError, match=f"{next(iter(other))}(.|\n)*head_precision bf16"):
+        MatcherParams(**{"negative_sampling": "all", "head_precision": "bf16"} | other)
 
 
 def test_epochs_determine_the_number_of_steps(world):

@@ -23,7 +23,7 @@ from xmc_tf.matcher.optimizer import make_optimizer
 from xmc_tf.matcher.position import Position, TrainedVariables
 from xmc_tf.matcher.progress.curves import LevelCurves
 from xmc_tf.matcher.progress.summaries import Course, LevelSummaries, StepMeter
-from xmc_tf.matcher.train_step import make_train_batch, tensors_of
+from xmc_tf.matcher.train_step import head_in_place, make_train_batch, tensors_of
 from xmc_tf.params import MatcherParams
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,8 @@ def fine_tune_level(
 
     # The variables that are trained, and the position in the training.
     position = Position()
-    variables = [*encoder.trainable_variables, head.table.variable]
+    in_place = head_in_place(head, params)
+    variables = [*encoder.trainable_variables, *([] if in_place else [head.table.variable])]
     optimizer = make_optimizer(strategy, params, total, encoder.trainable_variables)
     optimizer.build(variables)
     trained = TrainedVariables([*encoder.variables, head.table.variable, *position.variables], variables, optimizer)
@@ -101,7 +102,7 @@ def fine_tune_level(
         load_training(folder / "last", trained, world)
         logger.info("level %d: resuming from step %d of %d", level, position.step, total)
     resumes_from(f"fine-tuning, level {level}, step {position.step} of {total}")
-    train_batch = make_train_batch(encoder, head, optimizer, variables, params, data.pad_id, every_node)
+    train_batch = make_train_batch(encoder, head, optimizer, variables, params, data.pad_id, every_node, in_place)
 
     curves = LevelCurves.load(folder, position.step)
     result = LevelResult(steps=position.step, first_step=position.step, curves=curves)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.tables.every_row import EveryRow
+from xmc_tf.collective.tables.fused_rows import FusedRows, RowStep
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.pairs import PairScorer
 from xmc_tf.collective.tables.routes import choose_route
@@ -72,6 +73,7 @@ class LabelHead:
         scaling: scaling of the embeddings. Default: none.
         route: what ranks exchange, rows or embeddings; see ``PairScorer``.
         wire: format of the numbers that ranks exchange; half precision halves the bytes and rounds.
+        in_place: rows in bfloat16, which ``FusedRows`` trains, and no optimizer.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class LabelHead:
         scaling: Scaling | None = None,
         route: str = "auto",
         wire: str = "fp32",
+        in_place: bool = False,
     ) -> None:
         self.strategy, self.nr_nodes, self.dim, self.splits = strategy, nr_nodes, dim, splits
         self.scaling = scaling or Scaling()
@@ -99,6 +102,8 @@ class LabelHead:
             partition=shards(nr_nodes, splits, strategy.world_size()),
             initializer=initial,
             seed=strategy.seed,
+            trainable=not in_place,
+            dtype=tf.bfloat16 if in_place else tf.float32,
         )
         self.scorer = PairScorer(self.table, route, wire)  # type: ignore[arg-type]  # checked there
         self.every_row = EveryRow(self.table, wire)  # type: ignore[arg-type]
@@ -123,6 +128,7 @@ class LabelHead:
             scaling=Scaling(params.normalizes, params.scale),
             route=params.route,
             wire=params.wire,
+            in_place=params.trains_head_in_place,
         )
 
     @property
@@ -158,7 +164,12 @@ class LabelHead:
         return sums / tf.maximum(tf.cast(candidates.row_lengths(), tf.float32), 1.0)
 
     def losses_of_all(
-        self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None
+        self,
+        vectors: tf.Tensor,
+        positives: tf.RaggedTensor,
+        loss: HeadLoss,
+        weights: tf.RaggedTensor | None = None,
+        in_place: tuple[FusedRows, RowStep] | None = None,
     ) -> tf.Tensor:
         """Return each document's loss with all nodes as its candidates, ``[B]``. Call it on all ranks.
 
@@ -167,13 +178,21 @@ class LabelHead:
             positives: positive nodes in the order of the tree, int64; all others are negatives.
             loss: the loss function; see ``losses``.
             weights: weights of the positives, in their shape; used by weighted losses only.
+            in_place: what updates the rows at once, and the step. Default: the rows get a gradient.
         """
 
         def of_rows(scores: tf.Tensor, targets: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
             losses = loss.of_pairs(scores, targets)
             return losses * factors if loss.weighted else losses
 
-        sums = self.every_row.losses(self._with_one(vectors), positives, of_rows, weights if loss.weighted else None)
+        counted = weights if loss.weighted else None
+        if in_place is None:
+            sums = self.every_row.losses(self._with_one(vectors), positives, of_rows, counted)
+        else:
+            rows, step = in_place
+            if loss.mean:
+                step = step._replace(factor=step.factor / self.nr_nodes)
+            sums = rows.losses(self._with_one(vectors), positives, of_rows, counted, step=step)
         return sums / self.nr_nodes if loss.mean else sums
 
     def scores(self, vectors: tf.Tensor, nodes: tf.RaggedTensor) -> tf.RaggedTensor:

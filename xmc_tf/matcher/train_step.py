@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.tables.fused_rows import FusedRows, RowStep
 from xmc_tf.matcher.candidates.batches import Batch
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.losses import head_loss
@@ -36,6 +37,7 @@ def make_train_batch(
     params: MatcherParams,
     pad_id: int,
     every_node: bool,
+    in_place: FusedRows | None = None,
 ) -> Callable[..., tf.Tensor]:
     """Return a function that trains on one batch.
 
@@ -50,6 +52,7 @@ def make_train_batch(
         params: loss, precision and compilation.
         pad_id: token id that fills the space behind a document's end.
         every_node: all nodes of the level are candidates, and batches contain the positives alone.
+        in_place: trains the head's rows, if the optimizer does not; see ``head_in_place``.
     """
     loss_of = head_loss(params.loss_function)
 
@@ -88,7 +91,8 @@ def make_train_batch(
             vectors = encode(ids, seen, seed)[:documents]
             factors = ragged.with_flat_values(weights)
             if every_node:
-                losses = head.losses_of_all(vectors, ragged, loss_of, factors)
+                now = None if in_place is None else (in_place, _row_step(optimizer, params, global_count))
+                losses = head.losses_of_all(vectors, ragged, loss_of, factors, now)
             else:
                 losses = head.losses(vectors, ragged, ragged.with_flat_values(targets), loss_of, factors)
             loss = tf.reduce_sum(losses) / global_count
@@ -99,6 +103,19 @@ def make_train_batch(
         return tf.stack([loss, *(tf.cast(count, tf.float32) for count in counts)])
 
     return train_batch
+
+
+def head_in_place(head: LabelHead, params: MatcherParams) -> FusedRows | None:
+    """Return what updates the head's rows while their gradients are computed, if the parameters choose that."""
+    if not params.trains_head_in_place:
+        return None
+    return FusedRows(head.table, head.every_row.wire, epsilon=params.adam_epsilon, weight_decay=params.weight_decay)
+
+
+def _row_step(optimizer: Any, params: MatcherParams, global_count: tf.Tensor) -> RowStep:
+    """Return the step that the optimizer is about to make, with the head's learning rate."""
+    rate = tf.convert_to_tensor(optimizer.learning_rate) * (params.head_rate / params.learning_rate)
+    return RowStep(tf.convert_to_tensor(optimizer.iterations) + 1, rate, 1.0 / global_count)
 
 
 def tensors_of(batch: Batch) -> tuple:

@@ -13,6 +13,7 @@ BOOTSTRAPS = ("linear", "weighted-linear", "inherit", "no-bootstrap", "centroid"
 LONG_TEXTS = ("truncate", "mean", "max")
 POOLINGS = ("auto", "mean", "cls", "pooler", "max", "last")
 PRECISIONS = ("auto", "off", "fp16", "bf16")
+HEAD_PRECISIONS = ("fp32", "bf16")
 ROUTES = ("auto", "rows", "features")
 WIRES = ("fp32", "fp16", "bf16", "int8")
 SCORES = ("probability", "ranker")

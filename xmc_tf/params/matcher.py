@@ -91,6 +91,12 @@ class MatcherParams(Params):
         help="half-precision format of the encoder's matrix products in training; auto: bf16 where it is faster "
         "(processors with AMX or of AMD with AVX512-BF16, GPUs with tensor cores)",
     )
+    head_precision: str = knob(
+        "fp32",
+        choices=choices.HEAD_PRECISIONS,
+        help="number format of the label head: fp32, or bf16 for heads of a million nodes and more: 2 bytes a weight "
+        "instead of 16 in training, updated while gradients are computed; only with negative_sampling all",
+    )
     xla: bool = knob(False, help="compile the encoder with XLA")
     route: str = knob(
         "auto", choices=choices.ROUTES, help="what ranks exchange: rows of the label head, or embeddings (features)"
@@ -114,8 +120,22 @@ class MatcherParams(Params):
             return self.head_learning_rate
         return self.learning_rate * (2.5 if self.loss_function == "cross-entropy" else 1.0)
 
+    @property
+    def trains_head_in_place(self) -> bool:
+        """True if the label head's rows are in bfloat16 and updated while their gradients are computed."""
+        return self.head_precision == "bf16"
+
     def check_together(self) -> None:
-        """Check that an encoder is given."""
+        """Check that an encoder is given, and what a head in bfloat16 needs."""
+        if self.trains_head_in_place:
+            for name, needed in (("negative_sampling", "all"), ("gradient_accumulation_steps", 1)):
+                if getattr(self, name) != needed:
+                    raise MisfitError(
+                        name,
+                        "does not fit head_precision bf16",
+                        expected=str(needed),
+                        received=str(getattr(self, name)),
+                    )
         if not self.model_shortcut and not self.init_model_dir:
             raise MisfitError(
                 "model_shortcut", "is empty", expected="the name or the folder of an encoder", received='""'

@@ -55,21 +55,17 @@ class EveryRow:
             weights: the weights of the positives, in their shape; all other weights are 1.
         """
         table = serving_or_sharded(self.table)
-        factors = tf.ones_like(positives.flat_values, tf.float32) if weights is None else weights.flat_values
-        here = _gather_instances(table, vectors, positives, tf.cast(factors, tf.float32), self.wire)
+        here = gather_instances(table, vectors, positives, weights, self.wire)
         scores = tf.matmul(here.vectors, table.variable, transpose_b=True)
         shape = tf.shape(scores)
         at = tf.stack([here.instance, here.row], axis=1)
         targets = tf.tensor_scatter_nd_max(tf.zeros(shape), at, tf.ones_like(here.weights))
         weighted = tf.tensor_scatter_nd_update(tf.ones(shape), at, here.weights)
         shares = tf.reduce_sum(loss(scores, targets, weighted), axis=1)
-        if table.size == 1:
-            return shares
-        back = exchange(shares, here.received, here.sent, rank=table.rank, name=f"{table.name}/shares", kind="losses")
-        return tf.reduce_sum(tf.reshape(back, [table.size, tf.shape(vectors)[0]]), axis=0)
+        return sum_of_shares(table, shares, here, tf.shape(vectors)[0])
 
 
-class _GatheredInstances(NamedTuple):
+class GatheredInstances(NamedTuple):
     """The instances of all ranks, and those of their positives whose rows this rank owns."""
 
     vectors: tf.Tensor
@@ -80,15 +76,20 @@ class _GatheredInstances(NamedTuple):
     received: tf.Tensor  # instances from each rank
 
 
-def _gather_instances(
-    table: ShardedTable, vectors: tf.Tensor, positives: tf.RaggedTensor, weights: tf.Tensor, wire: WireFormat
-) -> _GatheredInstances:
-    """Send all instances to all ranks, and positives to the owners of their rows."""
+def gather_instances(
+    table: ShardedTable,
+    vectors: tf.Tensor,
+    positives: tf.RaggedTensor,
+    weights: tf.RaggedTensor | None,
+    wire: WireFormat,
+) -> GatheredInstances:
+    """Send all instances to all ranks, and positives with their weights to the owners of their rows; collective."""
     ids, instances = tf.cast(positives.flat_values, tf.int64), tf.cast(positives.value_rowids(), tf.int32)
+    factors = tf.ones_like(ids, tf.float32) if weights is None else tf.cast(weights.flat_values, tf.float32)
     count = tf.shape(vectors)[0]
     if table.size == 1:
         only = tf.reshape(count, [1])
-        return _GatheredInstances(vectors, instances, tf.cast(checked_ids(table, ids), tf.int32), weights, only, only)
+        return GatheredInstances(vectors, instances, tf.cast(checked_ids(table, ids), tf.int32), factors, only, only)
     order, pairs_out = by_owner(table, ids)
     owners = tf.repeat(tf.range(table.size), pairs_out)
     # Each owner receives, for each instance, a mark and then the instance's positives among its rows. The marks make
@@ -110,8 +111,16 @@ def _gather_instances(
         kind="vectors",
     )  # fmt: skip
     weighted = exchange(
-        tf.gather(weights, order), pairs_out, pairs_in, rank=table.rank, name=f"{table.name}/weights", kind="weights"
+        tf.gather(factors, order), pairs_out, pairs_in, rank=table.rank, name=f"{table.name}/weights", kind="weights"
     )
     instance = tf.boolean_mask(tf.cumsum(tf.cast(is_mark, tf.int32)) - 1, ~is_mark)
     row = tf.cast(tf.boolean_mask(received_ids, ~is_mark) - table.start, tf.int32)
-    return _GatheredInstances(moved, instance, row, weighted, sent, received)
+    return GatheredInstances(moved, instance, row, weighted, sent, received)
+
+
+def sum_of_shares(table: ShardedTable, shares: tf.Tensor, here: GatheredInstances, count: tf.Tensor) -> tf.Tensor:
+    """Return the sum of what all ranks computed for each of this rank's instances, ``[count]``; collective."""
+    if table.size == 1:
+        return shares
+    back = exchange(shares, here.received, here.sent, rank=table.rank, name=f"{table.name}/shares", kind="losses")
+    return tf.reduce_sum(tf.reshape(back, [table.size, count]), axis=0)

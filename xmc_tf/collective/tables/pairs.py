@@ -177,7 +177,8 @@ def _score_here(
 def _score(table: ShardedTable, sent: _Sent) -> tf.Tensor:
     """Return the scores of the received pairs."""
     unique, positions = tf.unique(sent.local)
-    return pair_dots(sent.vectors, sent.group_of_pair, tf.gather(table.variable, unique), positions)
+    rows = tf.cast(tf.gather(table.variable, unique), tf.float32)
+    return pair_dots(sent.vectors, sent.group_of_pair, rows, positions)
 
 
 @tf.custom_gradient

@@ -36,15 +36,18 @@ class SomeRows:
 
 
 def get_rows(rows: tf.Variable | SomeRows, low: int, high: int) -> tf.Tensor:
-    """Return the rows ``[low, high)``."""
+    """Return the rows ``[low, high)``; those of a variable of bfloat16 as float32, which NumPy knows."""
     source, numbers = _of(rows, low, high)
-    return tf.constant(source[numbers]) if isinstance(source, np.ndarray) else tf.gather(source, numbers)
+    if isinstance(source, np.ndarray):
+        return tf.constant(source[numbers])
+    found = tf.gather(source, numbers)
+    return tf.cast(found, tf.float32) if source.dtype == tf.bfloat16 else found
 
 
 def set_rows(rows: tf.Variable | SomeRows, low: int, values: tf.Tensor | np.ndarray) -> None:
     """Write rows from ``low`` on, in place."""
     variable, numbers = _of(rows, low, low + int(values.shape[0]))
-    variable.scatter_update(tf.IndexedSlices(tf.convert_to_tensor(values, variable.dtype), numbers))
+    variable.scatter_update(tf.IndexedSlices(tf.cast(values, variable.dtype), numbers))
 
 
 def _of(rows: tf.Variable | SomeRows, low: int, high: int) -> tuple[Any, np.ndarray]:
@@ -54,5 +57,5 @@ def _of(rows: tf.Variable | SomeRows, low: int, high: int) -> tuple[Any, np.ndar
 
 
 def row_type(variable: Any) -> np.dtype:
-    """Return the numpy type of the variable's values."""
-    return np.dtype(variable.dtype.as_numpy_dtype)
+    """Return the numpy type of the rows that ``get_rows`` returns."""
+    return np.dtype(np.float32 if variable.dtype == tf.bfloat16 else variable.dtype.as_numpy_dtype)

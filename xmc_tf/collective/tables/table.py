@@ -52,20 +52,20 @@ class ShardedTable:
         """The number of local rows."""
         return int(self.partition.bounds[self.rank + 1]) - self.start
 
-    def slot(self, name: str, value: float = 0.0) -> tf.Variable:
-        """Return the slot of that name; the first call creates it, filled with ``value``."""
+    def slot(self, name: str, value: float = 0.0, width: int | None = None) -> tf.Variable:
+        """Return the slot of that name; the first call creates it, filled with ``value``, as wide as a row."""
         if name not in self.slots:
             with tf.init_scope(), not_replicated():
                 self.slots[name] = tf.Variable(
-                    tf.fill([self.local_rows, self.dim], tf.constant(value, tf.float32)),
+                    tf.fill([self.local_rows, width or self.dim], tf.constant(value, tf.float32)),
                     trainable=False,
                     name=f"{self.name}/{name}",
                 )
         return self.slots[name]
 
     def gather(self, local: tf.Tensor) -> tf.Tensor:
-        """Return local rows by their numbers."""
-        return tf.gather(self.variable, local)
+        """Return local rows by their numbers, float32."""
+        return tf.cast(tf.gather(self.variable, local), tf.float32)
 
     def finish_step(self, step: tf.Tensor) -> None:
         """Do what a table does after each step: nothing, unless its rows come and go."""
@@ -82,6 +82,7 @@ def make_table(
     initializer: Initializer = "uniform",
     seed: int = 0,
     trainable: bool = True,
+    dtype: tf.DType = tf.float32,
 ) -> ShardedTable:
     """Return this rank's part of a new table.
 
@@ -100,6 +101,7 @@ def make_table(
         initializer: see ``initial_values.Initializer``.
         seed: the seed of the initial values, which also depend on the name and the row, not on the number of ranks.
         trainable: whether gradient tapes watch the table automatically.
+        dtype: the type of the rows; see ``fused_rows`` for bfloat16.
     """
     if rows < 1 or dim < 1:
         raise InputError(f"table {name!r}", expected="at least one row and one column", received=f"({rows}, {dim})")
@@ -113,7 +115,7 @@ def make_table(
     values = first_values(initializer, name, rows, dim, seed)
     start, stop = int(partition.bounds[rank]), int(partition.bounds[rank + 1])
     with tf.init_scope(), not_replicated():
-        variable = tf.Variable(tf.zeros([stop - start, dim]), trainable=trainable, name=name)
+        variable = tf.Variable(tf.zeros([stop - start, dim], dtype), trainable=trainable, name=name)
         if values is not None:
             # In place and in pieces, so that the table is never in memory twice.
             for at in range(start, stop, 16 * BLOCK_ROWS):

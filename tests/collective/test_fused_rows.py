@@ -1,0 +1,102 @@
+"""Rows that are updated while their gradients are computed: rounding, independence of blocks, finite differences."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xmc_tf.collective.tables.fused_rows import FusedRows, RowStep, rounded_stochastically
+from xmc_tf.collective.tables.table import make_table
+
+
+def _loss(scores, targets, weights):
+    return weights * tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=scores)
+
+
+def _rounded(values, first=0, step=1):
+    return tf.cast(
+        rounded_stochastically(tf.constant(values), tf.constant(first), tf.constant(step, tf.uint32)), tf.float32
+    )
+
+
+def test_values_are_rounded_to_a_neighbour_and_right_in_the_mean():
+    values = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
+    below = (values.view(np.uint32) & 0xFFFF0000).view(np.float32)
+    above = ((values.view(np.uint32) & 0xFFFF0000) + 0x10000).view(np.float32)
+    rounded = np.stack([_rounded(values, step=step).numpy() for step in range(1, 401)])
+    assert ((rounded == below) | (rounded == above)).all()
+    up = (rounded == above).mean(axis=0)
+    share = (values - below) / (above - below)
+    # Each share is of 400 draws: three standard deviations of most, five of all.
+    error = np.abs(up - share) / np.sqrt(share * (1 - share) / 400 + 1e-4)
+    assert (error < 3).mean() > 0.97
+    assert error.max() < 5
+    # Neighbours are rounded independently of each other.
+    noise = (rounded - values) / (above - below)
+    assert np.abs(np.corrcoef(noise.reshape(400, -1)[:, :40].T) - np.eye(40)).max() < 0.25
+
+
+def test_exact_values_are_kept():
+    values = np.array([[0.0, 1.0, -2.5, 0.0078125, -3e38]], np.float32)
+    values = tf.cast(tf.cast(values, tf.bfloat16), tf.float32).numpy()
+    for step in range(1, 20):
+        np.testing.assert_array_equal(_rounded(values, step=step), values)
+
+
+def test_rounding_depends_on_the_row_alone():
+    values = np.random.default_rng(1).normal(size=(30, 5)).astype(np.float32)
+    np.testing.assert_array_equal(_rounded(values)[20:], _rounded(values[20:], first=20))
+
+
+def test_steps_below_the_resolution_add_up():
+    """A hundred steps of a hundredth of a row's distance to its neighbour move it by that distance in the mean."""
+    rows = np.ones((400, 1), np.float32)
+    for step in range(1, 101):
+        rows = _rounded(rows + np.float32(2**-7 / 100), step=step).numpy()
+    assert rows.mean() == pytest.approx(1 + 2**-7, abs=2**-7 / 4)
+
+
+def _trained(rows_at_once):
+    values = np.random.default_rng(3).normal(size=(41, 6)).astype(np.float32)
+    table = make_table("rows", 41, 6, initializer=values, trainable=False, dtype=tf.bfloat16)
+    trainer = FusedRows(table, rows_at_once=rows_at_once)
+    vectors = tf.constant(np.random.default_rng(4).normal(size=(5, 6)).astype(np.float32))
+    positives = tf.ragged.constant([[0, 40], [7], [], [3, 20, 21], [11]], dtype=tf.int64)
+    for number in (1, 2):
+        trainer.losses(vectors, positives, _loss, step=RowStep(tf.constant(number), 0.01, 0.2))
+    return tf.cast(table.variable, tf.float32)
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 7, 41, 1000])
+def test_updates_do_not_depend_on_blocks(rows_at_once):
+    np.testing.assert_array_equal(_trained(rows_at_once), _trained(10))
+
+
+def test_gradients_of_vectors_against_finite_differences():
+    values = np.random.default_rng(5).normal(size=(9, 4)).astype(np.float32)
+    table = make_table("rows", 9, 4, initializer=values, trainable=False)
+    trainer = FusedRows(table, rows_at_once=4)
+    positives = tf.ragged.constant([[0, 8], [5]], dtype=tf.int64)
+    still = RowStep(tf.constant(1), tf.constant(0.0), tf.constant(1.0))  # no update
+    vectors = np.random.default_rng(6).normal(size=(2, 4)).astype(np.float32)
+
+    def total(given):
+        return float(tf.reduce_sum(trainer.losses(tf.constant(given), positives, _loss, step=still)))
+
+    given = tf.constant(vectors)
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        losses = tf.reduce_sum(trainer.losses(given, positives, _loss, step=still))
+    gradient = tape.gradient(losses, given).numpy()
+    for at in np.ndindex(vectors.shape):
+        moved = np.zeros_like(vectors)
+        moved[at] = 1e-2
+        assert (total(vectors + moved) - total(vectors - moved)) / 2e-2 == pytest.approx(gradient[at], abs=2e-3)
+    np.testing.assert_array_equal(table.variable, values)
+
+
+def test_a_table_in_bfloat16_has_two_bytes_a_weight_and_one_number_a_row():
+    table = make_table("rows", 100, 16, trainable=False, dtype=tf.bfloat16)
+    trainer = FusedRows(table)
+    assert table.variable.dtype.size * 16 == 32
+    assert trainer.squares.shape == (100, 1)
+    assert list(table.slots) == ["squares"]

@@ -1,0 +1,188 @@
+"""Training of every row of a table against instances, without a gradient of the table in memory.
+
+The rows are scored block by block. The gradient of a block updates its rows at once and is forgotten, so that a table
+of millions of rows needs, beside itself, one number a row and the scores of one block. With rows in bfloat16, which are
+rounded stochastically, that is 2 bytes a weight; float32 rows with Adam and a dense gradient take 16.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from xmc_tf.collective.tables.every_row import RowLoss, gather_instances, sum_of_shares
+from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.wire import WireFormat, check_format
+
+
+class RowStep(NamedTuple):
+    """What the update of the rows depends on in a step.
+
+    Args:
+        number: the number of the step, from 1.
+        rate: the learning rate.
+        factor: the gradient of the step's loss with respect to an instance's loss, the same for all instances.
+    """
+
+    number: tf.Tensor
+    rate: tf.Tensor
+    factor: tf.Tensor
+
+
+class FusedRows:
+    """A loss of instances against all rows, as ``EveryRow`` computes it, which also updates the rows.
+
+    The update is that of Adam without momentum, with one mean of squares for each row. The table needs no gradient and
+    no other optimizer. Its calls are collective. Each rank passes its own instances, if any.
+
+    Example:
+        >>> table = make_table("labels", 1_000_000, 385, dtype=tf.bfloat16, trainable=False)
+        >>> losses = FusedRows(table).losses(vectors, positives, loss, step=RowStep(1, 1e-3, 1 / 32))     # [B]
+
+    Args:
+        table: the table, which is not trainable; its rows are in bfloat16 or float32.
+        wire: the format in which vectors are sent.
+        beta: the decay rate of the mean of squares.
+        epsilon: keeps the division finite.
+        weight_decay: this share of a row, times the learning rate, is subtracted in each step.
+        rows_at_once: the number of rows in a block.
+    """
+
+    def __init__(
+        self,
+        table: ShardedTable,
+        wire: WireFormat = "fp32",
+        *,
+        beta: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.0,
+        rows_at_once: int = 8192,
+    ) -> None:
+        check_format(wire)
+        self.table, self.wire = table, wire
+        self.beta, self.epsilon, self.weight_decay, self.rows_at_once = beta, epsilon, weight_decay, rows_at_once
+        self.squares = table.slot("squares", width=1)
+
+    @tf.autograph.experimental.do_not_convert
+    def losses(
+        self,
+        vectors: tf.Tensor,
+        positives: tf.RaggedTensor,
+        loss: RowLoss,
+        weights: tf.RaggedTensor | None = None,
+        *,
+        step: RowStep,
+    ) -> tf.Tensor:
+        """Return the sum of each instance's losses over all rows before the update, ``[B]``, and update the rows.
+
+        Gradients with respect to the vectors are those of the rows before the update.
+
+        Args:
+            vectors: ``[B, dim]``, float32.
+            positives: the positive rows of each instance, each once, ``[B, None]``.
+            loss: an elementwise function of scores, targets and weights.
+            weights: the weights of the positives, in their shape; all other weights are 1.
+            step: the step.
+        """
+        here = gather_instances(self.table, vectors, positives, weights, self.wire)
+        fixed = tf.stop_gradient(here.vectors)
+        order = tf.argsort(here.row, stable=True)
+        rows, instances = tf.gather(here.row, order), tf.gather(here.instance, order)
+        factors, size = tf.gather(here.weights, order), self.table.local_rows
+
+        def block(low: tf.Tensor, shares: tf.Tensor, slopes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            high = tf.minimum(low + self.rows_at_once, size)
+            first, last = tf.unstack(tf.searchsorted(rows, tf.stack([low, high])))
+            at = tf.stack([instances[first:last], rows[first:last] - low], axis=1)
+            found, slope = self._block(fixed, at, factors[first:last], loss, low, high, step)
+            return high, shares + found, slopes + slope
+
+        start = (tf.constant(0), tf.zeros(tf.shape(fixed)[:1]), tf.zeros_like(fixed))
+        # One block after the other: each reads and writes the table, and its scores are the memory that is needed.
+        _, shares, slopes = tf.while_loop(lambda low, *_: low < size, block, start, parallel_iterations=1)
+        shares, slopes = tf.stop_gradient(shares), tf.stop_gradient(slopes)
+        # The value is that of the shares; the gradient with respect to the vectors is that of the slopes.
+        shares += tf.reduce_sum(slopes * (here.vectors - fixed), axis=1)
+        return sum_of_shares(self.table, shares, here, tf.shape(vectors)[0])
+
+    def _block(
+        self,
+        vectors: tf.Tensor,
+        at: tf.Tensor,
+        factors: tf.Tensor,
+        loss: RowLoss,
+        low: tf.Tensor,
+        high: tf.Tensor,
+        step: RowStep,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the losses of the rows ``[low, high)`` and their gradients of the vectors, and update these rows."""
+        numbers = tf.range(low, high)
+        before = tf.gather(self.table.variable, numbers)
+        inputs = tf.cast(vectors, before.dtype)
+        scores = tf.cast(tf.matmul(inputs, before, transpose_b=True), tf.float32)
+        targets = tf.tensor_scatter_nd_max(tf.zeros_like(scores), at, tf.ones_like(factors))
+        weighted = tf.tensor_scatter_nd_update(tf.ones_like(scores), at, factors)
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            losses = loss(scores, targets, weighted)
+        of_scores = tf.cast(tape.gradient(losses, scores), before.dtype)
+        slopes = tf.cast(tf.matmul(of_scores, before), tf.float32)
+        gradient = tf.matmul(of_scores, inputs, transpose_a=True)
+        after, squares = _updated(
+            before, gradient, tf.gather(self.squares, numbers),
+            tf.cast(step.factor, tf.float32), tf.cast(step.rate, tf.float32), tf.cast(step.number, tf.float32),
+            tf.constant(self.beta), tf.constant(self.epsilon), tf.constant(self.weight_decay), low + self.table.start,
+        )  # fmt: skip
+        self.table.variable.scatter_update(tf.IndexedSlices(after, numbers))
+        self.squares.scatter_update(tf.IndexedSlices(squares, numbers))
+        return tf.reduce_sum(losses, axis=1), slopes
+
+
+# Compiled, so that the numbers of a block are read and written once.
+@tf.function(jit_compile=True, autograph=False)
+def _updated(
+    before: tf.Tensor,
+    gradient: tf.Tensor,
+    squares: tf.Tensor,
+    factor: tf.Tensor,
+    rate: tf.Tensor,
+    number: tf.Tensor,
+    beta: tf.Tensor,
+    epsilon: tf.Tensor,
+    weight_decay: tf.Tensor,
+    first: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the rows and their means of squares after a step."""
+    gradient = tf.cast(gradient, tf.float32) * factor
+    squares = beta * squares + (1 - beta) * tf.reduce_mean(tf.square(gradient), axis=1, keepdims=True)
+    length = tf.sqrt(squares / (1 - tf.pow(beta, number))) + epsilon
+    after = tf.cast(before, tf.float32) * (1 - rate * weight_decay) - rate * gradient / length
+    if before.dtype == tf.bfloat16:
+        after = rounded_stochastically(after, first, tf.cast(number, tf.uint32))
+    return after, squares
+
+
+def rounded_stochastically(values: tf.Tensor, first: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    """Return float32 rows as bfloat16, rounded up or down with probabilities whose mean is the value.
+
+    A step that is smaller than half the distance of two neighbours would otherwise change nothing. The chance depends
+    on the number of the row, the column and the step alone, not on blocks or ranks.
+
+    Args:
+        values: ``[rows, dim]``, float32 and finite.
+        first: the number of the first row, int32.
+        step: the number of the step, uint32.
+    """
+    shape = tf.shape(values)
+    places = tf.cast(tf.range(shape[0])[:, None] + first, tf.uint32) * tf.cast(shape[1], tf.uint32)
+    places += tf.cast(tf.range(shape[1]), tf.uint32)
+    # A hash of place and step: two rounds of multiplying and mixing high bits into low ones.
+    mixed = (places + step * _constant(0x85EBCA77)) * _constant(0x9E3779B1)
+    mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, _constant(15))) * _constant(0x85EBCA6B)
+    chance = tf.bitwise.right_shift(mixed, _constant(16))
+    # bfloat16 is the upper half of float32: the carry from the lower half is the rounding.
+    bits = tf.bitwise.bitwise_and(tf.bitcast(values, tf.uint32) + chance, _constant(0xFFFF0000))
+    return tf.cast(tf.bitcast(bits, tf.float32), tf.bfloat16)
+
+
+def _constant(value: int) -> tf.Tensor:
+    return tf.constant(value, tf.uint32)
