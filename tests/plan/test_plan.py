@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -86,12 +87,18 @@ def test_more_cores_than_the_roots_task_allows_save_no_time():
 def test_the_head_is_divided_and_the_encoder_is_not():
     data, options = DataSizes(10_000_000, 1_000_000, tokens=32), FineTuningOptions(max_match_clusters=10_000_000)
     one, eight = (fine_tuning(data, MINILM, Machines(1, n), DEVICES["h100"], options) for n in (1, 8))
-    head = 10_000_000 * 385 * 16
+    head = 10_000_000 * 385 * 32
     assert one.memory - eight.memory == pytest.approx(head * 7 / 8)
     assert one.sent == 0
     assert one.wire_share == 0
     assert eight.sent > 0
     assert "10,000,000 nodes" in one.detail
+    half = replace(options, half_head=True)
+    one_half, eight_half = (fine_tuning(data, MINILM, Machines(1, n), DEVICES["h100"], half) for n in (1, 8))
+    # The scores of a block are the same on any number of ranks, those of one step of more documents are more.
+    scores = 8 * 32 * 8192 * 4
+    assert one_half.memory - eight_half.memory == pytest.approx(10_000_000 * (2 * 385 + 4) * 7 / 8 - 7 * scores)
+    assert one_half.memory < one.memory / 10
 
 
 def test_a_measured_speed_replaces_the_devices():

@@ -10,6 +10,10 @@ from xmc_tf.tree.grouping import binary_depth, upper_splits
 _FLOAT = 4
 # A weight, its gradient and Adam's two averages.
 _COPIES = 4
+# The label head's, and arrays of its size while all rows are updated: the new averages, the step and the new rows.
+_HEAD_COPIES = 8
+# A head in bfloat16: bytes of a weight and of a row's average, and the rows that are scored at once.
+_HALF, _AVERAGE, _ROWS_AT_ONCE = 2, 4, 8192
 # Arrays of one number per document of a step and node: scores, targets, weights, losses and gradients.
 _SCORE_ARRAYS = 8
 
@@ -23,6 +27,7 @@ class FineTuningOptions:
         epochs: number of passes over the documents.
         max_match_clusters: maximum number of nodes of the level that is trained.
         half: compute in half precision (``--mixed-precision``).
+        half_head: the label head is in bfloat16 (``--head-precision bf16``).
         docs_per_second: measured documents per second of one rank; None: estimated from the device.
         nr_splits: number of children of a node of the tree.
         max_leaf_size: maximum number of labels of a leaf.
@@ -32,6 +37,7 @@ class FineTuningOptions:
     epochs: float = 3
     max_match_clusters: int = 32768
     half: bool = False
+    half_head: bool = False
     docs_per_second: float | None = None
     nr_splits: int = 16
     max_leaf_size: int = 100
@@ -60,9 +66,12 @@ def fine_tuning(
     nodes = trained_nodes(data.labels, options)
     steps = options.epochs * data.documents / (batch * ranks)
     dense = encoder.weights * _COPIES * _FLOAT
-    head = nodes / ranks * (encoder.width + 1) * _COPIES * _FLOAT
+    if options.half_head:
+        head, scored = nodes / ranks * (_HALF * (encoder.width + 1) + _AVERAGE), min(nodes / ranks, _ROWS_AT_ONCE)
+    else:
+        head, scored = nodes / ranks * (encoder.width + 1) * _HEAD_COPIES * _FLOAT, nodes / ranks
     activations = batch * encoder.activation_bytes(data.tokens, options.half)
-    scores = _SCORE_ARRAYS * batch * ranks * (nodes / ranks) * _FLOAT
+    scores = _SCORE_ARRAYS * batch * ranks * scored * _FLOAT
     # A rank sends its part of a ring all-reduce of the gradients. Its embeddings go to all others; gradients return.
     gradients = 2 * (ranks - 1) / ranks * encoder.weights * _FLOAT
     embeddings = 2 * (ranks - 1) * batch * (encoder.width + 1) * _FLOAT
