@@ -72,12 +72,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(screen.styled("xmc_tf: texts in, the best few of thousands of labels out", "bold"))
     _data(data)
     _train(data, linear)
+    _predict(data, linear, "xmc_tf.linear.predict")
+    _examples(data, linear)
     _fine_tune(data, model, work / "tiny-encoder")
+    _predict(data, model, "xmc_tf.predict")
     _measure(data, {"XR-Linear": linear, "XR-Transformer": model})
     loaded = XTransformer.load(model)
     # The first text loads the model, which takes seconds that users should not wait for after typing.
     loaded.best(list(_TEXTS[:1]))
-    _examples(data, _prediction(model))
     _try(loaded, sys.stdin.isatty() if args.ask is None else args.ask)
     _what_next(data, linear, model)
 
@@ -154,15 +156,17 @@ def _prediction(model: Path) -> Path:
     return model.with_name(f"{model.name}.npz")
 
 
+def _predict(data: Path, model: Path, module: str) -> None:
+    """Predict the labels of the test texts, which training has not seen."""
+    _call(module, ["-t", f"{data}/X.tst.txt", "-m", f"{model}", "-o", f"{_prediction(model)}"])
+
+
 def _measure(data: Path, models: dict[str, Path]) -> None:
-    screen.heading(4, "Predicting")
-    screen.paragraph("Labels for the test texts, which training has not seen.")
+    screen.heading(4, "Both on the test texts")
     truth = _rows(data / "Y.tst.npz", "test labels")
     training = _rows(data / "Y.trn.npz", "training labels")
     systems = {"always the most frequent labels": most_frequent(training, truth.shape[0], max(_KS))}
-    for (name, model), module in zip(models.items(), ("xmc_tf.linear.predict", "xmc_tf.predict"), strict=True):
-        _call(module, ["-t", f"{data}/X.tst.txt", "-m", f"{model}", "-o", f"{_prediction(model)}"])
-        systems[name] = smat.csr_matrix(load_prediction(_prediction(model)))
+    systems |= {name: smat.csr_matrix(load_prediction(_prediction(model))) for name, model in models.items()}
     rows = []
     for name, prediction in systems.items():
         overall = measure(truth, prediction, _KS, name=name)[0]
@@ -182,12 +186,14 @@ def most_frequent(training: smat.csr_matrix, documents: int, k: int) -> smat.csr
     )
 
 
-def _examples(data: Path, path: Path) -> None:
-    screen.heading(5, "Three of them, by XR-Transformer")
+def _examples(data: Path, model: Path) -> None:
+    """Show three test texts with the model's labels, as soon as there are any."""
+    screen.paragraph("Three texts that training has not seen, with the labels that it predicts:")
+    print()
     names = load_names(data / "labels.txt")
     texts = TextFile(data / "X.tst.txt")
     truth = _rows(data / "Y.tst.npz", "test labels")
-    prediction = smat.csr_matrix(load_prediction(path))
+    prediction = smat.csr_matrix(load_prediction(_prediction(model)))
     for number in readable_rows(texts):
         true = [names[label] for label in truth[number].indices]
         row = prediction[number]
@@ -211,7 +217,7 @@ def readable_rows(texts: Sequence[str] | TextFile, count: int = 3) -> list[int]:
 
 
 def _try(model: XTransformer, ask: bool) -> None:
-    screen.heading(6, "Your turn" if ask else "Texts of our own")
+    screen.heading(5, "Your turn" if ask else "Texts of our own")
     if not ask:
         for text in _TEXTS:
             screen.paragraph(f"“{text}”")
