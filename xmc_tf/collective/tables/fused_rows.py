@@ -15,7 +15,7 @@ from xmc_tf.collective.tables.wire import WireFormat, check_format
 
 
 class RowStep(NamedTuple):
-    """What the update of the rows depends on in a step.
+    """A step, as far as the update of the rows depends on it.
 
     Args:
         number: the number of the step, from 1.
