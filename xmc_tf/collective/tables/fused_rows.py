@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xmc_tf.collective.tables.every_row import RowLoss, gather_instances, sum_of_shares
-from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.table import ShardedTable, not_replicated
 from xmc_tf.collective.tables.wire import WireFormat, check_format
 
 
@@ -60,7 +60,9 @@ class FusedRows:
         check_format(wire)
         self.table, self.wire = table, wire
         self.beta, self.epsilon, self.weight_decay, self.rows_at_once = beta, epsilon, weight_decay, rows_at_once
-        self.squares = table.slot("squares", width=1)
+        with tf.init_scope(), not_replicated():
+            self.squares = tf.Variable(tf.zeros([table.local_rows, 1]), trainable=False, name=f"{table.name}/squares")
+        table.slots["squares"] = self.squares  # saved with the table
 
     @tf.autograph.experimental.do_not_convert
     def losses(

@@ -52,12 +52,12 @@ class ShardedTable:
         """The number of local rows."""
         return int(self.partition.bounds[self.rank + 1]) - self.start
 
-    def slot(self, name: str, value: float = 0.0, width: int | None = None) -> tf.Variable:
-        """Return the slot of that name; the first call creates it, filled with ``value``, as wide as a row."""
+    def slot(self, name: str, value: float = 0.0) -> tf.Variable:
+        """Return the slot of that name; the first call creates it, filled with ``value``."""
         if name not in self.slots:
             with tf.init_scope(), not_replicated():
                 self.slots[name] = tf.Variable(
-                    tf.fill([self.local_rows, width or self.dim], tf.constant(value, tf.float32)),
+                    tf.fill([self.local_rows, self.dim], tf.constant(value, tf.float32)),
                     trainable=False,
                     name=f"{self.name}/{name}",
                 )
