@@ -3,8 +3,8 @@
 A large write is given large blocks of memory for its pages in the cache of the file system. On a virtual machine that
 hands free memory back to its host, as most in a cloud do, just these blocks have to be fetched from the host first.
 A small write takes single pages, of which the system has some at hand. Each step ends where a page ends, because a new
-page that a write does not fill is first filled with zeros. ``tests/benchmarks/large_writes.py`` measured 0.44 s for
-256 MB after a pause, 1.2 s in steps that end within pages, and 1.8 s at once (64 MB without a pause: 0.10, 0.15, 0.05).
+page that a write does not fill is first filled with zeros. A write of 256 MB after a pause took 0.44 s, 1.2 s in steps
+that end within pages, and 1.8 s at once (64 MB without a pause: 0.10, 0.15, 0.05).
 """
 
 from typing import Protocol
