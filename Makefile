@@ -42,11 +42,15 @@ demo: $(LIGHT) $(ENCODERS)  ## install the light part (2 minutes), train on real
 setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod once with g++ (8 minutes, later 2)
 	@echo "ready: $(VENV)"
 
-test: setup lint  ## install, lint, run all tests
-	@echo "tests, $(TEST_JOBS) files at a time"
-	@$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder
-	@echo "installation by pip alone, of the newest versions"
-	@$(PY) -m tests.installation
+# The installation check mostly waits for pip and for single processes: beside the tests, it costs little time.
+test: setup  ## install, lint, run all tests
+	@mkdir -p build; \
+	setsid $(PY) -m tests.installation >build/installation.log 2>&1 & beside=$$!; \
+	trap 'kill -- -$$beside 2>/dev/null || kill $$beside 2>/dev/null || true' EXIT; \
+	$(MAKE) --no-print-directory lint; \
+	echo "tests, $(TEST_JOBS) files at a time; beside them, an installation by pip alone, of the newest versions"; \
+	$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder; \
+	wait $$beside && cat build/installation.log || { cat build/installation.log; exit 1; }
 
 lint: setup  ## check style, formatting, types and wording
 	@$(PY) -m ruff check --quiet .
