@@ -33,8 +33,8 @@ def fast_start(tmp_path_factory):
     with ExitStack() as stack:
 
         @cache
-        def command():
-            return stack.enter_context(warm(tmp_path_factory.mktemp("warm"), launch.environment()))
+        def command(horovod=True):
+            return stack.enter_context(warm(tmp_path_factory.mktemp("warm"), launch.environment(), horovod=horovod))
 
         launch.fast_start = command
         yield command

@@ -56,8 +56,9 @@ ENVIRONMENT = {
 }
 
 
-# Returns the beginning of the command lines of ranks that start fast; conftest.py sets it, see warm.py.
-fast_start: Callable[[], Sequence[str]] | None = None
+# Returns the beginning of the command lines of ranks that start fast, with Horovod imported or without; conftest.py
+# sets it, see warm.py.
+fast_start: Callable[[bool], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,9 @@ def horovodrun(
     installed, they run under ``mpiexec``; tests of Horovod itself are skipped (``conftest.py``).
     """
     if not HAS_HOROVOD:
-        return mpiexec(program, *arguments, world=world, **options)
+        return mpiexec(program, *arguments, world=world, imported=not cold, **options)
     if fast_start and not cold:
-        options.setdefault("warm", fast_start())
+        options.setdefault("warm", fast_start(True))
     warm = options.get("warm")
     runner = [*warm, "-m", "horovod.runner.launch"] if warm else [str(BIN / "horovodrun")]
     command = [*runner, f"--{engine}", "-np", str(world), "-H", f"localhost:{world}"]
@@ -130,13 +131,20 @@ def horovodrun(
     return launch(command, program, arguments, **options)
 
 
-def mpiexec(program: str | Path, *arguments: str, world: int = 2, **options: Any) -> Run:
-    """Run ``program`` on ``world`` ranks under ``mpiexec``; the options are those of ``launch``."""
+def mpiexec(program: str | Path, *arguments: str, world: int = 2, imported: bool = False, **options: Any) -> Run:
+    """Run ``program`` on ``world`` ranks under ``mpiexec``; the options are those of ``launch``.
+
+    Programs that need TensorFlow start faster if it is ``imported`` before.
+    """
+    if imported and fast_start:
+        options["warm"] = fast_start(False)
     return launch([str(BIN / "mpiexec"), "-n", str(world)], program, arguments, **options)
 
 
-def python(program: str | Path, *arguments: str, **options: Any) -> Run:
-    """Run ``program`` as a single process; the options are those of ``launch``."""
+def python(program: str | Path, *arguments: str, imported: bool = False, **options: Any) -> Run:
+    """Run ``program`` as a single process, as ``mpiexec`` does."""
+    if imported and fast_start:
+        options["warm"] = fast_start(True)
     return launch([], program, arguments, **options)
 
 

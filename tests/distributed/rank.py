@@ -3,6 +3,7 @@
 ``launch.py`` starts it through a launcher: ``python -m tests.distributed.rank FOLDER PROGRAM [argument …]``.
 """
 
+import gc
 import os
 import runpy
 import sys
@@ -20,6 +21,7 @@ def main() -> None:
     output = os.open(folder / f"{rank}.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(output, 1)
     os.dup2(output, 2)
+    gc.set_threshold(100_000, 20, 20)  # as in tests/conftest.py
     sys.argv = sys.argv[2:]
     if program.startswith("module:"):
         runpy.run_module(program.removeprefix("module:"), run_name="__main__", alter_sys=True)

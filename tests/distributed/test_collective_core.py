@@ -1,5 +1,7 @@
 """Run the checks of tests/collective/world_*.py on 1 to 3 ranks, with each engine."""
 
+from functools import partial
+
 import pytest
 
 from tests.distributed.launch import horovodrun, mpiexec
@@ -30,7 +32,7 @@ def test_everything_holds_in_a_world_of(engine, world):
         "XMC_TF_TEST_STRIDE": "3" if engine == "mpi" else "5",
     }
     modules = WORLDS[engine, world]
-    launch = mpiexec if engine == "mpi" else horovodrun
+    launch = partial(mpiexec, imported=True) if engine == "mpi" else horovodrun
     run = launch("collective_core.py", *modules, world=world, timeout=600, env=environment)
     assert [rank.result["size"] for rank in run.ranks] == [world] * world
     assert all(len(rank.result["passed"]) == sum(map(CHECKS.get, modules)) for rank in run.ranks)

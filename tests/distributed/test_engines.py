@@ -1,18 +1,21 @@
 """Tests of the engines' operations: Horovod over Gloo and over MPI, and mpi4py. A process uses one of them only."""
 
+from functools import partial
+
 import pytest
 
 from tests.distributed.launch import horovodrun, mpiexec
 
 pytestmark = pytest.mark.distributed
+fast_mpiexec = partial(mpiexec, imported=True)
 
 
 @pytest.mark.parametrize(
     ("launch", "environment", "name", "package"),
     [
         (horovodrun, {}, "Horovod over Gloo", "horovod"),
-        (mpiexec, {"XMC_TF_COMMUNICATOR": "horovod"}, "Horovod over MPI", "horovod"),
-        (mpiexec, {}, "mpi4py over Open MPI", "mpi4py"),
+        (fast_mpiexec, {"XMC_TF_COMMUNICATOR": "horovod"}, "Horovod over MPI", "horovod"),
+        (fast_mpiexec, {}, "mpi4py over Open MPI", "mpi4py"),
     ],
 )
 def test_the_operations_of(launch, environment, name, package):

@@ -40,7 +40,7 @@ def textbook(ranks):
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_variable_a_lookup_and_a_loss(ranks):
     example = EXAMPLES / "variable.py"
-    run = python(example) if ranks == 1 else horovodrun(example, engine="gloo", world=ranks)
+    run = python(example, imported=True) if ranks == 1 else horovodrun(example, engine="gloo", world=ranks)
     np.testing.assert_allclose(losses(run), textbook(ranks), atol=1e-3)
 
 
@@ -76,7 +76,7 @@ def test_movielens_with_the_estimator(tmp_path):
     assert "held-out ratings" not in run.ranks[1].output + run.ranks[2].output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "eval", "served", "train"]
     # 8 batches evaluate to the same on three ranks as on one, which has nothing left to train.
-    again = results(python(EXAMPLES / "movielens.py", str(tmp_path)))
+    again = results(python(EXAMPLES / "movielens.py", str(tmp_path), imported=True))
     assert again == pytest.approx(measured, rel=1e-5)
     served = tf.saved_model.load(str(tmp_path / "served" / "1")).signatures["serving_default"]
     rating = served(user_id=tf.constant([3, 3], tf.int64), movie_id=tf.constant([5, 299], tf.int64))["rating"]

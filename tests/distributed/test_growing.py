@@ -18,7 +18,7 @@ def test_a_growing_table_of_three_ranks_resumes_on_others(tmp_path):
     assert 20 <= len(with_row) < len(uninterrupted["known"])
     for run in (
         horovodrun("growing_training.py", "resume", str(tmp_path), engine="mpi", world=2, timeout=300),
-        python("growing_training.py", "resume", str(tmp_path), timeout=300),
+        python("growing_training.py", "resume", str(tmp_path), imported=True, timeout=300),
     ):
         for rank in run.ranks:
             assert rank.result["saved"] == uninterrupted["saved"]

@@ -1,5 +1,7 @@
 """Tests of Keras 3 models over ranks: their predictions are those of one process, with a part of the table on each."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -10,10 +12,10 @@ pytestmark = pytest.mark.distributed
 
 @pytest.fixture(scope="module")
 def alone():
-    return python("keras_script.py", timeout=300).ranks[0].result
+    return python("keras_script.py", imported=True, timeout=300).ranks[0].result
 
 
-@pytest.mark.parametrize("launch", [horovodrun, mpiexec])
+@pytest.mark.parametrize("launch", [horovodrun, partial(mpiexec, imported=True)], ids=["horovodrun", "mpiexec"])
 def test_three_ranks_train_what_one_process_trains(launch, alone):
     run = launch("keras_script.py", world=3, timeout=400)
     assert len(alone["predictions"]) == len(alone["tables"]) == 5

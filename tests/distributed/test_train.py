@@ -43,7 +43,7 @@ def assert_same(model, other, texts, atol):
 
 
 def test_two_ranks_train_what_one_trains(corpus, uninterrupted):
-    python("module:xmc_tf.train", *flags(corpus, corpus / "alone", 16), timeout=300)
+    python("module:xmc_tf.train", *flags(corpus, corpus / "alone", 16), imported=True, timeout=300)
     alone, (texts, _) = XTransformer.load(corpus / "alone"), texts_and_labels(corpus, "tst")
     np.testing.assert_allclose(alone.encode(texts), uninterrupted.encode(texts), atol=1e-3)
     assert_same(alone, uninterrupted, texts, 1e-3)

@@ -29,7 +29,7 @@ def test_a_training_of_three_ranks_resumes_on_other_numbers(saved, world, engine
     assert {"m", "v"} <= expected.keys()
     assert expected["iterations"] == 12
     if engine is None:
-        run = python("training.py", "resume", str(folder))
+        run = python("training.py", "resume", str(folder), imported=True)
     else:
         run = horovodrun("training.py", "resume", str(folder), engine=engine, world=world)
     assert len(run.ranks) == world

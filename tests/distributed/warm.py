@@ -10,6 +10,7 @@ a few documents. At the fork nothing has begun that a fork would break: no threa
 import array
 import atexit
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -31,7 +32,7 @@ START_S = 120.0
 
 
 @contextmanager
-def warm(folder: Path, environment: dict[str, str]) -> Iterator[list[str]]:
+def warm(folder: Path, environment: dict[str, str], *, horovod: bool = True) -> Iterator[list[str]]:
     """Yield the beginning of command lines that start fast; ``-m module arguments …`` must follow.
 
     Example:
@@ -41,11 +42,12 @@ def warm(folder: Path, environment: dict[str, str]) -> Iterator[list[str]]:
     Args:
         folder: for the socket and the log.
         environment: with which the imports are made.
+        horovod: whether Horovod is imported, too; ranks of the other engine must not have it.
     """
     path, log = folder / "warm.socket", folder / "warm.log"
     with log.open("wb") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", "tests.distributed.warm", str(path)],
+            [sys.executable, "-m", "tests.distributed.warm", str(path), *(["horovod"] if horovod else [])],
             cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip
     try:
@@ -64,7 +66,8 @@ def warm(folder: Path, environment: dict[str, str]) -> Iterator[list[str]]:
 def main() -> None:
     """Import the modules, and then fork a child for each request."""
     path = Path(sys.argv[1])
-    _import_all()
+    _import_all("horovod" in sys.argv[2:])
+    gc.freeze()  # no child looks for garbage among the modules, which would copy their memory
     alone = len(os.listdir("/proc/self/task"))
     assert alone == 1, f"{alone} threads: a fork would lose them"
     server = socket.socket(socket.AF_UNIX)
@@ -93,9 +96,9 @@ def main() -> None:
                 os.close(descriptor)
 
 
-def _import_all() -> None:
+def _import_all(horovod: bool) -> None:
     """Import what trainings and the launcher need."""
-    if importlib.util.find_spec("horovod"):
+    if horovod and importlib.util.find_spec("horovod"):
         for name in ("horovod.runner.launch", "horovod.tensorflow", "xmc_tf.ranks.horovod_backend"):
             importlib.import_module(name)
     for name in (
