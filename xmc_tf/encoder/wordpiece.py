@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder import build_fast_wordpiece_model
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models
 
 from xmc_tf.encoder.code_points import (
     SPECIAL,
@@ -31,7 +31,7 @@ class WordPiece(tf.Module):
     """The conversion of texts with marked special tokens to piece ids.
 
     Args:
-        backend: the tokenizer.
+        backend: the tokenizer; here, its configuration says all.
         config: its JSON configuration.
     """
 
@@ -44,7 +44,7 @@ class WordPiece(tf.Module):
             raise cannot_run_in_graph(f"it finds words by {splitter and splitter['type']}, not as BERT does")
         if any(token["normalized"] for token in config["added_tokens"]):
             raise cannot_run_in_graph("it has added tokens that are found after normalisation")
-        self._table = CharacterTable(_normalized_characters(json.dumps([normalizer, splitter]), backend))
+        self._table = CharacterTable(_normalized_characters(json.dumps([normalizer, splitter])))
         self._longest = int(model["max_input_chars_per_word"])
         pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
         if [model["vocab"][piece] for piece in pieces] != list(range(len(pieces))):
@@ -92,7 +92,14 @@ class WordPiece(tf.Module):
 
 
 @lru_cache(maxsize=4)
-def _normalized_characters(key: str, backend: Tokenizer) -> list[str | None]:
-    """Return each character after normalization, with spaces where a word ends; ``key`` is the cache key."""
+def _normalized_characters(rules: str) -> list[str | None]:
+    """Return each character after normalization, with spaces where a word ends.
+
+    Args:
+        rules: the normalizer and the splitter, as JSON. They are the same for most encoders that a process loads.
+    """
+    described = json.loads(Tokenizer(models.BPE()).to_str())
+    described["normalizer"], described["pre_tokenizer"] = json.loads(rules)
+    backend = Tokenizer.from_str(json.dumps(described))
     normalize, split = backend.normalizer.normalize_str, backend.pre_tokenizer.pre_tokenize_str
     return map_every_character(lambda text: [word for word, _ in split(normalize(text))])
