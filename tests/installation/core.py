@@ -17,7 +17,8 @@ _ROOT = Path(__file__).parents[2]
 MINORS = (11, 12, 13)
 _AIM_MB, _AIM_S = 250, 40
 # What the tests import: no TensorFlow. The cheap ones load every module that needs none, and compile little.
-_TEST_TOOLS = ("hypothesis", "psutil", "pytest", "pytest-xdist", "scikit-learn", "rdflib")
+_TEST_TOOLS = ("hypothesis", "psutil", "pytest")
+_MORE_TOOLS = ("pytest-xdist", "scikit-learn", "rdflib")
 _CHEAP = (
     "tests/test_layers.py::test_parts_without_tensorflow_do_not_load_it",
     "tests/label_names/test_characters.py",
@@ -92,7 +93,7 @@ def _attempt(run: Callable[..., str], python: str, wheel: Path, folder: Path, ev
     done = time.monotonic()
     megabytes = round(_megabytes(folder / "venv") - before)
     packages = json.loads(run(own, "-m", "pip", "--disable-pip-version-check", "list", "--format=json"))
-    run(*pip, *_TEST_TOOLS)
+    run(*pip, *_TEST_TOOLS, *(_MORE_TOOLS if every else ()))
     chosen = ("-n", 2, "--dist", "loadfile", "tests") if every else _CHEAP
     pytest = (own, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--core", "-m", "not distributed")
     places = {"PYTHONPATH": str(_ROOT), "PYTHONDONTWRITEBYTECODE": "1", "XMC_TF_CACHE": str(folder / "cache")}

@@ -5,6 +5,7 @@ import pytest
 from tests.serving.cases import text_model
 from xmc_tf.params import PredictionOptions
 from xmc_tf.serving.export import export_model
+from xmc_tf.serving.local import LocalModel
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +23,9 @@ def exported(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("served") / "subjects" / "1"
     export_model(model.export_parts(), folder, PredictionOptions(only_topk=5, beam_size=8))
     return folder
+
+
+@pytest.fixture(scope="session")
+def local(exported):
+    """Return the export, loaded: loading takes half a second."""
+    return LocalModel(exported)
