@@ -166,25 +166,6 @@ def test_an_error_while_filling_leaves_only_the_old_folder(box):
     assert not hidden(box)
 
 
-def test_leftovers_of_the_first_version_are_restored_or_removed(tmp_path, caplog):
-    caplog.set_level("INFO")
-    folder = tmp_path / "box"
-    place(tmp_path / ".box-old-abcdefgh" / "box", "old")
-    (tmp_path / ".box-old-abcdefgh" / "box" / "my.log").write_text("log")
-    fill_half = tmp_path / ".box-hgfedcba"
-    (fill_half / "parts").mkdir(parents=True)
-    (fill_half / "parts" / "0.bin").write_text("half")
-    somebodys = tmp_path / ".box-mysecret"
-    somebodys.mkdir()
-    (somebodys / "thesis.tex").write_text("years of work")
-    with placing.claimed_folder(folder, KIND):
-        assert word_of(folder) == "old"
-    assert (folder / "my.log").read_text() == "log"
-    assert hidden(folder) == {".box-mysecret"}
-    assert "restored from .box-old-abcdefgh" in caplog.text
-    assert "removed .box-hgfedcba" in caplog.text
-
-
 @pytest.mark.parametrize(
     "journal",
     [

@@ -24,7 +24,7 @@ from xmc_tf.common.files.atomic import is_staged, named_error, staged, umask
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.kinds import FolderKind, files_of
 from xmc_tf.common.folders.locks import folder_lock, leftovers_beside, place_beside, temporary_folder_beside
-from xmc_tf.common.folders.renames import exchange, rename_to_free_name
+from xmc_tf.common.folders.renames import exchange
 
 _LOG = logging.getLogger(__name__)
 JOURNAL = ".xmc_tf.placing"
@@ -109,7 +109,6 @@ def _recover(folder: Path, kind: FolderKind) -> None:
         else:
             leftover.unlink()
         _LOG.info("%s: removed %s, left by an interrupted run", folder, leftover.name)
-    _recover_first_version(folder, kind)
 
 
 def finish_placing(folder: Path) -> bool:
@@ -232,28 +231,6 @@ def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = Fals
         if newer or not os.path.lexists(folder / name):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (old / name).replace(folder / name)
-
-
-def _recover_first_version(folder: Path, kind: FolderKind) -> None:
-    """Recover from version 0.1: restore its old folder after the first of two renames, remove incomplete ones."""
-    for leftover in sorted(folder.parent.glob(f".{folder.name}-*")):
-        old = leftover / folder.name
-        if leftover.name.startswith(f".{folder.name}-old-") and kind.is_at(old):
-            if rename_to_free_name(old, folder):
-                _LOG.info("%s: restored from %s, left by an interrupted run", folder, leftover.name)
-            else:
-                _merge_foreign(old, folder, kind)
-                shutil.rmtree(old)
-                _LOG.info("%s: removed %s, left by an interrupted run", folder, leftover.name)
-            leftover.rmdir()
-        elif _is_temporary_of_first_version(leftover, folder) and all(map(kind.may_have, files_of(leftover))):
-            shutil.rmtree(leftover)
-            _LOG.info("%s: removed %s, left by an interrupted run", folder, leftover.name)
-
-
-def _is_temporary_of_first_version(leftover: Path, folder: Path) -> bool:
-    letters = leftover.name.removeprefix(f".{folder.name}-")
-    return leftover.is_dir() and not leftover.is_symlink() and len(letters) == 8
 
 
 def _remove_files(folder: Path, names: Iterable[str]) -> None:
