@@ -11,17 +11,25 @@ from xmc_tf.params import (
     LinearChainParams,
     LinearLevelParams,
     MatcherParams,
+    XTransformerParams,
+    XTransformerPredParams,
     base,
-    load_params,
+    load_blocks,
     per_level,
 )
+
+
+def load(path):
+    return load_blocks(
+        path, ignore=("tfidf_params",), train_params=XTransformerParams, pred_params=XTransformerPredParams
+    )
 
 
 def message_of(tmp_path, data) -> str:
     path = tmp_path / "params.json"
     path.write_text(data if isinstance(data, str) else json.dumps(data))
     with pytest.raises(InputError) as caught:
-        load_params(path)
+        load(path)
     return str(caught.value)
 
 
@@ -109,12 +117,12 @@ def test_not_a_parameter_file(tmp_path, text, words):
 def test_file_that_cannot_be_read(tmp_path):
     (tmp_path / "params.json").write_text("{}")
     with pytest.raises(InputError, match=r"parms\.json does not exist(.|\n)*did you mean .*params\.json"):
-        load_params(tmp_path / "parms.json")
+        load(tmp_path / "parms.json")
     with pytest.raises(InputError, match="is a folder"):
-        load_params(tmp_path)
+        load(tmp_path)
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe{}")
     with pytest.raises(InputError, match="not text in UTF-8"):
-        load_params(tmp_path / "bytes.json")
+        load(tmp_path / "bytes.json")
 
 
 def test_python_callers_get_the_same_checks():

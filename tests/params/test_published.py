@@ -18,8 +18,6 @@ from xmc_tf.params import (
     XTransformerPredParams,
     linear_skeleton,
     load_blocks,
-    load_linear_params,
-    load_params,
     skeleton,
     xtransformer_skeleton,
 )
@@ -28,6 +26,16 @@ from xmc_tf.params import (
 def write(path, data):
     path.write_text(json.dumps(data, indent=1))
     return path
+
+
+def load(path, **classes):
+    """Return the parameters in a file, by default those of a whole model."""
+    classes = classes or {"train_params": XTransformerParams, "pred_params": XTransformerPredParams}
+    blocks = load_blocks(path, ignore=("tfidf_params",), **classes)
+    return tuple(blocks[name] or classes[name]() for name in classes)
+
+
+LINEAR = {"train_params": RankerParams, "pred_params": RankerPredParams, "indexer_params": HierarchicalKMeansParams}
 
 
 def without_retired(data):
@@ -49,7 +57,7 @@ def contains(whole, part):
 def test_published_file_loads_and_round_trips(tmp_path, caplog):
     data = published.xtransformer()
     with caplog.at_level(logging.WARNING):
-        train, pred = load_params(write(tmp_path / "params.json", data))
+        train, pred = load(write(tmp_path / "params.json", data))
     assert train.preliminary_indexer_params.min_codes == 16
     assert [level.max_steps for level in train.matcher_params_chain] == [600, 800, 1200]
     assert train.matcher_params_chain[0].bootstrap_method == "weighted-linear"
@@ -63,13 +71,13 @@ def test_published_file_loads_and_round_trips(tmp_path, caplog):
     (tmp_path / "again.json").write_text(text)
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        assert load_params(tmp_path / "again.json") == (train, pred)
+        assert load(tmp_path / "again.json") == (train, pred)
     assert not caplog.records
 
 
 def test_retired_keys_are_named_in_one_warning(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        load_params(write(tmp_path / "params.json", published.xtransformer()))
+        load(write(tmp_path / "params.json", published.xtransformer()))
     (record,) = caplog.records
     message = record.getMessage()
     assert "params.json: train_params.preliminary_indexer_params.imbalanced_ratio" in message
@@ -79,7 +87,7 @@ def test_retired_keys_are_named_in_one_warning(tmp_path, caplog):
 
 def test_published_linear_file(tmp_path):
     data = published.xlinear()
-    train, pred, tree = load_linear_params(write(tmp_path / "params.json", data))
+    train, pred, tree = load(write(tmp_path / "params.json", data), **LINEAR)
     assert train.rel_mode == "induce"
     assert tree.max_leaf_size == 16
     assert isinstance(pred, RankerPredParams)
@@ -134,9 +142,9 @@ def test_defaults_are_those_of_pecos_but_for_the_recipe():
 
 def test_skeletons_are_files_with_all_defaults(tmp_path):
     (tmp_path / "x.json").write_text(xtransformer_skeleton())
-    assert load_params(tmp_path / "x.json") == (XTransformerParams(), XTransformerPredParams())
+    assert load(tmp_path / "x.json") == (XTransformerParams(), XTransformerPredParams())
     (tmp_path / "l.json").write_text(linear_skeleton())
-    assert load_linear_params(tmp_path / "l.json") == (
+    assert load(tmp_path / "l.json", **LINEAR) == (
         RankerParams(),
         RankerPredParams(),
         HierarchicalKMeansParams(),
@@ -149,7 +157,7 @@ def test_skeletons_are_files_with_all_defaults(tmp_path):
 
 @pytest.mark.parametrize("nothing", [{}, {"train_params": None}, {"train_params": {"ranker_params": None}}])
 def test_blocks_that_are_left_out_or_null_have_their_defaults(tmp_path, nothing):
-    assert load_params(write(tmp_path / "p.json", nothing)) == (
+    assert load(write(tmp_path / "p.json", nothing)) == (
         XTransformerParams(),
         XTransformerPredParams(),
     )

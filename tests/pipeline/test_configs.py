@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xmc_tf import train
-from xmc_tf.params import load_params, per_level
+from xmc_tf.params import XTransformerParams, XTransformerPredParams, load_blocks, per_level
 from xmc_tf.pipeline.train_flags import parser
 from xmc_tf.tree.grouping import binary_depth, upper_splits
 
@@ -33,7 +33,8 @@ def test_there_is_a_script_for_each():
 
 @pytest.mark.parametrize("name", LABELS)
 def test_settings_fit_the_trees(name):
-    params, pred_params = load_params(CONFIGS / f"{name}.json")
+    classes = {"train_params": XTransformerParams, "pred_params": XTransformerPredParams}
+    params, pred_params = load_blocks(CONFIGS / f"{name}.json", ignore=("tfidf_params",), **classes).values()
     first = [size for size in levels_of(params.preliminary_indexer_params, LABELS[name]) if size <= 32768]
     refined = levels_of(params.refined_indexer_params, LABELS[name])
     per_level(params.matcher_params_chain, len(first))

@@ -25,8 +25,6 @@ from xmc_tf.params.files import (
     linear_skeleton,
     load_block,
     load_blocks,
-    load_linear_params,
-    load_params,
     skeleton,
     skeleton_of,
     xtransformer_skeleton,

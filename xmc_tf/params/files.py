@@ -24,37 +24,6 @@ _LISTS = ("indexer_params",)  # several trees have a list of blocks
 _FEATURES = "tfidf_params"  # the TF-IDF of texts; PECOS has no such block and ignores ours
 
 
-def load_params(path: str | Path) -> tuple[XTransformerParams, XTransformerPredParams]:
-    """Read a parameter file of the whole model; missing blocks have their defaults.
-
-    Example:
-        >>> train_params, pred_params = load_params("params.json")
-    """
-    blocks = load_blocks(path, ignore=(_FEATURES,), train_params=XTransformerParams, pred_params=XTransformerPredParams)
-    return blocks["train_params"] or XTransformerParams(), blocks["pred_params"] or XTransformerPredParams()
-
-
-def load_linear_params(
-    path: str | Path,
-) -> tuple[RankerParams, RankerPredParams, HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...]]:
-    """Read a parameter file of the linear model; missing blocks have their defaults.
-
-    A list of blocks of tree parameters stands for several trees.
-    """
-    blocks = load_blocks(
-        path,
-        ignore=(_FEATURES,),
-        train_params=RankerParams,
-        pred_params=RankerPredParams,
-        indexer_params=HierarchicalKMeansParams,
-    )
-    return (
-        blocks["train_params"] or RankerParams(),
-        blocks["pred_params"] or RankerPredParams(),
-        blocks["indexer_params"] or HierarchicalKMeansParams(),
-    )
-
-
 def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: type[Params]) -> dict[str, Any]:
     """Read the blocks of a parameter file.
 
