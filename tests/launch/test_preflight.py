@@ -1,7 +1,6 @@
 """Tests of the checks of the hosts: what is compared, and how the table shows it."""
 
 import os
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -40,7 +39,6 @@ class FakeNodes:
                 "look": lambda: look(**fields),
                 "listen": lambda: {"address": "127.0.0.1", "port": 1},
                 "connect": lambda: {"unreachable": []},
-                "clock": lambda: {"time": time.time() + changes.get("skew", 0)},
             }[step]()
             return found | {key: value for key, value in changes.items() if key in found}
 
@@ -75,7 +73,6 @@ VERSIONS = look(".", [], ".", "", "")["versions"]
         ({"checksums": {}}, "data", "X.txt is missing"),
         ({"shared": False}, "shared", "is not shared"),
         ({"disk": {"/data": 5_000_000}}, "disk", "0.0 GB free in /data"),
-        ({"skew": -90}, "clock", "its clock differs by -90.0 s"),
         ({"unreachable": ["three"]}, "ports", "cannot connect to three"),
     ],
 )
@@ -129,7 +126,7 @@ def test_the_table_marks_failed_cells():
         {HOSTS.all[0]: rows, HOSTS.all[1]: rows | {"shared": HostCheck("no", "it is not shared", "mount it")}}
     )
     text = format_report(report)
-    assert text.splitlines()[0] == "host  ranks  reached  versions  data  shared  disk  GPUs  clock  ports"
+    assert text.splitlines()[0] == "host  ranks  reached  versions  data  shared  disk  GPUs  ports"
     assert "no !" in text
     assert text.endswith("\n\ntwo: it is not shared\n  fix: mount it")
 

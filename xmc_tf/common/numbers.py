@@ -25,6 +25,13 @@ def whole(text: str) -> int:
     return number
 
 
+def positive(text: str) -> int:
+    """Return a whole number of at least 1; for ``type=`` of an argument parser."""
+    if (number := whole(text)) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1, received {number}")
+    return number
+
+
 def share(text: str) -> float:
     """Return a share from 0 to 1; for ``type=`` of an argument parser. It may be written in percent: ``15%``."""
     try:

@@ -3,21 +3,19 @@
 import contextlib
 import os
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xmc_tf.launch.hosts.gpus import Gpu, least_busy
 from xmc_tf.launch.hosts.hosts import Host, Hosts
 from xmc_tf.launch.looking import PACKAGES, quick_checksum
-from xmc_tf.launch.nodes import NodeConnection, Nodes
+from xmc_tf.launch.nodes import Nodes
 from xmc_tf.ranks.this_host import versions
 
 LEAST_DISK_BYTES = 1 << 30
-MOST_SKEW_S = 2.0
-COLUMNS = ("reached", "versions", "data", "shared", "disk", "GPUs", "clock", "ports")
+COLUMNS = ("reached", "versions", "data", "shared", "disk", "GPUs", "ports")
 
 
 class HostCheck(NamedTuple):
@@ -72,8 +70,7 @@ def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str
             written.write_text(token)
         except OSError as error:
             own_problem = f"this host cannot write to {shared}: {error.strerror}"
-        skews = nodes.ask_all(hosts, 0.1, _ask_clock)
-        found = nodes.ask_all(hosts, 0.3, lambda node: node.ask("look", **request))
+        found = nodes.ask_all(hosts, 0.4, lambda node: node.ask("look", **request))
     finally:
         with contextlib.suppress(OSError):
             written.unlink()
@@ -97,19 +94,11 @@ def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str
             "shared": _shared(theirs["shared"], shared, own_problem),
             "disk": _disk(theirs["disk"]),
             "GPUs": gpus,
-            "clock": _clock(skews[name]["skew"], skews[name]["error"]),
             "ports": _ports(connected[name]["unreachable"]),
         }
         if theirs["gpus"] and not gpus.problem:
             report.gpus[name] = least_busy([Gpu(*one) for one in theirs["gpus"]], host.slots)
     return report
-
-
-def _ask_clock(node: NodeConnection) -> dict[str, Any]:
-    before = time.time()
-    theirs = node.ask("clock")["time"]
-    after = time.time()
-    return {"skew": theirs - (before + after) / 2, "error": (after - before) / 2}
 
 
 def _unreached(error: str) -> HostCheck:
@@ -176,15 +165,6 @@ def _gpus(host: Host, gpus: Sequence[Gpu], expected: bool) -> HostCheck:
             text,
             f"too few GPUs: {seen}, {host.slots} are needed",
             f"lower the number of ranks of {host.name}, end what uses its GPUs (nvidia-smi), or install its driver",
-        )
-    return HostCheck(text)
-
-
-def _clock(skew: float, error: float) -> HostCheck:
-    text = f"{skew:+.1f} s"
-    if abs(skew) > MOST_SKEW_S + error:
-        return HostCheck(
-            text, f"its clock differs by {skew:+.1f} s", "synchronise the clocks (chrony or systemd-timesyncd)"
         )
     return HostCheck(text)
 

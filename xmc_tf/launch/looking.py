@@ -1,4 +1,4 @@
-"""The steps of the checks that a node runs on its host: what it finds there, its clock, and its ports."""
+"""The steps of the checks that a node runs on its host: what it finds there, and its ports."""
 
 import contextlib
 import hashlib
@@ -45,11 +45,6 @@ def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str) 
     }
 
 
-def clock() -> dict[str, Any]:
-    """Return the time of this host."""
-    return {"time": time.time()}
-
-
 def listen(address: str) -> dict[str, Any]:
     """Listen for the nodes of other hosts."""
     return {"address": address, "port": _greeter(address).getsockname()[1]}
@@ -67,7 +62,7 @@ def connect(hosts: list[list[Any]], patience_s: float) -> dict[str, Any]:
     return {"unreachable": [name for name, *_ in hosts if name not in answered]}
 
 
-STEPS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "clock": clock, "listen": listen, "connect": connect}
+STEPS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "listen": listen, "connect": connect}
 
 
 def quick_checksum(path: str) -> str | None:

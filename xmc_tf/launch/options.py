@@ -3,7 +3,7 @@
 import argparse
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.numbers import whole
+from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
 
 DEFAULT_PORT = 29500
@@ -13,7 +13,7 @@ On one machine, one rank runs per visible GPU, or --np N ranks on CPUs. Name sev
 or -H; jobs of Slurm and of Kubernetes' MPI operator know theirs. The hosts are reached over ssh. Without ssh, start the
 same command on every node, with --nodes, --node-rank, --master-addr and --secret-file.
 
-Before anything starts, all hosts are checked: versions, data, shared folder, disk, GPUs, clocks, ports (--check-only).
+Before anything starts, all hosts are checked: versions, data, shared folder, disk, GPUs, ports (--check-only).
 
 Each rank is pinned to its share of the cores and uses as many threads (OMP_NUM_THREADS, NUMBA_NUM_THREADS,
 TF_NUM_INTRAOP_THREADS and TF_NUM_INTEROP_THREADS, unless you set them). Each line that a rank prints is
@@ -58,28 +58,33 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("hosts; ssh from here must work without a password").add_argument
     add(
         "--np",
-        type=whole,
+        type=positive,
         metavar="N",
         help="number of ranks (default: one per visible GPU, or all slots of the hosts)",
     )
     add("--hosts", metavar="FILE", help='JSON file of hosts and their numbers of GPUs or ranks: {"one": 4, "two": 2}')
     add("--hostfile", metavar="FILE", help='file with a host per line: "one slots=4" or "one:4"')
     add("-H", dest="host_list", metavar="HOSTS", help="hosts and numbers of ranks: one:4,two:2")
-    add("--here-gpus", type=whole, metavar="N", help="number of GPUs of this host, the least busy ones (default: all)")
+    add(
+        "--here-gpus",
+        type=positive,
+        metavar="N",
+        help="number of GPUs of this host, the least busy ones (default: all)",
+    )
     add("--shared-folder", metavar="DIR", help="folder that all hosts share (default: that of -m MODEL or of -o FILE)")
     add("--check-only", action="store_true", help="check the hosts, print the table, and start nothing")
     add("--skip-checks", action="store_true", help="start even if a check of a host fails, except for reaching it")
-    add("--min-np", type=whole, metavar="N", help="if hosts are lost, restart on at least this number of ranks")
-    add("--max-np", type=whole, metavar="N", help="use at most this number of ranks")
+    add("--min-np", type=positive, metavar="N", help="if hosts are lost, restart on at least this number of ranks")
+    add("--max-np", type=positive, metavar="N", help="use at most this number of ranks")
 
 
 def _add_nodes(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("several hosts without ssh: start the same command on every node").add_argument
-    add("--nodes", type=whole, metavar="N", help="number of nodes")
+    add("--nodes", type=positive, metavar="N", help="number of nodes")
     add("--node-rank", type=int, metavar="I", help="number of this node; 0 is the master (default)")
     add("--master-addr", metavar="HOST", help="name or address of node 0")
-    add("--master-port", type=whole, default=DEFAULT_PORT, metavar="PORT", help="port of node 0")
-    add("--other-gpus", type=whole, metavar="N", help="number of ranks of all other nodes, instead of --nodes")
+    add("--master-port", type=positive, default=DEFAULT_PORT, metavar="PORT", help="port of node 0")
+    add("--other-gpus", type=positive, metavar="N", help="number of ranks of all other nodes, instead of --nodes")
     add("--secret-file", metavar="FILE", help="file with a secret, the same on all nodes")
 
 
@@ -91,19 +96,24 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="how ranks communicate: gloo uses Horovod; mpi uses mpiexec and mpi4py, which need no compiler (default: "
         "gloo, or mpi where Horovod is not installed)",
     )
-    add("--threads", type=whole, metavar="N", help="number of threads of each rank (default: one per core of the rank)")
+    add(
+        "--threads",
+        type=positive,
+        metavar="N",
+        help="number of threads of each rank (default: one per core of the rank)",
+    )
     add("--no-pin", action="store_true", help="do not pin ranks to cores")
     add(
         "--timeout",
         "--start-timeout",
-        type=whole,
+        type=positive,
         default=60,
         metavar="S",
         help="maximum seconds of the checks, until all ranks have started, and until a lost host is noticed",
     )
     add(
         "--stall-timeout",
-        type=whole,
+        type=positive,
         metavar="S",
         help="abort after this many seconds without progress in one collective, and report where each rank is; for "
         "programs that use xmc_tf's strategy or communicator, and with --controller mpi all that use Horovod",
@@ -114,20 +124,13 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("-v", "--verbose", action="store_true", help="also print the placement of the ranks")
 
 
-_NUMBERS = ("np", "threads", "timeout", "stall_timeout", "here_gpus", "min_np", "max_np", "nodes", "other_gpus")
-
-
 def check_numbers(args: argparse.Namespace) -> None:
     """Refuse impossible numbers and combinations.
 
     Raises:
         InputError: naming the option.
     """
-    for option in _NUMBERS:
-        value = getattr(args, option)
-        if value is not None and value < 1:
-            raise InputError(_flag(option), expected="a number of at least 1", received=str(value))
-    if not 0 < args.master_port < 1 << 16:
+    if args.master_port >= 1 << 16:
         raise InputError("--master-port", expected="a number from 1 to 65,535", received=str(args.master_port))
     if args.min_np is not None and args.max_np is not None and args.min_np > args.max_np:
         raise InputError("--min-np", expected=f"at most --max-np {args.max_np}", received=str(args.min_np))

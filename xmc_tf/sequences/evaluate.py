@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.numbers import whole
+from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_verbosity
 from xmc_tf.ranks.choosing import choose_communicator
@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     add("--data", required=True, metavar="DIR", help="folder of prepared interactions that the model was trained on")
     add("--eval-data", default=PARTS, metavar="PATTERN", help="parts of the data whose users are evaluated")
     add("--split", choices=("test", "validation"), default="test", help="the last item, or the last but one")
-    add("--batch-size", type=whole, default=256, metavar="INT", help="users in a batch, per rank")
+    add("--batch-size", type=positive, default=256, metavar="INT", help="users in a batch, per rank")
     add("--json", action="store_true", help="print the metrics as JSON")
     add_verbosity(out)
     return out
@@ -38,8 +38,6 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the metrics."""
     arguments = parser().parse_args(argv)
-    if arguments.batch_size < 1:
-        raise InputError("--batch-size is out of range", expected="1 or more", received=str(arguments.batch_size))
     world = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
     data = run_on_all_ranks(world, lambda: PreparedFolder(arguments.data))

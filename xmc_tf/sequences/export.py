@@ -4,9 +4,8 @@ import argparse
 import logging
 from collections.abc import Sequence
 
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder
-from xmc_tf.common.numbers import whole
+from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_verbosity
 from xmc_tf.ranks.choosing import choose_communicator
@@ -27,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
     add("-o", "--output", required=True, metavar="DIR", help="folder to write; its name is the version: served/1")
-    add("-k", "--only-topk", type=whole, default=10, metavar="INT", help="number of predicted items")
+    add("-k", "--only-topk", type=positive, default=10, metavar="INT", help="number of predicted items")
     add_verbosity(out)
     return out
 
@@ -35,8 +34,6 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Export the model."""
     arguments = parser().parse_args(argv)
-    if arguments.only_topk < 1:
-        raise InputError("-k is out of range", expected="1 or more", received=str(arguments.only_topk))
     world = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
     inputs = {"-m": arguments.model_folder}

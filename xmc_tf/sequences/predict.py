@@ -16,7 +16,7 @@ from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.files.regular import existing_file
-from xmc_tf.common.numbers import whole
+from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_verbosity
 from xmc_tf.ranks.choosing import choose_communicator
@@ -50,8 +50,8 @@ def parser() -> argparse.ArgumentParser:
     add("-i", "--histories", metavar="FILE", help="histories, one per line of JSON")
     add("--data", metavar="DIR", help="folder of prepared interactions that the model was trained on")
     add("-o", "--output", metavar="FILE", help="JSON lines to write (default: print)")
-    add("-k", "--only-topk", type=whole, default=10, metavar="INT", help="number of items to predict")
-    add("--batch-size", type=whole, default=256, metavar="INT", help="histories in a batch, per rank")
+    add("-k", "--only-topk", type=positive, default=10, metavar="INT", help="number of items to predict")
+    add("--batch-size", type=positive, default=256, metavar="INT", help="histories in a batch, per rank")
     add_verbosity(out)
     return out
 
@@ -104,9 +104,6 @@ def _require(arguments: argparse.Namespace) -> None:
             expected="one of -q, -i and --data",
             received=" and ".join(given) or "none",
         )
-    for flag, value in (("-k", arguments.only_topk), ("--batch-size", arguments.batch_size)):
-        if value < 1:
-            raise InputError(f"{flag} is out of range", expected="1 or more", received=str(value))
 
 
 def _refuse(arguments: argparse.Namespace) -> None:

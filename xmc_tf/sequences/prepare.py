@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_other_folder
-from xmc_tf.common.numbers import whole
+from xmc_tf.common.numbers import positive, share
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_verbosity, truth
 from xmc_tf.sequences.data.folder import PreparedFolder
@@ -44,18 +44,18 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--separator", metavar="CHARACTER", help="between cells: one character, or tab")
     group.add_argument("--header", type=truth, metavar="true/false", help="the first row holds the names of columns")
     group.add_argument("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
-    group.add_argument("--max-bad-rows", type=float, default=0.01, metavar="SHARE", help="share that may be unusable")
+    group.add_argument("--max-bad-rows", type=share, default=0.01, metavar="SHARE", help="share that may be unusable")
     add = out.add_argument_group("which interactions are used").add_argument
     add("--min-rating", type=float, metavar="NUMBER", help="leave out interactions with a lower rating")
-    add("--min-item-count", type=whole, default=1, metavar="INT", help="leave out items with fewer interactions")
+    add("--min-item-count", type=positive, default=1, metavar="INT", help="leave out items with fewer interactions")
     add(
         "--min-user-count",
-        type=whole,
+        type=positive,
         default=3,
         metavar="INT",
         help="leave out users with fewer interactions, counted without the items that are left out",
     )
-    add("--max-user-count", type=whole, metavar="INT", help="leave out users with more interactions")
+    add("--max-user-count", type=positive, metavar="INT", help="leave out users with more interactions")
     add_verbosity(out)
     return out
 
@@ -72,12 +72,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _options(a: argparse.Namespace) -> InteractionOptions:
-    for flag in ("min_item_count", "min_user_count", "max_user_count"):
-        value = getattr(a, flag)
-        if value is not None and value < 1:
-            raise InputError(f"--{flag.replace('_', '-')} is out of range", expected="1 or more", received=str(value))
-    if not 0 <= a.max_bad_rows <= 1:
-        raise InputError("--max-bad-rows is out of range", expected="a share from 0 to 1", received=str(a.max_bad_rows))
     return InteractionOptions(
         InteractionColumns(a.user_column, a.item_column, a.time_column, a.rating_column),
         SourceOptions(a.format, a.encoding, a.separator, a.header, a.sqlite_table),
