@@ -35,6 +35,7 @@ from xmc_tf.jobs.train_flags import (
 )
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.metrics import format_table
+from xmc_tf.models.linear.first_use import compiling_beside
 from xmc_tf.models.over_ranks import measure_over_ranks
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
@@ -102,7 +103,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     run_on_all_ranks(communicator, lambda: _refuse_outputs(arguments, recipe))
     folder = Path(arguments.model_dir)
     work = Path(arguments.work_dir or f"{folder}.work")
-    with claimed_by_all(communicator, folder, MODEL, work, fix="give another folder with -m"):
+    claim = claimed_by_all(communicator, folder, MODEL, work, fix="give another folder with -m")
+    with claim, compiling_beside(communicator.size):
         run_on_all_ranks(communicator, lambda: _check_files(arguments))
         on_first_rank(communicator, lambda: _check_encoder(recipe, work))
         _train(communicator, arguments, recipe, folder, work)
@@ -130,7 +132,8 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
     if job.report:
         refuse_report("--report", job.report, {**inputs, "-m": job.model})
     work = Path(arguments.work_dir or f"{job.model}.work")
-    with claimed_by_all(communicator, job.model, MODEL, work, fix="give another folder with -m"):
+    claim = claimed_by_all(communicator, job.model, MODEL, work, fix="give another folder with -m")
+    with claim, compiling_beside(communicator.size):
         if recipe is None:
             assert options is not None
             summary: JobSummary | None = train_linear(job, options, communicator.size)

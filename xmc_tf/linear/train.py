@@ -22,6 +22,7 @@ from xmc_tf.data.scanning import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.train_flags import parser
+from xmc_tf.models.linear.first_use import compiling_beside
 from xmc_tf.models.linear.on_disk import OnDisk
 from xmc_tf.models.linear.over_ranks import OverRanks
 from xmc_tf.models.linear.training import LinearData, LinearRecipe, summary_of, train_linear
@@ -81,7 +82,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     _refuse_outputs(arguments)
     recipe = _recipe(arguments)
     folder = Path(arguments.model_folder)
-    with claimed_by_all(communicator, folder, MODEL, work_path(folder), fix="give another folder with -m"):
+    claim = claimed_by_all(communicator, folder, MODEL, work_path(folder), fix="give another folder with -m")
+    with claim, compiling_beside(communicator.size):
         _train(communicator, folder, arguments, recipe)
 
 

@@ -1,0 +1,70 @@
+"""The first training compiles kernels in a second process; later ones, those of several ranks or one core do not."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from xmc_tf.models.linear import first_use
+from xmc_tf.models.linear.first_use import compiling_beside
+
+# Runs a training, and prints which kernels it has called with which types.
+PROGRAM = """
+import gc, json, sys
+from numba.core.dispatcher import Dispatcher
+if sys.argv[1] == "beside":
+    from xmc_tf.models.linear.first_use import main
+    main()
+else:
+    from xmc_tf.models.xr_linear import XRLinear
+    texts = [f"word{number} word{number + 1} of a text" for number in range(300)]
+    XRLinear.train(texts, [[str(number)] for number in range(300)], effort="fast", threads=1).best(texts[:2], k=1)
+kernels = [one for one in gc.get_objects() if isinstance(one, Dispatcher)]
+print(json.dumps({one.py_func.__name__: sorted(map(str, one.signatures)) for one in kernels if one.signatures}))
+"""
+
+
+def _kernels(training):
+    run = subprocess.run([sys.executable, "-c", PROGRAM, training], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def test_kernels_are_compiled_for_the_types_that_a_training_on_texts_has():
+    beside, of_texts = _kernels("beside"), _kernels("texts")
+    for name in ("split_nodes", "solve_dual", "gather", "search"):
+        assert set(of_texts[name]) <= set(beside[name])
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Have the second process wait, and note what is started."""
+    started = []
+
+    def start(command, **options):
+        assert command[1:] == ["-m", "xmc_tf.models.linear.first_use"]
+        started.append(popen([sys.executable, "-c", "import time; time.sleep(600)"], **options))
+        return started[-1]
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", start)
+    return started
+
+
+def test_the_process_ends_with_the_training(started, tmp_path, monkeypatch):
+    monkeypatch.setattr(first_use, "kernel_folder", lambda: tmp_path / "none yet")
+    monkeypatch.setattr(first_use, "thread_count", lambda _: 2)
+    beside = compiling_beside()
+    beside.__enter__()
+    assert started[0].poll() is None
+    with pytest.raises(KeyError):
+        beside.__exit__(KeyError, KeyError(), None)
+    assert started[0].poll() is not None
+
+
+@pytest.mark.parametrize(("folder", "cores", "ranks"), [(".", 2, 1), ("none yet", 1, 1), ("none yet", 2, 3)])
+def test_nothing_is_started_without_need(folder, cores, ranks, started, tmp_path, monkeypatch):
+    monkeypatch.setattr(first_use, "kernel_folder", lambda: tmp_path / folder)
+    monkeypatch.setattr(first_use, "thread_count", lambda _: cores)
+    with compiling_beside(ranks):
+        assert not started

@@ -1,0 +1,56 @@
+"""Compilation of the rankers' kernels in a process of its own, when a machine trains its first model.
+
+A process compiles one kernel at a time. So while the first training reads texts, with kernels of its own, another
+process trains a tiny model of features, and leaves the kernels of trees, rankers and search in the cache.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.compiled import kernel_folder
+from xmc_tf.common.threads import thread_count
+
+_LABELS = 300  # more than a leaf has, so that they are clustered
+
+
+@contextmanager
+def compiling_beside(ranks: int = 1) -> Iterator[None]:
+    """Compile kernels beside the training in the block, if there are none yet and a second core is free.
+
+    Args:
+        ranks: number of ranks of the training; several would each compile, so they do not.
+    """
+    if ranks > 1 or kernel_folder().exists() or thread_count(-1) < 2:
+        yield
+        return
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,  # what it could not do, the training does, and says so
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def main() -> None:
+    """Train a tiny model of features, and ask it."""
+    from xmc_tf.models.xr_linear import XRLinear
+
+    ones = np.eye(_LABELS, dtype=np.float32)
+    X, Y = csr_matrix(ones + np.roll(ones, 1, axis=1)), csr_matrix(ones)
+    XRLinear.train(X, Y, effort="fast", threads=1).predict(X, only_topk=1, threads=1)
+
+
+if __name__ == "__main__":
+    main()
