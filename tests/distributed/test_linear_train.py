@@ -71,7 +71,6 @@ def test_mpi_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_path)
     assert not work_path(tmp_path / "model").exists()
     # No rank needs TensorFlow.
     assert [(rank.result["done"], rank.result["tensorflow"]) for rank in run.ranks] == [(True, False)] * 3
-    assert all(rank.result["shared"] for rank in run.ranks)  # the root at least
     assert len(run.ranks[1].output.splitlines()) == 1
 
 

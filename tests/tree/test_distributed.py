@@ -12,9 +12,9 @@ from tests.tree.cases import embeddings
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree import distributed_embeddings, distributed_kmeans, kmeans_wide, label_documents
+from xmc_tf.tree import distributed_embeddings, label_documents
 from xmc_tf.tree.distributed_embeddings import label_embeddings_over_ranks
-from xmc_tf.tree.distributed_kmeans import any_shared, build_tree_over_ranks, share_of
+from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks, share_of
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding
 
@@ -48,48 +48,6 @@ def test_labels_without_features_and_sizes_that_do_not_divide():
         assert trees(ranks, given, params(max_leaf_size=2))[-1] == expected
 
 
-@pytest.mark.parametrize("kind", ["sparse", "dense", "both"])
-@pytest.mark.parametrize("do_sample", [False, True])
-def test_ranks_that_share_the_upper_nodes_build_the_tree_of_one_process(kind, do_sample, monkeypatch):
-    given, wanted = embeddings(kind, 700), params(do_sample=do_sample)
-    expected, sent = build_tree(given, wanted), []
-    monkeypatch.setattr(distributed_kmeans, "SHARED_ENTRIES", 0)
-    monkeypatch.setattr(kmeans_wide, "_ENTRIES_A_NUMBER", 0)
-    monkeypatch.setattr(kmeans_wide, "_LABELS_OF_A_TASK", 3)
-    run = distributed_kmeans._run_in_step
-
-    def counted(communicator, courses):
-        sent.append(len(courses))
-        run(communicator, courses)
-
-    monkeypatch.setattr(distributed_kmeans, "_run_in_step", counted)
-    for ranks in (2, 3, 5, 8):
-        for message in (0, 5_000, 10**9):  # every step is shared, some are, none is
-            monkeypatch.setattr(kmeans_wide, "_ENTRIES_A_MESSAGE", message)
-            sent.clear()
-            for tree in trees(ranks, given, wanted, threads=1 + ranks % 2):
-                assert tree == expected
-            assert sum(sent) >= ranks
-
-
-@settings(max_examples=20, deadline=None)
-@given(
-    rows=st.integers(2, 60),
-    ranks=st.integers(2, 6),
-    seed=st.integers(0, 100),
-    kind=st.sampled_from(["sparse", "dense", "both"]),
-)
-def test_nodes_of_any_size_can_be_shared(rows, ranks, seed, kind):
-    given = embeddings(kind, rows, seed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distributed_kmeans, "SHARED_ENTRIES", 0)
-        patch.setattr(kmeans_wide, "_ENTRIES_A_NUMBER", 0)
-        patch.setattr(kmeans_wide, "_ENTRIES_A_MESSAGE", 0)
-        patch.setattr(kmeans_wide, "_LABELS_OF_A_TASK", 1)
-        together = trees(ranks, given, params(seed=seed))
-    assert all(tree == build_tree(given, params(seed=seed)) for tree in together)
-
-
 @given(st.integers(1, 70), st.integers(0, 12))
 @settings(deadline=None)
 def test_every_node_is_had_by_the_ranks_that_have_its_sub_trees(size, depth):
@@ -99,12 +57,6 @@ def test_every_node_is_had_by_the_ranks_that_have_its_sub_trees(size, depth):
             [rank for rank, share in enumerate(shares) if share.any and node in share.holds(t)] for node in range(2**t)
         ]
         assert all(holders)
-        assert any_shared(shares, t) == any(len(ranks) > 1 for ranks in holders)
-        for node, ranks in enumerate(holders):
-            if t <= shares[0].depth:
-                parts = [share.part_of(node, t) for share in shares]
-                assert [rank for rank, part in enumerate(parts) if part] == ranks
-                assert sum(parts) == 2 ** (shares[0].depth - t)
         for share in filter(lambda share: share.any, shares):
             alone = [node for node in share.holds(t) if len(holders[node]) == 1]
             assert alone == list(range(alone[0], alone[-1] + 1)) if alone else True

@@ -10,7 +10,7 @@ from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
 from xmc_tf.tree.kmeans_levels import BinaryLevel, first_level
 from xmc_tf.tree.kmeans_nodes import split_nodes
-from xmc_tf.tree.kmeans_wide import ALONE, SplitSteps, TeamMember, WideNode, split_course, take_alone
+from xmc_tf.tree.kmeans_wide import WideNode, split_wide
 from xmc_tf.tree.label_tree import LabelTree
 from xmc_tf.tree.threads import ThreadPool, even_cuts
 
@@ -118,7 +118,7 @@ def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> flo
 
 def split_level(
     level: BinaryLevel, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
-    left: np.ndarray, nodes: range | None = None,
+    left: np.ndarray,
 ) -> None:  # fmt: skip
     """Decide for each label of a level whether it goes left.
 
@@ -129,40 +129,29 @@ def split_level(
         params: the clustering parameters.
         pool: the threads.
         left: receives the result.
-        nodes: the nodes to split; None: all.
     """
-    nodes = range(level.nr_nodes) if nodes is None else nodes
-    before = level.work_before()[nodes.start : nodes.stop + 1]
-    before = before - before[0]
+    before = level.work_before()
     # Both branches compute the same steps on the same numbers; they differ in which thread does what.
     entries, spherical, rounds = level.entries, params.spherical, params.kmeans_max_iter
     shares = _shares(level, rate)
-    if len(nodes) >= pool.threads or before[-1] <= WIDE_ENTRIES * len(nodes):
+    if level.nr_nodes >= pool.threads or before[-1] <= WIDE_ENTRIES * level.nr_nodes:
         pool.run(
             lambda first, last: split_nodes(
                 first, last, level.starts, level.empties, level.widths, shares, seeds, entries, spherical, rounds, left
             ),
-            nodes.start + even_cuts(before, pool.parts),
+            even_cuts(before, pool.parts),
         )
         return
-    for node in nodes:
-        take_alone(node_course(level, node, rate, seeds, params, pool, left))
-
-
-def node_course(
-    level: BinaryLevel, node: int, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
-    left: np.ndarray, seat: TeamMember = ALONE,
-) -> SplitSteps:  # fmt: skip
-    """Return the course that splits one node of a level; arguments as for `split_level` and `split_course`."""
-    one = WideNode(
-        start=int(level.starts[node]),
-        stop=int(level.starts[node + 1]),
-        empty=int(level.empties[node]),
-        width=int(level.widths[node]),
-        share=int(_shares(level, rate)[node]),
-        seed=seeds[node : node + 1],
-    )
-    return split_course(level.entries, one, params.spherical, params.kmeans_max_iter, pool, left, seat)
+    for node in range(level.nr_nodes):
+        one = WideNode(
+            start=int(level.starts[node]),
+            stop=int(level.starts[node + 1]),
+            empty=int(level.empties[node]),
+            width=int(level.widths[node]),
+            share=int(shares[node]),
+            seed=seeds[node : node + 1],
+        )
+        split_wide(entries, one, spherical, rounds, pool, left)
 
 
 def _shares(level: BinaryLevel, rate: float) -> np.ndarray:

@@ -15,15 +15,11 @@ from tests.distributed.rank import RANK_VARIABLES
 from xmc_tf.common.process import cli
 from xmc_tf.linear import train
 from xmc_tf.rankers.distributed import plan, solving, training
-from xmc_tf.tree import distributed_kmeans, kmeans_wide
+from xmc_tf.tree import distributed_kmeans
 
 rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
 pause, flags = float(sys.argv[1]), [flag.replace("{rank}", rank) for flag in sys.argv[2:]]
 plan.LEAST_WORK = 1000
-# All nodes of the upper levels count as wide enough for several ranks.
-distributed_kmeans.SHARED_ENTRIES = kmeans_wide._ENTRIES_A_NUMBER = kmeans_wide._ENTRIES_A_MESSAGE = 0
-kmeans_wide._LABELS_OF_A_TASK = 1
-run_in_step, shared_nodes = distributed_kmeans._run_in_step, []
 marks = os.environ.get("XMC_TF_TEST_MARKS")
 hold = Path(os.environ.get("XMC_TF_TEST_HOLD", "/nonexistent"))
 
@@ -45,13 +41,6 @@ def slow(module, name, mark, factor=1.0):
     setattr(module, name, slowly)
 
 
-def counted(communicator, courses):
-    shared_nodes.extend(courses)
-    run_in_step(communicator, courses)
-
-
-distributed_kmeans._run_in_step = counted
-slow(distributed_kmeans, "_run_in_step", "tree", 4)
 slow(distributed_kmeans, "split_level", "tree", 4)
 slow(solving, "solve_task", "solving")
 slow(training, "join_blocks", "joining", 8)
@@ -59,7 +48,7 @@ slow(training, "join_blocks", "joining", 8)
 
 def main(argv):
     train.main(argv)
-    print(json.dumps({"done": True, "shared": len(shared_nodes), "tensorflow": "tensorflow" in sys.modules}))
+    print(json.dumps({"done": True, "tensorflow": "tensorflow" in sys.modules}))
 
 
 cli.run(main, flags)
