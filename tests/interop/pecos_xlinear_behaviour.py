@@ -189,28 +189,6 @@ def two_levels(leaves: list[int]) -> XLinear:
     return XLinear([Level(w, c, -1.0, pred) for w, c in zip(weights, (top, bottom), strict=True)], 10)
 
 
-@behaviour("test_split_model_at_depth", "the parts have the levels, clusters, weights and labels of the whole")
-def split(folder: Path) -> None:
-    model = two_levels([0, 0, 1, 1])
-    top, children = model.split_at(1)
-    assert (top.depth, [child.depth for child, _ in children]) == (1, [1, 1])
-    assert (top.levels[0].weights != model.levels[0].weights).nnz == 0
-    for (child, labels), own in zip(children, ([0, 1], [2, 3]), strict=True):
-        assert labels.tolist() == own
-        assert (child.levels[0].weights != model.levels[1].weights[:, own]).nnz == 0
-        assert child.levels[0].clusters.toarray().tolist() == [[1], [1]]
-
-
-@behaviour("test_reconstruct_model", "split and joined again is the same model, labels in any order")
-def join(folder: Path) -> None:
-    for leaves in ([0, 0, 1, 1], [0, 1, 0, 1]):
-        model = two_levels(leaves)
-        again = XLinear.joined(*model.split_at(1))
-        for ours, level in zip(again.levels, model.levels, strict=True):
-            assert (ours.weights != level.weights).nnz == 0
-            assert (ours.clusters != level.clusters).nnz == 0
-
-
 @behaviour("test_manual_init", "a model made of weights and clusters predicts as the one they are from")
 def by_hand(folder: Path) -> None:
     model = trained(tree(max_leaf_size=4))

@@ -23,7 +23,7 @@ from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.results import above, in_pieces, labels_of_rankers, named, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
-from xmc_tf.rankers.sub_models import checked_labels
+from xmc_tf.rankers.restricting import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:

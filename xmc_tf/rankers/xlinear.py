@@ -23,7 +23,7 @@ from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.paths import selected_paths
 from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.rankers.query_arrays import code_arrays, kernel_form, ranked_csr
-from xmc_tf.rankers.sub_models import checked_labels, joined, restricted, split_at, sub_model
+from xmc_tf.rankers.restricting import checked_labels, restricted
 
 _LOG = logging.getLogger(__name__)
 BLOCK = 8192  # queries searched level by level at the same time
@@ -166,36 +166,6 @@ class XLinear:
             self._all_levels = levels
         if self._chunks is not None:
             self._chunks = with_children(self._chunks, levels, self.levels)
-
-    def sub_model(self, level: int, node: int) -> tuple["XLinear", np.ndarray]:
-        """Return the model of the sub-tree below a node; PECOS calls it ``get_submodel_rooted_at`` with ``reindex``.
-
-        Args:
-            level: the first level of the sub-tree, 0 for the top.
-            node: the parent's number, among the parents of that level.
-
-        Returns:
-            The model, and the label that each of its labels is in this model.
-        """
-        levels, labels = sub_model(self.levels, level, node)
-        return self._with_levels(levels), labels
-
-    def split_at(self, level: int) -> tuple["XLinear", list[tuple["XLinear", np.ndarray]]]:
-        """Return the model above a level, and the sub-models below, each with the labels that its labels are here.
-
-        PECOS calls it ``split_model_at_depth``.
-        """
-        top, below = split_at(self.levels, level)
-        return self._with_levels(top), [(self._with_levels(levels), labels) for levels, labels in below]
-
-    @staticmethod
-    def joined(top: "XLinear", children: Sequence[tuple["XLinear", np.ndarray]]) -> "XLinear":
-        """Return the model that :meth:`split_at` would split into these parts; PECOS's ``reconstruct_model``."""
-        return top._with_levels(joined(top.levels, [(child.levels, labels) for child, labels in children]))
-
-    def _with_levels(self, levels: list[Level]) -> "XLinear":
-        """Return a model of other levels on the same features."""
-        return type(self)(levels, self.nr_sparse, self.nr_dense)
 
     def predict(
         self,

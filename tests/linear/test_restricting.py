@@ -1,4 +1,4 @@
-"""Predictions restricted to some labels, and models that are split and joined."""
+"""Predictions restricted to some labels."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from tests.files import contents
-from tests.linear.cases import chains, features, full_matrix, random_chain, random_model, small_model
+from tests.linear.cases import chains, features, full_matrix, random_model, small_model
 from tests.linear.searching import assert_same_ranking, beam_search, rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.xr_linear import XRLinear
@@ -94,53 +94,6 @@ def test_selected_outputs_keep_to_the_labels():
     model.set_output_constraint([3])
     with pytest.raises(InputError, match="label 4 is not in the tree"):
         model.predict_selected(X, csr_matrix((np.ones(1), ([0], [4])), shape=(X.nr_rows, 23)))
-
-
-@settings(max_examples=25)
-@given(chain=chains(), level=st.integers(1, 3))
-def test_a_model_split_and_joined_is_the_same(chain, level):
-    X = features("sparse", 6)
-    model = model_for(X, chain, seed=level)
-    empty = [(level.clusters.indptr[1:] == level.clusters.indptr[:-1]).any() for level in model.levels]
-    if level >= model.depth or any(empty):
-        return
-    top, children = model.split_at(level)
-    assert sorted(np.concatenate([labels for _, labels in children])) == list(range(model.nr_labels))
-    again = XLinear.joined(top, children)
-    assert [one.pred_params for one in again.levels] == [one.pred_params for one in model.levels]
-    assert (again.levels[-1].weights != model.levels[-1].weights).nnz == 0  # nodes above may have other numbers
-    whole = rows_of(model.predict(X, beam_size=99, threads=1))
-    assert rows_of(again.predict(X, beam_size=99, threads=1)) == whole
-
-
-def test_a_sub_model_predicts_the_labels_below_its_node():
-    X = features("both", 20)
-    model = model_for(X, random_chain(40, [4, 9]), posts="sigmoid")
-    top, children = model.split_at(1)
-    of_nodes = top.predict(X, beam_size=99, only_topk=99, threads=1).toarray()
-    whole = model.predict(X, beam_size=99, only_topk=99, threads=1).toarray()
-    for node, (child, labels) in enumerate(children):
-        alone, again = model.sub_model(1, node)
-        np.testing.assert_array_equal(again, labels)
-        below = alone.predict(X, beam_size=99, only_topk=99, threads=1).toarray()
-        np.testing.assert_allclose(of_nodes[:, [node]] * below, whole[:, labels], rtol=1e-5)
-        assert child.nr_labels == len(labels)
-
-
-def test_parts_that_do_not_fit():
-    model = random_model(random_chain(40, [4, 9]), 30)
-    top, children = model.split_at(2)
-    for call, said in [
-        (lambda: model.split_at(0), "split at level 0"),
-        (lambda: model.split_at(3), "from 1 to 2"),
-        (lambda: model.sub_model(1, 4), "no node 4"),
-        (lambda: model.sub_model(5, 0), "a level from 0 to 2"),
-        (lambda: XLinear.joined(top, children[1:]), "do not fit the model above"),
-        (lambda: XLinear.joined(top, [(child, labels[1:]) for child, labels in children]), "sub-model 0 does not fit"),
-        (lambda: XLinear.joined(top, [(child, labels + 1) for child, labels in children]), "are incomplete"),
-    ]:
-        with pytest.raises(InputError, match=said):
-            call()
 
 
 def test_a_text_model_is_restricted_by_its_ranker(model, corpus):
