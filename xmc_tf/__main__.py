@@ -27,7 +27,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "explain": ("xmc_tf.explain", "Show why a text gets its labels: words, and the path through the tree."),
         "report": ("xmc_tf.report.command", "Write a report on models: one HTML page, with its data as JSON and CSV."),
         "audit": ("xmc_tf.report.audit", "List what is probably missing or wrong in the labels of a table."),
-        "runs": ("xmc_tf.runs", "List, compare, plot and delete the trainings on a data set."),
+        "runs": ("xmc_tf.runs", "List, compare and delete the trainings on a data set."),
         "append": ("xmc_tf.append", "Append documents to a linear model, without training it again."),
         "labels add": ("xmc_tf.labels.add", "Add labels to a trained model, which finds them by their names."),
         "labels remove": ("xmc_tf.labels.remove", "Remove labels from a linear model."),

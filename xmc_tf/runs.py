@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.runs``: list, compare, plot and delete the trainings on a data set."""
+"""``python -m xmc_tf.runs``: list, compare and delete the trainings on a data set."""
 
 import argparse
 import csv
@@ -14,14 +14,13 @@ from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
-from xmc_tf.jobs.run_plots import plot_text, write_plot
 from xmc_tf.jobs.run_views import comparison_text, list_text, run_text
 from xmc_tf.params import add_verbosity
 from xmc_tf.tables.runs import delete_run, predictions_of, run_of, runs_of
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import database_of
 
-_ACTIONS = ("list", "show", "compare", "plot", "predictions", "delete")
+_ACTIONS = ("list", "show", "compare", "predictions", "delete")
 _HEADER = ["line", "text", "true labels", "predicted labels", "scores"]
 _DESCRIPTION = """Work with the trainings that are recorded in a data set.
 
@@ -29,9 +28,6 @@ List them, show one, compare some:
     python -m xmc_tf.runs data.sqlite
     python -m xmc_tf.runs data.sqlite show 3
     python -m xmc_tf.runs data.sqlite compare 1 3
-Plot a measure, in the terminal or as a picture:
-    python -m xmc_tf.runs data.sqlite plot --metric P@1
-    python -m xmc_tf.runs data.sqlite plot --metric P@1 -o runs.svg
 Write the predicted and the true labels of the test documents:
     python -m xmc_tf.runs data.sqlite predictions 3 -o predictions.csv
 Delete the record of a run; its model folder stays:
@@ -44,8 +40,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("data", metavar="DATA", help="data set, or the table that it was prepared from")
     out.add_argument("action", nargs="?", choices=_ACTIONS, default="list", metavar="ACTION", help=", ".join(_ACTIONS))
     out.add_argument("runs", nargs="*", type=int, metavar="RUN", help="number of a run, from the list")
-    out.add_argument("--metric", metavar="NAME", help="measure to plot (default: P@1, or accuracy)")
-    out.add_argument("-o", "--output", metavar="FILE", help="file to write: .svg of a plot, .csv of predictions")
+    out.add_argument("-o", "--output", metavar="FILE", help="file of predictions to write: .csv")
     out.add_argument("--json", action="store_true", help="print the runs as JSON")
     add_verbosity(out)
     return out
@@ -58,8 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     path = Path(arguments.data)
     if not TableStore.is_data_set(path) and TableStore.is_data_set(database_of(path)):
         path = database_of(path)
-    ours = ",".join(_HEADER) if arguments.action == "predictions" else "<svg"
-    refuse_output("-o", arguments.output, {"DATA": path}, ours)
+    refuse_output("-o", arguments.output, {"DATA": path}, ",".join(_HEADER))
     store = TableStore.open(path, write=arguments.action == "delete")
     _require(arguments)
     runs = [run_of(store, number) for number in arguments.runs] if arguments.runs else runs_of(store)
@@ -71,12 +65,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         _write_predictions(store, runs[0].id, Path(arguments.output))
     elif arguments.json:
         print(json.dumps([dataclasses.asdict(run) for run in runs], indent=1))
-    elif arguments.action == "plot":
-        measure = arguments.metric or ("accuracy" if any("accuracy" in run.metrics for run in runs) else "P@1")
-        if arguments.output:
-            write_plot(runs, measure, Path(arguments.output))
-        else:
-            _print(plot_text(runs, measure))
     elif arguments.action == "show":
         _print("\n\n".join(map(run_text, runs)))
     else:
@@ -85,11 +73,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _require(arguments: cli.GivenFlags) -> None:
     action = arguments.action
-    unused = {"metric": action != "plot", "output": action not in ("plot", "predictions")}
-    unused |= {"json": action in ("predictions", "delete")}
+    unused = {"output": action != "predictions", "json": action in ("predictions", "delete")}
     arguments.refuse(*(name for name, found in unused.items() if found), where=f"with {action}")
-    if arguments.json:
-        arguments.refuse("metric", "output", where="with --json, which prints whole records")
     needed = {"show": 1, "compare": 2, "delete": 1, "predictions": 1}.get(arguments.action, 0)
     if len(arguments.runs) < needed:
         raise InputError(

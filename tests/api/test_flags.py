@@ -285,10 +285,8 @@ def test_each_flag_of_the_launcher_changes_its_dry_run_or_is_refused(kind, here,
 
 # A value that would be read, and change nothing.
 REFUSED = {
-    "a measure of a list of runs": ("runs", ["data.sqlite", "--metric", "P@1"]),
-    "a file for a list of runs": ("runs", ["data.sqlite", "-o", "runs.svg"]),
+    "a file for a list of runs": ("runs", ["data.sqlite", "-o", "runs.csv"]),
     "JSON of a deletion": ("runs", ["data.sqlite", "delete", "1", "--json"]),
-    "a measure of whole records": ("runs", ["data.sqlite", "plot", "--json", "--metric", "P@1"]),
     "a speed of no encoder": ("plan.__main__", ["--labels", "9", "--docs", "9", "--docs-per-second", "5"]),
     "a time limit without ranks": ("check.__main__", ["--model", "linear", "--timeout", "5"]),
     "a folder of a demo without models": ("demo.__main__", ["--table", "t.csv", "--work", "demo"]),

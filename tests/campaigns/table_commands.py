@@ -31,7 +31,7 @@ TEXT_FLAGS = {
         "--text-column", "--label-column", "--label-separator", "--document-column", "--encoding", "--separator",
         "--table", "-o", "--test-label-lists",
     ],
-    "runs": ["-o", "--metric"],
+    "runs": ["-o"],
     "predict": ["--column", "--keep", "--encoding", "--separator", "-o"],
     "report.command": ["--split", "--title", "-o"],
     "explain": ["--unknown-flag", ""],

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import xml.etree.ElementTree as ET
 
 import pytest
 
@@ -72,16 +71,6 @@ def test_one_run_is_shown_in_full(store, capsys):
     assert run["parameters"] == {"tfidf.ngram_max": 2, "seed": 0}
 
 
-def test_plots(store, capsys, tmp_path):
-    shown = _shown(capsys, store.path, "plot")
-    bars = [line.count("█") for line in shown.splitlines() if line.startswith("run") and "model" in line]
-    assert bars == [24, 28, 32]
-    assert "1.25" in shown
-    main([str(store.path), "plot", "-o", str(tmp_path / "runs.svg")])
-    texts = [one.text or "" for one in ET.parse(tmp_path / "runs.svg").iter()]
-    assert {"run 1", "run 2", "run 3", "P@1, %", "run 2: loss", "P@1, run 3: 80.00"} <= set(texts)
-
-
 def test_predictions_of_the_test_documents(store, tmp_path):
     main([str(store.path), "predictions", "1", "-o", str(tmp_path / "out.csv")])
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -109,8 +98,6 @@ def test_deleting_a_run_keeps_the_others(store, capsys):
         (["show", "9"], "has no run 9"),
         (["show", str(10**30)], "has no run 1000"),
         (["compare", "1"], "at least 2"),
-        (["plot", "--metric", "Q@1"], "no run has the measure"),
-        (["plot", "-o", "runs.png"], "unknown extension"),
         (["predictions", "1"], "extension .csv"),
     ],
 )
