@@ -49,9 +49,7 @@ def test_probabilities_of_new_labels_follow_the_similarity(tmp_path):
     Y[:, hidden] = 0
     scores = random(3000, LABELS, 0.1, format="csr", dtype=np.float32, rng=rng)
     nothing = csr_matrix((3000, LABELS), dtype=np.float32)
-    embedded = EmbeddedNames.of(
-        [str(i) for i in range(LABELS)], documents, lambda some: names[list(map(int, some))], vectors
-    )
+    embedded = EmbeddedNames.of(documents, lambda some: names[some], vectors)
     fusion = Fusion.learn(scores, nothing, Y.tocsr(), Y.tocsr(), nothing, embedded)
     assert fusion.similarity.labels.tolist() == hidden.tolist()
     fusion.save(tmp_path / "fusion")

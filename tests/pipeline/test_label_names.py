@@ -43,7 +43,7 @@ def test_finished_stages_are_kept(corpus, named, caplog):
     caplog.set_level("INFO")
     run_train(corpus, corpus / "again", "--labels", corpus / "labels.txt")
     assert made_stages(caplog.text) == []
-    for part in ("label_names/names.npz", "fusion/fusion.json"):
+    for part in ("label_names/names.npz", "fusion/fusion.json", "fusion/centers.npy"):
         assert (corpus / "again" / part).read_bytes() == (named.folder / part).read_bytes()
 
 

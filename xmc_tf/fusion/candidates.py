@@ -15,6 +15,8 @@ class LabelCandidates(NamedTuple):
         score: float64: the rankers' score; 0 if they do not suggest the label.
         worth: float64: what the label's names in the text are worth; 0: none.
         similarity: float64: of text and name, if the label has no documents and there is an encoder; else 0.
+        closeness: float64: cosine of the document and the center of the label, if it has documents and there is an
+            encoder; else the same for all candidates.
     """
 
     rows: np.ndarray
@@ -22,6 +24,7 @@ class LabelCandidates(NamedTuple):
     score: np.ndarray
     worth: np.ndarray
     similarity: np.ndarray
+    closeness: np.ndarray
 
     def of_labels(self, wanted: np.ndarray) -> "LabelCandidates":
         """Return the candidates of some labels.
@@ -68,7 +71,8 @@ def join_candidates(
     score[place[: len(by_rankers)]] = values
     worth[place[len(by_rankers) : len(by_rankers) + len(named)]] = worths
     rows, labels = np.divmod(joined, nr_labels)
-    return LabelCandidates(rows, labels, score, worth, np.zeros(len(joined)))
+    nothing = np.zeros(len(joined))
+    return LabelCandidates(rows, labels, score, worth, nothing, nothing)
 
 
 def _keys(source: csr_matrix, nr_labels: int) -> np.ndarray:

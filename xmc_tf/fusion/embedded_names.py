@@ -6,6 +6,7 @@ from typing import Self
 
 import numpy as np
 
+from xmc_tf.fusion.centers import EmbedLabels
 from xmc_tf.fusion.similarity import Similarity
 
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -33,18 +34,17 @@ class EmbeddedNames:
     documents: np.ndarray
 
     @classmethod
-    def of(cls, names: Sequence[str], nr_documents: np.ndarray, embed: Embed, documents: np.ndarray) -> Self:
+    def of(cls, nr_documents: np.ndarray, embed: EmbedLabels, documents: np.ndarray) -> Self:
         """Embed the names that are needed.
 
         Args:
-            names: one name for each label.
             nr_documents: number of training documents of each label.
-            embed: the encoder.
+            embed: returns the embeddings of names.
             documents: embeddings of held-out documents.
         """
         known, new = np.flatnonzero(nr_documents > 0), np.flatnonzero(nr_documents == 0)
         known = known[:: max(1, -(-len(known) // _MOST_KNOWN))]
-        vectors = embed([names[label] for label in [*known.tolist(), *new.tolist()]])
+        vectors = embed(np.concatenate([known, new]))
         known_vectors, new_vectors = vectors[: len(known)], vectors[len(known) :]
         return cls(known.astype(np.int32), known_vectors, new.astype(np.int32), new_vectors, documents)
 

@@ -14,6 +14,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import FUSION, NAMES
 from xmc_tf.data import Texts
+from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
 from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
 from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.fusion.thresholds import CONFIDENCE
@@ -54,6 +55,7 @@ class ProbabilityModel:
         threads: int = -1,
         embed: Embed | None = None,
         held_out_vectors: Callable[[], np.ndarray] | None = None,
+        embeddings: np.ndarray | None = None,
         language: str = AS_WRITTEN,
     ) -> Self:
         """Learn how to make probabilities of the scores of rankers, and what names are worth beside them.
@@ -68,6 +70,8 @@ class ProbabilityModel:
             embed: the model's encoder; None: it has none.
             held_out_vectors: with an encoder, returns the embeddings of all held-out documents, of length 1, after
                 they have been scored.
+            embeddings: with an encoder, the embeddings of all training documents, all of the same length; None: how
+                close documents are to the centers of labels is no evidence.
             language: language of the texts and names; see :class:`TfidfParams`.
         """
         Y = csr_matrix(Y)
@@ -82,13 +86,17 @@ class ProbabilityModel:
             return cls(Fusion.learn(empty, None if names is None else empty, empty, Y), label_names)
         rows = np.concatenate(folds)
         scores = vstack(found, format="csr")
-        embedded = None
-        if names is not None and embed is not None and held_out_vectors is not None:
-            documents = np.bincount(Y.indices, minlength=Y.shape[1])
-            embedded = EmbeddedNames.of(label_vocabulary(names).preferred, documents, embed, held_out_vectors())
+        embedded, centers = None, None
+        if held_out_vectors is not None:
+            vectors = held_out_vectors()
+            of_names = None if names is None or embed is None else _names_once(label_vocabulary(names).preferred, embed)
+            if embeddings is not None:
+                centers = HeldOutCenters.of(Y, embeddings, rows, vectors, of_names)
+            if of_names is not None:
+                embedded = EmbeddedNames.of(np.bincount(Y.indices, minlength=Y.shape[1]), of_names, vectors)
         known, if_new = (None, None) if evidence is None else (evidence.known[rows], evidence.if_new[rows])
         fusion = Fusion.learn(
-            scores, known, Y[rows], Y, if_new, embedded, fold_sizes=[len(fold) for fold in folds]
+            scores, known, Y[rows], Y, if_new, embedded, fold_sizes=[len(fold) for fold in folds], centers=centers
         )  # fmt: skip
         return cls(fusion, label_names)
 
@@ -176,6 +184,19 @@ class ProbabilityModel:
                 fix="copy the model again",
             )  # fmt: skip
         return cls(fusion, names)
+
+
+def _names_once(names: Sequence[str], embed: Embed) -> EmbedLabels:
+    """Return a function that embeds the names of labels, each of them only once."""
+    vectors: dict[int, np.ndarray] = {}
+
+    def of_labels(labels: np.ndarray) -> np.ndarray:
+        missing = [label for label in labels.tolist() if label not in vectors]
+        if missing:
+            vectors.update(zip(missing, embed([names[label] for label in missing]), strict=True))
+        return np.stack([vectors[label] for label in labels.tolist()])
+
+    return of_labels
 
 
 def _incomplete(folder: Path, missing: str) -> InputError:

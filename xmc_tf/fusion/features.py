@@ -22,11 +22,15 @@ NAMES = (
     "similarity",
     "similarity above 1",
     "similarity above 2",
+    "closeness",
+    "closeness below the best",
 )
 """All scores and worths are log-odds. A function of them that bends at two places fits better than a straight line."""
+LATER = NAMES[-2:]
+"""The features that models of older versions do not have."""
 
 # The weights without any documents to learn from: the score is nearly a probability, and names support it.
-DEFAULT_WEIGHTS = np.array([0, 1, 0, 0, -4, 0.3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0], np.float64)
+DEFAULT_WEIGHTS = np.array([0, 1, 0, 0, -4, 0.3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], np.float64)
 LARGEST = 9.0  # log-odds are limited to this
 
 
@@ -38,7 +42,7 @@ def candidate_features(found: LabelCandidates, log_documents: np.ndarray) -> np.
         log_documents: for each label, the logarithm of 1 + the number of its training documents.
     """
     best, total = _of_rows(found)
-    return _columns(found, found.score, log_documents[found.labels], best, total)
+    return _columns(found, found.score, log_documents[found.labels], best, total, found.closeness)
 
 
 def features_if_new(found: LabelCandidates) -> np.ndarray:
@@ -49,11 +53,16 @@ def features_if_new(found: LabelCandidates) -> np.ndarray:
     """
     best, total = _of_rows(found, without_own=True)
     none = np.zeros(len(found.rows))
-    return _columns(found, none, none, best, total)
+    return _columns(found, none, none, best, total, none)
 
 
 def _columns(
-    found: LabelCandidates, scores: np.ndarray, log_documents: np.ndarray, best: np.ndarray, total: np.ndarray
+    found: LabelCandidates,
+    scores: np.ndarray,
+    log_documents: np.ndarray,
+    best: np.ndarray,
+    total: np.ndarray,
+    closeness: np.ndarray,
 ) -> np.ndarray:
     worths, similarity = found.worth, found.similarity
     ranked, named = scores > 0, worths > 0
@@ -64,6 +73,7 @@ def _columns(
         1.0, score, np.maximum(score, -2.0), np.maximum(score, 0.0), ~ranked, name, np.maximum(name, -3.0) * named,
         np.maximum(name, -1.0) * named, named, score * name, score * named, log_documents, log_odds(best),
         np.log(total + 0.1), similarity, np.maximum(similarity - 1.0, 0.0), np.maximum(similarity - 2.0, 0.0),
+        closeness, closeness - _best_of_rows(found.rows, closeness),
     )  # fmt: skip
     for place, column in enumerate(columns):
         out[:, place] = column
@@ -75,6 +85,19 @@ def log_odds(probability: np.ndarray) -> np.ndarray:
     least = 1.0 / (1.0 + np.exp(LARGEST))
     probability = np.clip(probability, least, 1.0 - least)
     return np.log(probability / (1.0 - probability))
+
+
+def _best_of_rows(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return for each candidate the largest value of its document.
+
+    Args:
+        rows: the document of each candidate, ascending.
+        values: a value of each candidate.
+    """
+    if not len(rows):
+        return np.zeros(0)
+    first = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
+    return np.repeat(np.maximum.reduceat(values, first), np.diff(np.append(first, len(rows))))
 
 
 def _of_rows(found: LabelCandidates, without_own: bool = False) -> tuple[np.ndarray, np.ndarray]:

@@ -14,8 +14,9 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
+from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
 from xmc_tf.fusion.embedded_names import EmbeddedNames
-from xmc_tf.fusion.features import DEFAULT_WEIGHTS, NAMES, candidate_features, features_if_new
+from xmc_tf.fusion.features import DEFAULT_WEIGHTS, LATER, NAMES, candidate_features, features_if_new
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.ranks import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
 from xmc_tf.fusion.similarity import Similarity
@@ -41,6 +42,7 @@ class Fusion:
         similarity: embeddings of the names of labels without documents; None: the model has no encoder.
         rank_weights: float64, one for each of ``ranks.RANK_NAMES``.
         names: whether names were evidence when it was learned.
+        centers: the centers of labels in the space of the encoder; None: the model has no encoder.
     """
 
     weights: np.ndarray
@@ -51,6 +53,7 @@ class Fusion:
     similarity: Similarity | None = None
     rank_weights: np.ndarray = field(default_factory=SAME.copy)
     names: bool = True
+    centers: LabelCenters | None = None
 
     @property
     def nr_labels(self) -> int:
@@ -67,6 +70,7 @@ class Fusion:
         if_new: csr_matrix | None = None,
         embedded: EmbeddedNames | None = None,
         fold_sizes: Sequence[int] = (),
+        centers: HeldOutCenters | None = None,
     ) -> Self:
         """Learn from documents that the rankers were not trained on.
 
@@ -79,6 +83,7 @@ class Fusion:
             embedded: embeddings of names and of these documents; None: there is no encoder.
             fold_sizes: number of documents of each fold, if the held-out documents are among those of ``Y``: the
                 rankers that scored a fold were trained without its documents.
+            centers: centers of the labels in the space of the encoder; None: there is no encoder.
         """
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
         log_documents = np.log1p(documents).astype(np.float32)
@@ -89,6 +94,9 @@ class Fusion:
         )  # fmt: skip
         # Labels without documents are in none of these either, which says nothing about new texts.
         found = learned._candidates(scores, evidence).of_labels(documents > 0)
+        if centers is not None:
+            learned = dataclasses.replace(learned, centers=centers.every)
+            found = found._replace(closeness=centers.elsewhere.of_pairs(centers.documents, found.rows, found.labels))
         right = _is_right(found, truth)
         features = candidate_features(found, log_documents.astype(np.float64))
         elsewhere = _documents_elsewhere(found, truth, documents, fold_sizes)
@@ -127,7 +135,10 @@ class Fusion:
         similarity, first = self.similarity, len(self.log_documents)
         if similarity is not None and vectors is not None:
             similarity = similarity.with_added(np.arange(first, first + count, dtype=np.int32), vectors)
-        return dataclasses.replace(self, log_documents=np.pad(self.log_documents, (0, count)), similarity=similarity)
+        return dataclasses.replace(
+            self, log_documents=np.pad(self.log_documents, (0, count)), similarity=similarity,
+            centers=None if self.centers is None else self.centers.with_added(count),
+        )  # fmt: skip
 
     def combine(
         self,
@@ -160,7 +171,7 @@ class Fusion:
             some = scores if whole else scores[rows]
             named = evidence if whole or evidence is None else evidence[rows]
             embedded = None if vectors is None else vectors[rows]
-            found = self._candidates(some, named, similarity, embedded)
+            found = self._with_closeness(self._candidates(some, named, similarity, embedded), embedded)
             parts.append(self._best(found, some.shape[0], only_topk, threshold))
         indptr = np.concatenate([[0], np.cumsum(np.concatenate([[0], *(part[2] for part in parts)])[1:])])
         data = np.concatenate([np.zeros(0, np.float32), *(part[0] for part in parts)])
@@ -181,6 +192,14 @@ class Fusion:
             return join_candidates(scores, evidence, known)
         found = join_candidates(scores, evidence, known, similarity.candidates(vectors, len(known)))
         return found._replace(similarity=similarity.of_pairs(vectors, found.rows, found.labels))
+
+    def _with_closeness(self, found: LabelCandidates, vectors: np.ndarray | None) -> LabelCandidates:
+        """Return candidates with the cosine of document and center; labels without documents are far away."""
+        if self.centers is None or vectors is None:
+            return found
+        closeness = self.centers.of_pairs(vectors, found.rows, found.labels)
+        closeness[self.log_documents[found.labels] == 0] = FARTHEST
+        return found._replace(closeness=closeness)
 
     def _best(
         self, found: LabelCandidates, nr_rows: int, only_topk: int, threshold: float
@@ -216,6 +235,8 @@ class Fusion:
         np.save(folder / _DOCUMENTS, self.log_documents)
         if self.similarity is not None:
             self.similarity.save(folder)
+        if self.centers is not None:
+            self.centers.save(folder)
         content = {
             "version": _VERSION,
             **{name: dict(zip(NAMES, getattr(self, name).tolist(), strict=True)) for name in _WEIGHTS},
@@ -235,7 +256,9 @@ class Fusion:
         """
         path = Path(folder) / _HEADER
         content = read_json(path, expected="the weights of a fusion", fix=_FIX)
-        if content.get("version") != _VERSION or any(set(content.get(name, ())) != set(NAMES) for name in _WEIGHTS):
+        if content.get("version") != _VERSION or any(
+            {*content.get(name, ()), *LATER} != set(NAMES) for name in _WEIGHTS
+        ):
             raise InputError(
                 f"{path} is of another version of xmc_tf",
                 expected=f"version {_VERSION}, with weights of {len(NAMES)} features",
@@ -244,11 +267,12 @@ class Fusion:
             )
         try:
             documents = np.load(path.parent / _DOCUMENTS, allow_pickle=False)
-            known, new = (np.array([content[one][name] for name in NAMES], np.float64) for one in _WEIGHTS)
+            known, new = (np.array([content[one].get(name, 0.0) for name in NAMES], np.float64) for one in _WEIGHTS)
             ranks = np.array([content["rank_weights"][name] for name in RANK_NAMES], np.float64)
             curve, count = PrecisionCurve(**content["curve"]), int(content["nr_held_out"])
             named = bool(content.get("names", True))  # older models have names always
-            return cls(known, new, documents, curve, count, Similarity.load(path.parent), ranks, named)
+            similarity, centers = Similarity.load(path.parent), LabelCenters.load(path.parent, len(documents))
+            return cls(known, new, documents, curve, count, similarity, ranks, named, centers)
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path.parent} cannot be read: {error}", fix=_FIX) from None
 

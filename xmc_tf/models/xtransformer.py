@@ -155,8 +155,10 @@ class XTransformer(Parts):
         recipe = recipe.for_data(inputs.documents.nr_documents, inputs.documents.nr_labels)
         made: TrainedParts = make_parts(inputs, recipe, stages, the_strategy)
         model = cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, kept=kept)
-        if made.held_out is not None:
-            stage = evidence_stage(model, made.held_out, inputs, recipe, stages, named=made.label_names)
+        if made.held_out is not None and made.embeddings is not None:
+            stage = evidence_stage(
+                model, made.held_out, made.embeddings, inputs, recipe, stages, named=made.label_names
+            )  # fmt: skip
             learned = (NAMES, FUSION) if made.label_names else (FUSION,)
             model.parts |= {name: stage.folder / name for name in learned}
         if inputs.hierarchy is not None:

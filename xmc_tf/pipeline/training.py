@@ -29,12 +29,14 @@ class TrainedParts:
         metadata: the model metadata for ``params.json``.
         held_out: the stage of rankers that were trained without the held-out documents; None without probabilities.
         label_names: whether names of labels are evidence.
+        embeddings: the stage of the documents' embeddings; None without rankers.
     """
 
     parts: dict[str, Path]
     metadata: Record
     held_out: Stage | None = None
     label_names: bool = False
+    embeddings: Stage | None = None
 
 
 def make_parts(
@@ -82,7 +84,7 @@ def make_parts(
         parts["features"] = features.folder / "features"
     metadata |= {name: rankers.record[name] for name in ("nr_features", "nr_dense", "nr_weights")}
     held_out = steps.rankers_without_held_out(features, embeddings, trees) if len(steps.held_out) else None
-    return TrainedParts(parts, metadata, held_out, steps.evidence.label_names)
+    return TrainedParts(parts, metadata, held_out, steps.evidence.label_names, embeddings)
 
 
 def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:

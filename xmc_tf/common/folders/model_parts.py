@@ -59,7 +59,7 @@ PARTS = (
          "further trees and their rankers, where there are several: 1/tree, 1/ranker, …", "tree, linear"),
     ModelPart(NAMES, r"names\.npz", "where names of labels are evidence: the names, and the worth of their matches",
          "label_names.LabelNames"),
-    ModelPart(FUSION, r"fusion\.json|documents\.npy|similarity\.npz",
+    ModelPart(FUSION, r"fusion\.json|(documents|centers)\.npy|similarity\.npz",
          "where scores are probabilities: the fusion of all scores into one probability", "fusion.Fusion"),
     ModelPart(HIERARCHY, r"broader\.tsv", "the broader terms of labels, where a vocabulary has them",
          "data.vocabularies.LabelHierarchy"),

@@ -17,17 +17,25 @@ from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 
-_VERSION = 3  # of what is learned; the results of others are not kept
+_VERSION = 4  # of what is learned; the results of others are not kept
 
 
 def evidence_stage(
-    model: Parts, held_out: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages, *, named: bool
+    model: Parts,
+    held_out: Stage,
+    embeddings: Stage,
+    inputs: TrainingInputs,
+    recipe: Recipe,
+    stages: Stages,
+    *,
+    named: bool,
 ) -> Stage:
     """Learn the fusion and the worth of names on documents that neither encoder nor auxiliary rankers have seen.
 
     Args:
         model: the model, without evidence.
         held_out: the stage of the auxiliary rankers.
+        embeddings: the stage of the documents' embeddings.
         inputs: the training data.
         recipe: all options.
         stages: the stages.
@@ -54,7 +62,8 @@ def evidence_stage(
         evidence = ProbabilityModel.learn(
             lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
             embed=lambda names: embedded(auxiliary, names),
-            held_out_vectors=lambda: rows_of_length(1.0, np.concatenate(vectors)), language=language,
+            held_out_vectors=lambda: rows_of_length(1.0, np.concatenate(vectors)),
+            embeddings=np.load(embeddings.folder / "E.npy", mmap_mode="r"), language=language,
         )  # fmt: skip
         evidence.save(folder)
         return {"said": f"{len(rows):,} held-out documents"}
@@ -66,4 +75,4 @@ def evidence_stage(
         "names": None if lines is None else list(lines),
         "ensemble_method": model.metadata.content.get("ensemble_method"),
     }
-    return stages.run("label-names", make, inputs=inputs_of, after=[held_out])
+    return stages.run("label-names", make, inputs=inputs_of, after=[held_out, embeddings])

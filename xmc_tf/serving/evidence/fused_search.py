@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.fusion import Fusion
+from xmc_tf.fusion.centers import FARTHEST
 from xmc_tf.fusion.features import LARGEST
 from xmc_tf.label_names import LabelNames
 from xmc_tf.serving.evidence.name_matches import NameMatches
@@ -48,6 +49,10 @@ class FusedSearch(tf.Module):
         self._rank_weights = parts.fusion.rank_weights
         self._nr_labels = parts.fusion.nr_labels
         similarity = parts.fusion.similarity
+        self.centers = None
+        if parts.fusion.centers is not None:
+            with tf.device("CPU:0"):
+                self.centers = tf.Variable(parts.fusion.centers.vectors, trainable=False, name="label_centers")
         self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
 
     def __call__(self, text: tf.Tensor | None, beam: Beam, most: int, documents: tf.Tensor | None = None) -> Beam:
@@ -80,9 +85,18 @@ class FusedSearch(tf.Module):
             worth = tf.maximum(worth, 0.0)  # the maximum of nothing is the lowest number
             rows, labels = keys // self._nr_labels, tf.cast(keys % self._nr_labels, tf.int32)
             close = tf.zeros_like(score) if similar is None else similar.of_pairs(documents, rows, labels)
-            raw = self._raw(rows, labels, score, worth, close, count)
+            closeness = self._closeness(documents, rows, labels)
+            raw = self._raw(rows, labels, score, worth, close, closeness, count)
             probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
             return self._calibrated(_best(rows, labels, probability, count, most))
+
+    def _closeness(self, documents: tf.Tensor | None, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Return the cosines of documents and centers of labels; see ``xmc_tf.fusion.centers``."""
+        if self.centers is None or documents is None:
+            return tf.zeros(tf.shape(labels), tf.float64)
+        products = tf.gather(documents, rows) * tf.gather(self.centers, labels)
+        cosines = tf.cast(tf.reduce_sum(products, axis=1), tf.float64)
+        return tf.where(tf.gather(self.log_documents, labels) > 0, cosines, tf.constant(FARTHEST, tf.float64))
 
     def _raw(
         self,
@@ -91,6 +105,7 @@ class FusedSearch(tf.Module):
         score: tf.Tensor,
         worth: tf.Tensor,
         close: tf.Tensor,
+        closeness: tf.Tensor,
         count: tf.Tensor,
     ) -> tf.Tensor:
         """Return the weighted sum of the features; see ``xmc_tf.fusion.features``."""
@@ -104,7 +119,8 @@ class FusedSearch(tf.Module):
             tf.maximum(name, -3.0) * named, tf.maximum(name, -1.0) * named, named, ranker * name, ranker * named,
             log_documents, tf.gather(_log_odds(best), rows),
             tf.gather(tf.math.log(total + 0.1), rows), close, tf.maximum(close - 1.0, 0.0),
-            tf.maximum(close - 2.0, 0.0),
+            tf.maximum(close - 2.0, 0.0), closeness,
+            closeness - tf.gather(tf.math.unsorted_segment_max(closeness, rows, count), rows),
         )  # fmt: skip
         known, new = (
             tf.add_n([column * weight for column, weight in zip(columns, weights, strict=True)])
