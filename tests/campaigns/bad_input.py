@@ -1,7 +1,9 @@
-"""Thousands of command lines with bad input: ``python -m tests.campaigns.bad_input [--cases N] [--match WORDS]``.
+"""Thousands of command lines with bad input: ``python -m tests.campaigns.bad_input [--from N] [--cases N]``.
 
 Every command line must end by itself with exit status 0, 1 or 2, without a traceback, and must leave the files that it
-was given as they were. Prints one line of JSON with the counts and lists what failed.
+was given as they were. Prints what fails at once, how far it is, and at the end one line of JSON with the counts. The
+order is always the same: first all that was broken once, then the others at random. ``--from 500 --cases 500`` runs the
+second 500 of it, so that a long campaign can be run in pieces.
 """
 
 import argparse
@@ -9,17 +11,19 @@ import importlib
 import json
 import os
 import random
+import resource
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from tests.campaigns import growing_commands, table_commands
+from tests.campaigns import growing_commands, once_broken, table_commands
 from tests.campaigns.command_lines import all_cases
 from tests.campaigns.trial import Case, run
 
 _LINEAR = [
-    "linear.train", "linear.predict", "linear.evaluate", "evaluate", "tree.show", "check", *table_commands.BASE,
-    *growing_commands.BASE,
+    "linear.train", "linear.predict", "linear.evaluate", "evaluate", "tree.show", "check", "train", "sequences.train",
+    *table_commands.BASE, *growing_commands.BASE,
 ]  # fmt: skip
 
 
@@ -30,6 +34,7 @@ def make_inputs(folder: Path) -> None:
     write_corpus(folder)
     table_commands.make_inputs(folder)
     growing_commands.make_inputs(folder)
+    once_broken.make_inputs(folder)
     (folder / "params.json").write_text("{}")
     run_train("-x", folder / "X.npz", "-y", folder / "Y.npz", "-m", folder / "model", "--max-leaf-size", 4,
               "--nr-splits", 2, "--labels", folder / "labels.txt", "--verbose-level", 0)  # fmt: skip
@@ -43,41 +48,79 @@ def warm(inputs: Path) -> None:
     make_inputs(inputs)
 
 
-def chosen(count: int | None, match: str = "") -> list[Case]:
-    """Return all cases that match, or a fixed sample of them, spread evenly over the commands."""
-    cases = [case for case in all_cases() if match in str(case)]
-    if count is None or count >= len(cases):
-        return cases
-    return random.Random(16).sample(cases, count)
+def chosen(count: int | None = None, first: int = 0, match: str = "") -> list[Case]:
+    """Return the cases that match, or a part of them: first those that were broken once, then the others at random.
+
+    Args:
+        count: how many; None: all that are left.
+        first: how many to skip.
+        match: words that a command line must have.
+    """
+    cases = all_cases()
+    begin = len(list(once_broken.cases()))
+    mixed = cases[begin:]
+    random.Random(16).shuffle(mixed)
+    found = [case for case in [*cases[:begin], *mixed] if match in str(case)]
+    return found[first : None if count is None else first + count]
+
+
+class Progress:
+    """Says on standard error how far the campaign is: every ten seconds, with the counts and the costs.
+
+    Args:
+        first: number of the first case.
+        total: number of cases.
+    """
+
+    def __init__(self, first: int, total: int) -> None:
+        self._first, self._total = first, total
+        self._said = time.monotonic()
+
+    def case(self, number: int, failed: int) -> None:
+        """Say it, if ten seconds have passed or all cases are done."""
+        if time.monotonic() - self._said < 10 and number < self._total:
+            return
+        self._said = time.monotonic()
+        print(
+            f"{number} of {self._total} command lines (up to --from {self._first + number}), {failed} failed, "
+            f"{processor_seconds():.0f} s of the processor",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of all that it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def main() -> None:
     """Run the campaign; exit status 1 where a command line failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, help="how many, drawn at random but always the same; default: all")
+    parser.add_argument("--cases", type=int, help="how many; default: all")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="how many to skip; default: none")
     parser.add_argument("--match", default="", help="only command lines that hold these words")
     arguments = parser.parse_args()
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     counts = dict.fromkeys(
         ("tracebacks", "hangs", "signals", "other_codes", "files_lost", "control_characters", "silent", "ok"), 0
     )
-    cases = chosen(arguments.cases, arguments.match)
+    cases = chosen(arguments.cases, arguments.first, arguments.match)
     with tempfile.TemporaryDirectory(prefix="bad-input-") as name:
         inputs = Path(name, "in")
         inputs.mkdir()
         warm(inputs)
-        for number, case in enumerate(cases):
+        print(f"the inputs took {processor_seconds():.0f} s of the processor", file=sys.stderr, flush=True)
+        progress = Progress(arguments.first, len(cases))
+        for number, case in enumerate(cases, 1):
             outcome = run(case, inputs)
             counts[outcome.verdict] += 1
             if outcome.verdict != "ok":
-                print(
-                    f"{outcome.verdict}: {case}\n    " + outcome.said.replace("\n", "\n    "),
-                    file=sys.stderr,
-                    flush=True,
-                )
-            if number % 100 == 99:
-                print(f"{number + 1} of {len(cases)} command lines", file=sys.stderr, flush=True)
-    print(json.dumps({"commands": len(cases), **counts}))
+                said = outcome.said.replace("\n", "\n    ")
+                print(f"{outcome.verdict}: {case}\n    {said}", file=sys.stderr, flush=True)
+            progress.case(number, number - counts["ok"])
+    print(json.dumps({"commands": len(cases), **counts, "processor_seconds": round(processor_seconds())}))
     sys.exit(counts["ok"] != len(cases))
 
 

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
-from tests.campaigns import growing_commands, table_commands
+from tests.campaigns import growing_commands, once_broken, table_commands
 from tests.campaigns.hostile import FILES, NAMES, NUMBERS
 from tests.campaigns.trial import Case
 
@@ -66,9 +66,9 @@ _GOOD = {
 
 
 def all_cases() -> list[Case]:
-    """Return every combination of command, flag and hostile input, in a fixed order."""
+    """Return what was broken once, and then every combination of command, flag and hostile input, in a fixed order."""
     base = base_commands()
-    cases = []
+    cases = list(once_broken.cases())
     for command, flags in FILE_FLAGS.items():
         for flag, kind in itertools.product(flags, FILES):
             good = _GOOD.get(flag, "X.npz")
@@ -104,7 +104,7 @@ def _tables() -> Iterator[Case]:
     made = table_commands.arguments
     for command, flags in table_commands.FILE_FLAGS.items():
         for flag, kind in itertools.product(flags, FILES):
-            good = table_commands.GOOD.get(flag, "X.npz")
+            good = table_commands.good_file(command, flag)
             name = good if kind != "missing" else f"no-{good}"
             yield Case(command, made(command, flag, f"{{out}}/{name}"), ((name, kind, good),))
         for flag, name in itertools.product((*flags, *table_commands.TEXT_FLAGS[command]), NAMES):

@@ -1,6 +1,7 @@
 """The part of the bad-input campaign about models that change: documents appended, labels added, merged, removed."""
 
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,11 @@ _PARTS = [
     "label_names/names.npz", "ranker/ranker/2.model/W.npz", "tree/C2.npz",
 ]  # fmt: skip
 _OUTPUTS = ("{in}", "{in}/kept-model/tree", "{in}/X.npz", "{out}/closed/new", "/proc/new", "{out}/device")
+_FINDINGS = "findings.csv"
 _LINES = {
+    "findings without their columns": "accept,kind\nyes,missing\n",
+    "findings of other rows": "accept,kind,row,label\nyes,missing,99999,label 1\nyes,wrong,-1,label 1\n",
+    "findings of no labels": "accept,kind,row,label\nyes,missing,1,dogs\nyes,no such kind,x,label 1\n",
     "unknown names": "dogs\nno such label\n",
     "one name twice": "library 1\nlibrary 1\n",
     "every name": "".join(f"{name} {i}\n" for i in (1, 2) for name in
@@ -67,10 +72,21 @@ def cases() -> Iterator[Case]:
         yield Case("append", _arguments(_TEXTS | {flag: f"{{out}}/{name}"}), ((name, kind, name),))
     for flag, value in itertools.product(("-n", "--label-separator", "--label-column", "--encoding"), NUMBERS):
         yield _case("append", {flag: value})
+    for kind in FILES:
+        yield _corrected(f"{{out}}/{_FINDINGS}", (_FINDINGS, kind, f"audit/{_FINDINGS}"))
+        yield _corrected(f"{{in}}/audit/{_FINDINGS}", ("known.csv", kind, "known.csv"), table="{out}/known.csv")
+    for value in (*NAMES, *(f"{{in}}/lines/{file}" for file in _LINES)):
+        yield _corrected(value)
 
 
 def _case(command: str, changes: dict[str, str], *bad: tuple[str, str, str]) -> Case:
     return Case(command, _arguments(BASE[command] | changes), bad, model="kept-model")
+
+
+def _corrected(accepted: str, *bad: tuple[str, str, str], table: str = "{in}/known.csv") -> Case:
+    """Return a command that corrects the labels of training documents."""
+    flags = BASE["append"] | {"": table, "--accepted": accepted}
+    return Case("append", _arguments(flags), bad)
 
 
 def _in_place(command: str, given: str, *bad: tuple[str, str, str]) -> Case:
@@ -88,7 +104,7 @@ def _arguments(flags: dict[str, str]) -> tuple[str, ...]:
 
 
 def make_inputs(folder: Path) -> None:
-    """Create a model that keeps its training data, one without names as evidence, and lists of names.
+    """Create a model that keeps its training data, one without names as evidence, findings, and lists of names.
 
     Args:
         folder: folder with the corpus.
@@ -105,6 +121,25 @@ def make_inputs(folder: Path) -> None:
     (folder / "new-names.txt").write_text("castle\ncinema\tmovie theatre\n")
     (folder / "some-names.txt").write_text("library 1\nkitchen 2\n")
     (folder / "groups.txt").write_text("library 1\tlibrary 2\nkitchen 1\tkitchen 2\n")
+    _make_findings(folder)
     (folder / "lines").mkdir()
     for name, content in _LINES.items():
         (folder / "lines" / name).write_text(content, errors="surrogateescape")
+
+
+def _make_findings(folder: Path) -> None:
+    """Audit the documents of the model, and accept all that is found."""
+    from xmc_tf.data import load_matrix
+    from xmc_tf.report import audit
+
+    names = (folder / "labels.txt").read_text().splitlines()
+    texts = (folder / "X.txt").read_text().splitlines()
+    rows = [
+        f"{text},{'|'.join(names[label] for label in row.indices)}\n"
+        for text, row in zip(texts, load_matrix(folder / "Y.npz"), strict=True)
+    ]
+    (folder / "known.csv").write_text("text,label\n" + "".join(rows))
+    flags = ["-m", folder / "kept-model", "-o", folder / "audit", "--label-separator", "|", "--verbose-level", 0]
+    audit.main([str(one) for one in (folder / "known.csv", *flags)])
+    findings = folder / "audit" / _FINDINGS
+    findings.write_text(re.sub("(?m)^,(missing|wrong),", r"yes,\1,", findings.read_text()))

@@ -1,9 +1,11 @@
 """Files that are not what their names say, and values that no flag should take."""
 
+import gzip
 import io
 import json
 import os
 import socket
+import sqlite3
 import zipfile
 
 import numpy as np
@@ -66,6 +68,24 @@ def _bomb(path, good):
             archive.filelist[-1].file_size = (1 << 32) - 2
 
 
+def _gzip_bomb(path, good):
+    """Write 4 MB that become 4 GB."""
+    path.write_bytes(gzip.compress(b"text,label\n" + b"word,label 1\n" * 650_000) * 500)
+
+
+def _endless_view(path, good):
+    with sqlite3.connect(path) as database:
+        rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+        database.execute(f"CREATE VIEW data AS {rows} SELECT 'word' || i AS text, 'label 1' AS label FROM n")
+    database.close()
+
+
+def _stray_byte(path, good):
+    content = good.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + b"\xe9" + content[middle:])
+
+
 def _csr_arrays(**changes):
     arrays = {"format": b"csr", "shape": (2, 3), "data": np.ones(2, np.float32), "indices": (0, 2), "indptr": (0, 1, 2)}
     return _npz(**(arrays | changes))
@@ -77,6 +97,7 @@ def _sparse_hole(path, good):
 
 
 FILES = {
+    "as it is": lambda path, good: path.write_bytes(good.read_bytes()),
     "missing": lambda path, good: None,
     "empty": _bytes(b""),
     "a folder": lambda path, good: path.mkdir(),
@@ -91,12 +112,14 @@ FILES = {
     "a hole of 64 GB": _sparse_hole,
     "half": _half,
     "one byte flipped": _flipped,
+    "a stray byte": _stray_byte,
     "text": _bytes("ein Text, 字\n".encode()),
     "control characters": _bytes(b"\x1b[2J\x1b]0;owned\x07\n\x00\x9b\n"),
     "not UTF-8": _bytes(b"\xff\xfe\x80\n"),
     "one long line": _bytes(b"word " * 400_000),
     "deep JSON": _bytes(b"[" * 200_000),
     "deep objects": _bytes(b'{"a":' * 900 + b"1" + b"}" * 900),
+    "deep TOML": _bytes(b"a = " + b"[" * 20_000),
     "a number of 5,000 digits": _bytes(b'{"depth": ' + b"9" * 5000 + b', "len": ' + b"9" * 5000 + b"}"),
     "large numbers": _bytes(json.dumps(dict.fromkeys(("depth", "len", "nr_labels", "nr_features"), 2**62)).encode()),
     "wrong types": _bytes(json.dumps({name: ["3"] for name in ("depth", "len", "nr_labels", "bias")}).encode()),
@@ -106,6 +129,8 @@ FILES = {
     "a byte order mark": _bytes(b"\xef\xbb\xbf{}"),
     "an archive of nothing": _bytes(b"PK\x05\x06" + bytes(18)),
     "an archive that unfolds": _bomb,
+    "gzip that unfolds": _gzip_bomb,
+    "an endless view": _endless_view,
     "pickled objects": _npz(data=np.array([{"a": 1}], dtype=object), format=b"csr"),
     "2^31 columns": _csr_arrays(shape=(2, 2**31)),
     "2^40 rows": _csr_arrays(format=b"csc", shape=(2**40, 2), indices=(0, 1)),

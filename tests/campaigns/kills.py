@@ -252,6 +252,14 @@ def commands(folder: Path, names: Sequence[str] = ()) -> list[Command]:
         Command("linear-mpi", 10, MPI, linear, chain=2),
         Command("linear-gloo", 4, GLOO, linear, chain=2),
     ]
+    if wanted("sequences"):
+        tables = write_interactions(folder)
+
+        def sequences(output: Path, seed: int) -> list[str]:
+            rare = str(1 + 40 * seed)  # items with fewer interactions are left out
+            return ["xmc_tf.sequences.prepare", *map(str, tables), "-o", str(output), "--min-item-count", rare]
+
+        found.append(Command("sequences", 6, [], sequences, chain=2))
     if wanted("train") or wanted("export"):
         from tests.pipeline.corpus import train_flags, write_corpus
 
@@ -292,6 +300,22 @@ def write_matrices(folder: Path, documents: int = 1500, features: int = 200, lab
     save_matrix(folder / "Y.npz", Y)
 
 
+def write_interactions(folder: Path, rows: int = 600_000) -> list[Path]:
+    """Write two tables of users and items at random, which make two parts."""
+    chance = np.random.default_rng(0)
+    tables = []
+    for number in range(2):
+        users = chance.integers(0, 40_000, rows).tolist()
+        items = np.minimum(chance.geometric(0.002, rows), 5_000).tolist()
+        lines = (
+            f"user-{user},item-{item},{1_600_000_000 + time}\n"
+            for time, (user, item) in enumerate(zip(users, items, strict=True))
+        )
+        tables.append(folder / f"interactions-{number}.csv")
+        tables[-1].write_text("user,item,time\n" + "".join(lines))
+    return tables
+
+
 def campaign(folder: Path, commands: Sequence[Command], kills: int, seed: int) -> Campaign:
     """Kill the commands, each as often as its share says."""
     found, total = Campaign(folder, seed), sum(command.share for command in commands)
@@ -309,7 +333,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random")
-    parser.add_argument("--of", nargs="*", default=[], metavar="COMMAND", help="linear, train, export, or more exactly")
+    parser.add_argument(
+        "--of", nargs="*", default=[], metavar="COMMAND", help="linear, train, export, sequences, or more exactly"
+    )
     arguments = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="xmc-tf-kills-") as name:

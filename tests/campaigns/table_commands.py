@@ -10,21 +10,30 @@ BASE = {
     "runs": {"": "{in}/data.sqlite"},
     "predict": {"": "{in}/data.csv", "-m": "{in}/text-model", "-o": "{out}/labels.csv"},
     "report.command": {"": "{in}/data.sqlite", "-m": "{in}/text-model", "-o": "{out}/report"},
+    "report.audit": {"": "{in}/data.csv", "-m": "{in}/text-model", "-o": "{out}/audit"},
+    "evaluate": {"": "{in}/data.csv", "-m": "{in}/text-model"},
     "explain": {"-m": "{in}/text-model", "": "word1 word2"},
+    "sequences.prepare": {"": "{in}/interactions.csv", "-o": "{out}/new"},
 }
 FILE_FLAGS = {
     "prepare": ["", "--test-table", "--names-file", "--label-lists"],
     "runs": [""],
     "predict": ["", "-m"],
     "report.command": ["", "-m"],
+    "report.audit": ["", "-m"],
+    "evaluate": ["", "-m"],
     "explain": ["-m"],
+    "sequences.prepare": [""],
 }
 NUMBER_FLAGS = {
     "prepare": ["--max-bad-rows", "--validation", "--test", "--split-seed"],
     "runs": ["show", "delete"],
     "predict": ["-k", "-b", "-n", "--threshold"],
     "report.command": ["-k", "-b"],
+    "report.audit": ["-n", "--most"],
+    "evaluate": ["-k", "--buckets"],
     "explain": ["-k", "-b", "--words"],
+    "sequences.prepare": ["--max-bad-rows", "--min-rating", "--min-item-count", "--min-user-count"],
 }
 TEXT_FLAGS = {
     "prepare": [
@@ -34,9 +43,12 @@ TEXT_FLAGS = {
     "runs": ["-o"],
     "predict": ["--column", "--keep", "--encoding", "--separator", "-o"],
     "report.command": ["--split", "--title", "-o"],
+    "report.audit": ["--text-column", "--label-column", "--label-separator", "--encoding", "--separator", "-o"],
+    "evaluate": ["--text-column", "--label-column", "--label-separator", "--encoding", "--title", "--report"],
     "explain": ["--unknown-flag", ""],
+    "sequences.prepare": ["--user-column", "--item-column", "--encoding", "--separator", "-o"],
 }  # fmt: skip
-GOOD = {"": "data.csv", "--test-table": "data.csv", "--names-file": "labels.txt", "--label-lists": "labels.txt"}
+_GOOD = {"--test-table": "data.csv", "--names-file": "labels.txt", "--label-lists": "labels.txt"}
 # Training loads TensorFlow, which takes seconds, so that these are few.
 TRAINING = [
     ("{in}/nothing.csv", "-m", "{out}/m"),
@@ -52,6 +64,11 @@ TRAINING = [
     ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{out}/d", "--model-shortcut", "{in}/nothing"),
     ("{in}", "-m", "{out}/m", "--data-set", "{out}/d"),
 ]
+
+
+def good_file(command: str, flag: str) -> str:
+    """Return the name of a valid file for a flag, or for the positional argument, of a command."""
+    return Path(BASE[command][""]).name if flag == "" else _GOOD.get(flag, "X.npz")
 
 
 def arguments(command: str, flag: str, value: str) -> tuple[str, ...]:
@@ -72,6 +89,8 @@ def make_inputs(folder: Path) -> None:
     texts = (folder / "X.txt").read_text(encoding="utf-8").splitlines()
     rows = "".join(f'"{text}",label {number % 5}|label {number % 3}\n' for number, text in enumerate(texts))
     (folder / "data.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
+    events = "".join(f"user {number % 20},item {number * 7 % 30},{number}\n" for number in range(200))
+    (folder / "interactions.csv").write_text(f"user,item,time\n{events}", encoding="utf-8")
     # A process of its own, because commands that are forked later cannot use a TensorFlow that is loaded here.
     command = ["train", "data.csv", "-m", "text-model", "--effort", "fast", "--verbose-level", "0"]
     subprocess.run([sys.executable, "-m", "xmc_tf", *command], cwd=folder, check=True, capture_output=True)

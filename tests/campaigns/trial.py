@@ -28,6 +28,8 @@ from xmc_tf.tables.store import close_all
 
 LIMIT_S = 240.0  # what takes longer hangs, on a busy machine too
 _MEMORY = 8 << 30  # of a child; what claims more than its files justify fails here and not on the user's machine
+_NEW_MOUNTS = 0x00020000  # CLONE_NEWNS: mounts that only the child sees
+_PRIVATE = 1 << 18 | 1 << 14  # MS_PRIVATE | MS_REC
 _DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2  # what lets root write to and read from any folder
 _CAPABILITY_VERSION = 0x20080522
 
@@ -44,6 +46,9 @@ class Case:
             in which nothing can be written.
         replaces: whether the command may replace ``{out}/model`` if it succeeds.
         forked: whether it may run in a forked child.
+        room: size in bytes of the disk at ``{out}/disk``, where the model is copied to as well; 0 for no disk. Where
+            this process may not mount, no file may be larger instead.
+        largest_file: size in bytes that no file may exceed; 0 for no limit.
     """
 
     command: str
@@ -52,10 +57,16 @@ class Case:
     model: str = ""
     replaces: bool = False
     forked: bool = True
+    room: int = 0
+    largest_file: int = 0
 
     def __str__(self) -> str:
         shown = [one if len(one) < 60 else f"{one[:57]}..." for one in self.argv]
-        what = ", ".join(f"{path} is {kind}" for path, kind, _ in self.bad)
+        what = ", ".join(
+            [f"{path} is {kind}" for path, kind, _ in self.bad]
+            + ([f"a disk of {self.room} bytes"] if self.room else [])
+            + ([f"files of at most {self.largest_file} bytes"] if self.largest_file else [])
+        )
         return f"{self.command} {' '.join(map(ascii, shown))}" + (f"  ({what})" if what else "")
 
 
@@ -85,6 +96,7 @@ def run(case: Case, inputs: Path, limit_s: float = LIMIT_S) -> Outcome:
         out, log = Path(name, "out"), Path(name, "log")
         out.mkdir()
         (out / "closed").mkdir()
+        (out / "disk").mkdir()
         if case.model:
             shutil.copytree(inputs / case.model, out / "model")
             shutil.copytree(inputs / case.model, out / "closed" / "model")
@@ -96,7 +108,7 @@ def run(case: Case, inputs: Path, limit_s: float = LIMIT_S) -> Outcome:
         before = snapshot(inputs), {path: mark for path, mark in snapshot(out).items() if path in given or case.model}
         (out / "device").symlink_to("/dev/full")
         argv = [one.replace("{in}", str(inputs)).replace("{out}", str(out)) for one in case.argv]
-        code = (_fork if case.forked else _start)(case.command, argv, out, log, limit_s)
+        code = (_fork if case.forked else _start)(case, argv, out, log, limit_s)
         said = log.read_bytes().decode(errors="replace")
         after = snapshot(inputs), {path: mark for path, mark in snapshot(out).items() if path in before[1]}
         (out / "closed").chmod(0o755)
@@ -118,17 +130,17 @@ def run(case: Case, inputs: Path, limit_s: float = LIMIT_S) -> Outcome:
     return Outcome("ok" if code == 0 or said.strip() else "silent")
 
 
-def _fork(command: str, argv: list[str], folder: Path, log: Path, limit_s: float) -> int | None:
-    module = _module(command)
+def _fork(case: Case, argv: list[str], folder: Path, log: Path, limit_s: float) -> int | None:
+    module = _module(case.command)
     child = os.fork()
     if not child:
         code = 70
         try:
-            _become(folder, log)
+            _become(case, folder, log)
             from xmc_tf.common.process import cli
 
             atexit.register(close_all)  # the parent's functions have been removed
-            sys.argv = [command, *argv]
+            sys.argv = [case.command, *argv]
             cli.run(module.main, argv)
             code = 0
         except SystemExit as left:
@@ -144,8 +156,8 @@ def _fork(command: str, argv: list[str], folder: Path, log: Path, limit_s: float
     return _wait(child, limit_s)
 
 
-def _become(folder: Path, log: Path) -> None:
-    """Make the child look like a process that a shell has started."""
+def _become(case: Case, folder: Path, log: Path) -> None:
+    """Make the child look like a process that a shell has started, on a machine as the case wants it."""
     import logging
     import resource
 
@@ -159,7 +171,26 @@ def _become(folder: Path, log: Path) -> None:
     os.setsid()
     atexit._clear()  # what the parent has to put away, such as its temporary folders, is not the child's
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    largest = case.largest_file
+    if case.room:
+        disk = folder / "disk"
+        if not _mount(disk, case.room):
+            largest = case.room
+        if case.model:
+            shutil.copytree(folder / "model", disk, dirs_exist_ok=True)
+    if largest:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
     _obey_permissions()
+
+
+def _mount(folder: Path, size: int) -> bool:
+    """Mount a disk of some bytes, which disappears with this process; return whether this process may."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    return (
+        libc.unshare(_NEW_MOUNTS) == 0
+        and libc.mount(None, b"/", None, _PRIVATE, None) == 0
+        and libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, f"size={size}".encode()) == 0
+    )
 
 
 def _obey_permissions() -> None:
@@ -186,10 +217,10 @@ def _wait(child: int, limit_s: float) -> int | None:
     return None
 
 
-def _start(command: str, argv: list[str], folder: Path, log: Path, limit_s: float) -> int | None:
+def _start(case: Case, argv: list[str], folder: Path, log: Path, limit_s: float) -> int | None:
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", f"xmc_tf.{command}", *argv], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+            [sys.executable, "-m", f"xmc_tf.{case.command}", *argv], stdin=subprocess.DEVNULL, stdout=file, stderr=file,
             cwd=folder, start_new_session=True,
         )  # fmt: skip
         try:

@@ -1,0 +1,120 @@
+"""The part of the bad-input campaign with command lines that once ended in a traceback, or not at all."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.campaigns.table_commands import BASE, arguments
+from tests.campaigns.trial import Case
+
+_READERS = ("prepare", "predict", "report.audit", "evaluate", "sequences.prepare")  # of a table, or of a file like it
+_NO_TEXT_ENCODINGS = ("rot13", "zlib", "hex", "idna", "punycode", "undefined", "unicode_escape", "utf-7", "mbcs")
+_SERVERS = ("http://a\x1b[31m\nb", "http://\x00", "http://caf\udce9/v1", "ftp://a", "http://[::1", "http://:99999999")
+_PARTS = [
+    "features/idf.npy", "features/keys.npy", "features/vocabulary.txt", "fusion/documents.npy", "fusion/fusion.json",
+    "label_names/names.npz", "labels.txt", "params.json", "ranker/ranker/0.model/C.npz", "ranker/ranker/0.model/W.npz",
+    "ranker/param.json", "tree/C0.npz", "tree/config.json",
+]  # fmt: skip
+_SEQUENCES = (
+    ("--config", "{out}/deep.toml"),
+    ("--set", "data_dir={in}/sequences", "--set", "model_dir={out}/m", "--set", "logdir={in}/X.txt"),
+    ("--set", "data_dir={in}/sequences", "--set", "model_dir={out}/m", "--set", "threads=0"),
+    ("--set", "data_dir={in}/sequences", "--set", "model_dir={in}/sequences"),
+    ("--set", "data_dir={in}/sequences", "--set", "model_dir={out}/closed/m"),
+    ("--set", "data_dir={in}/text-model", "--set", "model_dir={out}/m"),
+)
+
+
+def cases() -> Iterator[Case]:
+    """Return all of them; a campaign begins with these."""
+    for encoding in _NO_TEXT_ENCODINGS:
+        for command in ("prepare", "predict", "sequences.prepare"):
+            yield Case(command, arguments(command, "--encoding", encoding))
+    for server in _SERVERS:
+        yield Case("predict", ("{in}/data.csv", "--server", server, "-o", "{out}/labels.csv"))
+        yield Case("predict", ("-q", "word1", "--server", server))
+    yield from _rows_without_an_end()
+    yield from _full_disks()
+    yield from _closed_folders()
+    for part, kind in itertools.product(_PARTS, ("empty", "half", "one byte flipped", "a folder")):
+        bad = ((f"model/{part}", kind, f"text-model/{part}"),)
+        yield Case("predict", ("-m", "{out}/model", "-q", "word1 word2"), bad, model="text-model")
+        yield Case("explain", ("-m", "{out}/model", "word1 word2"), bad, model="text-model")
+    yield Case("labels.remove", ("{in}/lines/many names", "-m", "{in}/kept-model", "-o", "{out}/new"))
+    for value in ("nan", "inf", "-inf", "1e400"):
+        yield Case("predict", ("-m", "{in}/text-model", "-q", "word1", "--threshold", value))
+    for argv in _SEQUENCES:
+        yield Case("sequences.train", argv, (("deep.toml", "deep TOML", "X.txt"),))
+
+
+def _rows_without_an_end() -> Iterator[Case]:
+    for kind in ("an endless view", "gzip that unfolds", "a stray byte", "one long line"):
+        bad = (("table", kind, "data.csv"),)
+        for command in _READERS:
+            yield Case(command, arguments(command, "", "{out}/table"), bad)
+        yield Case("runs", ("{out}/table",), bad)
+        yield Case("append", ("{out}/table", "-m", "{in}/kept-model", "-o", "{out}/new"), bad, model="kept-model")
+        yield Case("train", ("{out}/table", "-m", "{out}/m", "--effort", "fast"), bad)
+
+
+def _full_disks() -> Iterator[Case]:
+    """Outputs for which the disk has no room, or that the limit for files does not allow."""
+    kept = ("-m", "{in}/kept-model", "-o", "{out}/disk/new")
+    outputs = [
+        Case("linear.train", ("-x", "{in}/X.npz", "-y", "{in}/Y.npz", "-m", "{out}/disk/new")),
+        Case("linear.predict", ("-m", "{in}/model", "-x", "{in}/X.npz", "-o", "{out}/disk/p.npz")),
+        Case("train", ("{in}/data.csv", "-m", "{out}/disk/new", "--effort", "fast")),
+        Case("append", ("{in}/more.csv", *kept, "--label-separator", "|")),
+        Case("labels.add", ("{in}/new-names.txt", *kept)),
+        Case("labels.merge", ("{in}/groups.txt", *kept)),
+        *(Case(command, arguments(command, flag, f"{{out}}/disk/{name}")) for command, flag, name in _WRITERS),
+    ]
+    for case, bytes_ in itertools.product(outputs, (1 << 12, 1 << 16)):
+        yield Case(case.command, case.argv, room=bytes_)
+        yield Case(case.command, case.argv, largest_file=bytes_)
+    # Their model is the disk itself, which no other folder can replace.
+    for argv in (
+        ("{in}/more.csv", "-m", "{out}/disk", "--label-separator", "|"),
+        ("{in}/more.csv", "-m", "{out}/disk"),
+    ):
+        yield Case("append", argv, model="kept-model", room=1 << 24)
+
+
+_WRITERS = [
+    ("prepare", "-o", "new.sqlite"),
+    ("predict", "-o", "labels.csv"),
+    ("report.command", "-o", "report"),
+    ("report.audit", "-o", "audit"),
+    ("evaluate", "--report", "report"),
+    ("sequences.prepare", "-o", "new"),
+]
+
+
+def _closed_folders() -> Iterator[Case]:
+    """Data sets and models in a folder that cannot be written to, and results for it."""
+    inside = (("closed/data.sqlite", "as it is", "data.sqlite"),)
+    given = "{out}/closed/data.sqlite"
+    yield Case("runs", (given,), inside)
+    yield Case("runs", (given, "show", "1"), inside)
+    yield Case("runs", (given, "delete", "1"), inside)
+    yield Case("report.command", (given, "-m", "{in}/text-model", "-o", "{out}/report"), inside)
+    yield Case("train", (given, "-m", "{out}/m", "--effort", "fast"), inside)
+    yield Case("train", ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{out}/closed/d", "--effort", "fast"))
+    yield Case("train", ("{in}/data.csv", "-m", "{out}/closed/m", "--effort", "fast"))
+    yield Case("predict", (given, "-m", "{in}/text-model", "-o", "{out}/closed/labels.csv"), inside)
+    for command, flags in BASE.items():
+        for flag in ("-o", "--report"):
+            if flag in flags:
+                yield Case(command, arguments(command, flag, "{out}/closed/new"))
+
+
+def make_inputs(folder: Path) -> None:
+    """Create a list of names that is long, and prepared sequences.
+
+    Args:
+        folder: folder with the other inputs.
+    """
+    from xmc_tf.sequences import prepare
+
+    (folder / "lines" / "many names").write_text("".join(f"name {number}\n" for number in range(200_000)))
+    prepare.main([str(folder / "interactions.csv"), "-o", str(folder / "sequences"), "--verbose-level", "0"])
