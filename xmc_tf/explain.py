@@ -21,8 +21,8 @@ _DESCRIPTION = """Show why a text gets its labels: the words and the path throug
     python -m xmc_tf.explain -m model -k 3 --words 20 - < document.txt
 
 For each label, the nodes on the path to it are listed from the top, with the score of each. Below a node is what its
-ranker has added up: weight × value of each word of the text, the embedding (in an XR-Transformer), and the bias. A
-post-processor turns the sum into a score, which is combined with that of the node above."""
+ranker has added up: weight × value of each word of the text, the embedding (in an XR-Transformer), and the bias. The
+sum becomes a score (by the function that -pp chose in the training), which is combined with that of the node above."""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -95,7 +95,7 @@ def test_a_server_that_is_not_there(url):
 
 
 def test_an_address_that_is_none():
-    for url in ("ftp://host:1", "http://", ""):
+    for url in ("ftp://host:1", "http://", "", "http://[::1", "http://host:99999999", "http://host:port"):
         with pytest.raises(InputError, match="is not the address of a server"):
             Client(url)
 

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
-from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns
+from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns, column_of_ids
 from xmc_tf.tables.reading.label_files import LabelFile
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
@@ -24,7 +24,6 @@ ROWS, _LETTERS = 8192, 1 << 25  # of a piece
 _SAMPLE = 1000
 _LABELS = 5  # per row, unless the user says otherwise
 _SHOWN = 5
-_IDS = ("id", "identifier", "uri", "doc_id", "document_id")
 
 Predict = Callable[[list[str], int], csr_matrix]
 
@@ -106,7 +105,8 @@ class TablePrediction:
 
     def _kept(self, source: TableReader) -> list[int]:
         if self.keep is None:
-            return [at for at, name in enumerate(source.columns) if name.strip().lower() in _IDS][:1]
+            ids = column_of_ids(source.columns)
+            return [] if ids is None else [ids]
         if list(self.keep) == ["all"]:
             return list(range(len(source.columns)))
         if missing := [name for name in self.keep if name not in source.columns]:

@@ -164,7 +164,7 @@ class SourceDocuments(NamedTuple):
         texts: their texts, on one line each.
         labels: their labels.
         columns: names of the columns.
-        ids: what each document is called; "" where the table does not say it.
+        ids: what each document is called: its identifier in the table, or else its line.
     """
 
     texts: list[str]
@@ -195,7 +195,7 @@ def documents_of_source(source: "TableReader", options: "ColumnOptions", *, labe
             _LOG.info("guessed: %s", guess)
     texts = [" ".join(chosen.text_of(row.cells).split()) for row in rows]
     labels = [chosen.labels_of(row.cells) for row in rows]
-    ids = [chosen.id_of(row.cells) for row in rows]
+    ids = [chosen.id_of(row.cells) or f"line {row.line}" for row in rows]
     if options.trained is not None and (names := options.trained.label_ids):
         labels = [[names.get(label, label) for label in own] for own in labels]
     if chosen.document is not None:
@@ -213,7 +213,7 @@ def labelled_rows(
 ) -> tuple[list[str], list[list[str]], list[str]]:
     """Return texts, labels and names of a table's documents; those without a text or a label are counted and left out.
 
-    The name of a document is what the table calls it, or the number of its row.
+    The name of a document is what the table calls it, or its line.
 
     Args:
         table: path of the table.
@@ -239,7 +239,7 @@ def labelled_rows(
             "%s: %s of %s documents have no text or no label and are not %s", table, f"{left:,}", f"{len(texts):,}",
             used_for,
         )  # fmt: skip
-    return [texts[row] for row in usable], [labels[row] for row in usable], [ids[row] or str(row) for row in usable]
+    return [texts[row] for row in usable], [labels[row] for row in usable], [ids[row] for row in usable]
 
 
 def _as_table(documents: Any) -> Any:

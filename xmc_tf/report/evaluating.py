@@ -148,7 +148,9 @@ def _of_files(args: argparse.Namespace) -> MeasuredData:
         model = load(args.model_folder)
         label_names = label_names or model.names
     texts = TextFile(args.text_path) if args.text_path else None
-    return MeasuredData(truth, systems, label_names, texts, model, training, (args.propensity_a, args.propensity_b))
+    return MeasuredData(
+        truth, systems, label_names, texts, None, model, training, (args.propensity_a, args.propensity_b)
+    )
 
 
 def _check_report(args: argparse.Namespace) -> None:
@@ -176,6 +178,7 @@ def _report_inputs(
         predicted,
         names=data.names,
         texts=data.texts,
+        document_names=data.documents,
         training_labels=data.training,
         model=data.model,
         others=dict(others),

@@ -33,6 +33,7 @@ class MeasuredData:
         systems: predictions by name.
         names: label names, or None.
         texts: the documents, or None.
+        documents: what the documents are called, or None.
         model: the model that predicted, or None.
         training: labels of the training documents, or None.
         propensities: parameters A and B of the propensity model.
@@ -42,6 +43,7 @@ class MeasuredData:
     systems: Sequence[tuple[str, Any]]
     names: Sequence[str] | None = None
     texts: Texts | None = None
+    documents: Sequence[str] | None = None
     model: "Model | None" = None
     training: csr_matrix | None = None
     propensities: tuple[float, float] = (0.55, 1.5)
@@ -92,7 +94,7 @@ def measured_table(args: argparse.Namespace, most: int) -> MeasuredData:
     announce_compiling()
     model = load(args.model_folder)
     options = ColumnOptions(text_columns(args), args.label_column, args.label_separator, trained=model.metadata.columns)
-    texts, labels, _ = labelled_rows(args.table, source_options(args), options, "measured")
+    texts, labels, documents = labelled_rows(args.table, source_options(args), options, "measured")
     own = LabelData(LISTS, labels)
     if model.names is None:
         names, truth = None, true_labels(own, texts, model.metadata.nr_labels, None)
@@ -101,4 +103,4 @@ def measured_table(args: argparse.Namespace, most: int) -> MeasuredData:
         truth = matrix_of_names(own.names, names, "the model's label names")
     predicted = over_all_labels(model.predict(texts, only_topk=max(most, MODEL_LABELS)), truth.shape[1], None)
     name = (args.tags or [Path(args.model_folder).name or "model"])[0]
-    return MeasuredData(as_truth(truth), [(name, predicted)], names, texts, model)
+    return MeasuredData(as_truth(truth), [(name, predicted)], names, texts, documents, model)

@@ -57,8 +57,12 @@ class Client:
     def __init__(self, url: str, model: str = "xmc", timeout: float = 60) -> None:
         if not url.isprintable() or any(character.isspace() for character in url):
             raise InputError(f"{url!r} is not the address of a server", expected="no spaces and no control characters")
-        parts = urlsplit(url if "://" in url else f"grpc://{url}")
-        if parts.scheme not in ("http", "https", "grpc") or not parts.hostname:
+        try:
+            parts = urlsplit(url if "://" in url else f"grpc://{url}")
+            whole = parts.scheme in ("http", "https", "grpc") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # an unfinished IPv6 address, or a port out of range
+            whole = False
+        if not whole:
             raise InputError(
                 f"{url!r} is not the address of a server",
                 expected="http://host:8501 for REST or grpc://host:8500",

@@ -184,7 +184,7 @@ def choose_columns(
     if options.ids is not None:
         ids: int | None = place_of(name, columns, options.ids, options.named("id"))
     else:
-        ids = _by_name(columns, IDS, taken=(labels, *texts))
+        ids = column_of_ids(columns, taken=(labels, *texts))
     separator = options.separator
     if separator is None:
         separator = (
@@ -243,6 +243,16 @@ def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
         return int(wanted)
     shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
     raise InputError(f"{name} has no column {wanted!r}", expected=f"one of {shown}", fix=flag)
+
+
+def column_of_ids(columns: Sequence[str], taken: Sequence[int | None] = ()) -> int | None:
+    """Return the place of the column of what documents are called, by its usual names; None: there is none.
+
+    Args:
+        columns: names of the columns.
+        taken: places of columns that hold something else.
+    """
+    return _by_name(columns, IDS, taken)
 
 
 def _by_name(columns: Sequence[str], names: Sequence[str], taken: Sequence[int | None]) -> int | None:

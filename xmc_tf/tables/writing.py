@@ -39,7 +39,13 @@ def list_bad_rows(store: TableStore) -> Path | None:
 
 
 class RowWriter:
-    """Rows on their way into the database."""
+    """Rows on their way into the database.
+
+    Args:
+        store: the database.
+        columns: which columns hold texts and labels.
+        label_names: file of label names, or None.
+    """
 
     def __init__(self, store: TableStore, columns: Columns, label_names: str | Path | None = None) -> None:
         self._store, self._columns = store, columns
@@ -96,6 +102,7 @@ class RowWriter:
             return self._documents[name]
         document = self._next
         self._next += 1
+        shown = self._columns.id_of(row.cells) or None if self._columns.texts else None
         key = text_key(text)
         if not self._columns.texts:
             numbers, amounts = (
@@ -103,7 +110,7 @@ class RowWriter:
             )
             self._features.append((document, numbers, amounts))
             key = text_key((numbers + amounts).hex())
-        self._new_documents.append((document, row.line, text, key, name))
+        self._new_documents.append((document, row.line, text, key, shown))
         if name is not None:
             self._documents[name] = document
         return document

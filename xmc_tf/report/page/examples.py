@@ -36,7 +36,7 @@ def _example(report: Report, example: Example, *, is_first: bool) -> Html:
     start = shorten(" ".join(example.text.split()), _START, placeholder="…")
     return (
         f'<details class="example"{" open" if is_first else ""}>\n'
-        f'<summary><b>{name(called[:1].upper() + called[1:])}</b> <span class="quiet">{name(start)}</span></summary>\n'
+        f'<summary><b>{name(called)}</b> <span class="quiet">{name(start)}</span></summary>\n'
         f'<p class="document">{_document(example)}</p>\n<ul class="labels">{items}</ul>{_why(example)}</details>'
     )
 

@@ -135,12 +135,20 @@ def _examples(model: LocalModel) -> list[str]:
 
 
 def scale_of(post: str) -> str:
-    """Return how scores are drawn, given the post-processor: "none", "log" or "share"."""
+    """Return how scores are drawn: "none", "log" or "share".
+
+    Args:
+        post: name of the function that turns the raw outputs of the classifiers into scores.
+    """
     return "none" if post == "noop" else "log" if post.startswith("log-") else "share"
 
 
 def meaning_of(post: str) -> str:
-    """Return an explanation of scores, given the post-processor."""
+    """Return an explanation of scores, without the names of their functions.
+
+    Args:
+        post: name of the function that turns the raw outputs of the classifiers into scores.
+    """
     rank = "Higher is better; compare the scores of one text only."
     if post == "noop":
         return f"The score is the raw output of the label's classifier, without those of the clusters above. {rank}"
@@ -150,4 +158,4 @@ def meaning_of(post: str) -> str:
         each = "one factor for each level of the path, from 0 for a bad fit to 1 beyond the classifier's margin"
     combined = f"the logarithm of a product: {each}; 0 is best" if post.startswith("log-") else f"a product: {each}"
     calibrated = "It is not a calibrated probability: the scores of a text need not add up to 1."
-    return f"The score ({post}) is {combined}. {calibrated} {rank}"
+    return f"The score is {combined}. {calibrated} {rank}"

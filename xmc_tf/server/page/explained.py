@@ -99,7 +99,7 @@ def _makes_features(model: Model) -> bool:
 
 
 def _search(model: Model) -> tuple[str, list[int]]:
-    """Return the post-processor of the labels' scores, and the numbers of nodes of the levels of the first tree."""
+    """Return the name of the function of scores, and the numbers of nodes of the levels of the first tree."""
     if isinstance(model, XTransformer) and "ranker" not in model.parts:
         return "sigmoid", list(model.tree.level_sizes[1:])
     assert isinstance(model, XRLinear | XTransformer)
