@@ -103,14 +103,15 @@ def _tables() -> Iterator[Case]:
     """Commands that read tables and data sets."""
     made = table_commands.arguments
     for command, flags in table_commands.FILE_FLAGS.items():
+        model = table_commands.MODELS.get(command, {})
         for flag, kind in itertools.product(flags, FILES):
             good = table_commands.good_file(command, flag)
             name = good if kind != "missing" else f"no-{good}"
-            yield Case(command, made(command, flag, f"{{out}}/{name}"), ((name, kind, good),))
+            yield Case(command, made(command, flag, f"{{out}}/{name}"), ((name, kind, good),), **model)
         for flag, name in itertools.product((*flags, *table_commands.TEXT_FLAGS[command]), NAMES):
-            yield Case(command, made(command, flag, name))
+            yield Case(command, made(command, flag, name), **model)
         for flag, value in itertools.product(table_commands.NUMBER_FLAGS[command], NUMBERS):
-            yield Case(command, made(command, flag, value))
+            yield Case(command, made(command, flag, value), **model)
     for argv in table_commands.TRAINING:
         yield Case("train", argv, forked=False)
 

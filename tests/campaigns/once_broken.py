@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.campaigns.table_commands import BASE, arguments
+from tests.campaigns.table_commands import BASE, MODELS, arguments
 from tests.campaigns.trial import Case
 
 _READERS = ("prepare", "predict", "report.audit", "evaluate", "sequences.prepare")  # of a table, or of a file like it
@@ -63,15 +63,21 @@ def _full_disks() -> Iterator[Case]:
     outputs = [
         Case("linear.train", ("-x", "{in}/X.npz", "-y", "{in}/Y.npz", "-m", "{out}/disk/new")),
         Case("linear.predict", ("-m", "{in}/model", "-x", "{in}/X.npz", "-o", "{out}/disk/p.npz")),
-        Case("train", ("{in}/data.csv", "-m", "{out}/disk/new", "--effort", "fast")),
+        Case("train", ("{in}/data.csv", "-m", "{out}/disk/new", "--effort", "fast", "--data-set", "{out}/disk/d")),
         Case("append", ("{in}/more.csv", *kept, "--label-separator", "|")),
         Case("labels.add", ("{in}/new-names.txt", *kept)),
         Case("labels.merge", ("{in}/groups.txt", *kept)),
         *(Case(command, arguments(command, flag, f"{{out}}/disk/{name}")) for command, flag, name in _WRITERS),
     ]
-    for case, bytes_ in itertools.product(outputs, (1 << 12, 1 << 16)):
-        yield Case(case.command, case.argv, room=bytes_)
-        yield Case(case.command, case.argv, largest_file=bytes_)
+    of_report = ("{out}/data.sqlite", "-m", "{out}/model", "-o", "{out}/disk/report")
+    for bytes_ in (1 << 12, 1 << 16):
+        for case in outputs:
+            yield Case(case.command, case.argv, room=bytes_)
+            yield Case(case.command, case.argv, largest_file=bytes_)
+        bad = (("data.sqlite", "as it is", "data.sqlite"),)
+        # It also fills the card of the model. The model is copied to a disk as well, which has to have room for it.
+        yield Case("report.command", of_report, bad, model="text-model", replaces=True, room=(1 << 18) + bytes_)
+        yield Case("report.command", of_report, bad, model="text-model", replaces=True, largest_file=bytes_)
     # Their model is the disk itself, which no other folder can replace.
     for argv in (
         ("{in}/more.csv", "-m", "{out}/disk", "--label-separator", "|"),
@@ -83,7 +89,6 @@ def _full_disks() -> Iterator[Case]:
 _WRITERS = [
     ("prepare", "-o", "new.sqlite"),
     ("predict", "-o", "labels.csv"),
-    ("report.command", "-o", "report"),
     ("report.audit", "-o", "audit"),
     ("evaluate", "--report", "report"),
     ("sequences.prepare", "-o", "new"),
@@ -97,7 +102,8 @@ def _closed_folders() -> Iterator[Case]:
     yield Case("runs", (given,), inside)
     yield Case("runs", (given, "show", "1"), inside)
     yield Case("runs", (given, "delete", "1"), inside)
-    yield Case("report.command", (given, "-m", "{in}/text-model", "-o", "{out}/report"), inside)
+    of_report = (given, "-m", "{out}/model", "-o", "{out}/report")
+    yield Case("report.command", of_report, inside, model="text-model", replaces=True)
     yield Case("train", (given, "-m", "{out}/m", "--effort", "fast"), inside)
     yield Case("train", ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{out}/closed/d", "--effort", "fast"))
     yield Case("train", ("{in}/data.csv", "-m", "{out}/closed/m", "--effort", "fast"))
@@ -105,7 +111,7 @@ def _closed_folders() -> Iterator[Case]:
     for command, flags in BASE.items():
         for flag in ("-o", "--report"):
             if flag in flags:
-                yield Case(command, arguments(command, flag, "{out}/closed/new"))
+                yield Case(command, arguments(command, flag, "{out}/closed/new"), **MODELS.get(command, {}))
 
 
 def make_inputs(folder: Path) -> None:

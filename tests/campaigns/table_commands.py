@@ -4,17 +4,20 @@ import itertools
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 BASE = {
     "prepare": {"": "{in}/data.csv", "-o": "{out}/new.sqlite"},
     "runs": {"": "{in}/data.sqlite"},
     "predict": {"": "{in}/data.csv", "-m": "{in}/text-model", "-o": "{out}/labels.csv"},
-    "report.command": {"": "{in}/data.sqlite", "-m": "{in}/text-model", "-o": "{out}/report"},
+    "report.command": {"": "{in}/data.sqlite", "-m": "{out}/model", "-o": "{out}/report"},
     "report.audit": {"": "{in}/data.csv", "-m": "{in}/text-model", "-o": "{out}/audit"},
     "evaluate": {"": "{in}/data.csv", "-m": "{in}/text-model"},
     "explain": {"-m": "{in}/text-model", "": "word1 word2"},
     "sequences.prepare": {"": "{in}/interactions.csv", "-o": "{out}/new"},
 }
+# A report fills the card of its model too.
+MODELS: dict[str, dict[str, Any]] = {"report.command": {"model": "text-model", "replaces": True}}
 FILE_FLAGS = {
     "prepare": ["", "--test-table", "--names-file", "--label-lists"],
     "runs": [""],

@@ -124,6 +124,7 @@ def test_the_keys_of_the_source_are_accepted(tmp_path, caplog):
         ("sliding_step = 51", "longer than max_len"),
         ('route = "rows"', "route does not fit loss"),
         ("max_len = ", "is not TOML"),
+        ("max_len = " + "[" * 5000, "is not TOML"),
     ],
 )
 def test_refused_configurations(tmp_path, line, message):
@@ -143,4 +144,6 @@ def test_set_replaces_parameters(capsys, tmp_path):
     assert params == SequenceParams(max_len=20, sliding_step=5, data_dir="elsewhere")
     with pytest.raises(InputError, match="KEY=VALUE"):
         train.with_settings(params, ["n_epochs"])
+    with pytest.raises(InputError, match="too many brackets"):
+        train.with_settings(params, ["n_epochs=" + "[" * 5000])
     assert np.isclose(train.with_settings(params, ["learning_rate=1e-2"]).learning_rate, 0.01)

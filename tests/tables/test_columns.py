@@ -66,6 +66,8 @@ def test_labels_of_a_cell(cells, separator, labels):
     ("options", "words"),
     [
         (ColumnOptions(labels="tag"), "no column 'tag'"),
+        (ColumnOptions(labels="3"), "no column '3'"),
+        (ColumnOptions(labels="9" * 5000), "no column '999"),
         (ColumnOptions(text=["body"], labels="label"), "no column 'body'"),
     ],
 )
@@ -73,6 +75,11 @@ def test_a_column_that_does_not_exist_is_named(options, words):
     with pytest.raises(InputError, match=words) as error:
         choose_columns("t.csv", ["id", "text", "label"], ROWS, options)
     assert "id, text, label" in str(error.value)
+
+
+def test_a_column_may_be_named_in_any_case_or_by_its_place():
+    for name in ("Label", "label", " LABEL", "2"):
+        assert choose_columns("t.csv", ["id", "text", "Label"], ROWS, ColumnOptions(labels=name))[0].labels == 2
 
 
 def test_without_a_column_of_labels_nothing_is_guessed():

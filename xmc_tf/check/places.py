@@ -40,7 +40,7 @@ def place_of_rank(communicator: Communicator) -> Place:
     """Return the place of this rank."""
     cores = tuple(sorted(os.sched_getaffinity(0)))
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    threads = int(setting) if setting.isdigit() else len(cores)
+    threads = int(setting) if setting.isascii() and setting.isdecimal() and len(setting) < 10 else len(cores)
     return Place(
         communicator.rank, communicator.local_rank, communicator.host, os.getpid(), cores, threads, versions(PACKAGES)
     )

@@ -21,6 +21,7 @@ from xmc_tf.collective.checkpoints.packed_arrays import ArraySource
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.log_folder import log_folder
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import encode_windows
 from xmc_tf.matcher.bootstrap import NEED_VECTORS, bootstrap
@@ -68,7 +69,7 @@ class LevelByLevel:
         held_out = self._held_out_tasks(len(tasks))
         writer = None
         if self.logdir is not None and world.rank == 0:
-            writer = tf.summary.create_file_writer(str(self.logdir))
+            writer = tf.summary.create_file_writer(log_folder(self.logdir))
 
         heads: list[LabelHead] = []
         results: list[LevelResult] = []

@@ -111,7 +111,7 @@ def load_sequence_params(path: str | Path) -> SequenceParams:
     path = existing_file(path, "configuration")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not TOML: {error}", expected="lines such as max_len = 50") from None
     try:
         return SequenceParams.from_json(content)

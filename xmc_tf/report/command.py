@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("data", metavar="DATA", help="data set: a database of xmc-tf prepare or xmc-tf train")
     add = out.add_argument
     add("-m", "--model-folder", required=True, nargs="+", metavar="DIR", help="models; the first is the main one")
-    add("-o", "--output", required=True, metavar="DIR", help="folder of the report")
+    add("-o", "--output", default="report", metavar="DIR", help="folder of the report")
     add("--split", default=TEST, metavar="NAME", help=f"documents to report on: {', '.join(SPLITS)}")
     add("--title", metavar="TEXT", help="title of the report (default: of the model and the data set)")
     add("-k", "--only-topk", type=whole, default=MODEL_LABELS, metavar="INT", help="number of labels per document")

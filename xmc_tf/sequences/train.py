@@ -128,6 +128,8 @@ def with_settings(params: SequenceParams, settings: Sequence[str]) -> SequencePa
             raise InputError(f"--set {setting}", expected="KEY=VALUE, such as n_epochs=5")
         try:
             replaced |= tomllib.loads(f"{key} = {value}")
+        except RecursionError:
+            raise InputError(f"--set {key}: too many brackets", expected="a number or a text") from None
         except tomllib.TOMLDecodeError:
             replaced[key.strip()] = value.strip()
     return SequenceParams.from_json({**params.to_json(), **replaced})

@@ -236,13 +236,14 @@ def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
         wanted: the name, in any case, or the place.
         flag: the flag that names it, for messages.
     """
-    for candidates in (list(columns), [column.strip().lower() for column in columns]):
-        if candidates.count(wanted) == 1:
-            return candidates.index(wanted)
-    if wanted.isascii() and wanted.isdecimal() and int(wanted) < len(columns):
+    lower = [column.strip().lower() for column in columns]
+    for candidates, one in ((list(columns), wanted), (lower, wanted.strip().lower())):
+        if candidates.count(one) == 1:
+            return candidates.index(one)
+    if wanted.isascii() and wanted.isdecimal() and len(wanted) < 10 and int(wanted) < len(columns):
         return int(wanted)
     shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
-    raise InputError(f"{name} has no column {wanted!r}", expected=f"one of {shown}", fix=flag)
+    raise InputError(f"{name} has no column {wanted[:80]!r}", expected=f"one of {shown}", fix=flag)
 
 
 def column_of_ids(columns: Sequence[str], taken: Sequence[int | None] = ()) -> int | None:

@@ -118,7 +118,8 @@ def _refuse_or_remove_others(database: Path, name: str, wanted: dict[str, Any]) 
         raise InputError(
             f"{database} holds a data set of another table, of other columns, or of this table before a change",
             expected=f"a data set of {name} as it is now",
-            fix=f"give another database, or remove it with the runs that it records: rm {database}",
+            fix=f"start afresh, without the runs that it records: rm {database}; or keep it, and give another one: "
+            "train --data-set FILE, prepare -o FILE",
         )
     _LOG.info("%s, which holds no complete data set, is replaced", database)
     for ending in ("", "-wal", "-shm"):

@@ -92,7 +92,7 @@ def _visible(variable: str | None, gpus: list[tuple[Gpu, str]]) -> list[Gpu]:
         return [gpu for gpu, _ in gpus]
     found = []
     for name in (part.strip() for part in variable.split(",")):
-        if name.isdecimal() and int(name) < len(gpus):
+        if name.isdecimal() and len(name) < 10 and int(name) < len(gpus):
             found.append(gpus[int(name)][0])
         elif name.startswith(("GPU-", "MIG-")) and (same := [gpu for gpu, uuid in gpus if uuid.startswith(name)]):
             found.append(same[0]._replace(name=name))

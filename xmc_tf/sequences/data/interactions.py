@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.tables.columns import place_of
 from xmc_tf.tables.reading.delimited import DelimitedFile
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import BadRow, TableReader
@@ -157,16 +158,7 @@ class InteractionTable:
 def _find(source: TableReader, what: str, given: str | None) -> int | None:
     """Return the number of a column, by the given name or by its usual names."""
     if given is not None:
-        for names in (list(source.columns), [name.strip().lower() for name in source.columns]):
-            if names.count(given) == 1:
-                return names.index(given)
-        if given.isascii() and given.isdecimal() and int(given) < len(source.columns):
-            return int(given)
-        raise InputError(
-            f"{source.name} has no column {given!r}",
-            expected=f"one of {', '.join(source.columns[:20])}",
-            fix=f"--{what}-column NAME",
-        )
+        return place_of(source.name, source.columns, given, f"--{what}-column NAME")
     plain = [re.sub(r"[^a-z]", "", name.lower()) for name in source.columns]
     return next((plain.index(name) for name in _KNOWN[what] if name in plain), None)
 

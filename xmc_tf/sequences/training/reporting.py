@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
+from xmc_tf.common.files.log_folder import log_folder
 from xmc_tf.matcher.progress.summaries import Course
 from xmc_tf.params import SequenceParams
 
@@ -26,7 +27,7 @@ class TrainingReport:
         self._total, self._optimizer, self._silent = total, optimizer, silent
         self._writer = None
         if params.logdir is not None and not silent:
-            self._writer = tf.summary.create_file_writer(params.logdir)
+            self._writer = tf.summary.create_file_writer(log_folder(params.logdir))
             rows = [f"| {name} | {value} |" for name, value in params.to_json().items()]
             with self._writer.as_default():
                 tf.summary.text("parameters", "\n".join(["| parameter | value |", "| --- | --- |", *rows]), step=0)
