@@ -56,7 +56,7 @@ analyzer=snowball(english)
 vocab=v
 min_df=1
 effort=fast
-label_names=false
+probabilities=false
 allow_learn=True
 
 [words]
@@ -198,6 +198,8 @@ def test_an_analyzer_normalizes_texts_and_names(annif):
     assert _first(annif("annif", "suggest", "stems", text="Gardener"))[0] == "gardens"
     names = (annif.folder / "data/projects/stems/xmc_tf-model/labels.txt").read_text().split("\n")
     assert {"garden", "sauc"} < set(names)
+    assert not (annif.folder / "data/projects/stems/xmc_tf-model/fusion").exists()
+    assert (annif.folder / "data/projects/ours/xmc_tf-model/fusion").exists()
     before = annif("annif", "suggest", "stems", text="kitten")
     (annif.folder / "kittens.tsv").write_text("Kittens\t<http://example.org/music>\n" * 9)
     annif("annif", "learn", "stems", "kittens.tsv")

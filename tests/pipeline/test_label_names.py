@@ -57,6 +57,7 @@ def test_probabilities_without_names(corpus, caplog, tmp_path):
     plain = run_train(corpus, corpus / "plain", "--no-fine-tune")
     assert plain.evidence is None
     assert "not calibrated probabilities: without label names, an encoder is trained on all documents" in caplog.text
+    assert plain.metadata.content["no_probabilities"].startswith("without label names, an encoder is trained on all")
     model = run_train(corpus, corpus / "probable", "--no-fine-tune", "--probabilities", "true")
     assert not (model.folder / "label_names").exists()
     texts, _ = texts_and_labels(corpus, "tst")

@@ -30,8 +30,9 @@ class XmcBackend(backend.AnnifLearningBackend):
 
     Parameters in projects.cfg:
         effort: fast, balanced (default) or best: number and shapes of the label trees.
-        label_names: whether occurrences of the subjects' names in a text are evidence (default: true). Scores are then
-            calibrated probabilities.
+        probabilities: whether scores are calibrated probabilities, where there are enough documents, or the rankers'
+            scores, which are learned in less time (default: true).
+        label_names: whether names of the subjects in a text are evidence for probabilities (default: true).
         ngram: maximum number of words in a feature (default: 2).
         min_df: minimum number of documents of a feature (default: 2).
         pieces: number of characters of the pieces of long words; 0: none (default: 5).
@@ -48,6 +49,7 @@ class XmcBackend(backend.AnnifLearningBackend):
     name = "xmc_tf"
     DEFAULT_PARAMETERS: ClassVar[dict[str, Any]] = {
         "effort": "balanced",
+        "probabilities": True,
         "label_names": True,
         "ngram": 2,
         "min_df": 2,

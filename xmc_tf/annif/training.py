@@ -47,6 +47,7 @@ def train_model(
         labels,
         names=names,
         params=XRLinearParams(tfidf=tfidf_params(project, params)),
+        probabilities=_probabilities(params),
         label_names=_uses_names(names, params),
         threads=jobs or -1,
         seed=int(params["seed"]),
@@ -68,6 +69,7 @@ def _with_encoder(
             matcher_params_chain=MatcherParams(
                 model_shortcut=str(params["encoder"]), num_train_epochs=int(params["epochs"])
             ),
+            probabilities=_probabilities(params),
             label_names=_uses_names(names, params),
         ),
         pred_params=XTransformerPredParams(
@@ -100,4 +102,10 @@ def tfidf_params(project: Any, params: dict[str, Any]) -> TfidfParams:
 
 
 def _uses_names(names: Sequence[str], params: dict[str, Any]) -> bool:
-    return boolean(params["label_names"]) and have_letters(names)
+    # Names are evidence for probabilities: without these, they are none.
+    return boolean(params["label_names"]) and boolean(params["probabilities"]) and have_letters(names)
+
+
+def _probabilities(params: dict[str, Any]) -> bool | None:
+    """Return False for the rankers' scores; None for probabilities where there are enough documents."""
+    return None if boolean(params["probabilities"]) else False

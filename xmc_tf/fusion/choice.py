@@ -15,10 +15,12 @@ class EvidenceChoice(NamedTuple):
     Attributes:
         probabilities: whether scores become calibrated probabilities.
         label_names: whether names of labels in texts are evidence for them.
+        why_not: why there are no probabilities; "" if there are.
     """
 
     probabilities: bool
     label_names: bool
+    why_not: str = ""
 
 
 class Obstacles(NamedTuple):
@@ -70,7 +72,7 @@ def choose_evidence(
             fix="leave out --probabilities",
         )
     if probabilities is False:
-        return EvidenceChoice(False, False)
+        return EvidenceChoice(False, False, "not asked for (--probabilities true learns them)")
     if not no_names and label_names is not False:
         return EvidenceChoice(True, True)
     least = FEWEST if probabilities else ENOUGH_WITHOUT_NAMES
@@ -83,4 +85,4 @@ def choose_evidence(
     why = obstacles.probabilities or ("" if probabilities else obstacles.default) or few
     if why:
         _LOG.info("scores are not calibrated probabilities: %s", why)
-    return EvidenceChoice(not why, False)
+    return EvidenceChoice(not why, False, why)

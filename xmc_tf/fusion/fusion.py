@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,6 +14,7 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.model_parts import FUSION_HEADER
 from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
 from xmc_tf.fusion.embedded_names import EmbeddedNames
@@ -20,11 +22,12 @@ from xmc_tf.fusion.features import DEFAULT_WEIGHTS, LATER, NAMES, candidate_feat
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.ranks import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
 from xmc_tf.fusion.similarity import Similarity
-from xmc_tf.fusion.thresholds import PrecisionCurve, measure_curve
+from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
 
-_HEADER, _DOCUMENTS = "fusion.json", "documents.npy"
+_DOCUMENTS = "documents.npy"
 _WEIGHTS = ("weights", "new_weights")
 _VERSION = 2
+_BEST = 5  # labels of a document whose calibration is measured
 ROWS = 20_000  # documents at a time, to bound memory
 _FIX = "copy the model again"
 
@@ -43,6 +46,7 @@ class Fusion:
         rank_weights: float64, one for each of ``ranks.RANK_NAMES``.
         names: whether names were evidence when it was learned.
         centers: the centers of labels in the space of the encoder; None: the model has no encoder.
+        error: expected calibration error on the held-out documents, of the best labels of each; NaN: not measured.
     """
 
     weights: np.ndarray
@@ -54,6 +58,7 @@ class Fusion:
     rank_weights: np.ndarray = field(default_factory=SAME.copy)
     names: bool = True
     centers: LabelCenters | None = None
+    error: float = math.nan
 
     @property
     def nr_labels(self) -> int:
@@ -122,8 +127,10 @@ class Fusion:
         probability = _sigmoid(features @ weights)
         ranks = rank_in_document(found.rows, found.labels, probability)
         rank_weights = learn_rank_weights(probability, ranks, right)
-        curve = measure_curve(calibrated(probability, ranks, rank_weights), right, found.rows, truth.nnz)
-        return dataclasses.replace(learned, curve=curve, rank_weights=rank_weights)
+        best = calibrated(probability, ranks, rank_weights)
+        curve = measure_curve(best, right, found.rows, truth.nnz)
+        error = calibration_error(best[ranks < _BEST], right[ranks < _BEST])
+        return dataclasses.replace(learned, curve=curve, rank_weights=rank_weights, error=error)
 
     def with_added(self, count: int, vectors: np.ndarray | None = None) -> Self:
         """Return the fusion with more labels, which have no training documents.
@@ -243,9 +250,10 @@ class Fusion:
             "rank_weights": dict(zip(RANK_NAMES, self.rank_weights.tolist(), strict=True)),
             "nr_held_out": self.nr_held_out,
             "names": self.names,
+            **({} if math.isnan(self.error) else {"calibration_error": round(self.error, 5)}),
             "curve": self.curve._asdict(),
         }
-        (folder / _HEADER).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / FUSION_HEADER).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -254,7 +262,7 @@ class Fusion:
         Args:
             folder: folder of the fusion.
         """
-        path = Path(folder) / _HEADER
+        path = Path(folder) / FUSION_HEADER
         content = read_json(path, expected="the weights of a fusion", fix=_FIX)
         if content.get("version") != _VERSION or any(
             {*content.get(name, ()), *LATER} != set(NAMES) for name in _WEIGHTS
@@ -272,7 +280,8 @@ class Fusion:
             curve, count = PrecisionCurve(**content["curve"]), int(content["nr_held_out"])
             named = bool(content.get("names", True))  # older models have names always
             similarity, centers = Similarity.load(path.parent), LabelCenters.load(path.parent, len(documents))
-            return cls(known, new, documents, curve, count, similarity, ranks, named, centers)
+            measured = float(content.get("calibration_error", math.nan))
+            return cls(known, new, documents, curve, count, similarity, ranks, named, centers, measured)
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path.parent} cannot be read: {error}", fix=_FIX) from None
 

@@ -11,6 +11,7 @@ CONFIDENCE = 0.95
 """How sure a model is of a precision that it promises."""
 _DEVIATIONS = 1.645  # of a normal distribution below which CONFIDENCE of it lies
 _MOST_POINTS = 400
+_BINS = 20  # of probabilities, to measure how well they are calibrated
 _FEWEST = 30  # of fewer predicted labels, the precision is not a reliable estimate
 
 
@@ -105,6 +106,18 @@ def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, 
         [round(float(one), 5) for one in lower],
         [int(one) + 1 for one in at],
     )
+
+
+def calibration_error(probability: np.ndarray, right: np.ndarray) -> float:
+    """Return the expected calibration error: the mean distance of probability and share of right labels.
+
+    Args:
+        probability: of each label.
+        right: whether the document has it.
+    """
+    bins = np.minimum((probability * _BINS).astype(np.int64), _BINS - 1)
+    gaps = np.bincount(bins, probability.astype(np.float64) - right, _BINS)
+    return float(np.abs(gaps).sum() / len(bins)) if len(bins) else math.nan
 
 
 def _sums_of_squares(right: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xmc_tf.common.folders.model_parts import NO_PROBABILITIES
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.params import MatcherParams, XTransformerParams
 from xmc_tf.pipeline.ensembles import chosen_method
@@ -54,7 +55,8 @@ def make_parts(
     features = steps.features()
     encoded = pretrained = steps.pretrained()
     parts: dict[str, Path] = {}
-    metadata = describe(inputs, recipe) | {"embedding_dim": pretrained.record["dim"]}
+    why_not = {NO_PROBABILITIES: steps.evidence.why_not} if steps.evidence.why_not else {}
+    metadata = describe(inputs, recipe) | {"embedding_dim": pretrained.record["dim"]} | why_not
 
     # The encoder, fitted to the labels.
     first_tree = None

@@ -13,6 +13,8 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.checksums import MODEL_HEADER
+from xmc_tf.common.folders.model_parts import FUSION, FUSION_HEADER, NO_PROBABILITIES
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import load_matrix, load_names
@@ -158,9 +160,29 @@ def main(argv: Sequence[str] | None = None) -> None:
         tree, names, depth=options.depth, max_children=options.max_children, frequencies=frequencies,
         words=options.words,
     )  # fmt: skip
-    if is_model and (header := given / "features" / "params.json").exists():
-        print(f"features: {TfidfParams.of_header(read_json(header)).description}\n")
-    print(drawn)
+    about = _about(given) if is_model else []
+    print("\n".join([*about, *([""] if about else []), drawn]))
+
+
+def _about(model: Path) -> list[str]:
+    """Return lines about the features and the scores of a model."""
+    header, scores = model / "features" / "params.json", _about_scores(model)
+    features = [f"features: {TfidfParams.of_header(read_json(header)).description}"] if header.exists() else []
+    return [*features, *([f"scores: {scores}"] if scores else [])]
+
+
+def _about_scores(model: Path) -> str:
+    """Return whether a model's scores are probabilities, and why not; "" if the model does not say it."""
+    if (header := model / FUSION / FUSION_HEADER).exists():
+        learned = read_json(header)
+        error, documents = learned.get("calibration_error"), int(learned.get("nr_held_out", 0))
+        learned_from = f"probabilities, learned from {documents:,} held-out documents"
+        if error is None:
+            return learned_from
+        return f"{learned_from}; on these, they differ from the share of right labels by {100 * error:.1f} points"
+    if (header := model / MODEL_HEADER).exists() and (why := read_json(header).get(NO_PROBABILITIES)):
+        return f"no probabilities: {why}"
+    return ""
 
 
 def _frequencies(path: Path, nr_labels: int) -> np.ndarray:

@@ -19,6 +19,8 @@ TREE, FEATURES, ENCODER, HEAD, RANKER = "tree", "features", "encoder", "head", "
 ENSEMBLE, NAMES, FUSION, TRAINING = "ensemble", "label_names", "fusion", "training"
 HIERARCHY = "hierarchy"
 LABELS = "labels.txt"
+FUSION_HEADER = "fusion.json"  # in FUSION
+NO_PROBABILITIES = "no_probabilities"  # in MODEL_HEADER: why scores are no probabilities
 
 _CHAIN_FILES = r"config\.json|C\d+\.npz"
 _TFIDF_FILES = (

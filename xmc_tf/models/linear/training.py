@@ -11,6 +11,7 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders.model_parts import NO_PROBABILITIES
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, Texts
 from xmc_tf.data.vocabularies import LabelHierarchy
@@ -158,6 +159,8 @@ def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverR
         evidence = place.evidence(partial(_learn_evidence, data, lines, recipe, ranker_data))
     predicted, names = _predicted(trees, names, params.ranker)
     metadata = _metadata(X, rankers, recipe, pred_params, data.texts is not None)
+    if wanted.why_not:
+        metadata = metadata.replace(**{NO_PROBABILITIES: wanted.why_not})
     return LinearParts(
         rankers_of(rankers), predicted[0], names, metadata, own_tfidf=tfidf, evidence=evidence,
         more_trees=predicted[1:], own_training=kept, hierarchy=data.hierarchy,
