@@ -18,7 +18,7 @@ _DESCRIPTION = """Measure predictions against the true labels: one row per predi
   macro-F1@k  mean of the F1 of all labels that have a document
   P-near@k    as P, but a label also counts if it is directly broader or narrower than a true label
   P-sibling@k as P-near, but a label also counts if it shares a direct broader term with a true label;
-              both need a model (-m) that was trained with a vocabulary with broader terms
+              both need broader terms: of --vocabulary, or those that a model (-m) was trained with
 
 A document without true labels counts as 0 in P, R and nDCG. Equal scores are ranked by label number.
 In the true labels, every nonzero entry is a label; in a prediction, a stored zero is a score.

@@ -31,7 +31,7 @@ def base_commands() -> dict[str, dict[str, str]]:
 FILE_FLAGS = {
     "linear.train": ["-x", "-y", "--labels", "--vocabulary", "-c", "-f", "-r", "-um", "-uy", "--params-path"],
     "linear.predict": ["-x", "-y", "-so", "-m"],
-    "evaluate": ["-y", "-p", "--train-labels", "--labels", "-t", "-m"],
+    "evaluate": ["-y", "-p", "--train-labels", "--labels", "-t", "-m", "--vocabulary"],
     "linear.evaluate": ["-y", "-p"],
     "tree.show": ["", "--labels", "-y"],
     "check": ["--model"],

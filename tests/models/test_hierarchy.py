@@ -81,6 +81,31 @@ def test_near_misses_on_a_table_and_in_its_report(model, tmp_path, capsys):
     assert report["evaluation"]["systems"][0]["P-near@1"] == 0.5
 
 
+def test_a_vocabulary_may_be_given_for_predictions_in_files(model, tmp_path, capsys):
+    data = model.parent
+    names = [f"http://v/{number}" for number in range(5)]
+    (tmp_path / "uris.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    predicted = csr_matrix(([1.0] * 90, (range(90), [(2, 2, 1, 4, 0)[number % 5] for number in range(90)])), (90, 5))
+    save_npz(tmp_path / "P.npz", predicted)  # near; sibling; sibling; sibling; wrong
+    files = ["-y", str(data / "Y.npz"), "-p", str(tmp_path / "P.npz"), "-k", "1,", "--json"]
+    given = ["--labels", str(tmp_path / "uris.txt"), "--vocabulary", str(data / "v.ttl"), "--language", "en"]
+    run_evaluate([*files, *given])
+    system = json.loads(capsys.readouterr().out)["systems"][0]
+    assert [system[name] for name in ("P@1", "P-near@1", "P-sibling@1")] == [0, 0.2, 0.8]
+    for wrong, message in (
+        (given[:4], "only --vocabulary"),
+        ([*given[:2], *given[4:]], "only --language"),
+        (given[2:], "labels without names"),
+        ([*given[:3], str(data / "X.txt"), *given[4:]], "format of the vocabulary is unknown"),
+        (["--labels", str(data / "X.txt"), *given[2:]], "label names"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run_evaluate([*files, *wrong])
+    (tmp_path / "flat.ttl").write_text(PREFIX + '<http://v/1> skos:prefLabel "cats"@en .', encoding="utf-8")
+    with pytest.raises(InputError, match="has no broader terms"):
+        run_evaluate([*files, *given[:3], str(tmp_path / "flat.ttl"), *given[4:]])
+
+
 def test_a_model_with_an_encoder_keeps_it(tiny_corpus, tmp_path):
     names = (tiny_corpus / "labels.txt").read_text(encoding="utf-8").splitlines()
     write_vocabulary(tmp_path / "v.ttl", names)

@@ -19,7 +19,7 @@ from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.params import add_layout, add_model, add_texts
 from xmc_tf.report.inputs import ReportInputs
-from xmc_tf.report.measured import MeasuredData, measured_table
+from xmc_tf.report.measured import MeasuredData, given_hierarchy, measured_table
 from xmc_tf.report.writing import refuse_report, write_report
 from xmc_tf.tables.reading_flags import add_reading_options, refuse_without_table
 
@@ -70,6 +70,12 @@ def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
     add("--title", default="Evaluation of predictions", metavar="TEXT", help="title of the report")
     add_texts(parser)
     add_model(parser)
+    add(
+        "--vocabulary", metavar="FILE",
+        help="SKOS vocabulary (.ttl, .rdf, .xml, .nt) with broader terms of the labels, for near misses "
+        "(default: what the model knows)",
+    )  # fmt: skip
+    add("--language", metavar="TAG", help="language of the names in --vocabulary, as en")
     group = add_reading_options(parser)
     group.add_argument("--label-column", metavar="NAME", help="column of labels (default: as in training)")
     group.add_argument(
@@ -149,15 +155,16 @@ def _of_files(args: argparse.Namespace) -> MeasuredData:
         label_names = label_names or model.names
     texts = TextFile(args.text_path) if args.text_path else None
     return MeasuredData(
-        truth, systems, label_names, texts, None, model, training, (args.propensity_a, args.propensity_b)
-    )
+        truth, systems, label_names, texts, None, model, training, (args.propensity_a, args.propensity_b),
+        given_hierarchy(args, label_names),
+    )  # fmt: skip
 
 
 def _check_report(args: argparse.Namespace) -> None:
     """Refuse a report that would replace an input, and inputs that only a report uses."""
     inputs = {
         "-y": args.truth_path, "-p": args.pred_path, "--train-labels": args.train_labels, "--labels": args.labels,
-        "-t": args.text_path, "-m": args.model_folder,
+        "-t": args.text_path, "-m": args.model_folder, "--vocabulary": args.vocabulary,
     }  # fmt: skip
     if args.report:
         refuse_report("--report", args.report, inputs)
@@ -186,6 +193,7 @@ def _report_inputs(
         ks=ks,
         bounds=bounds,
         propensities=(args.propensity_a, args.propensity_b),
+        hierarchy=data.hierarchy,
     )
 
 

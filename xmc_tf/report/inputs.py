@@ -14,6 +14,7 @@ from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
 
 if TYPE_CHECKING:
+    from xmc_tf.data.vocabularies import LabelHierarchy
     from xmc_tf.models.model import Model
 
 MODEL_LABELS = 20  # labels per document that are predicted for a report
@@ -74,6 +75,7 @@ class ReportInputs:
         ks: the cut-offs of P, R and nDCG.
         bounds: upper bounds of the groups of labels by frequency; empty: no groups.
         propensities: parameters A and B of the propensity model.
+        hierarchy: the broader terms of the labels, for near misses (default: those that the model knows).
     """
 
     title: str
@@ -91,6 +93,7 @@ class ReportInputs:
     ks: Sequence[int] = (1, 3, 5)
     bounds: Sequence[int] = (10, 50)
     propensities: tuple[float, float] = (0.55, 1.5)
+    hierarchy: "LabelHierarchy | None" = None
 
     def __post_init__(self) -> None:
         """Check that everything belongs to the same documents and labels."""
@@ -162,7 +165,7 @@ class ReportInputs:
     @property
     def broader(self) -> csr_matrix | None:
         """The broader terms of the labels, labels × terms, or None."""
-        return broader_terms(self.model, self.names)
+        return broader_terms(self.hierarchy, self.model, self.names)
 
     def document_name(self, document: int) -> str:
         """Return what a document is called, or its number, from 1.
@@ -181,13 +184,16 @@ class ReportInputs:
         return str(label) if self.names is None else self.names[label]
 
 
-def broader_terms(model: "Model | None", names: Sequence[str] | None) -> csr_matrix | None:
-    """Return the broader terms of labels, labels × terms; None without a model that knows them.
+def broader_terms(
+    hierarchy: "LabelHierarchy | None", model: "Model | None", names: Sequence[str] | None
+) -> csr_matrix | None:
+    """Return the broader terms of labels, labels × terms; None if they are not known.
 
     Args:
+        hierarchy: the broader terms; None: those that the model knows.
         model: the model, or None.
         names: the names of the labels, or None.
     """
-    if model is None or names is None or model.hierarchy is None:
-        return None
-    return model.hierarchy.broader_matrix(names)
+    if hierarchy is None and model is not None:
+        hierarchy = model.hierarchy
+    return None if hierarchy is None or names is None else hierarchy.broader_matrix(names)

@@ -11,7 +11,9 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.regular import existing_file
 from xmc_tf.data import Texts
+from xmc_tf.data.vocabularies import LabelHierarchy, load_hierarchy
 from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.report.inputs import MODEL_LABELS, broader_terms
@@ -37,6 +39,7 @@ class MeasuredData:
         model: the model that predicted, or None.
         training: labels of the training documents, or None.
         propensities: parameters A and B of the propensity model.
+        hierarchy: the broader terms of the labels (default: those that the model knows).
     """
 
     truth: csr_matrix
@@ -47,6 +50,7 @@ class MeasuredData:
     model: "Model | None" = None
     training: csr_matrix | None = None
     propensities: tuple[float, float] = (0.55, 1.5)
+    hierarchy: LabelHierarchy | None = None
 
     @property
     def frequency(self) -> np.ndarray | None:
@@ -64,7 +68,7 @@ class MeasuredData:
     @property
     def broader(self) -> csr_matrix | None:
         """The broader terms of the labels, labels × terms, or None."""
-        return broader_terms(self.model, self.names)
+        return broader_terms(self.hierarchy, self.model, self.names)
 
 
 def measured_table(args: argparse.Namespace, most: int) -> MeasuredData:
@@ -90,7 +94,9 @@ def measured_table(args: argparse.Namespace, most: int) -> MeasuredData:
     if not args.model_folder:
         raise InputError("-m is missing", expected="the model that is measured on the table", fix="add -m model")
     if args.report:
-        refuse_report("--report", args.report, {"TABLE": args.table, "-m": args.model_folder})
+        refuse_report(
+            "--report", args.report, {"TABLE": args.table, "-m": args.model_folder, "--vocabulary": args.vocabulary}
+        )
     announce_compiling()
     model = load(args.model_folder)
     options = ColumnOptions(text_columns(args), args.label_column, args.label_separator, trained=model.metadata.columns)
@@ -101,6 +107,30 @@ def measured_table(args: argparse.Namespace, most: int) -> MeasuredData:
     else:
         names = [*model.names, *unknown_labels(own, model.names)]
         truth = matrix_of_names(own.names, names, "the model's label names")
+    hierarchy = given_hierarchy(args, names)
     predicted = over_all_labels(model.predict(texts, only_topk=max(most, MODEL_LABELS)), truth.shape[1], None)
     name = (args.tags or [Path(args.model_folder).name or "model"])[0]
-    return MeasuredData(as_truth(truth), [(name, predicted)], names, texts, documents, model)
+    return MeasuredData(
+        as_truth(truth), [(name, predicted)], names, texts, documents, model, hierarchy=hierarchy
+    )  # fmt: skip
+
+
+def given_hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHierarchy | None:
+    """Return the broader terms of labels in the vocabulary that is given; None without one.
+
+    Args:
+        args: the parsed flags.
+        names: the names of the labels, or None.
+    """
+    vocabulary, language = args.vocabulary, args.language
+    if vocabulary is None and language is None:
+        return None
+    if vocabulary is None or language is None or names is None:
+        raise InputError(
+            "near misses cannot be measured",
+            expected="--vocabulary, --language, and names of labels, of the model or in --labels",
+            received="labels without names" if vocabulary and language else
+            f"only {'--language' if vocabulary is None else '--vocabulary'}",
+            fix="leave out --vocabulary and --language, or give all of them",
+        )  # fmt: skip
+    return load_hierarchy(names, existing_file(vocabulary, "vocabulary"), language)

@@ -32,14 +32,19 @@ class LabelHierarchy:
     broader: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of_concepts(cls, labels: Iterable[Concept]) -> Self | None:
-        """Return the hierarchy of the concepts that are labels; None if none of them has a broader term."""
-        name_of = {concept.uri: concept.names[0] for concept in labels}
+    def of_concepts(cls, labels: Iterable[tuple[str, Concept]]) -> Self | None:
+        """Return the hierarchy of labels; None if none of them has a broader term.
+
+        Args:
+            labels: the names of labels, each with the concept that it is.
+        """
+        pairs = list(labels)
+        name_of = {concept.uri: name for name, concept in pairs}
         broader: dict[str, set[str]] = {}
-        for concept in labels:
-            terms = {name_of.get(uri, uri) for uri in concept.broader} - {concept.names[0]}
+        for name, concept in pairs:
+            terms = {name_of.get(uri, uri) for uri in concept.broader} - {name}
             if terms:
-                broader.setdefault(concept.names[0], set()).update(terms)
+                broader.setdefault(name, set()).update(terms)
         return cls({name: tuple(sorted(broader[name])) for name in sorted(broader)}) if broader else None
 
     def broader_matrix(self, names: Sequence[str]) -> csr_matrix:

@@ -1,6 +1,7 @@
 """Label names from a file of lines, completed by a vocabulary."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,19 +47,8 @@ def load_label_lines(path: str | None, vocabulary: str | None = None, language: 
 
 def _complete(lines: list[str], concepts: list[Concept], path: str | Path, vocabulary: str | Path) -> LabelLines:
     """Return the lines, with all names of the concept of each label; labels without a concept keep their line."""
-    of_uri = {concept.uri: concept for concept in concepts}
-    of_name: dict[str, Concept] = {}
-    for concept in concepts:
-        of_name.setdefault(concept.names[0].casefold(), concept)
-    found = [of_uri.get(line.strip().strip("<>")) or of_name.get(line.strip().casefold()) for line in lines]
+    found = _concepts_of(lines, concepts, f"{path}: no line", vocabulary)
     missing = [line for line, concept in zip(lines, found, strict=True) if concept is None]
-    if len(missing) == len(lines):
-        raise InputError(
-            f"{path}: no line is a concept of {vocabulary}",
-            expected=f"identifiers as {concepts[0].uri}, or preferred names as {concepts[0].names[0]!r}",
-            received=repr(lines[0]) if lines else "an empty file",
-            fix="check that both files are of the same vocabulary, and the language",
-        )
     if missing:
         _LOG.warning(
             "label names: %s of %s lines of %s are not concepts of %s, and are names as they are; the first is %r",
@@ -66,9 +56,50 @@ def _complete(lines: list[str], concepts: list[Concept], path: str | Path, vocab
         )  # fmt: skip
     more = sum(len(concept.names) - 1 for concept in found if concept is not None)
     _LOG.info("label names: %s concepts with %s alternative names", f"{len(lines) - len(missing):,}", f"{more:,}")
-    hierarchy = LabelHierarchy.of_concepts([concept for concept in found if concept is not None])
+    hierarchy = LabelHierarchy.of_concepts((concept.names[0], concept) for concept in found if concept is not None)
     if hierarchy is not None:
         _LOG.info("label names: %s concepts with broader terms", f"{len(hierarchy.broader):,}")
     return LabelLines(
         [line if concept is None else concept.line for line, concept in zip(lines, found, strict=True)], hierarchy
     )
+
+
+def load_hierarchy(names: Sequence[str], vocabulary: str | Path, language: str) -> LabelHierarchy:
+    """Read the broader terms of labels from a vocabulary.
+
+    Args:
+        names: the names of the labels: preferred names, or identifiers of concepts. Others have no broader terms.
+        vocabulary: a SKOS file.
+        language: tag of the language of the names, as "en".
+
+    Raises:
+        InputError: no label is a concept of the vocabulary, or none has a broader term.
+    """
+    found = _concepts_of(names, load_vocabulary(vocabulary, language), "no label", vocabulary)
+    pairs = [(name, concept) for name, concept in zip(names, found, strict=True) if concept is not None]
+    hierarchy = LabelHierarchy.of_concepts(pairs)
+    if hierarchy is None:
+        raise InputError(
+            f"{vocabulary} has no broader terms of the labels", expected="skos:broader or skos:narrower",
+            received=f"none, for {len(pairs):,} labels that are concepts", fix="leave out --vocabulary",
+        )  # fmt: skip
+    return hierarchy
+
+
+def _concepts_of(
+    lines: Sequence[str], concepts: Sequence[Concept], none: str, vocabulary: str | Path
+) -> list[Concept | None]:
+    """Return the concept of each line, which is an identifier or a preferred name; an error if no line has one."""
+    of_uri = {concept.uri: concept for concept in concepts}
+    of_name: dict[str, Concept] = {}
+    for concept in concepts:
+        of_name.setdefault(concept.names[0].casefold(), concept)
+    found = [of_uri.get(line.strip().strip("<>")) or of_name.get(line.strip().casefold()) for line in lines]
+    if not any(found):
+        raise InputError(
+            f"{none} is a concept of {vocabulary}",
+            expected=f"identifiers as {concepts[0].uri}, or preferred names as {concepts[0].names[0]!r}",
+            received=repr(lines[0]) if lines else "nothing",
+            fix="check that both are of the same vocabulary, and the language",
+        )
+    return found
