@@ -52,7 +52,7 @@ def started(monkeypatch):
 
 
 def test_the_process_ends_with_the_training(started, tmp_path, monkeypatch):
-    monkeypatch.setattr(first_use, "kernel_folder", lambda: tmp_path / "none yet")
+    monkeypatch.setattr(first_use, "kernel_folder", lambda: tmp_path)  # which Numba has made
     monkeypatch.setattr(first_use, "thread_count", lambda _: 2)
     beside = compiling_beside()
     beside.__enter__()
@@ -64,6 +64,8 @@ def test_the_process_ends_with_the_training(started, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("folder", "cores", "ranks"), [(".", 2, 1), ("none yet", 1, 1), ("none yet", 2, 3)])
 def test_nothing_is_started_without_need(folder, cores, ranks, started, tmp_path, monkeypatch):
     monkeypatch.setattr(first_use, "kernel_folder", lambda: tmp_path / folder)
+    (tmp_path / "of an installation").mkdir()
+    (tmp_path / "of an installation" / "search-7.py311.nbi").touch()
     monkeypatch.setattr(first_use, "thread_count", lambda _: cores)
     with compiling_beside(ranks):
         assert not started

@@ -1,7 +1,7 @@
 """Compilation of the rankers' kernels in a process of its own, when a machine trains its first model.
 
 A process compiles one kernel at a time. So while the first training reads texts, with kernels of its own, another
-process trains a tiny model of features, and leaves the kernels of trees, rankers and search in the cache.
+process trains tiny models, and leaves the kernels of rankers, search and trees in the cache.
 """
 
 import os
@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.compiled import kernel_folder
 from xmc_tf.common.threads import thread_count
 
-_LABELS = 300  # more than a leaf has, so that they are clustered
+_FEW, _MANY = 8, 300  # labels, of which the many are more than a leaf has, so that they are clustered
 
 
 @contextmanager
@@ -26,7 +26,8 @@ def compiling_beside(ranks: int = 1) -> Iterator[None]:
     Args:
         ranks: number of ranks of the training; several would each compile, so they do not.
     """
-    if ranks > 1 or kernel_folder().exists() or thread_count(-1) < 2:
+    # Numba makes the folder when it reads a module with kernels; a compiled one has an index.
+    if ranks > 1 or any(kernel_folder().rglob("*.nbi")) or thread_count(-1) < 2:
         yield
         return
     process = subprocess.Popen(
@@ -44,12 +45,15 @@ def compiling_beside(ranks: int = 1) -> Iterator[None]:
 
 
 def main() -> None:
-    """Train a tiny model of features, and ask it."""
+    """Train tiny models, in the order in which a training needs their kernels: rankers first, then trees."""
+    from xmc_tf.metrics import evaluate
     from xmc_tf.models.xr_linear import XRLinear
 
-    ones = np.eye(_LABELS, dtype=np.float32)
-    X, Y = csr_matrix(ones + np.roll(ones, 1, axis=1)), csr_matrix(ones)
-    XRLinear.train(X, Y, effort="fast", threads=1).predict(X, only_topk=1, threads=1)
+    for labels in (_FEW, _MANY):
+        ones = np.eye(labels, dtype=np.float32)
+        X, Y = csr_matrix(ones + np.roll(ones, 1, axis=1)), csr_matrix(ones)
+        found = XRLinear.train(X, Y, effort="fast", threads=1).predict(X, only_topk=1, threads=1)
+        evaluate(Y, found, (1,))
 
 
 if __name__ == "__main__":
