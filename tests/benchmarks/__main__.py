@@ -30,6 +30,8 @@ def main() -> None:
         "instant_start": [],
         "serving_latency": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
         "serving_memory": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
+        "first_minutes": [],
+        "flat_head": [],
         "growing_table": [],
         "collective_steps": [],
         "dlrm": [],
