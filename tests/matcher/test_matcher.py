@@ -4,8 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from google.protobuf import text_format
 from scipy.sparse import csr_matrix
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.projector import ProjectorConfig
 
 from tests.matcher.tiny import DIM, LABELS, TREE, TinyEncoder, documents, encode, store_of
 from xmc_tf.collective.strategy import CollectiveStrategy
@@ -43,6 +45,7 @@ PARAMS = MatcherParams(
 )
 PRED = MatcherPredParams(only_topk=3, post_processor="sigmoid")
 N = 60
+NAMES = [f"label\t{number}" for number in range(LABELS)]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +72,7 @@ def train(data, folder, params=PARAMS, logdir=None, max_match_clusters=32768, **
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    return train(data, folder / "work", logdir=folder / "logs"), folder
+    return train(data, folder / "work", logdir=folder / "logs", names=NAMES), folder
 
 
 def test_it_finds_the_labels(data, trained):
@@ -317,3 +320,26 @@ def test_only_some_labels(post):
     narrow = matcher.predict(vectors, beam_size=1, only_topk=9, post_processor=post, only_labels=labels)
     assert np.diff(narrow.indptr).min() >= 1
     assert set(matcher.to_labels(narrow).indices) <= set(labels)
+
+
+def test_tensorboard_shows_tree_parameters_and_vectors(data, trained):
+    _, Y, _ = data
+    matcher, folder = trained
+    events = EventAccumulator(str(folder / "logs"), size_guidance={"tensors": 0})
+    events.Reload()
+    assert b"| 2 | 6 |" in events.Tensors("tree")[0].tensor_proto.string_val[0]
+    said = events.Tensors("level_3/parameters")[0].tensor_proto.string_val[0]
+    assert b"| head_learning_rate | 0.05 |" in said
+    config = ProjectorConfig()
+    text_format.Parse((folder / "logs" / "projector_config.pbtxt").read_text(), config)
+    assert [one.tensor_name for one in config.embeddings] == ["level 1", "level 2", "level 3"]
+    for level, one in enumerate(config.embeddings):
+        vectors = np.loadtxt(folder / "logs" / one.tensor_path, delimiter="\t")
+        np.testing.assert_allclose(vectors, matcher.heads[level].local()[:, :-1], rtol=1e-4)
+        lines = (folder / "logs" / one.metadata_path).read_text().splitlines()
+        assert len(lines) == 1 + len(vectors)
+    often = np.diff(Y.tocsc().indptr)
+    assert lines[4] == f"label 3\t{often[3]}"
+    top = (folder / "logs" / config.embeddings[0].metadata_path).read_text().splitlines()[1]
+    best = sorted(range(4), key=lambda label: -often[label])[:3]
+    assert top == " · ".join(f"label {label}" for label in best) + f" (+1)\t{often[:4].sum()}"

@@ -38,6 +38,7 @@ class MatcherData:
             weighted bootstrap. Default: a node weighs as many labels of the document as it contains.
         rows: numbers of the documents to train on, if some are held out. Default: all.
         validation: documents to validate on; with them, the state that scored best is kept of each level.
+        names: label names for TensorBoard's projector. Default: the label numbers.
     """
 
     store: TokenStore
@@ -47,6 +48,7 @@ class MatcherData:
     weights: spmatrix | None = None
     rows: np.ndarray | None = None
     validation: Validation | None = None
+    names: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ from xmc_tf.matcher.inputs import MatcherData, MatcherSettings
 from xmc_tf.matcher.levels import LevelTask, levels_of
 from xmc_tf.matcher.predict_levels import predict_level
 from xmc_tf.matcher.progress.curves import LevelCurves
-from xmc_tf.matcher.progress.summaries import LevelSummaries
+from xmc_tf.matcher.progress.summaries import LevelSummaries, write_texts
+from xmc_tf.matcher.projector import write_projector
 from xmc_tf.matcher.quality import precision
 from xmc_tf.matcher.vectors import own_documents, vectors_of_all
 from xmc_tf.params import MatcherParams, MatcherPredParams, per_level
@@ -70,6 +71,7 @@ class LevelByLevel:
         writer = None
         if self.logdir is not None and world.rank == 0:
             writer = tf.summary.create_file_writer(log_folder(self.logdir))
+            write_texts(writer, data.tree, params)
 
         heads: list[LabelHead] = []
         results: list[LevelResult] = []
@@ -117,6 +119,8 @@ class LevelByLevel:
             if held_out and number + 1 < len(tasks):
                 held_out_predicted = self._predict_held_out(head, task, held_out_predicted, shown)
             heads.append(head)
+        if self.logdir is not None:
+            write_projector(self.logdir, heads, data.tree, data.Y, data.names)
         return heads, results
 
     def vectors(self) -> np.ndarray:

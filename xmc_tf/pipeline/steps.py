@@ -169,7 +169,7 @@ class TrainingSteps:
             encoder.compute_in(choose_precision(self.communicator, params[0].mixed_precision))
             data = MatcherData(
                 self.store, own.documents.Y, label_tree, self.tokenizer.pad_id, validation=validation,
-                rows=self._trained_on if len(self.held_out) else None,
+                names=own.names, rows=self._trained_on if len(self.held_out) else None,
             )  # fmt: skip
             settings = MatcherSettings(params, pred_params, recipe.params.max_match_clusters, recipe.seed)
             matcher = Matcher.train(

@@ -1,13 +1,16 @@
 """Progress of fine-tuning: counts of every step, log lines, and TensorBoard curves."""
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.meters.traffic import bytes_sent
+from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.tree import LabelTree
 
 
 class Course(NamedTuple):
@@ -130,6 +133,24 @@ class LevelSummaries:
     def _scalar(self, name: str, value: float, step: int) -> None:
         with self._writer.as_default():
             tf.summary.scalar(f"{self._prefix}/{name}", value, step=step)
+
+
+def write_texts(writer: tf.summary.SummaryWriter, tree: LabelTree, params: Sequence[MatcherParams]) -> None:
+    """Write the tree's sizes and every level's parameters as text.
+
+    Args:
+        writer: rank 0's writer.
+        tree: tree over the labels.
+        params: parameters of each level.
+    """
+    sizes = [f"| {level} | {size:,} |" for level, size in enumerate(tree.level_sizes)]
+    with writer.as_default():
+        tf.summary.text("tree", "\n".join(["| level | nodes |", "| --- | --- |", *sizes]), step=0)
+        for level, one in enumerate(params, start=1):
+            rows = [f"| {name} | {value} |" for name, value in one.to_json().items() if name != "__meta__"]
+            table = "\n".join(["| parameter | value |", "| --- | --- |", *rows])
+            tf.summary.text(f"level_{level}/parameters", table, step=0)
+    writer.flush()
 
 
 def _sent() -> float:
