@@ -96,6 +96,8 @@ def all_cases() -> list[Case]:
         cases.append(Case("linear.predict", _argv(base["linear.predict"] | {"-o": name})))
         if name not in ("{in}", "{in}/model"):  # a model is replaced, and any folder gets one, as documented
             cases.append(Case("linear.train", _argv(base["linear.train"] | {"-m": name})))
+        if name != "{in}/X.npz":  # no input of this command, but a file like any other
+            cases.append(Case("tree.show", _argv(base["tree.show"] | {"--dot": name})))
     return list(dict.fromkeys([*cases, *_tables(), *growing_commands.cases(), *_launches(), *_other_commands()]))
 
 

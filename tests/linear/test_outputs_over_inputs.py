@@ -10,6 +10,7 @@ from tests.files import contents
 from tests.linear.command_data import shell, write_corpus
 from tests.linear.test_bad_input import message
 from xmc_tf.linear import predict, train
+from xmc_tf.tree import show
 
 evaluate = import_module("xmc_tf.evaluate")  # xmc_tf.evaluate is the public function
 
@@ -39,6 +40,9 @@ REFUSED = {
     "weights": (predict, [*PREDICT, W], f"-o {W} is also the input -m m"),
     "a new file among weights": (predict, [*PREDICT, "m/ranker/pred.npz"], "is part of the model in"),
     "another model's": (predict, ["-m", "m/ranker", "-x", "X.npz", "-o", "m/tree/p.npz"], "is part of the model in"),
+    "a drawing over metadata": (show, ["m", "--dot", "m/params.json"], "--dot m/params.json is also the input TREE m"),
+    "a drawing over names": (show, ["m/tree", "--dot", "m/labels.txt"], "is part of the model in"),
+    "a drawing over labels": (show, ["m", "-y", "Y.npz", "--dot", "Y.npz"], "--dot Y.npz is also the input -y Y.npz"),
     "a report among parts": (
         evaluate, ["-y", "Y.npz", "-p", "Y.npz", "--report", "m/tree"], "--report m/tree is part of the model in"
     ),
@@ -84,7 +88,8 @@ def test_predictions_beside_the_parts_of_a_model_are_written_as_pecos_scripts_do
     assert code == 0, said
     predict.main([*PREDICT, "m/Pt.npz"])  # again, over the older ones
     evaluate.main(["-y", "Y.npz", "-p", "m/Pt.npz", "--report", "m/report"])
-    assert {"Pt.npz", "report"} <= {path.name for path in (place / "m").iterdir()}
+    show.main(["m", "--dot", "m/tree.dot"])
+    assert {"Pt.npz", "report", "tree.dot"} <= {path.name for path in (place / "m").iterdir()}
     predict.main([*PREDICT, "m/Pt.npz"])  # and the model is as it was
 
 

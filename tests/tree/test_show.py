@@ -15,7 +15,7 @@ from tests.tree.cases import trees
 from xmc_tf import XRLinear
 from xmc_tf.common.errors import InputError
 from xmc_tf.tree import LabelTree, save_chain
-from xmc_tf.tree.show import main, show
+from xmc_tf.tree.show import main, show, to_dot
 
 TREE = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
 NAMES = ["apple", "boat", "cherry", "date", "engine"]
@@ -66,6 +66,7 @@ def test_a_large_tree_is_a_page_by_default():
     leaves = np.arange(257) * 64
     tree = LabelTree(splits=([0, 16], np.arange(17) * 16, leaves), labels=np.arange(leaves[-1]))
     assert len(show(tree).splitlines()) <= 300
+    assert len(to_dot(tree).splitlines()) <= 600
 
 
 def test_clusters_without_labels_are_shown():
@@ -89,6 +90,39 @@ def test_any_names_make_one_line_a_node(tree, data):
     assert len(text.split("\n")) == sum(tree.level_sizes)
 
 
+# A string of Graphviz: anything but quotes and backslashes, or those behind a backslash.
+STRING = r'"(?:[^"\\]|\\["\\])*"'
+NODE = rf"  \w+ \[label={STRING}(?:, style=dashed)?\];"
+EDGE = r"  \w+ -> \w+(?: \[style=dashed\])?;"
+
+
+@given(trees(), st.data())
+def test_drawings_are_well_formed_whatever_the_names(tree, data):
+    letters = st.text(st.sampled_from('"\\n;{}<>-a\n'), min_size=1, max_size=8)
+    names = [data.draw(letters) for _ in range(tree.nr_labels)]
+    lines = to_dot(tree, names, depth=99, max_children=3).split("\n")
+    assert lines[0] == "digraph labels {"
+    assert lines[-1] == "}"
+    assert all(re.fullmatch(f"{NODE}|{EDGE}", line) for line in lines[3:-1])
+    defined = set(re.findall(r"^  (\w+) \[label", "\n".join(lines), re.MULTILINE))
+    used = set(re.findall(r"^  (\w+) -> (\w+)", "\n".join(lines), re.MULTILINE))
+    assert {name for pair in used for name in pair} <= defined
+
+
+def test_drawing_of_a_small_tree():
+    assert to_dot(LabelTree(splits=([0, 2],), labels=[0, 1]), ['say "hi"', "back\\slash"]).splitlines() == [
+        "digraph labels {",
+        "  rankdir=LR;",
+        '  node [shape=box, fontname="sans-serif"];',
+        '  n0_0 [label="2 labels"];',
+        '  n1_0 [label="say \\"hi\\""];',
+        "  n0_0 -> n1_0;",
+        '  n1_1 [label="back\\\\slash"];',
+        "  n0_0 -> n1_1;",
+        "}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -100,8 +134,9 @@ def test_any_names_make_one_line_a_node(tree, data):
     ],
 )
 def test_inputs_that_do_not_fit_raise_an_error(options, message):
-    with pytest.raises(InputError, match=message):
-        show(TREE, **options)
+    for draw in (show, to_dot):
+        with pytest.raises(InputError, match=message):
+            draw(TREE, **options)
 
 
 @pytest.fixture
@@ -135,6 +170,12 @@ def test_command_line_takes_a_tree_names_and_labels(model, tmp_path, capsys):
     sp.save_npz(tmp_path / "Y.npz", Y)
     main([str(model / "tree"), "--labels", str(model / "labels.txt"), "-y", str(tmp_path / "Y.npz"), "--words", "1"])
     assert capsys.readouterr().out == show(TREE, NAMES, frequencies=np.array([0, 1, 0, 2, 0]), words=1) + "\n"
+
+
+def test_command_line_writes_a_drawing(model, tmp_path, capsys):
+    main([str(model), "--dot", str(tmp_path / "tree.dot")])
+    assert (tmp_path / "tree.dot").read_text() == to_dot(TREE, NAMES) + "\n"
+    assert capsys.readouterr().out == ""
 
 
 def test_command_line_says_what_is_wrong(model, tmp_path):

@@ -1,18 +1,21 @@
-"""Display of the label tree as indented text.
+"""Display of the label tree as indented text or as a Graphviz drawing.
 
 python -m xmc_tf.tree.show model/            the upper levels; each cluster is named after its most frequent labels
-python -m xmc_tf.tree.show tree/ --labels labels.txt --depth 3
+python -m xmc_tf.tree.show tree/ --labels labels.txt --depth 3 --dot tree.dot
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.folders.checksums import MODEL_HEADER
 from xmc_tf.common.folders.model_parts import FUSION, FUSION_HEADER, NO_PROBABILITIES
 from xmc_tf.common.numbers import whole
@@ -72,6 +75,53 @@ def show(
     return "\n".join([call(0, 0), *below(0, 0, "")])
 
 
+def to_dot(
+    tree: LabelTree,
+    names: Sequence[str] | None = None,
+    depth: int = 2,
+    max_children: int = 16,
+    frequencies: np.ndarray | None = None,
+    words: int = 4,
+) -> str:
+    """Return the tree as a Graphviz graph (``dot -Tsvg tree.dot > tree.svg``).
+
+    Args:
+        tree: the tree.
+        names: the name of each label; None: their numbers.
+        depth: number of levels drawn below the root.
+        max_children: maximum number of children drawn per node; one box stands for the others.
+        frequencies: number of documents of each label; None: lowest numbers first.
+        words: number of labels that name a cluster.
+
+    Returns:
+        The graph.
+    """
+    call = _Namer(tree, names, frequencies, words)
+    depth = _whole("depth", depth, 0)
+    max_children = _whole("max_children", max_children, 1)
+    lines = [
+        "digraph labels {",
+        "  rankdir=LR;",
+        '  node [shape=box, fontname="sans-serif"];',
+        f"  n0_0 [label={_quoted(call(0, 0))}];",
+    ]
+
+    def below(level: int, node: int) -> None:
+        if level == min(depth, tree.depth):
+            return
+        shown, hidden = call.children(level, node, max_children)
+        for child in shown:
+            lines.append(f"  n{level + 1}_{child} [label={_quoted(call(level + 1, child))}];")
+            lines.append(f"  n{level}_{node} -> n{level + 1}_{child};")
+            below(level + 1, child)
+        if hidden:
+            lines.append(f"  more{level}_{node} [label={_quoted(f'… and {hidden:,} more')}, style=dashed];")
+            lines.append(f"  n{level}_{node} -> more{level}_{node} [style=dashed];")
+
+    below(0, 0)
+    return "\n".join([*lines, "}"])
+
+
 class _Namer:
     """The displayed names of nodes: a label's name, or a cluster's size and most frequent labels."""
 
@@ -128,6 +178,12 @@ def _whole(name: str, value: int, least: int) -> int:
     return value
 
 
+def _quoted(text: str) -> str:
+    """Return a quoted Graphviz string; only quotes and backslashes have a meaning in it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = cli.make_parser(
@@ -141,12 +197,15 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--depth", type=whole, default=2, help="number of levels to print below the root")
     out.add_argument("--max-children", type=whole, default=16, help="maximum number of children printed per node")
     out.add_argument("--words", type=whole, default=4, help="number of labels in the name of a cluster")
+    out.add_argument("--dot", metavar="FILE", help="write a Graphviz file instead of printing")
     return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
     options = parser().parse_args(argv)
+    inputs = {"TREE": options.tree, "--labels": options.labels, "-y": options.label_path}
+    refuse_output("--dot", options.dot, inputs, "digraph labels {")
     given = Path(options.tree)
     inside = given / ("concat_model" if (given / "concat_model").is_dir() else "tree")
     is_model = given.is_dir() and not (given / CONFIG).exists() and inside.is_dir()
@@ -156,12 +215,21 @@ def main(argv: Sequence[str] | None = None) -> None:
         labels = given / "labels.txt"
     names = None if labels is None else load_names(labels, tree.nr_labels)
     frequencies = None if options.label_path is None else _frequencies(Path(options.label_path), tree.nr_labels)
-    drawn = show(
+    if options.dot is None:
+        draw: Callable[..., str] = show
+    else:
+        draw = to_dot
+    drawn = draw(
         tree, names, depth=options.depth, max_children=options.max_children, frequencies=frequencies,
         words=options.words,
     )  # fmt: skip
     about = _about(given) if is_model else []
-    print("\n".join([*about, *([""] if about else []), drawn]))
+    if options.dot is None:
+        print("\n".join([*about, *([""] if about else []), drawn]))
+        return
+    with atomic_file(options.dot) as part:
+        part.write_text(drawn + "\n", encoding="utf-8")
+    print(f"{options.dot}: draw it with  dot -Tsvg {options.dot} -o tree.svg", file=sys.stderr)
 
 
 def _about(model: Path) -> list[str]:
