@@ -47,7 +47,7 @@ test: setup  ## install, lint, run all tests
 	@mkdir -p build; \
 	setsid $(PY) -m tests.installation >build/installation.log 2>&1 & beside=$$!; \
 	trap 'kill -- -$$beside 2>/dev/null || kill $$beside 2>/dev/null || true' EXIT; \
-	$(MAKE) --no-print-directory lint; \
+	$(MAKE_COMMAND) --no-print-directory lint; \
 	echo "tests, $(TEST_JOBS) files at a time; beside them, an installation by pip alone, of the newest versions"; \
 	$(PY) -m pytest -q -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder; \
 	wait $$beside && cat build/installation.log || { cat build/installation.log; exit 1; }

@@ -16,7 +16,7 @@ EXCHANGES = ["world_lookup", "world_pairs", "world_every_row"]
 # number, and with mpi4py on an even one. What is built on them is checked once or twice; growing tables call Python
 # between the exchanges.
 WORLDS = {
-    ("gloo", 1): [*EXCHANGES, "world_optimizers"],
+    ("gloo", 1): EXCHANGES,
     ("gloo", 2): ["world_several", "world_optimizers", "world_fit"],
     ("gloo", 3): [*EXCHANGES, "world_growing"],
     ("mpi", 2): [*EXCHANGES, "world_several", "world_growing", "world_keras"],
