@@ -21,94 +21,32 @@ _NAMES = {
     "cats": ("feline", "kitten"),
     "music": ("melody", "song"),
 }
-_PROJECTS = """
-[ours]
-name=Ours
-language=en
-backend=xmc_tf
-vocab=v
-limit=10
-min_df=1
+# Each project has these settings, and its own.
+_EVERY = {"language": "en", "backend": "xmc_tf", "vocab": "v"}
+_SMALL = {"min_df": 1, "effort": "fast"}
+_STEMS = {"analyzer": "snowball(english)"}
+_PROJECTS = {
+    "ours": {"limit": 10, "min_df": 1},
+    "without-cats": {"vocab": "v(exclude=http://example.org/cats)", **_SMALL},
+    "learns": {"limit": 10, "allow_learn": True, **_SMALL},
+    "stems": {"probabilities": "false", "allow_learn": True, **_STEMS, **_SMALL},
+    "words": {"backend": "tfidf", "analyzer": "simple", "limit": 10},
+    "both": {"backend": "ensemble", "sources": "ours:2,words:1"},
+    "encoded": {
+        "limit": 10, "encoder": "encoder", "epochs": 1, "truncate_length": 16, "allow_learn": True, **_SMALL
+    },
+    "no-encoder": {"encoder": "./nowhere"},
+    "stems-of-an-encoder": {"encoder": "encoder", **_STEMS},
+    "wrong": {"effort": "slow"},
+}  # fmt: skip
 
-[without-cats]
-name=Without cats
-language=en
-backend=xmc_tf
-vocab=v(exclude=http://example.org/cats)
-min_df=1
-effort=fast
 
-[learns]
-name=Learns
-language=en
-backend=xmc_tf
-vocab=v
-limit=10
-min_df=1
-effort=fast
-allow_learn=True
-
-[stems]
-name=Stems
-language=en
-backend=xmc_tf
-analyzer=snowball(english)
-vocab=v
-min_df=1
-effort=fast
-probabilities=false
-allow_learn=True
-
-[words]
-name=Words
-language=en
-backend=tfidf
-analyzer=simple
-vocab=v
-limit=10
-
-[both]
-name=Both
-language=en
-backend=ensemble
-vocab=v
-sources=ours:2,words:1
-
-[encoded]
-name=Encoded
-language=en
-backend=xmc_tf
-vocab=v
-limit=10
-min_df=1
-effort=fast
-encoder=encoder
-epochs=1
-truncate_length=16
-allow_learn=True
-
-[no-encoder]
-name=No encoder
-language=en
-backend=xmc_tf
-vocab=v
-encoder=./nowhere
-
-[stems-of-an-encoder]
-name=Stems of an encoder
-language=en
-backend=xmc_tf
-analyzer=snowball(english)
-vocab=v
-encoder=encoder
-
-[wrong]
-name=Wrong
-language=en
-backend=xmc_tf
-vocab=v
-effort=slow
-"""
+def _configuration():
+    lines = []
+    for project, own in _PROJECTS.items():
+        lines += [f"[{project}]", f"name={project.replace('-', ' ').capitalize()}"]
+        lines += [f"{key}={value}" for key, value in {**_EVERY, **own}.items()]
+    return "\n".join(lines) + "\n"
 
 
 def _turtle():
@@ -133,7 +71,7 @@ def _corpus():
 def annif(tmp_path_factory):
     """Return a function that runs Annif's command in a folder with projects, and its environment."""
     environment, folder = annif_environment(), tmp_path_factory.mktemp("annif")
-    (folder / "projects.cfg").write_text(_PROJECTS)
+    (folder / "projects.cfg").write_text(_configuration())
     (folder / "v.ttl").write_text(_turtle())
     (folder / "train.tsv").write_text(_corpus())
     variables = annif_variables(folder)

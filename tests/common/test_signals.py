@@ -71,74 +71,66 @@ def test_a_signal_is_named_and_cleanup_runs(number, status, message):
     )
 
 
-def test_a_native_call_does_not_keep_the_process_alive():
-    body = """
-    def main(argv):
+# Commands that do not end by themselves, and what they print after a signal.
+STUBBORN = {
+    "a native call": (
+        """
         signals.GRACE_S = 0.5
         cli.on_failure(lambda code: print("others end with", code, flush=True))
         block()
-    """
-    assert ended_by(body, signal.SIGTERM) == (143, "others end with 143\n", "interrupted by SIGTERM\n")
-
-
-def test_a_task_of_a_pool_does_not_keep_the_process_alive():
-    body = """
-    def main(argv):
+        """,
+        "others end with 143\n",
+    ),
+    "a task of a pool": (
+        """
         signals.GRACE_S = 0.5
         with ThreadPoolExecutor(1) as pool:
             pool.submit(block).result()
-    """
-    assert ended_by(body, signal.SIGTERM) == (143, "", "interrupted by SIGTERM\n")
-
-
-def test_a_hanging_cleanup_is_ended():
-    body = """
-    def main(argv):
-        signals.GRACE_S = 0.5
-        atexit.register(block)
-        there()
-    """
-    code, _, err = ended_by(body, signal.SIGTERM)
-    assert (code, err) == (143, "interrupted by SIGTERM\n")
-
-
-def test_the_same_signal_twice_does_not_disturb_the_cleanup():
+        """,
+        "",
+    ),
+    "a hanging cleanup": ("signals.GRACE_S = 0.5; atexit.register(block); there()", "there\n"),
     # Both the terminal and mpiexec send it to the ranks.
-    body = """
-    def main(argv):
+    "the same signal twice": (
+        """
         try:
             there()
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.1)
             print("cleaned up")
-    """
-    assert ended_by(body, signal.SIGTERM) == (143, "cleaned up\n", "interrupted by SIGTERM\n")
-
-
-def test_an_exception_of_a_library_after_a_signal_shows_no_traceback():
-    body = """
-    def main(argv):
+        """,
+        "cleaned up\n",
+    ),
+    "an exception of a library": (
+        """
         try:
             there()
         except BaseException as error:
             raise ImportError("initialization failed") from error
-    """
-    assert ended_by(body, signal.SIGINT) == (130, "", "interrupted by Ctrl-C\n")
+        """,
+        "",
+    ),
+    "exceptions that are swallowed": (
+        """
+        class Swallows:
+            def __del__(self):
+                there()
 
-
-def test_if_exceptions_are_swallowed_the_process_ends_after_the_grace_period():
-    body = """
-    class Swallows:
-        def __del__(self):
-            there()
-
-    def main(argv):
         signals.GRACE_S = 0.5
         Swallows()
         time.sleep(60)
-    """
-    assert ended_by(body, signal.SIGTERM) == (143, "", "interrupted by SIGTERM\n")
+        """,
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", STUBBORN)
+def test_a_signal_ends_a_command_without_a_traceback_in_spite_of(what):
+    body, out = STUBBORN[what]
+    command = f"def main(argv):\n{textwrap.indent(textwrap.dedent(body), '    ')}"
+    assert ended_by(command, signal.SIGTERM) == (143, out, "interrupted by SIGTERM\n")
 
 
 def test_ignored_signals_stay_ignored():
