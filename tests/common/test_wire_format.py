@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as npst
 from scipy.sparse import csc_matrix, csr_matrix
 
 import xmc_tf
-from xmc_tf.common.wire import MOST_INT_BYTES, MOST_LEVELS, WireFormatError, pack, register, unpack
+from xmc_tf.common.wire import MOST_LEVELS, WireFormatError, pack, register, unpack
 
 
 def message(body: bytes, arrays: bytes = b"") -> bytes:
@@ -54,7 +54,7 @@ class Stranger(NamedTuple):
     left: int
 
 
-numbers = st.integers(-(2**200), 2**200) | st.integers(-5, 5) | st.floats() | st.complex_numbers() | st.booleans()
+numbers = st.integers(-(2**63), 2**64 - 1) | st.integers(-5, 5) | st.floats() | st.booleans()
 dtypes = (
     npst.scalar_dtypes() | npst.unicode_string_dtypes(max_len=5) | npst.byte_string_dtypes(max_len=5)
 ).filter(lambda dtype: dtype.kind in "biufcSUmM")  # fmt: skip
@@ -62,10 +62,12 @@ arrays = dtypes.flatmap(lambda dtype: npst.arrays(dtype, npst.array_shapes(min_d
 leaves = (
     st.none() | numbers | st.text() | st.binary() | arrays | dtypes | st.builds(Path, st.just("/a/b") | st.just("c"))
     | st.builds(range, st.integers(-9, 9), st.integers(-9, 9), st.sampled_from([-2, -1, 1, 3]))
-    | arrays.filter(lambda array: array.size).map(lambda array: array.reshape(-1)[0])
-    | st.lists(st.integers(-(2**63), 2**63 - 1)) | st.lists(st.floats()) | st.frozensets(st.integers() | st.text())
+    | arrays.filter(lambda array: array.size and array.dtype.kind not in "SU").map(lambda array: array.reshape(-1)[0])
+    | st.lists(st.integers(-(2**63), 2**63 - 1)) | st.lists(st.floats())
+    | st.frozensets(st.integers(-9, 2**63) | st.text())
 )  # fmt: skip
-keys = st.none() | st.integers() | st.text() | st.tuples(st.integers(), st.text())
+whole = st.integers(-(2**63), 2**64 - 1)
+keys = st.none() | whole | st.text() | st.tuples(whole, st.text())
 values = st.recursive(
     leaves,
     lambda inner: st.lists(inner, max_size=4) | st.lists(inner, max_size=4).map(tuple)
@@ -85,8 +87,6 @@ def same(one, other):
         assert one.tobytes() == other.tobytes()
     elif isinstance(one, float):
         assert struct.pack("d", one) == struct.pack("d", other)
-    elif isinstance(one, complex):
-        same((one.real, one.imag), (other.real, other.imag))
     elif isinstance(one, dict):
         same(list(one.items()), list(other.items()))
     elif isinstance(one, list | tuple):
@@ -109,9 +109,9 @@ def test_values_arrive_unchanged(value):
     "value",
     [
         float("nan"), -float("nan"), math.inf, -0.0, [0.0, -0.0, math.nan], [1, True], [1.0, 1], [2**63, 0], [-(2**63)],
-        {}, [], (), set(), frozenset({1}), {"b": 1, "a": 2}, "\ud800", "", b"", range(0), range(5, -7, -3), 2**4000,
-        np.zeros((0, 7)), np.zeros((3, 0, 2), "<U4"), np.array(5), np.float32(-0.0), np.bool_(True), np.str_(""),
-        np.bytes_(b""), np.str_("ü"), np.datetime64("2020-01-01"), np.arange(6, dtype=">i4"), np.dtype("S3"),
+        {}, [], (), set(), frozenset({1}), {"b": 1, "a": 2}, "\ud800", "", b"", range(0), range(5, -7, -3),
+        np.zeros((0, 7)), np.zeros((3, 0, 2), "<U4"), np.array(5), np.float32(-0.0), np.bool_(True),
+        np.datetime64("2020-01-01"), np.arange(6, dtype=">i4"), np.dtype("S3"),
         np.asfortranarray(np.arange(6).reshape(2, 3)), np.longdouble(1) / 3, Path("/x y/\udcff"),
         Pair(1, Pair(2, None)),
     ],
@@ -119,6 +119,10 @@ def test_values_arrive_unchanged(value):
 )  # fmt: skip
 def test_edge_cases(value):
     same(unpack(pack(value)), value)
+
+
+def test_texts_of_numpy_arrive_as_those_of_python():
+    same(unpack(pack([np.str_("ü"), np.bytes_(b"x"), {np.str_("key"): 1}])), ["ü", b"x", {"key": 1}])
 
 
 def test_views_with_gaps_arrive_as_writable_copies():
@@ -167,7 +171,7 @@ def test_a_sparse_matrix_with_indices_out_of_range_is_refused():
     "value",
     [
         object(), Stranger(1), OrderedDict(a=1), Counter("ab"), print, np.array([None]), np.zeros(2, "i4,f4"),
-        Ellipsis, [1, {"a": Stranger(2)}], 2 ** (8 * MOST_INT_BYTES), type,
+        Ellipsis, [1, {"a": Stranger(2)}], 2**64, -(2**63) - 1, 1j, type,
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
@@ -254,8 +258,8 @@ def test_a_length_beyond_the_end_allocates_nothing(count):
         unpack(struct.pack("<Q", count) + b"\xc0")
     for shape in ([count], [3, 0, count, count], [count, count]):
         for name in ("<f4", "<U4"):
-            array = extension(8, [name, False, shape])
-            sparse = extension(12, [1, count, *([msgpack.ExtType(8, msgpack.packb([name, False, shape]))] * 3)])
+            array = extension(6, [name, False, shape])
+            sparse = extension(8, [1, count, *([msgpack.ExtType(6, msgpack.packb([name, False, shape]))] * 3)])
             for data in (array, sparse):
                 with pytest.raises(WireFormatError):
                     unpack(message(data, b"arrays"))
@@ -293,7 +297,7 @@ def test_no_name_in_the_data_is_looked_up_anywhere_but_in_the_table(monkeypatch)
     only_its_own_error(pickle.dumps(Bomb()))
     for name in ("os.system", "builtins.eval", "antigravity.fly", "tests.common.test_wire_format.Stranger"):
         with pytest.raises(WireFormatError, match="is not registered"):
-            unpack(message(extension(14, [name, [None]])))
+            unpack(message(extension(10, [name, [None]])))
     assert "antigravity" not in sys.modules
 
 
@@ -302,7 +306,7 @@ def test_a_class_that_refuses_its_fields_is_the_formats_error():
     with pytest.raises(WireFormatError, match="refuses its fields"):
         unpack(packed.replace(b"bat", b"bad"))
     with pytest.raises(WireFormatError, match="1 values for 2 fields"):
-        unpack(message(extension(14, ["tests.common.test_wire_format.Pair", ["one"]])))
+        unpack(message(extension(10, ["tests.common.test_wire_format.Pair", ["one"]])))
 
 
 @pytest.mark.parametrize(
@@ -311,18 +315,17 @@ def test_a_class_that_refuses_its_fields_is_the_formats_error():
         pack({"a": 1, "b": 2}).replace(b"b", b"a"),
         pack({"a", "b"}).replace(b"b", b"a"),
         message(extension(1, [[1], "b"])),
-        message(extension(5, [0, 3, 0])),
+        message(extension(3, [0, 3, 0])),
         pack(np.array([True])).replace(b"\1", b"\2"),
         pack(np.array(["a"])).replace(b"a\0\0\0", b"\xff\xff\xff\xff"),
         pack("aa").replace(b"aa", b"\xff\xff"),
         pack(1) + b"N",
         message(msgpack.packb(1) + b"N"),
         message(msgpack.packb({1: 2})[:-1]),
-        message(extension(3, msgpack.packb(bytes(MOST_INT_BYTES + 1)))),
         b"",
     ],
     ids=["key twice", "member twice", "list in set", "step 0", "bool 2", "no character", "no UTF-8", "more", "behind",
-         "half", "long int", "nothing"],
+         "half", "nothing"],
 )  # fmt: skip
 def test_impossible_values_are_refused(data):
     with pytest.raises(WireFormatError):

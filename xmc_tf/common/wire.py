@@ -4,9 +4,9 @@ Example:
     >>> unpack(pack({"step": 3, "loss": float("nan"), "rows": np.arange(4)}))
     {'step': 3, 'loss': nan, 'rows': array([0, 1, 2, 3])}
 
-It supports None, bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, range, ``Path``, numpy's
-arrays, scalars and types, sparse matrices (CSR and CSC), and the dataclasses and named tuples that are registered where
-they are defined:
+It supports None, bool, int (of 64 bits), float, str, bytes, list, tuple, dict, set, frozenset, range, ``Path``,
+numpy's arrays, scalars (texts become str) and types, sparse matrices (CSR and CSC), and the dataclasses and named
+tuples that are registered where they are defined:
 
     >>> @wire.register
     ... class Point(NamedTuple):
@@ -35,7 +35,6 @@ import numpy as np
 __all__ = ["WireFormatError", "pack", "register", "unpack"]
 
 MOST_LEVELS = 30  # of extensions within extensions; msgpack itself limits lists within lists
-MOST_INT_BYTES = 512
 _LENGTH = struct.Struct("<Q")
 _MOST_DIMENSIONS = 32
 _DTYPE = re.compile(r"[<>|=]?(?:[biufcSU][0-9]{1,10}|[mM]8(?:\[[0-9]{0,6}[a-zA-Z]{1,2}\])?)")
@@ -50,7 +49,7 @@ class WireFormatError(ValueError):
 class _Kind(IntEnum):
     """The code of each extension."""
 
-    TUPLE, SET, FROZENSET, INT, COMPLEX, RANGE, PATH, DTYPE, ARRAY, SCALAR, TEXT, BYTES, CSR, CSC, RECORD = range(15)
+    TUPLE, SET, FROZENSET, RANGE, PATH, DTYPE, ARRAY, SCALAR, CSR, CSC, RECORD = range(11)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,8 +145,10 @@ def _packed(value: Any, arrays: list[memoryview], level: int) -> bytes:
         raise WireFormatError(f"this value cannot be sent, for example because of too many levels: {error}") from None
 
 
-def _extension(value: Any, arrays: list[memoryview], level: int) -> msgpack.ExtType:
+def _extension(value: Any, arrays: list[memoryview], level: int) -> Any:
     """Return what msgpack sends instead of a value of a type that it lacks."""
+    if isinstance(value, np.str_ | np.bytes_):
+        return str(value) if isinstance(value, np.str_) else bytes(value)
     kind, content = _content(value, arrays)
     return msgpack.ExtType(kind, _packed(content, arrays, level))
 
@@ -163,18 +164,10 @@ def _content(value: Any, arrays: list[memoryview]) -> tuple[_Kind, Any]:
         return _Kind.RECORD, [record.name, [getattr(value, name) for name in record.fields]]
     if kind is np.ndarray:
         return _Kind.ARRAY, _array_content(value, arrays)
-    if isinstance(value, np.str_):
-        return _Kind.TEXT, str(value)
-    if isinstance(value, np.bytes_):
-        return _Kind.BYTES, bytes(value)
     if isinstance(value, np.generic):
         return _Kind.SCALAR, [_dtype_name(value.dtype), value.tobytes()]
     if isinstance(value, np.dtype):
         return _Kind.DTYPE, _dtype_name(value)
-    if kind is int:  # beyond 64 bits
-        return _Kind.INT, _int_bytes(value)
-    if kind is complex:
-        return _Kind.COMPLEX, [value.real, value.imag]
     if kind is range:
         return _Kind.RANGE, [value.start, value.stop, value.step]
     if kind is PosixPath:
@@ -186,13 +179,6 @@ def _content(value: Any, arrays: list[memoryview]) -> tuple[_Kind, Any]:
         f"a value of type {kind.__module__}.{kind.__qualname__} cannot be sent to other ranks: send numbers, text, "
         "arrays, lists, tuples or dicts of them, or register its dataclass with wire.register"
     )
-
-
-def _int_bytes(value: int) -> bytes:
-    data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
-    if len(data) > MOST_INT_BYTES:
-        raise WireFormatError(f"a whole number of {len(data):,} bytes; at most {MOST_INT_BYTES} can be sent")
-    return data
 
 
 def _array_content(array: np.ndarray, arrays: list[memoryview]) -> list[Any]:
@@ -263,28 +249,15 @@ def _items(values: list[Any], make: Callable[[Iterable[Any]], Any]) -> Any:
     return _unique(make, values, len(values))
 
 
-def _int(data: bytes) -> int:
-    _expect(data, bytes)
-    if len(data) > MOST_INT_BYTES:
-        raise WireFormatError(f"a whole number of {len(data):,} bytes")
-    return int.from_bytes(data, "little", signed=True)
-
-
-def _complex(real: float, imaginary: float) -> complex:
-    _expect(real, float)
-    _expect(imaginary, float)
-    return complex(real, imaginary)
-
-
 def _range(start: int, stop: int, step: int) -> range:
     for number in (start, stop, step):
         _expect(number, int)
     return range(start, stop, step)
 
 
-def _text(text: str, make: Callable[[str], Any]) -> Any:
+def _path(text: str) -> Path:
     _expect(text, str)
-    return make(text)
+    return Path(text)
 
 
 def _dtype(name: str) -> np.dtype:
@@ -320,11 +293,6 @@ def _scalar(name: str, data: bytes) -> np.generic:
     if len(data) != dtype.itemsize:
         raise WireFormatError(f"{len(data):,} bytes for a value of {dtype}")
     return _checked(np.frombuffer(data, dtype))[0]
-
-
-def _numpy_bytes(data: bytes) -> np.bytes_:
-    _expect(data, bytes)
-    return np.bytes_(data)
 
 
 def _sparse(rows: int, columns: int, *arrays: np.ndarray, by_rows: bool) -> Any:
@@ -379,15 +347,11 @@ _MAKERS: dict[int, Callable[..., Any]] = {
     _Kind.TUPLE: partial(_items, make=tuple),
     _Kind.SET: partial(_items, make=set),
     _Kind.FROZENSET: partial(_items, make=frozenset),
-    _Kind.INT: _int,
-    _Kind.COMPLEX: _complex,
     _Kind.RANGE: _range,
-    _Kind.PATH: partial(_text, make=Path),
+    _Kind.PATH: _path,
     _Kind.DTYPE: _dtype,
     _Kind.ARRAY: _array,
     _Kind.SCALAR: _scalar,
-    _Kind.TEXT: partial(_text, make=np.str_),
-    _Kind.BYTES: _numpy_bytes,
     _Kind.CSR: partial(_sparse, by_rows=True),
     _Kind.CSC: partial(_sparse, by_rows=False),
     _Kind.RECORD: _record,
