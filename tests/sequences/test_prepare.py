@@ -161,7 +161,7 @@ def test_damaged_folder(tmp_path):
     (tmp_path / "data" / "prepared.json").write_text(json.dumps(header))
     with pytest.raises(InputError, match="does not fit"):
         PreparedFolder(tmp_path / "data").parts()
-    with pytest.raises(InputError, match="holds no prepared interactions"):
+    with pytest.raises(InputError, match="the folder of prepared interactions"):
         PreparedFolder(tmp_path)
 
 

@@ -87,7 +87,7 @@ def test_refused(trained, tmp_path, capsys):
     path.write_text('["i1"]\n{"items": "i1"}\n')
     with pytest.raises(InputError, match=r"bad.jsonl, line 2 is not a history"):
         predict.main(["-m", model, "-i", str(path)])
-    with pytest.raises(InputError, match="is not a sequence model"):
+    with pytest.raises(InputError, match="the folder of a sequence model"):
         export.main(["-m", str(tmp_path), "-o", str(tmp_path / "1")])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.archives import archive_problem
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.headers import read_header
 from xmc_tf.common.folders.checksums import Records, record_files
 from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.data.npz.reading import read_npy, read_npz
@@ -54,21 +54,13 @@ class PreparedFolder:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        path = self.folder / HEADER
-        if not path.is_file():
-            raise InputError(
-                f"{self.folder} holds no prepared interactions: {HEADER} is missing",
-                expected="a folder that python -m xmc_tf.sequences.prepare has written",
-                fix=f"python -m xmc_tf.sequences.prepare interactions.csv -o {self.folder}",
-            )
-        self.header: dict[str, Any] = read_json(path, fix="prepare the interactions again")
-        if self.header.get("format") != FORMAT or self.header.get("version") != VERSION:
-            raise InputError(
-                f"{path} is of another format",
-                expected=f"{FORMAT}, version {VERSION}",
-                received=f"{self.header.get('format')}, version {self.header.get('version')}",
-                fix="prepare the interactions again",
-            )
+        self.header = read_header(
+            self.folder / HEADER,
+            FORMAT,
+            VERSION,
+            of="prepared interactions",
+            fix="run python -m xmc_tf.sequences.prepare interactions.csv -o FOLDER",
+        )
         self._records = Records.read(self.folder, HEADER)
 
     @property

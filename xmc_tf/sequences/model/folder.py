@@ -13,7 +13,7 @@ import tensorflow as tf
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.headers import read_header
 from xmc_tf.common.folders.checksums import checksum_of, record_files
 from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
@@ -63,25 +63,6 @@ def save_model(folder: str | Path, model: Recommender, names: Sequence[str], met
     world.barrier()
 
 
-def read_header(folder: str | Path) -> dict[str, Any]:
-    """Return the header of a model's folder.
-
-    Raises:
-        InputError: the folder is not a sequence model.
-    """
-    path = Path(folder) / HEADER
-    header: dict[str, Any] = {}
-    if path.is_file():
-        header = read_json(path, fix="copy the model again")
-    if header.get("format") != FORMAT or header.get("version") != VERSION:
-        raise InputError(
-            f"{folder} is not a sequence model" if Path(folder).exists() else f"{folder} does not exist",
-            expected="a folder that python -m xmc_tf.sequences.train has written (model_dir)",
-            received=f"{HEADER} of format {header.get('format')!r}" if header else "",
-        )
-    return header
-
-
 def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recommender, list[str]]:
     """Return a trained model on any number of ranks, and the names of its items; collective.
 
@@ -90,7 +71,10 @@ def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recomm
         strategy: the ranks.
     """
     folder, world = Path(folder), strategy.communicator
-    header = run_on_all_ranks(world, lambda: read_header(folder))
+    fix = "copy the model again, or train it with python -m xmc_tf.sequences.train"
+    header = run_on_all_ranks(
+        world, lambda: read_header(folder / HEADER, FORMAT, VERSION, of="a sequence model", fix=fix)
+    )
     # Neither the loss is needed, nor the counts that a sampler may need. The table is sharded in any case.
     settings = {"loss": "full", "route": "features", "model_parallel": True}
     params = SequenceParams.from_json({**header["params"], **settings})
