@@ -32,6 +32,3 @@ class Engine(Protocol):
 
     def allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
         """Return the rows of all ranks, in rank order; ranks may have different numbers of rows."""
-
-    def broadcast(self, tensor: tf.Tensor, root: int, name: str) -> tf.Tensor:
-        """Return the tensor of rank ``root``, which has the same shape on all ranks; only outside of graphs."""

@@ -48,10 +48,6 @@ class HorovodEngine:
         tensor = _not_constant(tensor)
         return marked(name, [tensor], lambda: [hvd.allgather(tensor, name=node_name(name))])[0]
 
-    def broadcast(self, tensor: tf.Tensor, root: int, name: str) -> tf.Tensor:
-        """Return the tensor of a rank; see ``Engine``."""
-        return hvd.broadcast(tensor, root_rank=root, name=node_name(name))
-
 
 def node_name(text: str) -> str:
     """Return ``text`` as a valid name of a graph node."""

@@ -16,8 +16,8 @@ from xmc_tf.ranks.stalls.marks import MARKS
 
 log = logging.getLogger(__name__)
 
-# MPI counts in 32 bits. The unit of all-to-all and all-gather is a row, that of the others is a piece of this many
-# numbers. Tests lower it.
+# MPI counts in 32 bits. The unit of all-to-all and all-gather is a row, that of sums is a piece of this many numbers.
+# Tests lower it.
 CHUNK = 1 << 28
 # Smaller tensors are summed together in one message.
 _SMALL_BYTES = 1 << 16
@@ -33,7 +33,7 @@ class MpiEngine:
     counts_numbers = False
 
     def __init__(self) -> None:
-        self._exchanges, self._sums, self._gathers, self._broadcasts = (MPI.COMM_WORLD.Dup() for _ in range(4))
+        self._exchanges, self._sums, self._gathers = (MPI.COMM_WORLD.Dup() for _ in range(3))
         self.rank, self.size = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
         self._rows: dict[int, MPI.Datatype] = {}
         if self.rank == 0 and tf.config.list_physical_devices("GPU"):
@@ -95,15 +95,6 @@ class MpiEngine:
             return out
 
         return tf.numpy_function(gathered, [tensor], tensor.dtype)
-
-    def broadcast(self, tensor: tf.Tensor, root: int, name: str) -> tf.Tensor:
-        """Return the tensor of a rank; see ``Engine``."""
-        array = np.array(tensor)
-        flat = array.reshape(-1).view(np.uint8)
-        finish(self._broadcasts.Ibarrier())
-        for at in range(0, len(flat), CHUNK):
-            finish_sending(self._broadcasts.Ibcast(flat[at : at + CHUNK], root), CHUNK)
-        return tf.constant(array)
 
     def _sum(self, flat: np.ndarray) -> np.ndarray:
         out = aligned_array(flat.shape, flat.dtype)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from xmc_tf.collective.engines.choosing import engine
+from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.stalls.marks import MARKS
 
 # Types that engines cannot send, and types of the same width that they can.
@@ -53,12 +54,11 @@ def allgather(tensor: tf.Tensor, name: str) -> tf.Tensor:
 
 def broadcast_variables(variables: Sequence[tf.Variable], root: int = 0) -> None:
     """Set variables on all ranks to their values on rank ``root``; only outside of graphs."""
-    for number, variable in enumerate(variables):
-        mine = variable.read_value()
+    communicator = choose_communicator()
+    for variable in variables:
         # Not by their names, which may differ: Keras numbers layers, and a rank may have made others before.
         with MARKS.waiting_in(f"xmc_tf/broadcast of {variable.name}"):
-            theirs = engine().broadcast(_sendable(mine), root, f"xmc_tf/broadcast/{number}")
-        variable.assign(_restored(theirs, mine.dtype))
+            variable.assign(communicator.broadcast_array(variable.numpy(), root))
 
 
 def _sendable(tensor: tf.Tensor) -> tf.Tensor:
