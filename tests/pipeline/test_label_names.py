@@ -66,7 +66,7 @@ def test_probabilities_without_names(corpus, caplog, tmp_path):
     assert (model.predict(texts, scores="ranker") != plain.predict(texts)).nnz == 0
     explained = model.explain(texts[0], k=2)
     assert [label.score for label in explained.labels] == pytest.approx(found[0].data[:2].tolist(), abs=1e-6)
-    assert {label.combined for label in explained.labels} == {"probability from rankers"}
+    assert {label.combined for label in explained.labels} == {"probability from rankers and the encoder"}
     model.export(tmp_path / "1", only_topk=5)
     expected, served = model.predict(texts, only_topk=5), LocalModel(tmp_path / "1").predict(list(texts.lines()))
     assert np.array_equal(served.indices, expected.indices)

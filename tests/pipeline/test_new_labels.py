@@ -65,4 +65,6 @@ def test_the_export_answers_as_the_model(corpus, extended, tmp_path):
 
 
 def test_the_explanation_names_the_evidence(extended):
-    assert "probability from rankers and label names" in str(extended.explain("hangar of an airport", k=26))
+    assert "probability from rankers, label names and the encoder" in str(
+        extended.explain("hangar of an airport", k=26)
+    )

@@ -12,7 +12,13 @@ def source_of_probability(evidence: ProbabilityModel) -> str:
     Args:
         evidence: of the model.
     """
-    return "probability from rankers" if evidence.names is None else "probability from rankers and label names"
+    sources = ["rankers"]
+    if evidence.names is not None:
+        sources.append("label names")
+    if evidence.fusion.centers is not None:
+        sources.append("the encoder")
+    *first, last = sources
+    return f"probability from {', '.join(first)} and {last}" if first else f"probability from {last}"
 
 
 def name_evidence(matches: csr_matrix | None, label: int) -> list[Evidence]:
