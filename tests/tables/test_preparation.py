@@ -214,6 +214,45 @@ def test_names_by_identifier_are_remembered(tmp_path):
     }  # fmt: skip
 
 
+SKOS = """@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix ex: <http://example.org/> .
+ex:s1 skos:prefLabel "leivonta"@fi, "baking"@en ; skos:altLabel "bread"@en .
+ex:s2 skos:prefLabel "puutarhanhoito"@fi, "gardening"@en .
+"""
+
+
+def test_names_of_a_vocabulary_in_one_of_its_languages(tmp_path):
+    names = tmp_path / "subjects.ttl"
+    names.write_text(SKOS)
+    table = _csv(tmp_path, [(f"text {row}", [f"http://example.org/s{1 + row % 2}"]) for row in range(20)])
+    with pytest.raises(InputError, match=r"languages en, fi[^$]*--names-language en"):
+        prepare(table, tmp_path / "out.sqlite", PrepareOptions(label_names=names))
+    options = PrepareOptions(label_names=names, names_language="fi")
+    assert sorted(prepare(table, tmp_path / "fi.sqlite", options).names) == ["leivonta", "puutarhanhoito"]
+    options = PrepareOptions(label_names=names, names_language="sv")
+    with pytest.raises(InputError, match="no concept has a preferred name in the language 'sv'"):
+        prepare(table, tmp_path / "sv.sqlite", options)
+    names.write_text(SKOS.replace('"leivonta"@fi, ', "").replace('"puutarhanhoito"@fi, ', ""))
+    store = prepare(table, tmp_path / "one.sqlite", PrepareOptions(label_names=names))
+    assert sorted(store.names) == ["baking", "gardening"]
+
+
+def test_a_language_of_names_needs_a_vocabulary(tmp_path):
+    with pytest.raises(InputError, match="no effect without --names-file"):
+        prepare(_csv(tmp_path), tmp_path / "out.sqlite", PrepareOptions(names_language="fi"))
+    (tmp_path / "names.tsv").write_text("a\tb\n")
+    options = PrepareOptions(label_names=tmp_path / "names.tsv", names_language="fi")
+    with pytest.raises(InputError, match="is not a SKOS vocabulary"):
+        prepare(_csv(tmp_path), tmp_path / "out.sqlite", options)
+
+
+def test_a_data_set_does_not_depend_on_the_column_of_ids(tmp_path):
+    table, database = _csv(tmp_path), tmp_path / "out.sqlite"
+    prepare(table, database).close()
+    store = prepare(table, database)
+    assert "ids" not in store.meta("columns")
+
+
 def test_a_file_in_utf8_with_a_stray_byte_stays_utf8(tmp_path, caplog):
     path = tmp_path / "data.csv"
     content = "text,label\n" + "Bäume und Wälder,Öko\n" * 40

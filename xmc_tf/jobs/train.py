@@ -259,8 +259,8 @@ def _account(training: LinearTraining, chosen: ChosenModel, about: Summary) -> l
     if chosen.model.names and sum(map(_looks_like_id, chosen.model.names)) > 0.5 * len(chosen.model.names):
         example = next(filter(_looks_like_id, chosen.model.names))
         out.append(
-            f"labels are identifiers, such as {example}: --names-file FILE, with lines of identifier, tab and name, "
-            "makes their names evidence"
+            f"labels are identifiers, such as {example}: --names-file FILE, a SKOS vocabulary or lines of "
+            "identifier, tab and name, makes their names evidence"
         )
     grows, size = chosen.model.own_training is not None, _size_of_kept(training, chosen)
     out.append(

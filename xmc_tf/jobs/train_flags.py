@@ -81,7 +81,9 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
         raise InputError(
             f"a table and {', '.join(found)} exclude each other",
             expected="texts and labels from one source",
-            fix=f"leave out {', '.join(found)}, or the table",
+            fix="give the vocabulary as --names-file"
+            if found == ["--vocabulary"]
+            else f"leave out {', '.join(found)}, or the table",
         )
     if not arguments.model_dir and not arguments.preponly:
         raise InputError(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
+from xmc_tf.data.vocabularies.skos import FORMATS, load_vocabulary
 from xmc_tf.tables.reading.packed import opened
 from xmc_tf.tables.reading.records import TableRow
 from xmc_tf.tables.reading.structured import JsonLines
@@ -11,16 +12,29 @@ from xmc_tf.tables.reading.structured import JsonLines
 _TITLES = ("title", "name", "label")
 
 
-def load_label_names(path: Path) -> dict[str, str]:
+def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
     """Return the name of each label: identifier → name.
 
     A name that occurs again gets the identifier of its label, so that all names differ.
 
     Args:
         path: lines of identifier, tab and name; or, for labels that are numbers from 0, one name per line, or JSON
-            lines with ``title``, ``name`` or ``label``. It may be packed by gzip.
+            lines with ``title``, ``name`` or ``label``, which may be packed by gzip; or a SKOS vocabulary, whose
+            preferred names are read.
+        language: tag of the language of the names in a vocabulary. Default: its only language.
+
+    Raises:
+        InputError: the file cannot be read, or a vocabulary has names in several languages and none is chosen.
     """
     existing_file(path, "label names")
+    if path.suffix.lower() in FORMATS:
+        return _distinct([(one.uri, one.names[0]) for one in load_vocabulary(path, language)], path)
+    if language is not None:
+        raise InputError(
+            f"--names-language {language}: {path} is not a SKOS vocabulary",
+            expected=f"a file that ends with {', '.join(FORMATS)}",
+            fix="leave out --names-language",
+        )
     with opened(path) as file:
         is_json = file.read(4096).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{")
     if is_json:
@@ -38,6 +52,11 @@ def load_label_names(path: Path) -> dict[str, str]:
         found = [(identifier.strip(), name) for identifier, name in pairs]
     else:
         found = [(str(number), line) for number, line in enumerate(lines)]
+    return _distinct(found, path)
+
+
+def _distinct(found: list[tuple[str, str]], path: Path) -> dict[str, str]:
+    """Return the name of each label; one that occurs again gets the identifier of its label."""
     seen: set[str] = set()
     names: dict[str, str] = {}
     for identifier, name in found:

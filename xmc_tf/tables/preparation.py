@@ -45,8 +45,9 @@ class PrepareOptions:
             in a hundred may be unreadable.
         test_table: table of the same kind whose rows are the test documents.
         test_label_lists: labels of ``test_table``, where ``source`` has label lists.
-        label_names: file of label names, for tables whose labels are numbers from 0: one name per line, or JSON lines
-            with the key ``title``.
+        label_names: file of label names, for tables whose labels are identifiers or numbers: lines of identifier, tab
+            and name; one name per line; JSON lines with the key ``title``; or a SKOS vocabulary.
+        names_language: language of the names, where ``label_names`` is a vocabulary with several.
     """
 
     source: SourceOptions = field(default_factory=SourceOptions)
@@ -56,6 +57,7 @@ class PrepareOptions:
     test_table: str | Path | None = None
     label_names: str | Path | None = None
     test_label_lists: str | Path | None = None
+    names_language: str | None = None
 
 
 def prepare(table: Any, database: str | Path, options: PrepareOptions | None = None) -> TableStore:
@@ -83,11 +85,14 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         columns, guesses = choose_columns(source.name, source.columns, _sample(source), options.columns)
     if getattr(source, "header_is_guessed", False) and not getattr(source, "header", True):
         guesses = [f"the first row is data, not names of columns ({len(source.columns)} columns; --header)", *guesses]
-    wanted = {"source": _identity(table, source), "columns": asdict(columns)}
+    wanted = {"source": _identity(table, source), "columns": _chosen(columns)}
     if options.source.label_lists is not None:
         wanted["source"] |= {"label lists": _sampled_checksum(Path(options.source.label_lists))}
     if options.label_names is not None:
-        wanted["source"] |= {"label names": Path(options.label_names).name}
+        chosen = () if options.names_language is None else (options.names_language,)
+        wanted["source"] |= {"label names": " ".join((Path(options.label_names).name, *chosen))}
+    elif options.names_language is not None:
+        raise InputError("--names-language has no effect without --names-file", fix="leave it out")
     if database.exists():
         _refuse_or_remove_others(database, source.name, wanted)
     if database.exists():
@@ -99,12 +104,17 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         _LOG.info("%s: %s", source.name, source.kind)
         for guess in guesses:
             _LOG.info("guessed: %s", guess)
-        _read(source, RowWriter(store, columns, options.label_names), store)
+        _read(source, RowWriter(store, columns, options.label_names, options.names_language), store)
         finished()
     _refuse_many_bad_rows(store, source.name, options.max_bad_rows)
     if not store.has_meta(splits=asdict(options.splits)):
         _split(store, options.splits)
     return store
+
+
+def _chosen(columns: Columns) -> dict[str, Any]:
+    """Return the columns that decide what a data set contains; earlier versions did not know that of ids."""
+    return {name: value for name, value in asdict(columns).items() if name != "ids"}
 
 
 def _refuse_or_remove_others(database: Path, name: str, wanted: dict[str, Any]) -> None:

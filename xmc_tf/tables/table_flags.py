@@ -25,8 +25,9 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--names-file", metavar="FILE",
         help="names of the labels, for tables whose labels are identifiers (lines of identifier, tab, name) or numbers "
-        "from 0 (one name per line)",
+        "from 0 (one name per line); or a SKOS vocabulary (.ttl, .rdf, .xml, .nt) with the identifiers of the labels",
     )  # fmt: skip
+    add("--names-language", metavar="TAG", help="language of the names in a vocabulary, as en (default: its only one)")
     add(
         "--label-lists", metavar="FILE",
         help="labels of each text, where TABLE is a file of texts: one line per text, of names or numbers",
@@ -52,6 +53,7 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
         arguments.test_table,
         arguments.names_file,
         arguments.test_label_lists,
+        arguments.names_language,
     )
 
 

@@ -45,11 +45,14 @@ class RowWriter:
         store: the database.
         columns: which columns hold texts and labels.
         label_names: file of label names, or None.
+        language: language of the names in a vocabulary, or None.
     """
 
-    def __init__(self, store: TableStore, columns: Columns, label_names: str | Path | None = None) -> None:
+    def __init__(
+        self, store: TableStore, columns: Columns, label_names: str | Path | None = None, language: str | None = None
+    ) -> None:
         self._store, self._columns = store, columns
-        self._names = None if label_names is None else load_label_names(Path(label_names))
+        self._names = None if label_names is None else load_label_names(Path(label_names), language)
         self._test_from: int | None = store.meta("test_from")
         one = store.connection.execute
         self._labels: dict[str, int] = dict(one("SELECT name, id FROM labels").fetchall())

@@ -30,7 +30,7 @@ class Concept(NamedTuple):
         return "\t".join(self.names)
 
 
-def load_vocabulary(path: str | Path, language: str) -> list[Concept]:
+def load_vocabulary(path: str | Path, language: str | None) -> list[Concept]:
     """Read the concepts of a SKOS vocabulary, with their names in one language and their broader concepts.
 
     A name without a language counts as one of the language. A regional variant, as "en-GB" of "en", counts if there
@@ -42,15 +42,25 @@ def load_vocabulary(path: str | Path, language: str) -> list[Concept]:
 
     Args:
         path: a file in Turtle (``.ttl``), RDF/XML (``.rdf``, ``.xml``) or N-Triples (``.nt``).
-        language: tag of the language, as "en".
+        language: tag of the language, as "en"; None: the only one of the preferred names.
 
     Returns:
         The concepts, in the order of their identifiers.
 
     Raises:
-        InputError: the file cannot be read, or has no concept with a preferred name in the language.
+        InputError: the file cannot be read, or has no concept with a preferred name in the language; or it has names
+            in several languages, and none is given.
     """
     graph = _parse(Path(path))
+    tags = sorted({name.language for name in graph.objects(None, _term("prefLabel")) if name.language})
+    if language is None:
+        if len(tags) > 1:
+            raise InputError(
+                f"{path} has names in the languages {', '.join(tags[:20])}",
+                expected="the language of the names",
+                fix=f"add --names-language {tags[0]}, or another one",
+            )
+        language = tags[0] if tags else "en"
     preferred = _names_in(graph, "prefLabel", language)
     others = [_names_in(graph, kind, language) for kind in ("altLabel", "hiddenLabel")]
     concepts, broader = [], _broader_concepts(graph)
@@ -59,12 +69,13 @@ def load_vocabulary(path: str | Path, language: str) -> list[Concept]:
         more = sorted({name for found in (preferred, *others) for name in found.get(uri, ())} - {first})
         concepts.append(Concept(uri, (first, *more), tuple(sorted(broader.get(uri, ())))))
     if not concepts:
-        tags = sorted({name.language or "none" for name in graph.objects(None, _term("prefLabel"))})
         raise InputError(
             f"{path}: no concept has a preferred name in the language {language!r}",
             expected="skos:prefLabel in that language",
-            received=f"preferred names in the languages {', '.join(tags)}" if tags else "no skos:prefLabel at all",
-            fix="choose another --language",
+            received=f"preferred names in the languages {', '.join(tags)}"
+            if tags
+            else "no skos:prefLabel with a language",
+            fix="choose another language",
         )
     return concepts
 
