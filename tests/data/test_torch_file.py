@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.data.torch_writer import Claim, Obj, Writer, torch_old, torch_zip
+from tests.data.torch_writer import Claim, Obj, Writer, torch_zip
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.torch.file import TorchFile
 
@@ -35,17 +35,6 @@ _ZIP = (
     "qT9GlBKlgr0bpixxSKlRKthxYerWiNKiVLBbpsMdkkSj3oxiwe2bDmFfMWz3xloxRfG0H3c0fmbIzEbe2TYkq5QaDGSRzeZj/qbiv+1TImdm"
     "WTyP/Q80dFON"
 )
-_OLD = (
-    "eNqFk8lu01AUhj01oYaWMlPGMicMIVPdhCmllDK4o9l4gyzXMY2RifPbN0UgRcqmpfAMLFjyGH0dHgGJBcdDI1K54sq+tu/w/b/PObcvfJPd"
-    "P98Xfk+9/7k6WegLS79E6nvgcvoEx3Ed32Oe5bnGpu0HjtcGTwv0MZpxHcZc27DbTcdsQ9jRZRpknzq2ETif7QBiD1JOH6HBoOX5DCOqoIv0"
-    "5bQZMqqkSyHDa28gq0rdLmlaJOPaFiOVQF7xm7ZvN+cdi8ng8hr4nM7TDhOCxTzfahWMLnPcQDZ8e73ruE2D2e3A843Nsgwxl9OzoTCtNDds"
-    "SPEWecH1TPYmHpQxoo/Tmnq1VlLqxZmyolRLCjKRR6vTJVuZZYZDayqnCqq4jVFVVPltyF9boZ3DDEc0jEWe1jHeIsmW1NqPnKnWajjailET"
-    "aypPKGEbx+iFiMdj1AmGkxpORSgLp2NU4nguslxSBqbP7FMo1+oKzpKCQAqTkdktnFP5LZyP6RcYLmq4FNGbuDxEX6TwD8hTQ+RKtVopF3GF"
-    "yDyRrxI5n4+J1xiua7gREW3cHPbree6AeGs/sa4UkUu85hOvt0Ovd2LyXYZ7GgoR+R3uHxDUKE/FJKilNUqLuIVyiKnEmCrDtAYlwnzETCqm"
-    "Up1WKmXUEjf10A0f5uYBpYjS/DBGPWJ4rOFJhOqgcUDpdUzf/GAz25cxm6JWny7WSK6Ip4naXPLvz0LT87HSc4YFDS92oo+XX/BKw+tuD6o+"
-    "ShyD6GbTZCYWo/klnQY5LPewEhX63uFcVfkgCNbpML0ND3BKqfBpwRTSylZMqwcpLaWpkc2kBSBrFwQubrsNbjfD/dv6Depm6aK7T/eP2f/N"
-    "88lMNnnusfnBG7VwV0MYovQbfwGbIC7u"
-)
 
 
 def written(path, raw):
@@ -57,9 +46,8 @@ def arrays(file):
     return {name: file.array(one) for name, one in file.content.items()}
 
 
-@pytest.mark.parametrize("packed", [_ZIP, _OLD], ids=["zip", "older format"])
-def test_what_pytorch_itself_wrote(packed, tmp_path):
-    found = arrays(written(tmp_path / "x.bin", zlib.decompress(base64.b64decode(packed))))
+def test_what_pytorch_itself_wrote(tmp_path):
+    found = arrays(written(tmp_path / "x.bin", zlib.decompress(base64.b64decode(_ZIP))))
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     expected = {"a": a, "b": a.T[1:], "c": [1.5, -2], "d": 7, "e": [True, False], "f": a[1], "w": [[0.5, 0.5]]}
     assert list(found) == [*expected, "p"]
@@ -81,10 +69,10 @@ def test_types_and_strides(dtype, tmp_path):
     assert not found["whole"].flags.writeable
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5)), max_size=4), st.booleans())
-def test_any_dictionary_comes_back(tmp_path_factory, shapes, old):
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5)), max_size=4))
+def test_any_dictionary_comes_back(tmp_path_factory, shapes):
     content = {f"t{n}": np.random.default_rng(n).random(shape).astype(np.float32) for n, shape in enumerate(shapes)}
-    file = written(tmp_path_factory.mktemp("t") / "x.bin", (torch_old if old else torch_zip)(content))
+    file = written(tmp_path_factory.mktemp("t") / "x.bin", torch_zip(content))
     found = arrays(file)
     assert list(found) == list(content)
     assert all(np.array_equal(found[name], one) for name, one in content.items())
@@ -162,11 +150,6 @@ def test_nothing_is_executed(protocol, tmp_path):
         for kind, content in (("zip", torch_zip(None, pickled=raw)), ("raw", raw)):
             with pytest.raises(InputError, match=r"is not loaded|is damaged"):
                 written(tmp_path / f"{number}.{kind}", content)
-    old = torch_old({})
-    begin = old.index(b"ccollections\nOrderedDict\n)R(u}b.", len(old) // 3)
-    for hostile in calls:
-        with pytest.raises(InputError, match="is not loaded"):
-            written(tmp_path / "old", old[:begin] + pickle.dumps(hostile, protocol) + old[begin:])
     assert not mark.exists()
 
 
@@ -218,8 +201,11 @@ def claims():
 def test_a_tensor_that_claims_too_much(claim, tmp_path):
     with pytest.raises(InputError, match=r"is damaged|is not loaded"):
         arrays(written(tmp_path / "x.bin", torch_zip({"a": claim})))
-    with pytest.raises(InputError, match=r"is damaged|is not loaded"):
-        arrays(written(tmp_path / "old.bin", torch_old({"a": claim})))
+
+
+def test_the_format_of_old_versions_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"before version 1\.6"):
+        written(tmp_path / "x.bin", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.")
 
 
 def test_damaged_archives(tmp_path):
@@ -251,18 +237,15 @@ def test_damaged_archives(tmp_path):
         TorchFile(tmp_path / "pipe")
 
 
-_SAMPLES = [
-    make({"a": np.arange(6, dtype=np.float32), "b": {"c": np.ones((2, 2), np.float32)}})
-    for make in (torch_zip, torch_old)
-]
+_SAMPLE = torch_zip({"a": np.arange(6, dtype=np.float32), "b": {"c": np.ones((2, 2), np.float32)}})
 
 
-@given(st.sampled_from(_SAMPLES), st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_any_flipped_bytes(tmp_path_factory, raw, changes):
+@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_any_flipped_bytes(tmp_path_factory, changes):
     """Every byte may be wrong: there is an error for people, or a value without any code in it."""
-    damaged = bytearray(raw)
+    damaged = bytearray(_SAMPLE)
     for where, value in changes:
-        damaged[int(where * (len(raw) - 1))] = value
+        damaged[int(where * (len(_SAMPLE) - 1))] = value
     try:
         file = written(tmp_path_factory.mktemp("t") / "x.bin", bytes(damaged))
         if isinstance(file.content, dict):

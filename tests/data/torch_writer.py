@@ -110,20 +110,3 @@ def torch_zip(value: Any, *, pickled: bytes | None = None, storages: list[bytes]
         for name, raw in {**entries, **more}.items():
             archive.writestr(f"archive/{name}", raw)
     return file.getvalue()
-
-
-def torch_old(value: Any) -> bytes:
-    """Return the bytes of a file in the older format."""
-    out = b""
-    about = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
-    for one in (0x1950A86A20F9469CFC6C, 1001, about):
-        head = Writer()
-        head.put(one)
-        out += bytes(head.out) + b"."
-    writer = Writer()
-    writer.put(value)
-    keys = Writer()
-    keys.put([str(number) for number in range(len(writer.storages))])
-    out += bytes(writer.out) + b"." + bytes(keys.out) + b"."
-    # Each storage with its count: of numbers of four bytes only.
-    return out + b"".join(struct.pack("<q", len(raw) // 4) + raw for raw in writer.storages)

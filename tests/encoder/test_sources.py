@@ -8,7 +8,7 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 
-from tests.data.torch_writer import torch_old, torch_zip
+from tests.data.torch_writer import torch_zip
 from tests.encoder.other_files import save_as_torch_does, torch_weights
 from tests.encoder.tiny import ARCHITECTURES, documents, tiny_encoder
 from tests.encoder.vocabularies import wordpiece
@@ -27,12 +27,11 @@ def test_weights_as_torch_saves_them(architecture, prefix, tmp_path):
     assert loaded.pooling == encoder.pooling
 
 
-@pytest.mark.parametrize("form", [torch_zip, torch_old], ids=["zip", "older format"])
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "distilbert", "xlnet"])
-def test_weights_in_pytorchs_own_format(architecture, form, tmp_path):
+def test_weights_in_pytorchs_own_format(architecture, tmp_path):
     encoder = tiny_encoder(architecture, seed=5)
     path = tmp_path / "pytorch_model.bin"
-    save_as_torch_does(encoder, tmp_path, write=lambda weights: path.write_bytes(form(weights)))
+    save_as_torch_does(encoder, tmp_path, write=lambda weights: path.write_bytes(torch_zip(weights)))
     assert sorted(one.name for one in tmp_path.iterdir()) == ["config.json", "pytorch_model.bin"]
     ids, mask = documents(architecture)
     np.testing.assert_allclose(Encoder.load(tmp_path)(ids, mask), encoder(ids, mask), atol=1e-6)

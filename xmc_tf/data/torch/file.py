@@ -1,4 +1,4 @@
-"""Files of ``torch.save``, read without PyTorch: today's zip archive and the older sequence of pickles.
+"""Files of ``torch.save``, read without PyTorch.
 
 Numbers stay in the mapped file until an array is requested.
 """
@@ -17,8 +17,6 @@ from xmc_tf.common.files.archives import HEAD_BYTES, data_start
 from xmc_tf.data.torch.pickle import Storage, Tensor, read_pickle
 
 _LONGEST_PICKLE = 1 << 26
-_OLD_MAGIC = 0x1950A86A20F9469CFC6C
-_OLD_PROTOCOL = 1001
 _OLD_HEAD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 
 
@@ -52,9 +50,13 @@ class TorchFile:
         if zipfile.is_zipfile(self.path):
             self.content = self._read_zip()
         elif self._bytes[: len(_OLD_HEAD)] == _OLD_HEAD:
-            self.content = self._read_old()
+            raise InputError(
+                f"{self.path} has the format of PyTorch before version 1.6",
+                expected="the zip archive that torch.save writes today",
+                fix="load it with a current PyTorch and save it again, or save the weights as model.safetensors",
+            )
         else:
-            raise self._damaged("neither a zip archive nor an older PyTorch file")
+            raise self._damaged("not a zip archive")
 
     def array(self, tensor: Tensor) -> np.ndarray:
         """Return a tensor's numbers as a read-only array; bfloat16 becomes float32.
@@ -134,50 +136,6 @@ class TorchFile:
         if begin + entry.file_size > len(self._bytes):
             raise self._damaged(f"an entry {entry.filename[:40]!r} that ends after the end of the file")
         return begin, entry.file_size
-
-    def _read_old(self) -> Any:
-        name = str(self.path)
-        self._bytes.seek(0)
-        magic, protocol = read_pickle(self._bytes, name), read_pickle(self._bytes, name)
-        about = read_pickle(self._bytes, name)
-        if magic != _OLD_MAGIC or protocol != _OLD_PROTOCOL:
-            raise self._damaged("an unknown version of the format")
-        if not isinstance(about, dict) or about.get("little_endian") is not True:
-            raise self._damaged("numbers that are not in little-endian order")
-        content = read_pickle(self._bytes, name)
-        keys = read_pickle(self._bytes, name)
-        if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-            raise self._damaged("no list of storages")
-        sizes = {storage.key: _size(storage) for storage in _storages(content)}
-        for key in keys:
-            count = int.from_bytes(self._bytes.read(8), "little")
-            begin, (bytes_each, expected) = self._bytes.tell(), sizes.get(key, (0, 0))
-            if key not in sizes or count != expected or begin + count * bytes_each > len(self._bytes):
-                raise self._damaged(f"{count:,} numbers for storage {key[:20]!r}")
-            self._where[key] = begin, count * bytes_each
-            self._bytes.seek(begin + count * bytes_each)
-        return content
-
-
-def _storages(content: Any) -> list[Storage]:
-    """Return the storages of all tensors in a structure that may be deeply nested and refer to itself."""
-    found: list[Storage] = []
-    seen: set[int] = set()
-    waiting = [content]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, Tensor):
-            found.append(one.storage)
-        if id(one) in seen or not (isinstance(one, dict | list | tuple) or hasattr(one, "attributes")):
-            continue
-        seen.add(id(one))
-        inner = one if isinstance(one, list | tuple) else (one if isinstance(one, dict) else one.attributes).values()
-        waiting.extend(inner)
-    return found
-
-
-def _size(storage: Storage) -> tuple[int, int]:
-    return (2 if storage.dtype == "bfloat16" else np.dtype(storage.dtype).itemsize), storage.count
 
 
 def _shown(shape: tuple[int, ...]) -> str:
