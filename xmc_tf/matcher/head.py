@@ -195,10 +195,6 @@ class LabelHead:
             sums = rows.losses(self._with_one(vectors), positives, of_rows, counted, step=step)
         return sums / self.nr_nodes if loss.mean else sums
 
-    def scores(self, vectors: tf.Tensor, nodes: tf.RaggedTensor) -> tf.RaggedTensor:
-        """Return the scores of these nodes. Call it on all ranks."""
-        return self.scorer.scores(self._with_one(vectors), nodes)
-
     def choose_route(self, candidates: tf.RaggedTensor) -> None:
         """Choose by a real batch what ranks exchange, before a graph is traced, in which nothing can be counted."""
         scorer = self.scorer

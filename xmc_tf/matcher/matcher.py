@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import tensorflow as tf
 from scipy.sparse import csr_matrix
 
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
@@ -18,13 +17,11 @@ from xmc_tf.matcher.fine_tune import LevelResult
 from xmc_tf.matcher.head import LabelHead, Scaling
 from xmc_tf.matcher.inputs import MatcherData, MatcherSettings
 from xmc_tf.matcher.levels import deepest_level
-from xmc_tf.matcher.predict_levels import head_blocks, predict_level
+from xmc_tf.matcher.predict_levels import predict_level
 from xmc_tf.matcher.training import LevelByLevel
 from xmc_tf.params import MatcherParams, MatcherPredParams
-from xmc_tf.ranks.rounds import equal_rounds
 
 _FORMAT = "xmc_tf.matcher"
-_PAIRS_AT_ONCE = 1 << 16  # pairs of a document and a node that are scored in one call
 
 
 class Matcher:
@@ -131,7 +128,6 @@ class Matcher:
         only_topk: int = 20,
         beam_size: int = 20,
         post_processor: str = "noop",
-        parents: csr_matrix | None = None,
         only_labels: np.ndarray | None = None,
         windows: np.ndarray | None = None,
     ) -> csr_matrix:
@@ -142,8 +138,6 @@ class Matcher:
             only_topk: number of nodes per document.
             beam_size: number of nodes kept at each level above. Larger values find better nodes and take longer.
             post_processor: function applied to a score before it is combined with the parent's.
-            parents: documents × nodes of the level above the last, with scores, from another search; then only their
-                children are scored. Default: search from the root.
             only_labels: numbers of the labels that may be predicted, if the nodes of the last level are labels; the
                 search keeps only nodes that lead to them. Default: all.
             windows: first window of each document, then the number of windows; a node's score is the largest of the
@@ -153,48 +147,16 @@ class Matcher:
             Documents × nodes in the order of the tree, the best first within a row; see ``to_labels``.
         """
         kept = [None] * self.level if only_labels is None else self._leading_to(only_labels)
-        if parents is None:
-            for head, splits, own in zip(self.heads[:-1], self.splits[:-1], kept, strict=False):
-                parents = predict_level(
-                    head, vectors, parents, splits, only_topk=beam_size, post_processor=post_processor, kept=own,
-                    windows=windows,
-                )  # fmt: skip
+        parents: csr_matrix | None = None
+        for head, splits, own in zip(self.heads[:-1], self.splits[:-1], kept, strict=False):
+            parents = predict_level(
+                head, vectors, parents, splits, only_topk=beam_size, post_processor=post_processor, kept=own,
+                windows=windows,
+            )  # fmt: skip
         return predict_level(
             self.head, vectors, parents, self.splits[-1], only_topk=only_topk, post_processor=post_processor,
             kept=kept[-1], windows=windows,
         )  # fmt: skip
-
-    def scores(self, vectors: np.ndarray, nodes: csr_matrix | None = None) -> csr_matrix | np.ndarray:
-        """Return raw scores of the last level.
-
-        Args:
-            vectors: embeddings, ``[documents, dim]``.
-            nodes: documents × nodes in the order of the tree, with an entry for each score to compute. Default: all
-                nodes.
-
-        Returns:
-            A matrix with the entries of ``nodes``, or an array ``[documents, nodes]``.
-        """
-        if nodes is None:
-            inputs = self.head.inputs(vectors).numpy()
-            out = np.empty((len(vectors), self.nr_nodes), np.float32)
-            for low, rows in head_blocks(self.head, self.splits[-1]):
-                out[:, low : low + len(rows)] = inputs @ rows[:, :-1].T + rows[:, -1]
-            return out
-        if nodes.shape != (len(vectors), self.nr_nodes):
-            raise InputError(
-                "the nodes to score do not fit",
-                expected=f"{len(vectors):,} documents × {self.nr_nodes:,} nodes",
-                received=f"{nodes.shape[0]:,} × {nodes.shape[1]:,}",
-            )
-        found = np.empty(len(nodes.indices), np.float32)
-        for low, high in equal_rounds(nodes.indptr, _PAIRS_AT_ONCE, self.strategy.communicator):
-            begin, end = int(nodes.indptr[low]), int(nodes.indptr[high])
-            wanted = tf.RaggedTensor.from_row_splits(
-                nodes.indices[begin:end].astype(np.int64), (nodes.indptr[low : high + 1] - begin).astype(np.int64)
-            )
-            found[begin:end] = self.head.scores(tf.constant(vectors[low:high]), wanted).flat_values.numpy()
-        return csr_matrix((found, nodes.indices, nodes.indptr), shape=nodes.shape)
 
     def to_labels(self, predicted: csr_matrix) -> csr_matrix:
         """Return the same scores with labels as columns instead of nodes."""
