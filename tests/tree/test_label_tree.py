@@ -32,7 +32,7 @@ def test_sizes_children_parents_and_paths():
     assert TREE.path(3) == (0, 1)
     assert TREE.labels_under(1, 0).tolist() == [1, 4]
     assert TREE.labels_under(0, 0).tolist() == [1, 4, 0, 2, 3]
-    assert TREE.leaf_order.tolist() == [1, 4, 0, 2, 3]
+    assert TREE.labels.tolist() == [1, 4, 0, 2, 3]
     assert TREE.inverse.tolist() == [2, 0, 3, 4, 1]
     assert repr(TREE) == "LabelTree(1 > 2 > 5)"
 

@@ -3,6 +3,8 @@
 import logging
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -298,8 +300,13 @@ class _Times:
         self.seconds: dict[str, float] = {}
         self._began = time.monotonic()
 
-    def __call__(self, part: str) -> "_Timed":
-        return _Timed(self, part)
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        """Measure the ``with`` block as a part of the job."""
+        began = time.monotonic()
+        with doing(part):
+            yield
+        self.add({part: time.monotonic() - began})
 
     def add(self, seconds: dict[str, float]) -> None:
         """Add durations that were measured elsewhere."""
@@ -309,19 +316,3 @@ class _Times:
     def total(self) -> float:
         """Seconds since the beginning."""
         return round(time.monotonic() - self._began, 2)
-
-
-class _Timed:
-    """A part of a job whose duration is measured."""
-
-    def __init__(self, times: _Times, part: str) -> None:
-        self._times, self._part = times, part
-
-    def __enter__(self) -> None:
-        self._began = time.monotonic()
-        self._doing = doing(self._part)
-        self._doing.__enter__()
-
-    def __exit__(self, *_: object) -> None:
-        self._doing.__exit__(None, None, None)
-        self._times.add({self._part: time.monotonic() - self._began})

@@ -92,11 +92,6 @@ class LabelTree:
         inverse.flags.writeable = False
         return inverse
 
-    @property
-    def leaf_order(self) -> np.ndarray:
-        """The labels in the order of the tree: another name for ``labels``."""
-        return self.labels
-
     def order_of(self, level: int) -> np.ndarray:
         """Return the original numbers of the nodes of a level in the order of the tree; at the last level, the labels.
 
