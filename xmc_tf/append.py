@@ -14,8 +14,13 @@ from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_texts, add_threads, add_verbosity
-from xmc_tf.tables.columns import ColumnOptions
-from xmc_tf.tables.reading_flags import add_reading_options, refuse_without_table, source_options, text_columns
+from xmc_tf.tables.reading_flags import (
+    add_label_options,
+    add_reading_options,
+    labelled_columns,
+    refuse_without_table,
+    source_options,
+)
 
 _SHOWN = 3
 _DESCRIPTION = """Append documents to a linear model without training it again: the clusters of their labels change.
@@ -53,11 +58,7 @@ def parser() -> argparse.ArgumentParser:
         "instead of appending documents",
     )  # fmt: skip
     add_threads(out, "-n")
-    group = add_reading_options(out)
-    group.add_argument("--label-column", metavar="NAME", help="column of labels (default: label, or guessed)")
-    group.add_argument(
-        "--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one label per cell'
-    )
+    add_label_options(add_reading_options(out))
     add_verbosity(out)
     return out
 
@@ -118,9 +119,7 @@ def _documents(arguments: argparse.Namespace, model: XRLinear) -> tuple[Any, Any
         file = TextFile(arguments.text_path)
         file.check()
         return file, load_matrix(arguments.label_path, name="labels")
-    options = ColumnOptions(
-        text_columns(arguments), arguments.label_column, arguments.label_separator, trained=model.metadata.columns
-    )
+    options = labelled_columns(arguments, model.metadata.columns)
     texts, labels, _ = labelled_rows(arguments.documents, source_options(arguments), options, "appended")
     if arguments.accepted is None:
         return texts, labels

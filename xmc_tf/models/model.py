@@ -1,27 +1,33 @@
-"""The interface that both models share."""
+"""The base class of both models: their interface, and the methods that both have in common."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from scipy.sparse import csr_matrix
 
-from xmc_tf.data import Texts
+from xmc_tf.data import Features
 from xmc_tf.data.vocabularies import LabelHierarchy
-from xmc_tf.metrics import Measures
-from xmc_tf.models.documents import DocumentsLike
-from xmc_tf.models.explaining.explanation import Explanation
+from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords
-from xmc_tf.models.labels import Labels
+from xmc_tf.models.labels import Labels, true_labels
 from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.models.results import named, over_all_labels
+from xmc_tf.params import PredictionOptions, RankerParams
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
     from xmc_tf.audit import Audit
+    from xmc_tf.metrics import Measures
+    from xmc_tf.models.explaining.explanation import Explanation
     from xmc_tf.serving.export import Exported, ModelParts
 
+# Measuring, auditing and exporting are imported when they are used: prediction does not need them.
 
-class Model(Protocol):
+
+class Model(ABC):
     """A trained model: what :class:`~xmc_tf.XTransformer` and :class:`~xmc_tf.XRLinear` have in common.
 
     Example:
@@ -29,26 +35,28 @@ class Model(Protocol):
         >>> model.best(["gradient of a sparse matrix"], k=3)
     """
 
-    @property
-    def names(self) -> list[str] | None:
-        """Label names, or None."""
+    names: list[str] | None
+    """Label names, or None."""
+    metadata: ModelMetadata
+    """Parameters, shapes, seed and versions, as ``params.json`` contains them."""
+    tree: LabelTree
+    """The first label tree of the rankers."""
+    hierarchy: LabelHierarchy | None
+    """The broader terms of the labels, or None."""
+    evidence: ProbabilityModel | None
+    """What turns scores into probabilities, or None."""
 
     @property
+    @abstractmethod
     def nr_labels(self) -> int:
         """Number of labels."""
 
     @property
-    def tree(self) -> LabelTree:
-        """The label tree of the rankers."""
+    @abstractmethod
+    def more_trees(self) -> Sequence[LabelTree]:
+        """The label trees after the first."""
 
-    @property
-    def hierarchy(self) -> LabelHierarchy | None:
-        """The broader terms of the labels, or None."""
-
-    @property
-    def metadata(self) -> ModelMetadata:
-        """Parameters, shapes, seed and versions, as ``params.json`` contains them."""
-
+    @abstractmethod
     def predict(self, texts: DocumentsLike, X: Any = None, **options: Unpack[PredictionKeywords]) -> csr_matrix:
         """Return the scores of the best labels of each document, descending within a row: documents × labels.
 
@@ -58,18 +66,7 @@ class Model(Protocol):
             **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` and ``min_precision``.
         """
 
-    def best(
-        self, texts: DocumentsLike, k: int = 5, *, X: Any = None, **options: Unpack[PredictionKeywords]
-    ) -> list[list[tuple[str, float]]]:
-        """Return the names and scores of the k best labels of each document, best first.
-
-        Args:
-            texts: documents, one text each.
-            k: number of labels per document.
-            X: as for :meth:`predict`.
-            **options: as for :meth:`predict`.
-        """
-
+    @abstractmethod
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
         """Restrict predictions to some labels, without changing the model's folder.
 
@@ -77,7 +74,8 @@ class Model(Protocol):
             labels: numbers of the labels that may be predicted; None for all.
         """
 
-    def explain(self, text: str, k: int = 5, *, beam_size: int | None = None) -> Explanation:
+    @abstractmethod
+    def explain(self, text: str, k: int = 5, *, beam_size: int | None = None) -> "Explanation":
         """Explain the best labels of a text: the words and the path through the tree that led to them.
 
         Args:
@@ -86,34 +84,7 @@ class Model(Protocol):
             beam_size: number of nodes kept at each level above the labels. None: the model's default.
         """
 
-    def evaluate(self, texts: Texts, labels: Labels, *, ks: Sequence[int] = (1, 3, 5, 10)) -> Measures:
-        """Measure the model's predictions of documents whose labels are known.
-
-        Args:
-            texts: documents, one text each.
-            labels: their labels: a sparse matrix of documents × labels, or lists of label names.
-            ks: numbers of labels, k, at which the metrics are computed.
-        """
-
-    def audit(
-        self,
-        texts: Texts,
-        labels: Labels,
-        *,
-        documents: Sequence[str] | None = None,
-        most: int = 500,
-        threads: int = -1,
-    ) -> "Audit":
-        """Return what is probably missing or wrong in the labels of documents, and why.
-
-        Args:
-            texts: documents, one text each.
-            labels: their labels: a sparse matrix of documents × labels, or lists of label names.
-            documents: what each document is called (default: its number).
-            most: maximum number of findings of each kind.
-            threads: number of threads; -1: one per core.
-        """
-
+    @abstractmethod
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all; an older model there is replaced.
 
@@ -121,14 +92,116 @@ class Model(Protocol):
             folder: folder of the model.
         """
 
-    def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":
-        """Export the model as a SavedModel.
-
-        Args:
-            folder: folder of the SavedModel; for TensorFlow Serving, its name is the version.
-            precision: number format of the rankers' weights: "fp32", "fp16" or "int8".
-            **options: fields of :class:`PredictionOptions` that the exported model keeps.
-        """
-
+    @abstractmethod
     def export_parts(self) -> "ModelParts":
         """Return the parts that a SavedModel of this model is made of."""
+
+    @abstractmethod
+    def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
+        """Return the features that the rankers read of documents, and the parameters of their training."""
+
+    def best(
+        self, texts: DocumentsLike, k: int = 5, *, X: Any = None, **options: Unpack[PredictionKeywords]
+    ) -> list[list[tuple[str, float]]]:
+        """Return the names and scores of the k best labels of each document, best first.
+
+        A label without a name goes by its number.
+
+        Args:
+            texts: documents, as :meth:`predict` takes them.
+            k: number of labels per document; with a threshold, the maximum number.
+            X: as for :meth:`predict`.
+            **options: as for :meth:`predict`.
+        """
+        predicted = self.predict(texts, X, only_topk=k, **options)  # type: ignore[misc]  # twice is an error
+        return list(named(predicted, self.names))
+
+    def evaluate(
+        self,
+        texts: DocumentsLike,
+        labels: Labels | None = None,
+        *,
+        X: Any = None,
+        ks: Sequence[int] = (1, 3, 5, 10),
+        **columns: Unpack[FrameColumns],
+    ) -> "Measures":
+        """Measure the model's predictions of documents whose labels are known.
+
+        Example:
+            >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
+
+        Args:
+            texts: documents, as :meth:`train` takes them.
+            labels: labels, as :meth:`train` takes them. Labels that the model does not know count as misses; a warning
+                names them.
+            X: as for :meth:`predict`.
+            ks: cut-offs: the numbers of best labels that are measured.
+            **columns: of a DataFrame, as for :meth:`train`.
+        """
+        from xmc_tf.metrics import evaluate
+        from xmc_tf.metrics.measures import check_ks
+
+        read = self._read(texts, labels, columns, labelled=True)
+        truth = true_labels(read.labelled(), read.documents, self.nr_labels, self.names)
+        ks = check_ks(ks)
+        predicted = self.predict(read.documents, X, only_topk=ks[-1])
+        return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
+
+    def audit(
+        self,
+        texts: DocumentsLike,
+        labels: Labels | None = None,
+        *,
+        X: Any = None,
+        documents: Sequence[str] | None = None,
+        most: int = 500,
+        threads: int = -1,
+        **columns: Unpack[FrameColumns],
+    ) -> "Audit":
+        """Return what is probably missing or wrong in the labels of documents, and why.
+
+        The documents may be those that the model was trained on: each is looked at by rankers that are trained without
+        it. An encoder is not trained again. Of documents that it was fine-tuned on, it knows the labels, so fewer of
+        their errors are found. See the how-to guide on auditing labels.
+
+        Args:
+            texts: documents, as :meth:`train` takes them.
+            labels: their labels, as :meth:`train` takes them. Labels that the model does not know are left out.
+            X: as for :meth:`predict`.
+            documents: what each document is called (default: its number).
+            most: maximum number of findings of each kind.
+            threads: number of threads; -1: one per core. The result does not depend on it.
+            **columns: of a DataFrame, as for :meth:`train`.
+
+        Raises:
+            InputError: there are too few documents, or they do not fit the model.
+        """
+        from xmc_tf.models.auditing import audit_documents
+
+        read = self._read(texts, labels, columns, labelled=True)
+        features, params = self._for_audit(read, X, threads)
+        return audit_documents(
+            self, features, read.texts, read.labelled(), params, documents=documents, most=most, threads=threads
+        )
+
+    def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":
+        """Export the model as a SavedModel, from text to label names, which a stock TensorFlow Serving loads.
+
+        Example:
+            >>> print(model.export("served/1", only_topk=10, beam_size=20).table())
+
+        Args:
+            folder: output folder; for a server, its name is the version.
+            precision: number format of the rankers' weights: "fp32", "fp16", or "int8" with a scale for each node.
+            **options: fields of :class:`PredictionOptions`, which the exported model keeps: ``only_topk``,
+                ``beam_size``, ``post_processor``, ``scores``, ``threshold`` and ``min_precision``.
+        """
+        from xmc_tf.serving.export import export_model  # it loads TensorFlow
+
+        return export_model(self.export_parts(), folder, PredictionOptions(**options), precision=precision)
+
+    def _read(
+        self, documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, labelled: bool = False
+    ) -> ReadDocuments:
+        """Return documents and labels of any form; see :func:`xmc_tf.models.documents.read_documents`."""
+        return read_documents(documents, labels, columns, trained=self.metadata.columns, labelled=labelled)

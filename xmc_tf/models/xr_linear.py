@@ -16,27 +16,26 @@ from xmc_tf.data import Features, Texts, as_features, check_pair, check_training
 from xmc_tf.fusion import POOL, Decision, bounded_post_processor, decide
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords, TrainingKeywords, options_and_columns
-from xmc_tf.models.labels import Labels, label_matrix, true_labels
+from xmc_tf.models.keywords import PredictionKeywords, TrainingKeywords, options_and_columns
+from xmc_tf.models.labels import Labels, label_matrix
 from xmc_tf.models.linear.folder import load_model, write_model
 from xmc_tf.models.linear.parts import LinearParts
-from xmc_tf.models.results import above, in_pieces, labels_of_rankers, named, over_all_labels
+from xmc_tf.models.model import Model
+from xmc_tf.models.results import above, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.restricting import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
-    from xmc_tf.audit import Audit
-    from xmc_tf.metrics import Measures
     from xmc_tf.models.explaining.explanation import Explanation
-    from xmc_tf.serving.export import Exported, ModelParts
+    from xmc_tf.serving.export import ModelParts
 
 # Training, growing, explaining and measuring are imported when they are used: prediction does not need them.
 
 
 @dataclass(eq=False, repr=False)
-class XRLinear(LinearParts):
+class XRLinear(LinearParts, Model):
     """XR-Linear with its vectorizer, label tree and label names.
 
     Example:
@@ -105,22 +104,6 @@ class XRLinear(LinearParts):
         found = over_all_labels(found, self.nr_labels, None if self.evidence is None else self.evidence.allowed)
         return found if threshold is None else above(found, threshold)
 
-    def best(
-        self, texts: DocumentsLike, k: int = 5, *, X: FeaturesLike | None = None, **options: Unpack[PredictionKeywords]
-    ) -> list[list[tuple[str, float]]]:
-        """Return the names and scores of the k best labels of each document, best first.
-
-        A label without a name goes by its number.
-
-        Args:
-            texts: documents, as :meth:`predict` takes them.
-            k: number of labels per document; with a threshold, the maximum number.
-            X: as for :meth:`predict`.
-            **options: as for :meth:`predict`.
-        """
-        predicted = self.predict(texts, X, only_topk=k, **options)  # type: ignore[misc]  # twice is an error
-        return list(named(predicted, self.names))
-
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
         """Restrict predictions to some labels, without changing the model's folder.
 
@@ -131,12 +114,6 @@ class XRLinear(LinearParts):
         self.ranker.set_output_constraint(labels_of_rankers(chosen, self.ranker.nr_labels))
         if self.evidence is not None:
             self.evidence.allowed = chosen
-
-    def _read(
-        self, documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, labelled: bool = False
-    ) -> ReadDocuments:
-        """Return documents and labels of any form; see :func:`xmc_tf.models.documents.read_documents`."""
-        return read_documents(documents, labels, columns, trained=self.metadata.columns, labelled=labelled)
 
     def explain(self, text: str | DocumentsLike, k: int = 5, *, beam_size: int | None = None) -> "Explanation":
         """Explain the best labels of a text: the words and the path through the tree that led to them.
@@ -157,69 +134,10 @@ class XRLinear(LinearParts):
             lambda one, most: self.predict(one, only_topk=most or k, beam_size=beam_size, threads=1),
         )
 
-    def evaluate(
-        self,
-        texts: DocumentsLike,
-        labels: Labels | None = None,
-        *,
-        ks: Sequence[int] = (1, 3, 5, 10),
-        **columns: Unpack[FrameColumns],
-    ) -> "Measures":
-        """Measure the model's predictions of documents whose labels are known.
-
-        Example:
-            >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
-
-        Args:
-            texts: texts, features or a DataFrame, as :meth:`train` takes them.
-            labels: labels, as :meth:`train` takes them. Labels that the model does not know count as misses; a warning
-                names them.
-            ks: cut-offs: the numbers of best labels that are measured.
-            **columns: of a DataFrame, as for :meth:`train`.
-        """
-        from xmc_tf.metrics import evaluate
-        from xmc_tf.metrics.measures import check_ks
-
-        read = self._read(texts, labels, columns, labelled=True)
-        truth = true_labels(read.labelled(), read.documents, self.nr_labels, self.names)
-        ks = check_ks(ks)
-        predicted = self.predict(read.documents, only_topk=ks[-1])
-        return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
-
-    def audit(
-        self,
-        texts: DocumentsLike,
-        labels: Labels | None = None,
-        *,
-        documents: Sequence[str] | None = None,
-        most: int = 500,
-        threads: int = -1,
-        **columns: Unpack[FrameColumns],
-    ) -> "Audit":
-        """Return what is probably missing or wrong in the labels of documents, and why.
-
-        The documents may be those that the model was trained on: each is looked at by rankers that are trained without
-        it. See the how-to guide on auditing labels.
-
-        Args:
-            texts: texts, features or a DataFrame, as :meth:`train` takes them.
-            labels: their labels, as :meth:`train` takes them. Labels that the model does not know are left out.
-            documents: what each document is called (default: its number).
-            most: maximum number of findings of each kind.
-            threads: number of threads; -1: one per core. The result does not depend on it.
-            **columns: of a DataFrame, as for :meth:`train`.
-
-        Raises:
-            InputError: there are too few documents, or they do not fit the model.
-        """
-        from xmc_tf.models.auditing import audit_documents
-
-        read = self._read(texts, labels, columns, labelled=True)
-        X = as_features(read.features) if read.texts is None else self.features(read.texts, threads)
-        return audit_documents(
-            self, X, read.texts, read.labelled(), RankerParams.from_json(self.metadata.train_params),
-            documents=documents, most=most, threads=threads,
-        )  # fmt: skip
+    def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
+        if X is None:
+            X = read.features if read.texts is None else self.features(read.texts, threads)
+        return as_features(X), RankerParams.from_json(self.metadata.train_params)
 
     def with_documents(
         self,
@@ -350,22 +268,6 @@ class XRLinear(LinearParts):
             self.tfidf.save if self.reads_text else None, self.evidence, self.training_data,
             self.hierarchy,
         )  # fmt: skip
-
-    def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":
-        """Export the model as a SavedModel, from text to label names, which a stock TensorFlow Serving loads.
-
-        Example:
-            >>> print(model.export("served/1", only_topk=10, beam_size=20).table())
-
-        Args:
-            folder: output folder; for a server, its name is the version.
-            precision: number format of the weights: "fp32", "fp16", or "int8" with a scale for each node.
-            **options: fields of :class:`PredictionOptions`, which the exported model keeps: ``only_topk``,
-                ``beam_size``, ``post_processor``, ``scores``, ``threshold`` and ``min_precision``.
-        """
-        from xmc_tf.serving.export import export_model  # it loads TensorFlow
-
-        return export_model(self.export_parts(), folder, PredictionOptions(**options), precision=precision)
 
     def export_parts(self) -> "ModelParts":
         """Return the parts that a SavedModel of this model is made of."""

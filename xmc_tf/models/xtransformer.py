@@ -15,26 +15,25 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
 from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES
 from xmc_tf.common.process.extras import require
-from xmc_tf.data import Texts, as_features
+from xmc_tf.data import Features, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.metrics import Measures, evaluate
-from xmc_tf.metrics.measures import check_ks
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.evidence.stage import evidence_stage
 from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.explaining.linear import one_text
 from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
-from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords, options_and_columns
+from xmc_tf.models.keywords import PredictionKeywords, options_and_columns
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.models.model import Model
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
 from xmc_tf.models.prediction import own_features, predict, ranker_features, vectors_of
-from xmc_tf.models.results import labels_of_rankers, named, over_all_labels
+from xmc_tf.models.results import labels_of_rankers
 from xmc_tf.models.training_run import TrainingRun
-from xmc_tf.params import PredictionOptions, TfidfParams, XTransformerParams, XTransformerPredParams
+from xmc_tf.params import PredictionOptions, RankerParams, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
@@ -43,12 +42,11 @@ from xmc_tf.rankers.restricting import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
-    from xmc_tf.audit import Audit
     from xmc_tf.collective.strategy import CollectiveStrategy
-    from xmc_tf.serving.export import Exported, ModelParts
+    from xmc_tf.serving.export import ModelParts
 
 
-class XTransformer(Parts):
+class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached properties for read-only
     """A fine-tuned encoder, its label head, and rankers on [features ; vector].
 
     Example:
@@ -269,43 +267,11 @@ class XTransformer(Parts):
         if "ranker" in self.parts:
             self.ranker.set_output_constraint(labels_of_rankers(self.output_labels, self.ranker.nr_labels))
 
-    def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":
-        """Export the model as a SavedModel, from text to label names; see ``xmc_tf.serving.export.export_model``.
-
-        Example:
-            >>> print(model.export("served/1", only_topk=10).table())
-
-        Args:
-            folder: folder of the SavedModel; for TensorFlow Serving, its name is the version.
-            precision: number format of the rankers' weights: "fp32", "fp16", or "int8" with a scale for each node.
-            **options: fields of :class:`PredictionOptions`, which the exported model keeps: ``only_topk``,
-                ``beam_size``, ``post_processor``, ``scores``, ``threshold`` and ``min_precision``.
-        """
-        from xmc_tf.serving.export import export_model
-
-        return export_model(self.export_parts(), folder, PredictionOptions(**options), precision=precision)
-
     def export_parts(self) -> "ModelParts":
         """Return the parts that a SavedModel of this model is made of."""
         from xmc_tf.models.exporting import parts_of
 
         return parts_of(self)
-
-    def best(
-        self, texts: DocumentsLike, k: int = 5, *, X: Any = None, **options: Unpack[PredictionKeywords]
-    ) -> list[list[tuple[str, float]]]:
-        """Return the names and scores of the k best labels of each text, best first.
-
-        A label without a name goes by its number.
-
-        Args:
-            texts: documents, as :meth:`predict` takes them.
-            k: number of labels per document.
-            X: features of the documents; required if the model was trained with features.
-            **options: as for :meth:`predict`.
-        """
-        predicted = self.predict(texts, X, only_topk=k, **options)  # type: ignore[misc]  # twice is an error
-        return list(named(predicted, self.names))
 
     def explain(
         self,
@@ -329,74 +295,16 @@ class XTransformer(Parts):
         options = PredictionOptions(beam_size=beam_size, only_topk=k, threads=1)
         return explain_parts(self, one_text(self._texts(text, {})), X, options)
 
-    def evaluate(
-        self,
-        texts: DocumentsLike,
-        labels: Labels | None = None,
-        *,
-        X: Any = None,
-        ks: Sequence[int] = (1, 3, 5, 10),
-        **columns: Unpack[FrameColumns],
-    ) -> Measures:
-        """Measure the model's predictions of documents whose labels are known.
-
-        Example:
-            >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
-
-        Args:
-            texts: one text per document, or a DataFrame.
-            labels: labels, as :meth:`train` takes them. Labels that the model does not know count as misses; a warning
-                names them.
-            X: features of the documents; required if the model was trained with features.
-            ks: cut-offs: the numbers of best labels that are measured.
-            **columns: of a DataFrame, as for :meth:`train`.
-        """
-        read = read_documents(texts, labels, columns, trained=self.metadata.columns, labelled=True)
-        truth = true_labels(read.labelled(), texts_only(read), self.nr_labels, self.names)
-        ks = check_ks(ks)
-        predicted = self.predict(read.documents, X, only_topk=ks[-1])
-        return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
-
-    def audit(
-        self,
-        texts: DocumentsLike,
-        labels: Labels | None = None,
-        *,
-        X: Any = None,
-        documents: Sequence[str] | None = None,
-        most: int = 500,
-        threads: int = -1,
-        **columns: Unpack[FrameColumns],
-    ) -> "Audit":
-        """Return what is probably missing or wrong in the labels of documents, and why; see :meth:`XRLinear.audit`.
-
-        The rankers are trained again without each document; the encoder is not. Of documents that it was fine-tuned on,
-        it knows the labels, so fewer of their errors are found.
-
-        Args:
-            texts: one text per document, or a DataFrame.
-            labels: their labels, as :meth:`train` takes them. Labels that the model does not know are left out.
-            X: features of the documents; required if the model was trained with features.
-            documents: what each document is called (default: its number).
-            most: maximum number of findings of each kind.
-            threads: number of threads; -1: one per core.
-            **columns: of a DataFrame, as for :meth:`train`.
-        """
-        from xmc_tf.models.auditing import audit_documents
-
-        read = read_documents(texts, labels, columns, trained=self.metadata.columns, labelled=True)
+    def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
         options, lines = PredictionOptions(threads=threads), texts_only(read)
         given = own_features(self, lines, X, self.metadata.ensemble_method)
         vectors = vectors_of(self, lines, options.batch_tokens)
-        features = ranker_features(self, lines, given, vectors, options)
         params = XTransformerParams.from_json(self.metadata.train_params).ranker_params
-        return audit_documents(
-            self, features, lines, read.labelled(), params, documents=documents, most=most, threads=threads
-        )
+        return ranker_features(self, lines, given, vectors, options), params
 
     def _texts(self, documents: Any, columns: FrameColumns) -> Texts:
         """Return the texts of documents of any form."""
-        return texts_only(read_documents(documents, None, columns, trained=self.metadata.columns))
+        return texts_only(self._read(documents, None, columns))
 
 
 def _hierarchy_stage(hierarchy: LabelHierarchy, stages: Stages) -> Stage:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from xmc_tf.audit import MOST
@@ -14,8 +15,7 @@ from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.loading import load
 from xmc_tf.params import add_model, add_threads, add_verbosity
 from xmc_tf.report.audit_files import FINDINGS, refuse_audit, write_audit
-from xmc_tf.tables.columns import ColumnOptions
-from xmc_tf.tables.reading_flags import add_reading_options, source_options, text_columns
+from xmc_tf.tables.reading_flags import add_label_options, add_reading_options, labelled_columns, source_options
 
 _DESCRIPTION = """List what is probably missing or wrong in the labels of a table, and why.
 
@@ -46,10 +46,7 @@ def parser() -> argparse.ArgumentParser:
     add("--most", type=whole, default=MOST, metavar="INT", help="maximum number of findings of each kind")
     add_threads(out, "-n")
     group = add_reading_options(out)
-    group.add_argument("--label-column", metavar="NAME", help="column of labels (default: label, or guessed)")
-    group.add_argument(
-        "--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one label per cell'
-    )
+    add_label_options(group)
     group.add_argument(
         "--id-column", metavar="NAME",
         help="column that names documents in the list (default: id, uri or a similar name; else the row number)",
@@ -70,10 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     refuse_audit("-o", arguments.output, {"TABLE": arguments.table, "-m": arguments.model_folder})
     model = load(Path(arguments.model_folder))
     columns = model.metadata.columns
-    options = ColumnOptions(
-        text_columns(arguments), arguments.label_column, arguments.label_separator, ids=arguments.id_column,
-        trained=columns,
-    )  # fmt: skip
+    options = replace(labelled_columns(arguments, columns), ids=arguments.id_column)
     texts, labels, documents = labelled_rows(arguments.table, source_options(arguments), options, "looked at")
     audit = model.audit(texts, labels, documents=documents, most=arguments.most, threads=arguments.threads)
     ids = {name: identifier for identifier, name in (columns.label_ids if columns else {}).items()}

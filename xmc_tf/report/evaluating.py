@@ -21,7 +21,7 @@ from xmc_tf.params import add_layout, add_model, add_texts
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.measured import MeasuredData, given_hierarchy, measured_table
 from xmc_tf.report.writing import refuse_report, write_report
-from xmc_tf.tables.reading_flags import add_reading_options, refuse_without_table
+from xmc_tf.tables.reading_flags import add_label_options, add_reading_options, refuse_without_table
 
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
@@ -76,11 +76,7 @@ def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
         "(default: what the model knows)",
     )  # fmt: skip
     add("--language", metavar="TAG", help="language of the names in --vocabulary, as en")
-    group = add_reading_options(parser)
-    group.add_argument("--label-column", metavar="NAME", help="column of labels (default: as in training)")
-    group.add_argument(
-        "--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one (default: as in training)'
-    )
+    add_label_options(add_reading_options(parser))
 
 
 def evaluate(args: argparse.Namespace) -> None:

@@ -18,9 +18,8 @@ from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.report.inputs import MODEL_LABELS, broader_terms
 from xmc_tf.report.writing import refuse_report
-from xmc_tf.tables.columns import ColumnOptions
 from xmc_tf.tables.label_forms import LISTS, LabelData
-from xmc_tf.tables.reading_flags import source_options, text_columns
+from xmc_tf.tables.reading_flags import labelled_columns, source_options
 
 if TYPE_CHECKING:
     from xmc_tf.models.model import Model
@@ -99,7 +98,7 @@ def measured_table(args: argparse.Namespace, most: int) -> MeasuredData:
         )
     announce_compiling()
     model = load(args.model_folder)
-    options = ColumnOptions(text_columns(args), args.label_column, args.label_separator, trained=model.metadata.columns)
+    options = labelled_columns(args, model.metadata.columns)
     texts, labels, documents = labelled_rows(args.table, source_options(args), options, "measured")
     own = LabelData(LISTS, labels)
     if model.names is None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import truth
+from xmc_tf.tables.columns import ColumnOptions, TrainedColumns
 from xmc_tf.tables.reading.options import KINDS, SourceOptions
 
 
@@ -19,6 +20,22 @@ def add_reading_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGr
     add("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
     add("--text-column", "--column", metavar="NAME,…", help="columns of texts, joined (default: text, or guessed)")
     return group
+
+
+def add_label_options(group: argparse._ArgumentGroup) -> None:
+    """Add the columns of labels of a table that a model is asked about; see :func:`labelled_columns`."""
+    group.add_argument("--label-column", metavar="NAME", help="column of labels (default: as in training, or guessed)")
+    group.add_argument(
+        "--label-separator", metavar="TEXT",
+        help='between the labels of a cell; "" for one label per cell (default: as in training)',
+    )  # fmt: skip
+
+
+def labelled_columns(arguments: argparse.Namespace, trained: TrainedColumns | None) -> ColumnOptions:
+    """Return the columns of a labelled table, from the flags and, without them, those of a model's training table."""
+    return ColumnOptions(
+        text_columns(arguments), arguments.label_column, arguments.label_separator, trained=trained
+    )  # fmt: skip
 
 
 def refuse_without_table(arguments: argparse.Namespace, more: Mapping[str, str]) -> None:
