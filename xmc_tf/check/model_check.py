@@ -15,6 +15,7 @@ from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.checksums import MODEL_HEADER, Records
 from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, kind_at
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 
@@ -63,12 +64,12 @@ class ModelCheck:
 
     def to_text(self) -> str:
         """Return a line per file, and a summary."""
-        width = max((len(_printable(one.file)) for one in self.files), default=0)
+        width = max((len(printable(one.file)) for one in self.files), default=0)
         digits = max((len(f"{one.bytes:,}") for one in self.files), default=0)
         lines = []
         for one in self.files:
-            lines.append(f"{_printable(one.file):<{width}}  {one.bytes:>{digits},}  {one.state}")
-            lines += [f"    {_printable(line)}" for line in one.problem.splitlines()]
+            lines.append(f"{printable(one.file):<{width}}  {one.bytes:>{digits},}  {one.state}")
+            lines += [f"    {printable(line)}" for line in one.problem.splitlines()]
         counts = [f"{count:,} {state}" for state, count in self._counts().items() if count]
         size = sum(one.bytes for one in self.files if one.state != FOREIGN)
         verdict = "intact" if self.intact else "damaged"
@@ -207,8 +208,3 @@ def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
             except OSError:  # a link to nothing
                 continue
             yield path.relative_to(folder).as_posix(), status.st_size if stat.S_ISREG(status.st_mode) else 0
-
-
-def _printable(text: str) -> str:
-    """Return text without control characters and invalid bytes, which a terminal might interpret."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -28,3 +28,7 @@ class InputError(ValueError):
         if fix:
             lines.append(f"  fix:      {fix}")
         super().__init__("\n".join(lines))
+
+    def found_in(self, place: object) -> "InputError":
+        """Return an error that names first the file or key with the problem."""
+        return InputError(f"{place}: {self.problem}", expected=self.expected, received=self.received, fix=self.fix)

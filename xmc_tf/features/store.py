@@ -127,9 +127,7 @@ def _header(folder: Path) -> dict[str, Any]:
     try:
         header["params"] = TfidfParams.of_header(header)
     except InputError as error:
-        raise InputError(
-            f"{path}: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
-        ) from None
+        raise error.found_in(path) from None
     return header
 
 

@@ -183,9 +183,7 @@ def _relevance(path: str | None, mode: str, Y: spmatrix) -> spmatrix | None:
     try:
         check_relevance(sorted_csc(R), sorted_csc(Y))
     except InputError as error:
-        raise InputError(
-            f"{path}: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
-        ) from None
+        raise error.found_in(path) from None
     return R
 
 

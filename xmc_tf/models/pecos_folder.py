@@ -145,9 +145,7 @@ def _pred_params(matcher: dict[str, Any], path: Path) -> MatcherPredParams:
     try:
         return MatcherPredParams.from_json(options)
     except InputError as error:
-        raise InputError(
-            f"{path}: pred_params: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
-        ) from None
+        raise error.found_in(f"{path}: pred_params") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

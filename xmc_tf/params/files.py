@@ -48,12 +48,7 @@ def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: ty
             elif key not in ignore and key != "__meta__":
                 raise unknown_key(key, "", list(classes))
     except MisfitError as misfit:
-        raise InputError(
-            f"{path}: {misfit.problem}",
-            expected=misfit.expected,
-            received=misfit.received,
-            fix=misfit.fix,
-        ) from None
+        raise misfit.found_in(path) from None
     warn_of_retired([f"{path}: {key}" for key in retired])
     return blocks
 
@@ -80,9 +75,7 @@ def load_block(path: str | Path, cls: type[P]) -> P:
     try:
         params = cls.read(data, "", retired)
     except MisfitError as misfit:
-        raise InputError(
-            f"{path}: {misfit.problem}", expected=misfit.expected, received=misfit.received, fix=misfit.fix
-        ) from None
+        raise misfit.found_in(path) from None
     warn_of_retired([f"{path}: {key}" for key in retired])
     return params
 

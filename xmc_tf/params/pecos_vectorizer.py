@@ -81,7 +81,7 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
     try:
         return TfidfParams.from_json(values)
     except InputError as error:
-        raise InputError(f"{place}: {error.problem}", expected=error.expected, received=error.received) from None
+        raise error.found_in(place) from None
 
 
 def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:

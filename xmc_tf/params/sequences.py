@@ -116,6 +116,4 @@ def load_sequence_params(path: str | Path) -> SequenceParams:
     try:
         return SequenceParams.from_json(content)
     except MisfitError as misfit:
-        raise InputError(
-            f"{path}: {misfit.problem}", expected=misfit.expected, received=misfit.received, fix=misfit.fix
-        ) from None
+        raise misfit.found_in(path) from None

@@ -195,9 +195,7 @@ def _pred_params(param: dict[str, Any], place: Path) -> LinearLevelPredParams:
     try:
         return LinearLevelPredParams.from_json(param.get("pred_kwargs") or {})
     except InputError as error:
-        raise InputError(
-            f"{place}: pred_kwargs: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
-        ) from None
+        raise error.found_in(f"{place}: pred_kwargs") from None
 
 
 def _check_parents(clusters: csc_matrix, path: Path) -> None:

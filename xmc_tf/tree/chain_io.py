@@ -58,9 +58,7 @@ def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
     try:
         return LabelTree.from_chain(chain)
     except InputError as error:
-        raise InputError(
-            f"{path}: {error.problem}", expected=error.expected, received=error.received, fix=error.fix
-        ) from None
+        raise error.found_in(path) from None
 
 
 def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
