@@ -2,11 +2,13 @@
 
 import csv
 import json
+import sqlite3
 
 import pytest
 
 from xmc_tf import XRLinear
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process import cli
 from xmc_tf.runs import main
 from xmc_tf.tables.preparation import prepare
 from xmc_tf.tables.runs import Run, flat_parameters, record_run, runs_of
@@ -114,3 +116,13 @@ def test_a_data_set_without_runs(multi, capsys):
 def test_parameters_become_flat():
     nested = {"a": {"b": 1, "c": [1, 2]}, "d": [{"e": None}, {"e": "x"}], "__meta__": {"class": "y"}}
     assert flat_parameters(nested) == {"a.b": 1, "a.c": [1, 2], "d.0.e": None, "d.1.e": "x"}
+
+
+def test_a_damaged_data_set_ends_a_command_in_a_line(capsys):
+    def fail(_):
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    with pytest.raises(SystemExit) as end:
+        cli.run(fail, [])
+    assert end.value.code == 1
+    assert "cannot be used: database disk image is malformed" in capsys.readouterr().err

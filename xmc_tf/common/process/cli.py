@@ -244,6 +244,10 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
         return 2, f"error: {error.filename} does not exist"
     if isinstance(error, ModuleNotFoundError) and (missing := missing_package(error)) is not None:
         return 2, f"error: {missing}"
+    # Not imported for this: most commands read no database.
+    if (sqlite := sys.modules.get("sqlite3")) is not None and isinstance(error, sqlite.DatabaseError):
+        fix = "if it is damaged, remove it and read the table again"
+        return 1, f"failed: the database that the command line names cannot be used: {error}\n  fix: {fix}"
     if isinstance(error, MemoryError):
         return 1, f"failed: out of memory ({error})"
     return (1, f"failed: {error}") if isinstance(error, OSError) else None
