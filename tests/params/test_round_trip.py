@@ -56,8 +56,6 @@ def instances(cls: type[Params]) -> st.SearchStrategy:
         fields["head_precision"] = st.just("fp32")
     if "n_heads" in fields:  # values that fit all others
         fields |= {"n_heads": st.just(1), "sliding_step": st.just(1), "route": st.just("features")}
-    if "head_precision" in fields:  # bf16 needs other sampling of labels than the default
-        fields["head_precision"] = st.just("fp32")
     return st.builds(cls, **fields)
 
 
