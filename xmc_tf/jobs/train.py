@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +118,7 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
         store = data_set_of(job)
         about = summary_of(store)
     _require_documents(store, about)
+    warn_of_case(store.names or ())
     shape = shape_of(store, about)
     fixed = options.fixed | set(TFIDF_FLAGS) if store.nr_features else options.fixed
     if options.keep_training_data:  # a model with other negatives could not grow
@@ -276,6 +277,18 @@ def _account(training: LinearTraining, chosen: ChosenModel, about: Summary) -> l
             "the test documents stay apart"
         )
     return out
+
+
+def warn_of_case(names: Sequence[str]) -> None:
+    """Say which labels differ from another one by upper and lower case alone: each has a part of the documents."""
+    first: dict[str, str] = {}
+    alike = [(first[key], name) for name in names if first.setdefault(key := name.casefold(), name) != name]
+    if alike:
+        _LOG.warning(
+            "%s of %s labels differ from another one by upper and lower case alone, such as %r and %r, and are trained "
+            "as different labels; write them alike in the table to train them as one",
+            f"{len(alike):,}", f"{len(names):,}", *alike[0],
+        )  # fmt: skip
 
 
 def _looks_like_id(name: str) -> bool:

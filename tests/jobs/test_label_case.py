@@ -1,0 +1,14 @@
+"""Labels that differ by upper and lower case alone are named, since each has only a part of its documents."""
+
+from xmc_tf.jobs.train import warn_of_case
+
+
+def test_labels_that_differ_by_case_alone_are_counted(caplog):
+    warn_of_case(["Historia", "musiikki", "historia", "HISTORIA", "straße", "STRASSE"])
+    assert "3 of 6 labels differ" in caplog.text
+    assert "'Historia' and 'historia'" in caplog.text
+
+
+def test_nothing_is_said_of_other_labels(caplog):
+    warn_of_case(["Historia", "historiat", "musiikki"])
+    assert not caplog.text
