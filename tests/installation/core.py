@@ -17,8 +17,8 @@ _ROOT = Path(__file__).parents[2]
 MINORS = (11, 12, 13)
 _AIM_MB, _AIM_S = 250, 40
 # What the tests import: no TensorFlow. The cheap ones load every module that needs none, and compile little.
-_TEST_TOOLS = ("hypothesis", "psutil", "pytest")
-_MORE_TOOLS = ("pytest-xdist", "scikit-learn", "rdflib")
+_TEST_TOOLS = ("hypothesis", "psutil", "pytest", "scikit-learn", "rdflib")
+_MORE_TOOLS = ("pytest-xdist",)
 _CHEAP = (
     "tests/test_layers.py::test_parts_without_tensorflow_do_not_load_it",
     "tests/label_names/test_characters.py",

@@ -222,6 +222,7 @@ ex:s2 skos:prefLabel "puutarhanhoito"@fi, "gardening"@en .
 
 
 def test_names_of_a_vocabulary_in_one_of_its_languages(tmp_path):
+    pytest.importorskip("rdflib")
     names = tmp_path / "subjects.ttl"
     names.write_text(SKOS)
     table = _csv(tmp_path, [(f"text {row}", [f"http://example.org/s{1 + row % 2}"]) for row in range(20)])
