@@ -37,8 +37,10 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
             continue
         for name, value in vars(base).items():
             function = getattr(value, "__func__", None) or getattr(value, "fget", None) or getattr(value, "func", value)
-            if not name.startswith("_") and name not in seen and inspect.isfunction(function):
-                seen.add(name)
+            if name.startswith("_") or name in seen:
+                continue
+            seen.add(name)  # a field may take the place of a property of a base class
+            if inspect.isfunction(function):
                 yield name, value
 
 
