@@ -30,5 +30,9 @@ class InputError(ValueError):
         super().__init__("\n".join(lines))
 
     def found_in(self, place: object) -> "InputError":
-        """Return an error that names first the file or key with the problem."""
+        """Return an error that names first the file or key with the problem.
+
+        Args:
+            place: the file or key.
+        """
         return InputError(f"{place}: {self.problem}", expected=self.expected, received=self.received, fix=self.fix)
