@@ -5,16 +5,18 @@ import signal
 
 import pytest
 
-from tests.distributed.launch import wait_for
+from tests.distributed.launch import PROGRAMS, wait_for
 from tests.distributed.on_hosts import (
     LAUNCH,
     LAUNCHED,
     assert_none_left,
     await_line,
     finish,
+    rankers,
     start,
     start_by_hand,
 )
+from tests.files import contents
 
 pytestmark = pytest.mark.distributed
 TIMEOUT = 40  # a host is lost after a quarter of it
@@ -78,3 +80,22 @@ def test_all_ranks_stop_when_a_host_is_cut_off(hosts):
         assert "on three) was lost" in said
         # Also the rank that was cut off, whose host sees no launcher any more.
         assert_none_left(hosts)
+
+
+def test_with_min_np_a_training_survives_the_loss_of_a_host(hosts, features, one_process, tmp_path):
+    hold = tmp_path / "hold"
+    options = ["--controller", "mpi", "--timeout", 30, "--min-np", 2]
+    program = [PROGRAMS / "linear_training.py", "0.1", *rankers(features, tmp_path / "model")[2:]]
+    command = [*LAUNCH, "--hosts", hosts.folder / "hosts.json", *options, *program]
+    process = start(hosts, "one", "env", f"XMC_TF_TEST_HOLD={hold}", *command)
+    blocks = tmp_path / "model.work" / "blocks"
+    wait_for(lambda: process.poll() is not None or any(blocks.glob("*.columns")), 60, "a solved sub-problem")
+    assert process.poll() is None, process.log.read_text(errors="replace")
+    hold.touch()  # the training goes on without the host
+    with hosts.cut_off("three"):
+        await_line(process, r"^restarting on 3 ranks \(one:2,two:1\)$")
+        hold.unlink()
+        status, said = finish(process)
+    assert status == 0, said
+    assert contents(tmp_path / "model") == one_process
+    assert_none_left(hosts)

@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.distributed.rank import RANK_VARIABLES
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.launcher import RANK_VARIABLES
 from xmc_tf.linear import train
 from xmc_tf.rankers.distributed import plan, solving, training
 from xmc_tf.tree import distributed_kmeans
