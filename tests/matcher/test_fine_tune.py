@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import re
+from contextlib import contextmanager
 
 import keras
 import numpy as np
@@ -171,11 +172,9 @@ class StopError(Exception):
     """An error that interrupts a run."""
 
 
-def test_it_resumes_with_the_same_batches_and_dropout(world, monkeypatch):
-    """With four batches per epoch, the second checkpoint, at step 20, is at the end of the fifth epoch."""
-    unbroken, encoder, head = world.train(dropout=0.4)
-    without, _, _ = world.train(folder="without")
-    assert not np.allclose(unbroken.losses[5:], without.losses[5:], rtol=1e-3)
+@contextmanager
+def interrupted_after_two_checkpoints(monkeypatch):
+    """Interrupt the training in the block as soon as it has written its second checkpoint."""
     real, made = fine_tune.save_training, []
 
     def save(*arguments):
@@ -183,10 +182,19 @@ def test_it_resumes_with_the_same_batches_and_dropout(world, monkeypatch):
         if len(made) == 2:
             raise StopError
 
-    monkeypatch.setattr(fine_tune, "save_training", save)
-    with pytest.raises(StopError):
+    with monkeypatch.context() as patch:
+        patch.setattr(fine_tune, "save_training", save)
+        with pytest.raises(StopError):
+            yield
+
+
+def test_it_resumes_with_the_same_batches_and_dropout(world, monkeypatch):
+    """With four batches per epoch, the second checkpoint, at step 20, is at the end of the fifth epoch."""
+    unbroken, encoder, head = world.train(dropout=0.4)
+    without, _, _ = world.train(folder="without")
+    assert not np.allclose(unbroken.losses[5:], without.losses[5:], rtol=1e-3)
+    with interrupted_after_two_checkpoints(monkeypatch):
         world.train(folder="broken", dropout=0.4)
-    monkeypatch.setattr(fine_tune, "save_training", real)
     resumed, again, rows = world.train(folder="broken", dropout=0.4)
     assert (resumed.first_step, resumed.steps) == (20, 24)
     assert resumed.losses == unbroken.losses[20:]
@@ -213,17 +221,8 @@ def test_a_head_in_bfloat16_learns_and_resumes(world, monkeypatch):
     assert np.mean(result.losses[-5:]) < 0.5 * np.mean(result.losses[:5])
     scores = encode(encoder, world.store, np.arange(60)) @ head.local()[:, :-1].T + head.local()[:, -1]
     assert (np.asarray(world.task.targets[np.arange(60), scores.argmax(axis=1)]).ravel() > 0).mean() > 0.7
-    real, made = fine_tune.save_training, []
-
-    def save(*arguments):
-        made.append(real(*arguments))
-        if len(made) == 2:
-            raise StopError
-
-    monkeypatch.setattr(fine_tune, "save_training", save)
-    with pytest.raises(StopError):
+    with interrupted_after_two_checkpoints(monkeypatch):
         world.train(params, "broken")
-    monkeypatch.setattr(fine_tune, "save_training", real)
     resumed, _, rows = world.train(params, "broken")
     assert (resumed.first_step, resumed.losses) == (40, result.losses[40:])
     np.testing.assert_array_equal(rows.local(), head.local())
