@@ -156,14 +156,15 @@ def test_a_training_of_two_ranks_resumes_on_one_or_three(warmly, folder, uninter
 
 
 def test_a_full_disk_is_reported_and_finished_stages_are_kept(warmly, folder):
-    """The disk is full at a checkpoint of the fine-tuning, and then large enough."""
+    """The disk is full in the first stage, then at a checkpoint, and then large enough."""
     flags = train_flags(folder, folder / "full", "-ns", "tfn+man", "--text-only")
-    run = python("training_on_full_disk.py", "40000", *flags, warm=warmly, timeout=300, check=False)
-    said = run.ranks[0].output
-    assert run.returncode == 1, run.describe()
-    assert "Traceback" not in said
-    assert "File too large" in said.splitlines()[-1]
-    assert not (folder / "full").exists()
+    for limit in (16_000, 40_000):  # the encoder's weights; a checkpoint of its fine-tuning
+        run = python("training_on_full_disk.py", str(limit), *flags, warm=warmly, timeout=300, check=False)
+        said = run.ranks[0].output
+        assert run.returncode == 1, run.describe()
+        assert "Traceback" not in said
+        assert "File too large" in said.splitlines()[-1]
+        assert not (folder / "full").exists()
     run = python("module:xmc_tf.train", *flags, warm=warmly, timeout=300)
     assert "encoder: kept from before" in run.ranks[0].output
     assert XTransformer.load(folder / "full").nr_labels
