@@ -5,23 +5,30 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, load_matrix, load_names
-from xmc_tf.metrics.compare import compare
+from xmc_tf.data.vocabularies import LabelHierarchy, load_hierarchy
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
 from xmc_tf.metrics.files import load_prediction
 from xmc_tf.metrics.layouts import PECOS_TOPK, pecos_lines
 from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.params import add_layout, add_model, add_texts
-from xmc_tf.report.inputs import ReportInputs
-from xmc_tf.report.measured import MeasuredData, given_hierarchy, measured_table
+from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
 from xmc_tf.report.writing import refuse_report, write_report
-from xmc_tf.tables.reading_flags import add_label_options, add_reading_options, refuse_without_table
+from xmc_tf.tables.label_forms import LISTS, LabelData
+from xmc_tf.tables.reading_flags import (
+    add_label_options,
+    add_reading_options,
+    labelled_columns,
+    refuse_without_table,
+    source_options,
+)
 
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
@@ -91,26 +98,20 @@ def evaluate(args: argparse.Namespace) -> None:
             fix=f"use -k {ks[-1]}, or --layout table",
         )
     bounds = [] if args.buckets == "none" else _numbers(args.buckets, "--buckets")
-    data = measured_table(args, ks[-1]) if args.table else _of_files(args)
+    inputs = _of_table(args, ks, bounds) if args.table else _of_files(args, ks, bounds)
     if pecos:
-        _print_pecos(data.systems, data.truth, ks[-1])
-        if not args.report:
-            return
-    result = compare(
-        data.truth, data.systems, ks, bounds=bounds, training_frequency=data.frequency, gains=data.gains,
-        broader=data.broader,
-    )  # fmt: skip
-    if args.json:
-        print(json.dumps(result.to_json(), ensure_ascii=False))
-    elif not pecos:
-        print(result.to_text(shutil.get_terminal_size((110, 24)).columns))
+        _print_pecos(inputs, ks[-1])
+    elif args.json:
+        print(json.dumps(inputs.compared().to_json(), ensure_ascii=False))
+    else:
+        print(inputs.compared().to_text(shutil.get_terminal_size((110, 24)).columns))
     if args.report:
-        path = write_report(_report_inputs(args, data, ks, bounds), args.report)
+        path = write_report(inputs, args.report)
         if not args.json:
             print(f"\nreport: {path}")
 
 
-def _of_files(args: argparse.Namespace) -> MeasuredData:
+def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]) -> ReportInputs:
     """Read true labels and predictions, and what a report shows beside them."""
     refuse_without_table(args, {"label_column": "--label-column", "label_separator": "--label-separator"})
     if missing := [flag for flag, value in (("-y", args.truth_path), ("-p", args.pred_path)) if not value]:
@@ -141,19 +142,79 @@ def _of_files(args: argparse.Namespace) -> MeasuredData:
     matrices = [load_prediction(path) for path in args.pred_path]
     for path, matrix in zip(args.pred_path, matrices, strict=True):
         check_shapes(truth, matrix, path)
-    systems = list(zip(names, matrices, strict=True))
-    systems += [(f"ensemble {way}", ensemble(way, matrices)) for way in args.ensemble]
+    systems = dict(zip(names, matrices, strict=True))
+    if len(systems) < len(names):
+        raise InputError("two predictions have the same name", expected="a name of its own for each", fix="use --tags")
+    systems |= {f"ensemble {way}": ensemble(way, matrices) for way in args.ensemble}
     model = None
     if args.model_folder:
         from xmc_tf.models.loading import load
 
         model = load(args.model_folder)
         label_names = label_names or model.names
-    texts = TextFile(args.text_path) if args.text_path else None
-    return MeasuredData(
-        truth, systems, label_names, texts, None, model, training, (args.propensity_a, args.propensity_b),
-        given_hierarchy(args, label_names),
+    (name, predicted), *others = systems.items()
+    return ReportInputs(
+        args.title, truth, predicted, label_names, TextFile(args.text_path) if args.text_path else None,
+        training_labels=training, model=model, others=dict(others), name=name, ks=ks, bounds=bounds,
+        propensities=(args.propensity_a, args.propensity_b), hierarchy=_hierarchy(args, label_names),
     )  # fmt: skip
+
+
+def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]) -> ReportInputs:
+    """Return a model's predictions for a labelled table, and the table's labels.
+
+    Labels that the model does not know count as misses. Rows without a text or a label are counted and left out.
+    """
+    from xmc_tf.models.documents import labelled_rows
+    from xmc_tf.models.labels import matrix_of_names, true_labels, unknown_labels
+    from xmc_tf.models.loading import load
+    from xmc_tf.models.results import over_all_labels
+
+    files = {
+        "-y": args.truth_path, "-p": args.pred_path, "-t": args.text_path, "--train-labels": args.train_labels,
+        "--labels": args.labels, "--ensemble": args.ensemble,
+    }  # fmt: skip
+    if found := [flag for flag, value in files.items() if value]:
+        raise InputError(f"a table and {', '.join(found)} exclude each other", fix="leave out one of them")
+    if not args.model_folder:
+        raise InputError("-m is missing", expected="the model that is measured on the table", fix="add -m model")
+    if args.report:
+        refuse_report(
+            "--report", args.report, {"TABLE": args.table, "-m": args.model_folder, "--vocabulary": args.vocabulary}
+        )
+    announce_compiling()
+    model = load(args.model_folder)
+    options = labelled_columns(args, model.metadata.columns)
+    texts, labels, documents = labelled_rows(args.table, source_options(args), options, "measured")
+    own = LabelData(LISTS, labels)
+    if model.names is None:
+        names, truth = None, true_labels(own, texts, model.metadata.nr_labels, None)
+    else:
+        names = [*model.names, *unknown_labels(own, model.names)]
+        truth = matrix_of_names(own.names, names, "the model's label names")
+    hierarchy = _hierarchy(args, names)
+    predicted = over_all_labels(model.predict(texts, only_topk=max(ks[-1], MODEL_LABELS)), truth.shape[1], None)
+    name = (args.tags or [Path(args.model_folder).name or "model"])[0]
+    return ReportInputs(
+        args.title, truth, predicted, names, texts, documents, model=model, name=name, ks=ks, bounds=bounds,
+        propensities=(args.propensity_a, args.propensity_b), hierarchy=hierarchy,
+    )  # fmt: skip
+
+
+def _hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHierarchy | None:
+    """Return the broader terms of labels in the vocabulary that is given; None without one."""
+    vocabulary, language = args.vocabulary, args.language
+    if vocabulary is None and language is None:
+        return None
+    if vocabulary is None or language is None or names is None:
+        raise InputError(
+            "near misses cannot be measured",
+            expected="--vocabulary, --language, and names of labels, of the model or in --labels",
+            received="labels without names" if vocabulary and language else
+            f"only {'--language' if vocabulary is None else '--vocabulary'}",
+            fix="leave out --vocabulary and --language, or give all of them",
+        )  # fmt: skip
+    return load_hierarchy(names, existing_file(vocabulary, "vocabulary"), language)
 
 
 def _check_report(args: argparse.Namespace) -> None:
@@ -168,29 +229,6 @@ def _check_report(args: argparse.Namespace) -> None:
     for flag, value in (("-t", args.text_path), ("-m", args.model_folder)):
         if value:
             raise InputError(f"{flag} is only used for a report", expected="--report DIR too", received=f"only {flag}")
-
-
-def _report_inputs(
-    args: argparse.Namespace, data: MeasuredData, ks: Sequence[int], bounds: Sequence[int]
-) -> ReportInputs:
-    """Return the inputs of the report, with texts and model if they are given."""
-    (name, predicted), *others = data.systems
-    return ReportInputs(
-        args.title,
-        data.truth,
-        predicted,
-        names=data.names,
-        texts=data.texts,
-        document_names=data.documents,
-        training_labels=data.training,
-        model=data.model,
-        others=dict(others),
-        name=name,
-        ks=ks,
-        bounds=bounds,
-        propensities=(args.propensity_a, args.propensity_b),
-        hierarchy=data.hierarchy,
-    )
 
 
 def evaluation_parser(module: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
@@ -215,12 +253,12 @@ def short_names(paths: Sequence[str]) -> list[str]:
     return list(paths)
 
 
-def _print_pecos(systems: Sequence[tuple[str, Any]], truth: Any, topk: int) -> None:
+def _print_pecos(inputs: ReportInputs, topk: int) -> None:
     """Print one block per prediction; if there are several, a line with the name precedes each."""
-    for name, matrix in systems:
-        if len(systems) > 1:
+    for name, matrix in {inputs.name: inputs.predicted, **inputs.others}.items():
+        if inputs.others:
             print(f"{name}:")
-        print(pecos_lines(matrix, truth, topk, name))
+        print(pecos_lines(matrix, inputs.truth, topk, name))
 
 
 def _cut_offs(text: str) -> tuple[int, ...]:

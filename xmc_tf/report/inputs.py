@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
+from xmc_tf.metrics.compare import Comparison, compare
 from xmc_tf.metrics.measures import check_shapes
 from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
@@ -165,7 +166,19 @@ class ReportInputs:
     @property
     def broader(self) -> csr_matrix | None:
         """The broader terms of the labels, labels × terms, or None."""
-        return broader_terms(self.hierarchy, self.model, self.names)
+        hierarchy = self.model.hierarchy if self.hierarchy is None and self.model is not None else self.hierarchy
+        return None if hierarchy is None or self.names is None else hierarchy.broader_matrix(self.names)
+
+    def compared(self, *, details: bool = False) -> Comparison:
+        """Return the measures of all predictions.
+
+        Args:
+            details: whether to measure at every k from 1, for charts.
+        """
+        return compare(
+            self.truth, [(self.name, self.predicted), *self.others.items()], self.ks, bounds=self.bounds,
+            training_frequency=self.training_frequency, gains=self.gains, broader=self.broader, details=details,
+        )  # fmt: skip
 
     def document_name(self, document: int) -> str:
         """Return what a document is called, or its number, from 1.
@@ -182,18 +195,3 @@ class ReportInputs:
             label: number of the label.
         """
         return str(label) if self.names is None else self.names[label]
-
-
-def broader_terms(
-    hierarchy: "LabelHierarchy | None", model: "Model | None", names: Sequence[str] | None
-) -> csr_matrix | None:
-    """Return the broader terms of labels, labels × terms; None if they are not known.
-
-    Args:
-        hierarchy: the broader terms; None: those that the model knows.
-        model: the model, or None.
-        names: the names of the labels, or None.
-    """
-    if hierarchy is None and model is not None:
-        hierarchy = model.hierarchy
-    return None if hierarchy is None or names is None else hierarchy.broader_matrix(names)

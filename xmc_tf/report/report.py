@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xmc_tf.metrics.compare import Comparison, MeasuredSystem, compare
+from xmc_tf.metrics.compare import Comparison, MeasuredSystem
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.pairs import Pairs
 from xmc_tf.report.sections.calibration import Calibration, measure_calibration
@@ -61,16 +61,7 @@ def make_report(inputs: ReportInputs) -> Report:
         inputs: the inputs of the report.
     """
     frequency = inputs.training_frequency
-    comparison = compare(
-        inputs.truth,
-        [(inputs.name, inputs.predicted), *inputs.others.items()],
-        inputs.ks,
-        bounds=inputs.bounds,
-        training_frequency=frequency,
-        gains=inputs.gains,
-        broader=inputs.broader,
-        details=True,
-    )
+    comparison = inputs.compared(details=True)
     pairs = Pairs.of(inputs.truth, inputs.predicted)
     single = is_single_label(inputs.truth)
     thresholds = find_thresholds(pairs)
