@@ -254,9 +254,9 @@ LAUNCHES = {
     "the first of several nodes": ["--nodes", "2", "--np", "2", "--master-addr", "here"],
 }
 LAUNCH_VALUES = {
-    "--np": "3", "--hosts": "hosts.json", "--hostfile": "hosts.txt", "-H": "three:3", "--here-gpus": "1",
+    "--np": "3", "--hosts": "hosts.json", "--hostfile": "hosts.txt", "-H": "three:3",
     "--shared-folder": "linear", "--min-np": "1", "--max-np": "1", "--nodes": "3", "--node-rank": "1",
-    "--master-addr": "there", "--master-port": "29501", "--other-gpus": "3", "--secret-file": "only.txt",
+    "--master-addr": "there", "--master-port": "29501", "--secret-file": "only.txt",
     "--controller": "gloo", "--threads": "3", "--timeout": "61", "--stall-timeout": "61", "--log-dir": "logs",
 }  # fmt: skip
 

@@ -118,8 +118,8 @@ def _tables() -> Iterator[Case]:
         yield Case("train", argv, forked=False)
 
 
-_LAUNCH_NUMBERS = ["--np", "--here-gpus", "--min-np", "--max-np", "--timeout", "--threads", "--stall-timeout"]
-_NODE_NUMBERS = ["--nodes", "--node-rank", "--master-port", "--other-gpus"]
+_LAUNCH_NUMBERS = ["--np", "--min-np", "--max-np", "--timeout", "--threads", "--stall-timeout"]
+_NODE_NUMBERS = ["--nodes", "--node-rank", "--master-port"]
 
 
 def _launches() -> Iterator[Case]:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.launch import __main__ as launch
-from xmc_tf.launch.cores import divide, thread_settings
 from xmc_tf.launch.engines import check_installed, default_controller
+from xmc_tf.launch.node import divide
 from xmc_tf.launch.outcome import RankState, first_failure
 
 
@@ -25,13 +25,6 @@ def test_cores_are_divided_among_the_ranks(cores, ranks):
     else:
         assert list(itertools.chain(*shares)) == sorted(cores)  # every core once, adjacent ones together
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-def test_thread_settings_keep_those_of_the_user():
-    settings = thread_settings(3, {"OMP_NUM_THREADS": "8"})
-    assert set(settings.values()) == {"3"}
-    assert "OMP_NUM_THREADS" not in settings
-    assert "TF_NUM_INTRAOP_THREADS" in settings
 
 
 def state(rank, status, last_line_at=0.0, ended_at=10.0, stopped=False):

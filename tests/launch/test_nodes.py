@@ -30,11 +30,12 @@ def ask(nodes, step, **fields):
 
 
 def test_a_node_answers_what_the_checks_ask(nodes):
-    port = ask(nodes, "listen")[0]["port"]
+    here = {"folder": ".", "paths": [], "shared": ".", "mark": "", "token": ""}
+    port = ask(nodes, "look", **here)[0]["port"]
     hosts = [["self", "127.0.0.1", port], ["none", "127.0.0.1", 9]]
     assert ask(nodes, "connect", hosts=hosts, patience_s=5)[0] == {"unreachable": ["none"]}
     assert nodes["localhost"].network == "127.0.0.0/8"
-    _, errors = ask(nodes, "look", folder="/nowhere", paths=[], shared=".", mark="", token="")
+    _, errors = ask(nodes, "look", **here | {"folder": "/nowhere"})
     assert "No such file or directory: '/nowhere'" in errors["localhost"]
 
 
@@ -48,7 +49,8 @@ def test_the_secret_is_on_no_command_line_and_in_no_variable(nodes):
 def start(nodes, *program, **job):
     """Start a rank, and return its node's messages until it ends."""
     node = nodes["localhost"]
-    node.send(JOB, run=7, program=program, environment={"MORE": "x"}, gpus=["5"], threads=3, pin=True, **job)
+    variables = {"MORE": "x", "OMP_NUM_THREADS": "8"}
+    node.send(JOB, run=7, program=program, environment=variables, gpus=["5"], threads=3, pin=True, **job)
     node.send(START, environment={"HOROVOD_RANK": "4", "HOROVOD_LOCAL_RANK": "0", "HOROVOD_LOCAL_SIZE": "1"})
     messages = []
     while not messages or messages[-1]["kind"] != "end":
@@ -58,9 +60,12 @@ def start(nodes, *program, **job):
 
 
 def test_a_rank_has_the_variables_of_the_job(nodes):
-    started, line, end = start(nodes, "sh", "-c", "echo $MORE $CUDA_VISIBLE_DEVICES $TF_NUM_INTEROP_THREADS")
+    started, line, end = start(
+        nodes, "sh", "-c", "echo $MORE $CUDA_VISIBLE_DEVICES $TF_NUM_INTEROP_THREADS $OMP_NUM_THREADS"
+    )
     assert started["cores"] == sorted(os.sched_getaffinity(0))
-    assert (line["stream"], line["text"].split()[:2]) == ("out", ["x", "5"])
+    words = line["text"].split()
+    assert (line["stream"], words[:2], words[-1]) == ("out", ["x", "5"], "8")  # that of the user
     assert (end["status"], end["stopped"]) == (0, False)
 
 

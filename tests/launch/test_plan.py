@@ -31,24 +31,14 @@ def dry_run(capsys, monkeypatch, gpus, *arguments):
 
 
 def test_parallel_berts_three_and_one_gpus(capsys, monkeypatch, script):
-    node_0 = dry_run(capsys, monkeypatch, THREE_GPUS, "--master-addr", "my.machine.com", "--other-gpus", "1", *script)
-    assert node_0.startswith(
-        "node 0: 3 ranks on this host, 4 in total\nwaits at my.machine.com:29500 for 1 rank of the other nodes"
-    )
-    assert "bert_train_parallel.py leanings.sqlite" in node_0
-    flags = ["--node-rank", "1", "--master-addr", "my.machine.com", "--other-gpus", "3"]
-    node_1 = dry_run(capsys, monkeypatch, THREE_GPUS[:1], *flags, *script)
-    assert node_1.startswith(
-        "node 1: 1 rank on this host, 4 in total\nconnects to node 0 at my.machine.com:29500, which starts its ranks"
-    )
-
-
-def test_parallel_berts_one_and_three_gpus(capsys, monkeypatch, script):
-    flags = ["--master-addr", "my.machine.com", "--other-gpus", "3", "--here-gpus", "1"]
+    flags = ["--nodes", "2", "--master-addr", "my.machine.com"]
     node_0 = dry_run(capsys, monkeypatch, THREE_GPUS, *flags, *script)
-    assert node_0.startswith("node 0: 1 rank on this host, 4 in total\nwaits at my.machine.com:29500 for 3 ranks")
-    flags = ["--node-rank", "1", "--master-addr", "my.machine.com", "--other-gpus", "1"]
-    assert "node 1: 3 ranks on this host, 4 in total" in dry_run(capsys, monkeypatch, THREE_GPUS, *flags, *script)
+    assert node_0.startswith("node 0: 3 ranks on this host\nwaits at my.machine.com:29500 for 1 other node")
+    assert "bert_train_parallel.py leanings.sqlite" in node_0
+    node_1 = dry_run(capsys, monkeypatch, THREE_GPUS, *flags, "--node-rank", "1", "--np", "1", *script)
+    assert node_1.startswith(
+        "node 1: 1 rank on this host\nconnects to node 0 at my.machine.com:29500, which starts its ranks"
+    )
 
 
 def test_parallel_berts_file_of_three_hosts(capsys, monkeypatch, script, tmp_path):
@@ -76,7 +66,7 @@ def test_a_file_that_leaves_out_this_host_means_all_of_its_gpus(tmp_path):
 def test_deeprecs_one_process_per_visible_gpu(capsys, monkeypatch, script):
     shown = dry_run(capsys, monkeypatch, THREE_GPUS, *script)
     assert "localhost  0-2    2,0,1  this host" in shown
-    assert "localhost  0-1    2,0   this host" in dry_run(capsys, monkeypatch, THREE_GPUS, "--here-gpus", "2", *script)
+    assert "localhost  0-1    2,0   this host" in dry_run(capsys, monkeypatch, THREE_GPUS, "--np", "2", *script)
     with pytest.raises(InputError, match="--np is missing"):
         dry_run(capsys, monkeypatch, [], *script)
 

@@ -8,7 +8,6 @@ import pytest
 from xmc_tf.launch.checks import COLUMNS, HostCheck, HostChecks, check_hosts
 from xmc_tf.launch.hosts.hosts import Host, Hosts
 from xmc_tf.launch.looking import look, quick_checksum
-from xmc_tf.launch.table import format_report
 
 HOSTS = Hosts([Host("one", 2), Host("two", 1), Host("three", 1)])
 
@@ -36,8 +35,7 @@ class FakeNodes:
 
         def answer(step, **fields):
             found = {
-                "look": lambda: look(**fields),
-                "listen": lambda: {"address": "127.0.0.1", "port": 1},
+                "look": lambda: look(**fields, address="127.0.0.1"),
                 "connect": lambda: {"unreachable": []},
             }[step]()
             return found | {key: value for key, value in changes.items() if key in found}
@@ -63,7 +61,7 @@ def test_equal_hosts_have_no_problems(data):
     assert os.listdir(data.parent) == ["X.txt"], "the mark in the shared folder is removed"
 
 
-VERSIONS = look(".", [], ".", "", "")["versions"]
+VERSIONS = look(".", [], ".", "", "", "127.0.0.1")["versions"]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,6 @@ def test_a_host_that_is_not_reached_has_one_problem(data, error, fix):
     [(host, column, cell)] = report.problems
     assert (host, column, cell.problem) == ("two", "reached", error)
     assert fix in cell.fix
-    assert report.unreachable == ["two"]
 
 
 def test_the_table_marks_failed_cells():
@@ -125,7 +122,7 @@ def test_the_table_marks_failed_cells():
     report = HostChecks(
         {HOSTS.all[0]: rows, HOSTS.all[1]: rows | {"shared": HostCheck("no", "it is not shared", "mount it")}}
     )
-    text = format_report(report)
+    text = report.text()
     assert text.splitlines()[0] == "host  ranks  reached  versions  data  shared  disk  GPUs  ports"
     assert "no !" in text
     assert text.endswith("\n\ntwo: it is not shared\n  fix: mount it")

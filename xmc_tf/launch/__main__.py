@@ -18,7 +18,6 @@ from xmc_tf.launch.nodes import Nodes, address_towards
 from xmc_tf.launch.options import check_numbers, is_by_hand, parser, refuse_from_here
 from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan, count, lost_after
-from xmc_tf.launch.running import RunningPlan
 from xmc_tf.ranks.choosing import how_started
 
 
@@ -88,7 +87,7 @@ def _run_by_hand(
         secret, address = by_hand.read_secret(args.secret_file), by_hand.master_address(args)
         nodes = Nodes(address, args.timeout, lost_after(args.timeout), secret=secret, port=args.master_port)
         output.note(f"node 0 waits for the other nodes at {address}:{args.master_port}")
-        return _run(args, nodes, lambda: plan(nodes.wait(here, args.nodes, args.other_gpus)), output)
+        return _run(args, nodes, lambda: plan(nodes.wait(here, args.nodes)), output)
 
     return run
 
@@ -98,13 +97,9 @@ def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchP
     status = 1
     try:
         plan = make_plan()
-        if not _is_checked(args, plan.hosts):
-            nodes.start(plan.hosts, args.timeout)
-            status = RunningPlan(plan, nodes, output, verbose=args.verbose).run().status
-        else:
-            checks = _checks(args, plan.program)
-            job = Job(plan, nodes, output, checks, min_np=args.min_np, verbose=args.verbose)
-            status = job.check_only() if args.check_only else job.run()
+        checks = _checks(args, plan.program) if _is_checked(args, plan.hosts) else None
+        job = Job(plan, nodes, output, checks, min_np=args.min_np, verbose=args.verbose)
+        status = job.check_only() if args.check_only else job.run()
     finally:
         nodes.close(status)
     return status

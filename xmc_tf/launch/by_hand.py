@@ -32,15 +32,10 @@ def check_options(args: argparse.Namespace) -> None:
         raise InputError(
             "--max-np cannot be used with nodes that you start", fix="start fewer ranks on each node (--np)"
         )
-    if args.np and args.here_gpus:
-        raise InputError("--here-gpus cannot be used with --np", expected="the number of ranks of this host once")
-    if args.nodes is None and args.other_gpus is None:
-        raise InputError(
-            "--nodes is missing", expected="the number of nodes, or --other-gpus", fix="for example --nodes 2"
-        )
-    if number < 0 or (args.nodes is not None and number >= args.nodes) or number >= MOST_SLOTS:
-        most = "" if args.nodes is None else f" to {args.nodes - 1}"
-        raise InputError("--node-rank", expected=f"a number from 0{most}", received=str(number))
+    if args.nodes is None:
+        raise InputError("--nodes is missing", expected="the number of nodes", fix="for example --nodes 2")
+    if not 0 <= number < min(args.nodes, MOST_SLOTS):
+        raise InputError("--node-rank", expected=f"a number from 0 to {args.nodes - 1}", received=str(number))
     if number > 0 and args.master_addr is None:
         raise InputError("--master-addr is missing", expected="the name or address of node 0")
     if args.secret_file is None and not args.dry_run:
@@ -53,7 +48,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
     """Return the number of ranks of this node."""
-    slots = args.here_gpus or args.np or len(gpus)
+    slots = args.np or len(gpus)
     if not slots:
         raise InputError("--np is missing", expected="the number of ranks of this node, which has no visible GPU")
     return int(slots)
@@ -61,12 +56,8 @@ def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
 
 def describe(args: argparse.Namespace, here: int) -> str:
     """Return what this node would do, for ``--dry-run``."""
-    number = args.node_rank or 0
-    others = f"{count(args.other_gpus, 'rank')} of " if args.other_gpus else ""
-    others += "the other nodes" if args.nodes is None else count(args.nodes - 1, "other node")
+    number, others = args.node_rank or 0, count(args.nodes - 1, "other node")
     lines = [f"node {number}: {count(here, 'rank')} on this host"]
-    if args.other_gpus:
-        lines[0] += f", {here + args.other_gpus} in total"
     if number:
         lines.append(f"connects to node 0 at {args.master_addr}:{args.master_port}, which starts its ranks")
     else:

@@ -1,4 +1,4 @@
-"""The checks of the hosts: what their nodes have found, compared with this host."""
+"""The checks of the hosts: what their nodes have found, compared with this host, as a table."""
 
 import contextlib
 import os
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.launch.hosts.gpus import Gpu, least_busy
 from xmc_tf.launch.hosts.hosts import Host, Hosts
 from xmc_tf.launch.looking import PACKAGES, quick_checksum
@@ -45,10 +46,24 @@ class HostChecks:
             (host.name, column, cell) for host, row in self.rows.items() for column, cell in row.items() if cell.problem
         ]
 
-    @property
-    def unreachable(self) -> list[str]:
-        """The hosts without an answer."""
-        return [host for host, column, _ in self.problems if column == "reached"]
+    def text(self) -> str:
+        """Return the table of the checks, in which failed cells are marked with ``!``, and the problems."""
+        rows = [["host", "ranks", *COLUMNS]]
+        for host, cells in self.rows.items():
+            shown = [cells.get(column, HostCheck("")) for column in COLUMNS]
+            marked = [f"{cell.text} !" if cell.problem else cell.text for cell in shown]
+            rows.append([host.name, str(host.slots), *marked])
+        lines = align(rows)
+        for name, column, cell in self.problems:
+            lines += ["", f"{name}: {'not reached: ' if column == 'reached' else ''}{printable(cell.problem)}"]
+            lines.append(f"  fix: {cell.fix}")
+        return "\n".join(lines)
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str) -> HostChecks:
@@ -74,8 +89,7 @@ def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str
     finally:
         with contextlib.suppress(OSError):
             written.unlink()
-    listening = nodes.ask_all(hosts, 0.1, lambda node: node.ask("listen"))
-    targets = [[name, one["address"], one["port"]] for name, one in listening.items()]
+    targets = [[name, one["address"], one["port"]] for name, one in found.items()]
     patience_s = 0.1 * nodes.timeout_s
     connected = nodes.ask_all(hosts, 0.2, lambda node: node.ask("connect", hosts=targets, patience_s=patience_s))
     report = HostChecks()

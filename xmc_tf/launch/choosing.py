@@ -27,17 +27,9 @@ def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus:
     hosts = _listed(args, environment)
     if hosts is None:
         return Hosts([Host(THIS_HOST, _slots_here(args, gpus))], "this host")
-    here = [host for host in hosts if is_here(host.name)]
-    if args.here_gpus is not None and here:
-        hosts = Hosts([host._replace(slots=args.here_gpus) if host in here else host for host in hosts], hosts.source)
-    elif args.hosts is not None and not here and (args.here_gpus or gpus):
+    if args.hosts is not None and gpus and not any(is_here(host.name) for host in hosts):
         # parallel-BERT: a file that leaves out this host means all of its GPUs.
-        hosts = Hosts([Host(THIS_HOST, args.here_gpus or len(gpus)), *hosts], hosts.source)
-    elif args.here_gpus is not None:
-        raise InputError(
-            f"--here-gpus cannot be used with {hosts.source}, which leaves out this host",
-            fix="list this host, or remove --here-gpus",
-        )
+        hosts = Hosts([Host(THIS_HOST, len(gpus)), *hosts], hosts.source)
     if args.np is not None and args.np > hosts.size:
         raise InputError(
             "--np",
@@ -108,18 +100,18 @@ def _listed(args: argparse.Namespace, environment: Mapping[str, str]) -> Hosts |
         return read_hostfile(args.hostfile)
     if args.host_list is not None:
         return parse_flag(args.host_list)
-    return None if args.here_gpus is not None else hosts_of_scheduler(environment)
+    return hosts_of_scheduler(environment)
 
 
 def _slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
     """Return the number of ranks on this host."""
-    if args.np is None and args.here_gpus is None and not gpus:
+    if args.np is None and not gpus:
         raise InputError(
             "--np is missing",
             expected="the number of ranks, because this host has no visible GPU",
             fix="for example --np 2",
         )
-    slots = int(args.np or args.here_gpus or len(gpus))
+    slots = int(args.np or len(gpus))
     most = max(_LEAST_LIMIT, _RANKS_PER_CORE * (os.cpu_count() or 1))
     if slots > most:
         raise InputError(

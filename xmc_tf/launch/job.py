@@ -1,4 +1,4 @@
-"""A job: its hosts are checked, its ranks run, and if hosts are lost, they run again on those that are left."""
+"""A job: hosts are checked, ranks run, and if hosts are lost, they run again on those that are left."""
 
 import dataclasses
 import os
@@ -11,7 +11,6 @@ from xmc_tf.launch.nodes import Nodes
 from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan
 from xmc_tf.launch.running import Outcome, RunningPlan
-from xmc_tf.launch.table import format_report
 
 _MOST_UNCHANGED = 3  # restarts on the same hosts, after a host was lost for a moment
 
@@ -36,13 +35,13 @@ class Checks(NamedTuple):
 
 
 class Job:
-    """A run on several hosts, with its checks and its restarts.
+    """A run, with its checks and its restarts.
 
     Args:
         plan: the plan with all hosts.
         nodes: the nodes.
         output: where lines go.
-        checks: what to check.
+        checks: what to check; None for a run on this host alone, which is not checked.
         min_np: the least number of ranks to go on with when hosts are lost; None to end then.
         verbose: print the placement of the ranks, too.
     """
@@ -52,7 +51,7 @@ class Job:
         plan: LaunchPlan,
         nodes: Nodes,
         output: Output,
-        checks: Checks,
+        checks: Checks | None,
         *,
         min_np: int | None,
         verbose: bool = False,
@@ -63,7 +62,7 @@ class Job:
     def check_only(self) -> int:
         """Check the hosts, print the table, and return 1 if a check has failed."""
         report = self._look()
-        print(format_report(report))
+        print(report.text())
         return 1 if report.problems else 0
 
     def run(self) -> int:
@@ -73,8 +72,8 @@ class Job:
         while True:
             report = self._look()
             lost = self._unusable(report)
-            if before is None or report.problems:
-                self._show(report)
+            if report.rows and (before is None or report.problems):
+                (self._output.error if report.problems else self._output.note)(f"{report.text()}{os.linesep}")
             left = self._plan.hosts.size - sum(host.slots for host in lost)
             if lost and (self._min_np is None or left < self._min_np):
                 if self._min_np is not None:
@@ -94,13 +93,12 @@ class Job:
             self._output.error("checking which hosts are left")
 
     def _look(self) -> HostChecks:
+        if self._checks is None:
+            self._nodes.start(self._plan.hosts, self._plan.timeout_s)
+            return HostChecks()
         return check_hosts(self._nodes, self._plan.hosts, paths=self._checks.paths, shared=self._checks.shared)
 
     def _unusable(self, report: HostChecks) -> list[Host]:
-        problems = {host for host, column, _ in report.problems if self._checks.strict or column == "reached"}
+        strict = self._checks is not None and self._checks.strict
+        problems = {host for host, column, _ in report.problems if strict or column == "reached"}
         return [host for host in report.rows if host.name in problems]
-
-    def _show(self, report: HostChecks) -> None:
-        """Print the table of the checks: always if one has failed."""
-        text = format_report(report)
-        (self._output.error if report.problems else self._output.note)(f"{text}{os.linesep}")

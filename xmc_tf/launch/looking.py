@@ -25,8 +25,8 @@ _WHOLE = _PIECE * _PIECES  # smaller files are read to the end
 _MOST_FILES = 1000
 
 
-def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str) -> dict[str, Any]:
-    """Return what is found on this host, and stay in the folder of the run.
+def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, address: str) -> dict[str, Any]:
+    """Return what is found on this host, stay in the folder of the run, and listen for the nodes of other hosts.
 
     Args:
         folder: the current folder of the launcher.
@@ -34,6 +34,7 @@ def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str) 
         shared: the folder that all hosts shall share.
         mark: the name of the launcher's file in it.
         token: the content of that file.
+        address: the address of this host to listen on.
     """
     os.chdir(folder)
     return {
@@ -42,12 +43,9 @@ def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str) 
         "shared": appears(Path(shared, mark), token, _PATIENCE_S),
         "disk": {one: _free_bytes(one) for one in (shared, tempfile.gettempdir())},
         "gpus": [[gpu.name, gpu.memory, gpu.utilisation] for gpu in visible_gpus(os.environ)],
+        "address": address,
+        "port": _greeter(address).getsockname()[1],
     }
-
-
-def listen(address: str) -> dict[str, Any]:
-    """Listen for the nodes of other hosts."""
-    return {"address": address, "port": _greeter(address).getsockname()[1]}
 
 
 def connect(hosts: list[list[Any]], patience_s: float) -> dict[str, Any]:
@@ -62,7 +60,7 @@ def connect(hosts: list[list[Any]], patience_s: float) -> dict[str, Any]:
     return {"unreachable": [name for name, *_ in hosts if name not in answered]}
 
 
-STEPS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "listen": listen, "connect": connect}
+STEPS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "connect": connect}
 
 
 def quick_checksum(path: str) -> str | None:

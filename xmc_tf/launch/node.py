@@ -13,15 +13,15 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.launch import looking
 from xmc_tf.launch.child import PATIENCE_S, Child
-from xmc_tf.launch.cores import divide, thread_settings
-from xmc_tf.launch.keepalive import end_when_lost
 from xmc_tf.launch.stand_in import NODE
 from xmc_tf.ranks.channels.addresses import interfaces
 from xmc_tf.ranks.channels.frames import Unpacker, frame, number_of, receive, text_of
@@ -35,6 +35,9 @@ HELLO, ANSWER, STARTED, LINE, END, DONE = "hello", "answer", "started", "line", 
 ASK, JOB, START, RUN, STOP, EXIT = "ask", "job", "start", "run", "stop", "exit"
 _CANNOT_START = 127  # as of a shell
 _STAND_IN_S = 10.0  # time limit for the request of a stand-in
+_PROBES = 3
+# The variables that parallel libraries read at their start.
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 class HostNode:
@@ -113,7 +116,7 @@ class HostNode:
 
     def _answer(self, question: dict[str, Any]) -> None:
         step = question.pop("step")
-        if step == "listen":
+        if step == "look":
             question["address"] = self._address
         try:
             answer = looking.STEPS[step](**question)
@@ -145,7 +148,7 @@ class HostNode:
         threads = self._job["threads"] or (len(cores) if local_size <= len(available) else 1)
         # Output is unbuffered, and a fatal signal prints a traceback.
         environment = {"PYTHONFAULTHANDLER": "1", **environment, "PYTHONUNBUFFERED": "1"}
-        environment |= thread_settings(threads, environment)
+        environment = {name: str(threads) for name in _THREAD_VARIABLES} | environment  # those of the user stay
         if self._interface:  # hosts may call it differently
             environment |= {"HOROVOD_GLOO_IFACE": self._interface, "NCCL_SOCKET_IFNAME": self._interface}
         if local_rank < len(gpus):
@@ -196,6 +199,36 @@ class HostNode:
         # The launcher may have ended, in which case the processes are being stopped.
         with self._sending, contextlib.suppress(OSError):
             self._launcher.sendall(frame({"kind": kind, **fields}))
+
+
+def end_when_lost(connection: socket.socket, timeout_s: float) -> None:
+    """Make the kernel end the connection when the other host has not answered for about ``timeout_s``.
+
+    The kernels exchange the probes: a process that is busy or stopped is not lost.
+    """
+    every = max(1, int(timeout_s / (_PROBES + 1)))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, every)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
+    # While sent data are not acknowledged, the kernel sends no probes, and only this limit applies.
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeout_s * 1000))
+
+
+def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
+    """Return adjacent cores for each rank, in numbers that differ by at most one.
+
+    Example:
+        >>> divide([0, 1, 2, 3, 4], 2)
+        [[0, 1, 2], [3, 4]]
+
+    Args:
+        cores: the cores of the host, in their order.
+        ranks: the number of ranks. If there are more ranks than cores, each rank gets all cores.
+    """
+    if ranks > len(cores):
+        return [list(cores)] * ranks
+    return [part.tolist() for part in np.array_split(cores, ranks)]
 
 
 def _numbers(environment: Mapping[str, str]) -> tuple[int, int, int]:

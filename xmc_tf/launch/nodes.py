@@ -17,8 +17,7 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.launch.hosts.hosts import THIS_HOST, Host, Hosts, is_here, make_host
-from xmc_tf.launch.keepalive import end_when_lost
-from xmc_tf.launch.node import ANSWER, ASK, EXIT, HELLO, PURPOSE
+from xmc_tf.launch.node import ANSWER, ASK, EXIT, HELLO, PURPOSE, end_when_lost
 from xmc_tf.ranks.channels.addresses import LOOPBACK, address_on_route
 from xmc_tf.ranks.channels.frames import FrameError, Unpacker, frame, number_of, receive, text_of
 from xmc_tf.ranks.channels.handshake import new_secret
@@ -146,31 +145,24 @@ class Nodes:
             if name not in self._nodes:
                 self.errors.setdefault(name, "no answer in time")
 
-    def wait(self, here: int, nodes: int | None, other_slots: int | None) -> Hosts:
+    def wait(self, here: int, nodes: int) -> Hosts:
         """Wait for all nodes that users start, and return the hosts of the run.
 
         Args:
             here: the number of ranks of this host.
-            nodes: the number of nodes, or None.
-            other_slots: the number of ranks of all other nodes, or None.
+            nodes: the number of nodes.
 
         Raises:
             InputError: they have not all connected in time.
         """
-
-        def complete() -> bool:
-            slots = sum(host.slots for host in self._by_number.values())
-            return (nodes is None or len(self._by_number) == nodes - 1) and (
-                other_slots is None or slots >= other_slots
-            )
-
         with self._changed:
-            if not self._changed.wait_for(complete, self.timeout_s):
-                raise InputError(self._missing(nodes, other_slots), fix="start the same command on each node")
+            if not self._changed.wait_for(lambda: len(self._by_number) == nodes - 1, self.timeout_s):
+                missing = ", ".join(str(number) for number in range(1, nodes) if number not in self._by_number)
+                raise InputError(
+                    f"no connection from node {missing} within {self.timeout_s:g} s",
+                    fix="start the same command on each node",
+                )
             others = [host for _, host in sorted(self._by_number.items())]
-        total = sum(host.slots for host in others)
-        if other_slots is not None and total != other_slots:
-            raise InputError("--other-gpus", expected=f"{total}, the sum of the other nodes", received=str(other_slots))
         return Hosts([Host(THIS_HOST, here), *others], "the nodes")
 
     def ask_all(
@@ -256,13 +248,6 @@ class Nodes:
             if name not in self._nodes:
                 self.errors[name] = lines[-1] if lines else f"ended with status {status}"
                 self._changed.notify_all()
-
-    def _missing(self, nodes: int | None, other_slots: int | None) -> str:
-        if nodes is not None:
-            names = ", ".join(str(number) for number in range(1, nodes) if number not in self._by_number)
-            return f"no connection from node {names} within {self.timeout_s:g} s"
-        slots = sum(host.slots for host in self._by_number.values())
-        return f"{slots} of {other_slots} other GPUs have connected within {self.timeout_s:g} s"
 
     def _serve(self, connection: socket.socket, number: int, called: int) -> None:
         """Register a node, and pass its messages on until its connection ends."""

@@ -56,21 +56,10 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_hosts(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("hosts; ssh from here must work without a password").add_argument
-    add(
-        "--np",
-        type=positive,
-        metavar="N",
-        help="number of ranks (default: one per visible GPU, or all slots of the hosts)",
-    )
+    add("--np", type=positive, metavar="N", help="number of ranks (default: one per GPU, or all slots of the hosts)")
     add("--hosts", metavar="FILE", help='JSON file of hosts and their numbers of GPUs or ranks: {"one": 4, "two": 2}')
     add("--hostfile", metavar="FILE", help='file with a host per line: "one slots=4" or "one:4"')
     add("-H", dest="host_list", metavar="HOSTS", help="hosts and numbers of ranks: one:4,two:2")
-    add(
-        "--here-gpus",
-        type=positive,
-        metavar="N",
-        help="number of GPUs of this host, the least busy ones (default: all)",
-    )
     add("--shared-folder", metavar="DIR", help="folder that all hosts share (default: that of -m MODEL or of -o FILE)")
     add("--check-only", action="store_true", help="check the hosts, print the table, and start nothing")
     add("--skip-checks", action="store_true", help="start even if a check of a host fails, except for reaching it")
@@ -84,7 +73,6 @@ def _add_nodes(parser: argparse.ArgumentParser) -> None:
     add("--node-rank", type=int, metavar="I", help="number of this node; 0 is the master (default)")
     add("--master-addr", metavar="HOST", help="name or address of node 0")
     add("--master-port", type=positive, default=DEFAULT_PORT, metavar="PORT", help="port of node 0")
-    add("--other-gpus", type=positive, metavar="N", help="number of ranks of all other nodes, instead of --nodes")
     add("--secret-file", metavar="FILE", help="file with a secret, the same on all nodes")
 
 
@@ -137,9 +125,7 @@ def check_numbers(args: argparse.Namespace) -> None:
     lists = [option for option in ("hosts", "hostfile", "host_list") if getattr(args, option) is not None]
     if len(lists) > 1:
         raise InputError(" and ".join(map(_flag, lists)), expected="one list of hosts", fix="remove the others")
-    by_hand = [
-        option for option in ("nodes", "node_rank", "master_addr", "other_gpus") if getattr(args, option) is not None
-    ]
+    by_hand = [option for option in ("nodes", "node_rank", "master_addr") if getattr(args, option) is not None]
     if by_hand and lists:
         raise InputError(
             f"{_flag(lists[0])} and {_flag(by_hand[0])}",
@@ -160,23 +146,18 @@ def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:
     """
     if args.master_addr or args.secret_file or args.master_port != DEFAULT_PORT:
         option = "master_addr" if args.master_addr else "secret_file" if args.secret_file else "master_port"
-        raise InputError(
-            f"{_flag(option)} cannot be used without --nodes or --other-gpus",
-            fix=f"add one of them, or remove {_flag(option)}",
-        )
+        raise InputError(f"{_flag(option)} cannot be used without --nodes", fix=f"add it, or remove {_flag(option)}")
     for option in () if checked else ("shared_folder", "skip_checks", "min_np"):
         if getattr(args, option):
             raise InputError(
                 f"{_flag(option)} cannot be used on this host alone, which is not checked",
                 fix=f"name several hosts, or remove {_flag(option)}",
             )
-    if args.np and args.here_gpus and not (args.hosts or args.hostfile or args.host_list):
-        raise InputError("--here-gpus cannot be used with --np", expected="the number of ranks of this host once")
 
 
 def is_by_hand(args: argparse.Namespace) -> bool:
     """Return whether the user starts the command on every node."""
-    return any(getattr(args, option) is not None for option in ("nodes", "node_rank", "other_gpus"))
+    return args.nodes is not None or args.node_rank is not None
 
 
 def _flag(option: str) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from xmc_tf.launch.checks import align
 from xmc_tf.launch.engines import Controller
 from xmc_tf.launch.hosts.hosts import Host, Hosts, is_here
-from xmc_tf.launch.table import align
 from xmc_tf.ranks.stalls.settings import VARIABLE as STALL_TIMEOUT
 
 
