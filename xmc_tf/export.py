@@ -12,6 +12,7 @@ from xmc_tf.common.folders.model_parts import EXPORT
 from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
@@ -118,7 +119,7 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
         parts.ranker.warn_if_out_of_reach(arguments.only_topk, arguments.beam_size)
     exported = export_model(parts, output, options, warmup, precision=arguments.weights)
     print(exported.table())
-    print(f"{output}: {exported.bytes / 1e6:,.1f} MB of variables")
+    print(f"{printable(str(output))}: {exported.bytes / 1e6:,.1f} MB of variables")
     if parts.reads_text:
         print(
             "to load it in Python: import tensorflow_text, then tf.saved_model.load; TensorFlow Serving needs nothing"

@@ -10,6 +10,7 @@ from pathlib import Path
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.params import add_verbosity
 from xmc_tf.tables.preparation import prepare
 from xmc_tf.tables.summary import summary_of
@@ -51,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     refuse_output("-o", output, {"TABLE": table, "--label-lists": arguments.label_lists})
     store = prepare(table, output, table_options(arguments))
     summary = summary_of(store)
-    print(json.dumps(dataclasses.asdict(summary)) if arguments.json else f"{output}\n{summary.text()}")
+    about = json.dumps(dataclasses.asdict(summary)) if arguments.json else f"{output}\n{summary.text()}"
+    print(printable(about, keep="\n"))
 
 
 if __name__ == "__main__":

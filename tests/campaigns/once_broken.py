@@ -41,6 +41,8 @@ def cases() -> Iterator[Case]:
         yield Case("predict", ("-m", "{out}/model", "-q", "word1 word2"), bad, model="text-model")
         yield Case("explain", ("-m", "{out}/model", "word1 word2"), bad, model="text-model")
     yield Case("labels.remove", ("{in}/lines/many names", "-m", "{in}/kept-model", "-o", "{out}/new"))
+    for command in _READERS:
+        yield Case(command, arguments(command, "-o", "{out}/a\x1b[31mb\n.npz"))
     for value in ("nan", "inf", "-inf", "1e400"):
         yield Case("predict", ("-m", "{in}/text-model", "-q", "word1", "--threshold", value))
     for argv in _SEQUENCES:

@@ -111,6 +111,10 @@ def run(case: Case, inputs: Path, limit_s: float = LIMIT_S) -> Outcome:
         argv = [one.replace("{in}", str(inputs)).replace("{out}", str(out)) for one in case.argv]
         code = (_fork if case.forked else _start)(case, argv, out, log, limit_s)
         said = log.read_bytes().decode(errors="replace")
+        if code == 0:
+            # What a command is told to write beside the inputs is its own; the next command must not find it there.
+            for path in snapshot(inputs).keys() - before[0].keys():
+                shutil.rmtree(inputs / path) if (inputs / path).is_dir() else (inputs / path).unlink(missing_ok=True)
         after = snapshot(inputs), {path: mark for path, mark in snapshot(out).items() if path in before[1]}
         (out / "closed").chmod(0o755)
     if code is None or code == -signal.SIGXCPU:

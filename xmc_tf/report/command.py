@@ -12,6 +12,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.params import TfidfParams, add_verbosity
@@ -61,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(f"{arguments.data} has no documents in the split {split!r}", expected="at least one")
     # Other documents than the test documents may have been used in training, which a model card must not measure.
     card = arguments.model_folder[0] if split == TEST else None
-    print(write_report(_inputs(arguments, store), arguments.output, model_folder=card, data=store.path.name))
+    path = write_report(_inputs(arguments, store), arguments.output, model_folder=card, data=store.path.name)
+    print(printable(str(path)))
 
 
 def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:

@@ -11,6 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.data.vocabularies import LabelHierarchy, load_hierarchy
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
@@ -108,7 +109,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.report:
         path = write_report(inputs, args.report)
         if not args.json:
-            print(f"\nreport: {path}")
+            print(f"\nreport: {printable(str(path))}")
 
 
 def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]) -> ReportInputs:

@@ -11,6 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_other_folder
 from xmc_tf.common.numbers import positive, share
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.params import add_verbosity, truth
 from xmc_tf.sequences.data.folder import PreparedFolder
 from xmc_tf.sequences.data.interactions import InteractionColumns
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     _refuse_inside(paths, Path(arguments.output))
     refuse_other_folder("-o", arguments.output)
     data = prepare(paths, arguments.output, _options(arguments))
-    print(json.dumps(data.header) if arguments.json else _summary(data))
+    print(printable(json.dumps(data.header) if arguments.json else _summary(data), keep="\n"))
 
 
 def _options(a: argparse.Namespace) -> InteractionOptions:

@@ -20,6 +20,7 @@ from xmc_tf.common.folders.checksums import MODEL_HEADER
 from xmc_tf.common.folders.model_parts import FUSION, FUSION_HEADER, NO_PROBABILITIES
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_matrix, load_names
 from xmc_tf.params import TfidfParams
 from xmc_tf.tree.chain_io import CONFIG, load_chain
@@ -229,7 +230,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     with atomic_file(options.dot) as part:
         part.write_text(drawn + "\n", encoding="utf-8")
-    print(f"{options.dot}: draw it with  dot -Tsvg {options.dot} -o tree.svg", file=sys.stderr)
+    path = printable(options.dot)
+    print(f"{path}: draw it with  dot -Tsvg {path} -o tree.svg", file=sys.stderr)
 
 
 def _about(model: Path) -> list[str]:

@@ -101,7 +101,7 @@ class _Parser(argparse.ArgumentParser):
             flags = [flag for action in self._actions for flag in action.option_strings]
             if similar := difflib.get_close_matches(wrong[:40], flags, n=1):
                 message += f" (did you mean {similar[0]}?)"
-        super().error(message)
+        super().error(printable(message, keep="\n"))
 
 
 class _FullHelp(argparse.Action):
