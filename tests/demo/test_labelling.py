@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.demo.copies import originals
+from xmc_tf.demo.corpus import originals
 from xmc_tf.demo.labelling import MOST_LABELS, candidates, choose_labels, name_words
 from xmc_tf.demo.prose import words
 from xmc_tf.demo.sources import DocumentedObject

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.demo.sources import ReadingCounts, package_folders, read_entries
+from xmc_tf.demo.sources import package_folders, read_entries
 
 SOURCE = '''
 """What the module is for."""
@@ -50,7 +50,7 @@ def silent(): ...
 def test_what_is_documented_is_found_without_running_it(tmp_path):
     (tmp_path / "core.py").write_text(SOURCE)
     before = set(sys.modules)
-    entries = list(read_entries({"pack": tmp_path}))
+    entries = list(read_entries(tmp_path, "pack"))
     assert set(sys.modules) == before
     assert [(e.kind, e.owner, e.name, e.parameters, e.bases) for e in entries] == [
         ("module", "", "core", (), ()),
@@ -64,14 +64,12 @@ def test_what_is_documented_is_found_without_running_it(tmp_path):
     assert {e.module for e in entries} == {"pack.core"}
 
 
-def test_files_that_cannot_be_read_are_counted_and_passed_over(tmp_path):
+def test_files_that_cannot_be_read_are_passed_over(tmp_path):
     (tmp_path / "a_syntax.py").write_text('"""Doc."""\ndef broken(:\n')
     (tmp_path / "b_bytes.py").write_bytes(b'"""Caf\xe9."""\n')
     (tmp_path / "c_null.py").write_bytes(b'"""Doc."""\0\n')
     (tmp_path / "d_latin.py").write_bytes(b'# coding: latin-1\n"""Caf\xe9."""\n')
-    tally = ReadingCounts()
-    assert [e.docstring for e in read_entries({"pack": tmp_path}, tally)] == ["Café."]
-    assert (tally.files, tally.unreadable) == (4, 3)
+    assert [e.docstring for e in read_entries(tmp_path, "pack")] == ["Café."]
 
 
 def test_tests_and_copies_are_not_read_and_the_order_is_that_of_the_names(tmp_path):
@@ -88,7 +86,7 @@ def test_tests_and_copies_are_not_read_and_the_order_is_that_of_the_names(tmp_pa
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text('"""Doc."""\n')
-    modules = [e.module for e in read_entries({"pack": tmp_path})]
+    modules = [e.module for e in read_entries(tmp_path, "pack")]
     assert modules == ["pack.a", "pack.z", "pack.sub", "pack.sub.m"]
 
 

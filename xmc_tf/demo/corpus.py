@@ -8,8 +8,9 @@ import csv
 import hashlib
 import importlib.metadata
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,9 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix
-from xmc_tf.demo.copies import originals
 from xmc_tf.demo.labelling import candidates, choose_labels
 from xmc_tf.demo.prose import prose, words
-from xmc_tf.demo.sources import DocumentedObject, ReadingCounts, package_folders, read_entries
+from xmc_tf.demo.sources import DocumentedObject, package_folders, read_entries
 
 # Import name → distribution. All are part of a plain installation; packages of extras are left out, so that installing
 # them does not change the data.
@@ -67,6 +67,7 @@ _CORPUS = FolderKind(
     recognises=lambda about: {"train", "test", "labels"} <= set(about),
     parts={r"[XY]\.(trn|tst)\.(txt|npz)|labels\.txt|corpus\.json": None},
 )
+_RUN = 4  # number of consecutive words by which near copies are recognised
 _SHORT_NAMES = ("tf", "np", "sp", "nn", "plt")
 
 
@@ -80,7 +81,6 @@ class Corpus:
         train_labels: documents × labels, 0/1.
         test_labels: the same for the test texts.
         names: the labels' names, by column.
-        tally: statistics about reading the sources.
     """
 
     train: list[str]
@@ -88,7 +88,6 @@ class Corpus:
     train_labels: smat.csr_matrix
     test_labels: smat.csr_matrix
     names: list[str]
-    tally: ReadingCounts
 
 
 def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.08) -> Corpus:
@@ -99,12 +98,11 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
         least: minimum number of training documents of a label.
         largest_share: labels of more than this share of the documents are left out, because they are not informative.
     """
-    tally = ReadingCounts()
     hidden_paths = (*sorted(folders), *_SHORT_NAMES)
     texts, labels = [], []
     with Progress("reading documentation", total=len(folders), unit="packages") as progress:
         for package in sorted(folders):
-            for entry in read_entries({package: folders[package]}, tally):
+            for entry in read_entries(folders[package], package):
                 text = _text(entry, hidden_paths)
                 if len(words(text)) >= _MIN_WORDS:
                     texts.append(text)
@@ -129,7 +127,6 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
         train_labels=_matrix([chosen[i] for i in rows[True]], names),
         test_labels=_matrix([chosen[i] for i in rows[False]], names),
         names=names,
-        tally=tally,
     )
 
 
@@ -156,7 +153,6 @@ def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path
             "train": len(corpus.train),
             "test": len(corpus.test),
             "labels": len(corpus.names),
-            **asdict(corpus.tally),
         }
         (part / "corpus.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return Path(folder)
@@ -194,6 +190,31 @@ def origin(packages: Iterable[str]) -> dict[str, object]:
         "recipe": _RECIPE,
         "packages": {name: importlib.metadata.version(PACKAGES.get(name, name)) for name in packages},
     }
+
+
+def originals(texts: Sequence[Sequence[str]], overlap: float = 0.5) -> list[int]:
+    """Return the texts that are not near copies of an earlier text.
+
+    Two texts are near copies if they share ``overlap`` of the shorter one's runs of four words.
+
+    Args:
+        texts: the words of each text.
+        overlap: the minimum share of common runs of a copy.
+
+    Returns:
+        Numbers of texts, ascending.
+    """
+    holders: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    size: dict[int, int] = {}
+    for number, own in enumerate(texts):
+        runs = {tuple(own[i : i + _RUN]) for i in range(max(len(own) - _RUN + 1, 1))}
+        shared = Counter(other for run in runs for other in holders[run] if run in holders)
+        if any(count >= overlap * min(len(runs), size[other]) for other, count in shared.items()):
+            continue
+        size[number] = len(runs)
+        for run in runs:
+            holders[run].append(number)
+    return list(size)
 
 
 def _text(entry: DocumentedObject, hidden_paths: tuple[str, ...]) -> str:

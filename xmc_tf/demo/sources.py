@@ -1,13 +1,11 @@
 """The documented objects in Python source files, found by parsing; nothing is imported or run."""
 
 import ast
-import gc
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import pip_install
@@ -18,14 +16,18 @@ _SKIPPED_FOLDERS = {
 }  # fmt: skip
 # Legacy copies of a listed package, and boilerplate that repeats one text for each model.
 _SKIPPED_PATHS = {"tensorflow/python/keras", "transformers/models"}
-_BLOCKS = (ast.If, ast.Try, ast.With)
+_KINDS = {
+    "contextmanager": "context manager", "tf_contextlib": "context manager", "property": "property",
+    "cached_property": "property", "setter": "property", "classmethod": "class method",
+    "staticmethod": "static method", "abstractmethod": "abstract method",
+}  # fmt: skip
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True)
-class DocumentedObject:
+class DocumentedObject(NamedTuple):
     """One documented object.
 
-    Args:
+    Attributes:
         module: dotted name of the module's file, "scipy.optimize._minimize".
         name: the object's own name; the last part for a module.
         owner: the class of a method, else "".
@@ -45,154 +47,89 @@ class DocumentedObject:
     docstring: str
 
 
-@dataclass
-class ReadingCounts:
-    """Statistics about reading sources.
-
-    Args:
-        files: number of source files read.
-        unreadable: number of files that Python cannot parse or decode; they are skipped.
-    """
-
-    files: int = 0
-    unreadable: int = 0
-
-
 def package_folders(packages: Iterable[str]) -> dict[str, Path]:
     """Return the folders of installed packages, without importing them."""
     folders = {}
     for package in packages:
         spec = importlib.util.find_spec(package)
-        places = list(spec.submodule_search_locations or []) if spec else []
-        if not places:
+        if spec is None or not spec.submodule_search_locations:
             raise InputError(
                 f"the package {package} is not installed, and its documentation is part of the demo's data",
                 fix=f"install xmc_tf with encoders: {pip_install('tf')}",
             )
-        folders[package] = Path(places[0])
+        folders[package] = Path(spec.submodule_search_locations[0])
     return folders
 
 
-def read_entries(folders: dict[str, Path], tally: ReadingCounts | None = None) -> Iterator[DocumentedObject]:
-    """Yield all documented public objects, in an order that depends only on names.
+def read_entries(folder: Path, package: str) -> Iterator[DocumentedObject]:
+    """Yield the documented public objects of a package, in an order that depends only on names.
 
-    Args:
-        folders: package → its folder.
-        tally: counts the files.
+    Files that Python cannot parse or decode are skipped.
     """
-    tally = tally if tally is not None else ReadingCounts()
-    for package in sorted(folders):
-        for path, module in _source_files(folders[package], package):
-            tally.files += 1
-            source = path.read_bytes()
-            if b'"""' not in source and b"'''" not in source:
-                continue
+    for path, module in _source_files(folder, package):
+        source = path.read_bytes()
+        if b'"""' in source or b"'''" in source:
             try:
-                with _no_collection():
-                    entries = list(_entries(ast.parse(source), module))
+                tree = ast.parse(source)
             except (SyntaxError, ValueError, RecursionError):
-                tally.unreadable += 1
                 continue
-            yield from entries
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Turn off garbage collection, which doubles the time of parsing although there are no cycles."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
+            if docstring := ast.get_docstring(tree, clean=False):
+                yield DocumentedObject(module, module.rsplit(".", 1)[-1], "", "module", (), (), docstring)
+            yield from _objects(tree, module)
 
 
 def _source_files(folder: Path, package: str) -> Iterator[tuple[Path, str]]:
     """Yield source files and the dotted names of their modules, sorted."""
     for place, folders, files in os.walk(folder):
-        inside = Path(place).relative_to(folder).parts
+        inside = (package, *Path(place).relative_to(folder).parts)
         folders[:] = sorted(
-            f for f in folders if f not in _SKIPPED_FOLDERS and "/".join((package, *inside, f)) not in _SKIPPED_PATHS
+            f for f in folders if f not in _SKIPPED_FOLDERS and "/".join((*inside, f)) not in _SKIPPED_PATHS
         )
         for file in sorted(files):
             stem, suffix = os.path.splitext(file)
             if suffix == ".py" and not stem.endswith(("_test", "_pb2", "_pb2_grpc")) and stem != "conftest":
-                parts = (package, *inside) if stem == "__init__" else (package, *inside, stem)
-                yield Path(place, file), ".".join(parts)
+                yield Path(place, file), ".".join(inside if stem == "__init__" else (*inside, stem))
 
 
-def _entries(tree: ast.Module, module: str) -> Iterator[DocumentedObject]:
-    if docstring := ast.get_docstring(tree, clean=False):
-        yield DocumentedObject(module, module.rsplit(".", 1)[-1], "", "module", (), (), docstring)
-    for node in _statements(tree.body):
-        if isinstance(node, ast.ClassDef):
-            yield from _class_entries(node, module)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _function_entry(node, module, "")
+def _objects(scope: ast.AST, module: str, owner: str = "") -> Iterator[DocumentedObject]:
+    """Yield the classes and functions of a module, or the methods of a class, also those below conditions."""
+    for node in ast.iter_child_nodes(scope):
+        if isinstance(node, _Function | ast.ClassDef):
+            docstring = None if node.name.startswith("_") else ast.get_docstring(node, clean=False)
+            if isinstance(node, _Function):
+                if docstring:
+                    kind = _kind(node, owner)
+                    yield DocumentedObject(module, node.name, owner, kind, _parameters(node), (), docstring)
+            elif not owner and not node.name.startswith("_"):
+                if docstring:
+                    yield _class(node, module, docstring)
+                yield from _objects(node, module, node.name)
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.ExceptHandler):
+            yield from _objects(node, module, owner)
 
 
-def _class_entries(node: ast.ClassDef, module: str) -> Iterator[DocumentedObject]:
-    if node.name.startswith("_"):
-        return
-    methods = [n for n in _statements(node.body) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+def _class(node: ast.ClassDef, module: str, docstring: str) -> DocumentedObject:
+    taken = next((_parameters(one) for one in node.body if isinstance(one, _Function) and one.name == "__init__"), ())
+    kind = "exception" if node.name.endswith(("Error", "Exception", "Warning")) else "class"
     bases = tuple(name for base in node.bases if (name := _last_name(base)))
-    if docstring := ast.get_docstring(node, clean=False):
-        taken = next((_parameters(m) for m in methods if m.name == "__init__"), ())
-        error = node.name.endswith(("Error", "Exception", "Warning"))
-        yield DocumentedObject(module, node.name, "", "exception" if error else "class", taken, bases, docstring)
-    for method in methods:
-        yield from _function_entry(method, module, node.name)
+    return DocumentedObject(module, node.name, "", kind, taken, bases, docstring)
 
 
-def _function_entry(
-    node: ast.FunctionDef | ast.AsyncFunctionDef, module: str, owner: str
-) -> Iterator[DocumentedObject]:
-    docstring = ast.get_docstring(node, clean=False)
-    if docstring and not node.name.startswith("_"):
-        yield DocumentedObject(module, node.name, owner, _kind(node, owner), _parameters(node), (), docstring)
-
-
-def _kind(node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str) -> str:
+def _kind(node: _Function, owner: str) -> str:
     decorators = [_last_name(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list]
-    if "contextmanager" in decorators or "tf_contextlib" in decorators:
+    found = {_KINDS[one] for one in decorators if one in _KINDS}
+    if "context manager" in found:
         return "context manager"
     if isinstance(node, ast.AsyncFunctionDef):
         return "coroutine"
-    if not owner:
-        return "function"
-    for decorator, kind in (
-        ("property", "property"),
-        ("cached_property", "property"),
-        ("setter", "property"),
-        ("classmethod", "class method"),
-        ("staticmethod", "static method"),
-        ("abstractmethod", "abstract method"),
-    ):
-        if decorator in decorators:
-            return kind
-    return "method"
+    return next((kind for kind in _KINDS.values() if kind in found), "method") if owner else "function"
 
 
-def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[str, ...]:
+def _parameters(node: _Function) -> tuple[str, ...]:
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     return tuple(argument.arg for argument in arguments if argument.arg not in ("self", "cls"))
 
 
 def _last_name(node: ast.expr) -> str:
     """Return the last name, such as ``Layer`` of ``keras.layers.Layer``; "" if it is not a plain name."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a body, including those under its conditions."""
-    for node in body:
-        if isinstance(node, _BLOCKS):
-            inner = [*node.body, *getattr(node, "orelse", []), *getattr(node, "finalbody", [])]
-            for handler in getattr(node, "handlers", []):
-                inner += handler.body
-            yield from _statements(inner)
-        else:
-            yield node
+    return str(getattr(node, "attr", getattr(node, "id", "")))
