@@ -14,8 +14,7 @@ from xmc_tf.data import as_features
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.tree import distributed_embeddings, label_documents
 from xmc_tf.tree.distributed_embeddings import label_embeddings_over_ranks
-from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks, share_of
-from xmc_tf.tree.kmeans import build_tree
+from xmc_tf.tree.kmeans import build_tree, share_of
 from xmc_tf.tree.label_embeddings import label_embedding
 
 
@@ -24,9 +23,7 @@ def params(**given):
 
 
 def trees(ranks, given, wanted, threads=1, **more):
-    return results_of(
-        on_ranks(ranks, lambda one: build_tree_over_ranks(one, as_features(given), wanted, threads=threads, **more))
-    )
+    return results_of(on_ranks(ranks, lambda one: build_tree(as_features(given), wanted, one, threads=threads, **more)))
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense", "both"])

@@ -12,7 +12,6 @@ from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_embeddings_over_ranks
-from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding
 
@@ -45,16 +44,15 @@ def cluster_labels(
         label_features: labels × features.
         threads: of each rank.
     """
-    if communicator.size == 1:
-        features = label_features if label_features is not None else label_embedding("pifa", X, Y, threads=threads)
-        return write_tree(folder, build_tree(features, params))
     threads = threads_of_rank(communicator, threads)
     if label_features is not None:
         own = as_features(label_features)
+    elif communicator.size == 1:
+        own = as_features(label_embedding("pifa", X, Y, threads=threads))
     else:
         assert X is not None
         own = label_embeddings_over_ranks(communicator, "pifa", X, Y, folder, threads)
-    tree = build_tree_over_ranks(communicator, own, params, threads=threads)
+    tree = build_tree(own, params, communicator, threads=threads)
 
     def write() -> dict[str, Any]:
         forget_label_embeddings(folder)

@@ -15,7 +15,7 @@ from xmc_tf.params import (
     override_levels,
 )
 from xmc_tf.rankers.problems import sorted_csc
-from xmc_tf.tree.grouping import upper_splits
+from xmc_tf.tree.grouping import cluster_matrix, upper_splits
 
 
 def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: RankerParams) -> list[csc_matrix]:
@@ -29,7 +29,7 @@ def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: Ranker
         params: ``nr_splits``, ``min_codes`` and ``shallow``.
     """
     if not chain:
-        return [_grouped(np.array([0, nr_labels]))]
+        return [cluster_matrix(np.array([0, nr_labels]))]
     matrices = [sorted_csc(clusters) for clusters in chain]
     for t, clusters in enumerate(matrices):
         below = nr_labels if t + 1 == len(matrices) else matrices[t + 1].shape[1]
@@ -41,7 +41,7 @@ def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: Ranker
                 received=f"{clusters.shape[0]:,} × {clusters.shape[1]:,}",
             )
     min_codes = 1 if params.shallow else params.min_codes  # 1: no level between them and the root
-    return [*map(_grouped, upper_splits(matrices[0].shape[1], params.nr_splits, min_codes)), *matrices]
+    return [*map(cluster_matrix, upper_splits(matrices[0].shape[1], params.nr_splits, min_codes)), *matrices]
 
 
 def trained_levels(params: RankerParams, depth: int) -> slice:
@@ -79,11 +79,3 @@ def level_pred_params(
     nr_trained = len(range(depth)[trained_levels(params, depth)])
     chain = override_levels(pred_params.hlm_args.model_chain, nr_trained, options)
     return dataclasses.replace(pred_params, hlm_args=LinearChainPredParams(model_chain=chain))
-
-
-def _grouped(splits: np.ndarray) -> csc_matrix:
-    """Return the matrix child × parent of a level whose nodes are in the order of their parents."""
-    children = np.arange(splits[-1], dtype=np.int32)
-    return csc_matrix(
-        (np.ones(len(children), np.float32), children, splits.astype(np.int32)), shape=(len(children), len(splits) - 1)
-    )

@@ -4,8 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from scipy.sparse import csc_matrix, issparse, sparray, spmatrix
+from scipy.sparse import issparse, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
@@ -13,7 +12,7 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import CHAIN
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import load_matrix, save_matrix
-from xmc_tf.tree.grouping import upper_splits
+from xmc_tf.tree.grouping import cluster_matrix, upper_splits
 from xmc_tf.tree.label_tree import LabelTree
 
 CONFIG = "config.json"
@@ -51,10 +50,9 @@ def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
         ranker = not (path / CONFIG).exists() and (path / RANKER).is_file()
         files = _ranker_matrices(path) if ranker else [path / f"C{t}.npz" for t in range(_depth(path))]
         chain = [_read(file) for file in files]
-        _check_fit(files, chain)
     else:
         leaves = _read(path)
-        chain = [*_levels_above(leaves.shape[1], nr_splits, min_codes), leaves]
+        chain = [*map(cluster_matrix, upper_splits(leaves.shape[1], nr_splits, min_codes)), leaves]
     try:
         return LabelTree.from_chain(chain)
     except InputError as error:
@@ -136,31 +134,3 @@ def _read(file: Path) -> spmatrix:
             fix="scipy.sparse.save_npz(path, scipy.sparse.csc_matrix(C))",
         )
     return matrix
-
-
-def _check_fit(files: list[Path], chain: list[spmatrix]) -> None:
-    if chain[0].shape[1] != 1:
-        raise InputError(
-            f"{files[0]} does not start with one root",
-            expected="a matrix of one column",
-            received=f"{chain[0].shape[0]:,} × {chain[0].shape[1]:,}",
-            fix="give a single matrix of labels × clusters as a file instead of a folder",
-        )
-    for t in range(1, len(chain)):
-        if chain[t].shape[1] != chain[t - 1].shape[0]:
-            raise InputError(
-                f"{files[t]} does not fit {files[t - 1].name}",
-                expected=f"{chain[t - 1].shape[0]:,} columns, one per row of {files[t - 1].name}",
-                received=f"{chain[t].shape[0]:,} × {chain[t].shape[1]:,}",
-                fix="the matrices belong to different trees: copy the folder again",
-            )
-
-
-def _levels_above(nr_clusters: int, nr_splits: int, min_codes: int | None) -> list[csc_matrix]:
-    """Return the matrices above ``nr_clusters`` clusters, from the root down."""
-    matrices = []
-    for splits in upper_splits(nr_clusters, nr_splits, min_codes):
-        rows = np.arange(splits[-1], dtype=np.int32)
-        parts = np.ones(rows.size, np.float32), rows, splits.astype(np.int32)
-        matrices.append(csc_matrix(parts, shape=(rows.size, splits.size - 1)))
-    return matrices

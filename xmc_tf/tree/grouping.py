@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
 
@@ -85,3 +86,16 @@ def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[
     if nodes > 1:
         levels.insert(0, np.array([0, nodes], np.int64))
     return levels
+
+
+def cluster_matrix(splits: np.ndarray, children: np.ndarray | None = None) -> csc_matrix:
+    """Return the matrix child × parent of one level, float32.
+
+    Args:
+        splits: the bounds of each parent's children.
+        children: the numbers of the children, in the order of their parents; None: they are numbered in this order.
+    """
+    rows = np.arange(splits[-1]) if children is None else children
+    kind = np.int32 if rows.size < 2**31 else np.int64
+    parts = np.ones(rows.size, np.float32), rows.astype(kind), splits.astype(kind)
+    return csc_matrix(parts, shape=(rows.size, splits.size - 1))

@@ -1,4 +1,13 @@
-"""Hierarchical 2-means: halve the labels repeatedly into a balanced tree of similar labels."""
+"""Hierarchical 2-means: halve the labels repeatedly into a balanced tree of similar labels.
+
+The tree has ``2**d`` sub-trees, and rank r of N gets those from ``r * 2**d / N`` on. A node above them is split by each
+rank that has sub-trees of it, which takes a few of the tree's levels and no messages. So a rank holds, besides the
+mapped embeddings, only the labels of the nodes above its own sub-trees. Every node is split from its own labels, with
+its own random state and in the same order of sums, so the tree does not depend on the number of ranks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import sparray, spmatrix
@@ -7,8 +16,10 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
-from xmc_tf.tree.kmeans_levels import BinaryLevel, first_level
+from xmc_tf.tree.kmeans_levels import BinaryLevel, first_level, level_of_nodes
 from xmc_tf.tree.kmeans_nodes import split_nodes
 from xmc_tf.tree.kmeans_wide import WideNode, split_wide
 from xmc_tf.tree.label_tree import LabelTree
@@ -16,23 +27,35 @@ from xmc_tf.tree.threads import ThreadPool, even_cuts
 
 # For nodes with fewer entries, synchronizing all threads after every step costs more than it saves.
 WIDE_ENTRIES = 400_000
+# Sub-trees per rank: their sizes differ by one label, so a few are enough to balance the ranks.
+_SUB_TREES_A_RANK = 8
 
 
 def build_tree(
-    embeddings: spmatrix | sparray | np.ndarray | Features, params: HierarchicalKMeansParams | None = None
+    embeddings: spmatrix | sparray | np.ndarray | Features,
+    params: HierarchicalKMeansParams | None = None,
+    communicator: Communicator | None = None,
+    *,
+    sub_embeddings: Callable[[], Features] | None = None,
+    min_n_sub_tree: int = 16,
+    threads: int | None = None,
 ) -> LabelTree:
     """Build the label tree from label embeddings by balanced hierarchical 2-means.
 
     Each node is split exactly in half: its labels are sorted by how much nearer they are to one centroid than to the
     other. The binary levels are then grouped by ``nr_splits`` and ``min_codes``. Labels with an empty embedding are
-    distributed evenly. The tree depends on the seed, not on the number of threads.
+    distributed evenly. The tree depends on the seed, not on the number of threads or ranks.
 
     Example:
         >>> tree = build_tree(label_embedding("pifa", X, Y), HierarchicalKMeansParams(max_leaf_size=100))
 
     Args:
-        embeddings: one row per label: sparse, dense, or both side by side.
+        embeddings: one row per label: sparse, dense, or both side by side; the same on all ranks, preferably mapped.
         params: the clustering parameters; None: the defaults.
+        communicator: the ranks, all of which call this; None: this process alone.
+        sub_embeddings: returns the embeddings that cluster the labels within the sub-trees; None: ``embeddings``.
+        min_n_sub_tree: with ``sub_embeddings``, the minimum number of sub-trees that use them.
+        threads: number of threads of this rank; -1: one per core; None: as ``params`` say.
 
     Returns:
         The tree. No leaf is empty: with ``max_leaf_size=1`` and a number of labels that is not a power of two, leaves
@@ -41,56 +64,118 @@ def build_tree(
     Raises:
         InputError: there are no labels, or an embedding holds NaN or infinity.
     """
-    params = params or HierarchicalKMeansParams()
+    params, communicator = params or HierarchicalKMeansParams(), communicator or Solo()
     features = as_features(embeddings)
     nr_labels = features.nr_rows
     if nr_labels == 0:
         raise InputError(
             "there are no labels to build a tree from", expected="at least one embedding", received="0 rows"
         )
+    if min_n_sub_tree < 1:
+        raise InputError(
+            "min_n_sub_tree is out of range", expected="a whole number of at least 1", received=str(min_n_sub_tree)
+        )
     depth = binary_depth(nr_labels, params.max_leaf_size)
-    order = _halve_all(features, depth, params) if depth else np.arange(nr_labels)
-    return tree_of_order(order, depth, params)
+    if depth == 0:
+        return _tree_of_order(np.arange(nr_labels), depth, params)
+    change = min(_log2_up(min_n_sub_tree), depth)
+    share = share_of(communicator.rank, communicator.size, depth)
+    quiet_s = 2.0 if communicator.rank == 0 else float("inf")
+    with (
+        ThreadPool(params.threads if threads is None else threads) as pool,
+        Progress("clustering the labels", nr_labels * depth, "steps", quiet_s) as progress,
+    ):
+        level = first_level(features, pool) if share.any else None
+        for t in range(depth):
+            if t == change and sub_embeddings is not None:
+                features = sub_embeddings()  # all ranks compute them
+                level = level_of_nodes(features, level, pool) if level is not None else None
+            level = None if level is None else split_level(share, level, t, depth, params, pool)
+            progress.add(nr_labels)
+    mine = level.entries.order if level is not None else np.zeros(0, np.int64)
+    return _tree_of_order(np.concatenate(communicator.allgather(mine)), depth, params)
 
 
-def tree_of_order(order: np.ndarray, depth: int, params: HierarchicalKMeansParams) -> LabelTree:
+@dataclass(frozen=True)
+class RankSubTrees:
+    """The sub-trees of a rank, and so its part of every level.
+
+    Args:
+        depth: the level at which the sub-trees begin.
+        first: the rank's first sub-tree.
+        last: the end of its sub-trees (exclusive).
+    """
+
+    depth: int
+    first: int
+    last: int
+
+    @property
+    def any(self) -> bool:
+        """True if the rank has sub-trees; with few labels there may be fewer sub-trees than ranks."""
+        return self.last > self.first
+
+    def holds(self, t: int) -> range:
+        """Return the nodes of level ``t`` of which the rank has labels."""
+        if t >= self.depth:
+            return range(self.first << (t - self.depth), self.last << (t - self.depth))
+        shift = self.depth - t
+        return range(self.first >> shift, -(-self.last >> shift))
+
+
+def share_of(rank: int, size: int, depth: int) -> RankSubTrees:
+    """Return the sub-trees of one of ``size`` ranks in a tree of ``depth`` binary levels."""
+    level = min(depth, _log2_up(_SUB_TREES_A_RANK * size))
+    return RankSubTrees(level, (rank << level) // size, ((rank + 1) << level) // size)
+
+
+def split_level(
+    share: RankSubTrees, level: BinaryLevel, t: int, depth: int, params: HierarchicalKMeansParams, pool: ThreadPool
+) -> BinaryLevel:
+    """Split this rank's part of level ``t`` and return its part of the next one."""
+    held, kept = share.holds(t), share.holds(t + 1)
+    # A node's random state depends only on the seed and the node's place.
+    seeds = np.random.SeedSequence([params.seed, t]).generate_state(1 << t, np.uint64)[held.start : held.stop]
+    filled, before = level.filled, level.work_before()
+    wanted = np.ceil(sample_rate(params, t, depth) * filled).astype(np.int64)
+    shares = np.minimum(filled, np.maximum(2, wanted))
+    left = np.empty(level.entries.order.size, np.bool_)
+    entries, spherical, rounds = level.entries, params.spherical, params.kmeans_max_iter
+    # Both branches compute the same steps on the same numbers; they differ in which thread does what.
+    if level.nr_nodes >= pool.threads or before[-1] <= WIDE_ENTRIES * level.nr_nodes:
+        pool.run(
+            lambda first, last: split_nodes(
+                first, last, level.starts, level.empties, level.widths, shares, seeds, entries, spherical, rounds, left
+            ),
+            even_cuts(before, pool.parts),
+        )
+    else:
+        for node in range(level.nr_nodes):
+            start, stop, empty, width, members = (
+                int(one)
+                for one in (*level.starts[node : node + 2], level.empties[node], level.widths[node], shares[node])
+            )
+            one = WideNode(start, stop, empty, width, members, seeds[node : node + 1])
+            split_wide(entries, one, spherical, rounds, pool, left)
+    level.halve(left)
+    level = level.part(kept.start - 2 * held.start, kept.stop - 2 * held.start)
+    # Renumbering saves on the next level about what it costs, and pays off on the two after it. Sums follow the order
+    # of the numbers.
+    if t % 2 == 1 and t < depth - 1:
+        level.drop_unshared(pool)
+    return level
+
+
+def _log2_up(number: int) -> int:
+    return (number - 1).bit_length()
+
+
+def _tree_of_order(order: np.ndarray, depth: int, params: HierarchicalKMeansParams) -> LabelTree:
     """Return the tree over labels in the order of their ``2**depth`` leaves."""
     bounds = half_bounds(order.size, depth)
     leaf = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     upper = upper_splits(bounds.size - 1, params.nr_splits, params.min_codes)
     return LabelTree(splits=(*upper, bounds), labels=order[np.lexsort((order, leaf))])
-
-
-def _halve_all(features: Features, depth: int, params: HierarchicalKMeansParams) -> np.ndarray:
-    """Return the labels in the order of the ``2**depth`` leaves."""
-    left = np.empty(features.nr_rows, np.bool_)
-    with (
-        ThreadPool(params.threads) as pool,
-        Progress("clustering the labels", total=features.nr_rows * depth, unit="steps") as progress,
-    ):
-        level = first_level(features, pool)
-        for t in range(depth):
-            seeds = node_seeds(params.seed, t, level.nr_nodes)
-            split_level(level, sample_rate(params, t, depth), seeds, params, pool, left)
-            level.halve(left)
-            if worth_renumbering(t, depth):
-                level.drop_unshared(pool)
-            progress.add(features.nr_rows)
-    return level.entries.order
-
-
-def node_seeds(seed: int, level: int, nr_nodes: int) -> np.ndarray:
-    """Return a random state for each node, which depends only on the seed and the node's place."""
-    return np.random.SeedSequence([seed, level]).generate_state(nr_nodes, np.uint64)
-
-
-def worth_renumbering(level: int, depth: int) -> bool:
-    """Return whether the features of a level are renumbered after its split.
-
-    Renumbering saves on the next level about what it costs, and pays off on the two after it. Sums follow the order of
-    the numbers, so all ways to build a tree renumber at the same levels.
-    """
-    return level % 2 == 1 and level < depth - 1
 
 
 def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> float:
@@ -114,47 +199,3 @@ def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> flo
         return params.min_sample_rate
     step = (params.max_sample_rate - params.min_sample_rate) / (depth - warmup)
     return params.min_sample_rate + step * (level + 1 - warmup)
-
-
-def split_level(
-    level: BinaryLevel, rate: float, seeds: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
-    left: np.ndarray,
-) -> None:  # fmt: skip
-    """Decide for each label of a level whether it goes left.
-
-    Args:
-        level: the nodes.
-        rate: the share of a node's labels from which its centroids are computed.
-        seeds: the random state of each node.
-        params: the clustering parameters.
-        pool: the threads.
-        left: receives the result.
-    """
-    before = level.work_before()
-    # Both branches compute the same steps on the same numbers; they differ in which thread does what.
-    entries, spherical, rounds = level.entries, params.spherical, params.kmeans_max_iter
-    shares = _shares(level, rate)
-    if level.nr_nodes >= pool.threads or before[-1] <= WIDE_ENTRIES * level.nr_nodes:
-        pool.run(
-            lambda first, last: split_nodes(
-                first, last, level.starts, level.empties, level.widths, shares, seeds, entries, spherical, rounds, left
-            ),
-            even_cuts(before, pool.parts),
-        )
-        return
-    for node in range(level.nr_nodes):
-        one = WideNode(
-            start=int(level.starts[node]),
-            stop=int(level.starts[node + 1]),
-            empty=int(level.empties[node]),
-            width=int(level.widths[node]),
-            share=int(shares[node]),
-            seed=seeds[node : node + 1],
-        )
-        split_wide(entries, one, spherical, rounds, pool, left)
-
-
-def _shares(level: BinaryLevel, rate: float) -> np.ndarray:
-    """Return for each node the number of labels from which its centroids are computed."""
-    filled = level.filled
-    return np.minimum(filled, np.maximum(2, np.ceil(rate * filled).astype(np.int64)))

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.tree.grouping import cluster_matrix
 from xmc_tf.tree.renumbering import read_chain
 
 
@@ -179,13 +180,7 @@ class LabelTree:
 
         The nodes have the tree's own numbers, not their original ones.
         """
-        chain = []
-        for level, splits in enumerate(self.splits):
-            rows = self.labels if level == self.depth - 1 else np.arange(splits[-1])
-            kind = np.int32 if rows.size < 2**31 else np.int64
-            parts = np.ones(rows.size, np.float32), rows.astype(kind), splits.astype(kind)
-            chain.append(csc_matrix(parts, shape=(rows.size, splits.size - 1)))
-        return chain
+        return [*map(cluster_matrix, self.splits[:-1]), cluster_matrix(self.splits[-1], self.labels)]
 
     @classmethod
     def from_chain(cls, chain: Sequence[spmatrix | sparray]) -> Self:

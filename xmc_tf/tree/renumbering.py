@@ -62,6 +62,7 @@ def _check_shapes(matrices: list[csc_matrix]) -> None:
                 f"matrices {t - 1} and {t} of the cluster chain do not fit together",
                 expected=f"{matrices[t - 1].shape[0]} columns in matrix {t}, one per row of matrix {t - 1}",
                 received=f"{matrices[t].shape[1]} columns",
+                fix="the matrices belong to different trees: copy the folder again",
             )
 
 

@@ -15,7 +15,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.launcher import RANK_VARIABLES
 from xmc_tf.linear import train
 from xmc_tf.rankers.distributed import plan, solving, training
-from xmc_tf.tree import distributed_kmeans
+from xmc_tf.tree import kmeans
 
 rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
 pause, flags = float(sys.argv[1]), [flag.replace("{rank}", rank) for flag in sys.argv[2:]]
@@ -41,7 +41,7 @@ def slow(module, name, mark, factor=1.0):
     setattr(module, name, slowly)
 
 
-slow(distributed_kmeans, "split_level", "tree", 4)
+slow(kmeans, "split_level", "tree", 4)
 slow(solving, "solve_task", "solving")
 slow(training, "join_blocks", "joining", 8)
 

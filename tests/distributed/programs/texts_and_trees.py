@@ -16,7 +16,7 @@ from xmc_tf.linear import train
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.pipeline.trees import cluster_labels
 from xmc_tf.ranks.choosing import choose_communicator
-from xmc_tf.tree import distributed_kmeans
+from xmc_tf.tree import kmeans
 
 texts, labels, out = sys.argv[1:]
 over_ranks.DOCUMENTS_PER_PIECE = 20
@@ -35,7 +35,7 @@ def counted(module, name, what):
 
 
 counted(over_ranks, "save_matrix", "pieces")
-counted(distributed_kmeans, "split_level", "splits")
+counted(kmeans, "split_level", "splits")
 communicator, Y = choose_communicator(), load_matrix(labels)
 small = ["--max-leaf-size", "3", "--nr-splits", "4", "--seed", "3", "--trees", "2", "-n", "1"]
 names = ["--labels", str(Path(labels).with_name("labels.txt")), "--label-names", "true"]

@@ -29,7 +29,7 @@ from xmc_tf.rankers.levels import RankerData
 from xmc_tf.rankers.modes import level_pred_params, trained_levels
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
-from xmc_tf.tree.distributed_kmeans import build_tree_over_ranks
+from xmc_tf.tree.kmeans import build_tree
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
@@ -199,8 +199,8 @@ def _label_trees(data: LinearData, recipe: LinearRecipe, X: Features, place: InM
         trees = []
         for one in options:
             trees.append(
-                build_tree_over_ranks(
-                    place.communicator, embeddings, one, threads=threads, min_n_sub_tree=recipe.min_n_sub_tree,
+                build_tree(
+                    embeddings, one, place.communicator, threads=threads, min_n_sub_tree=recipe.min_n_sub_tree,
                     sub_embeddings=within,
                 )
             )  # fmt: skip
