@@ -7,22 +7,19 @@ tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import zip_longest
 
-import numpy as np
 from scipy.sparse import csc_matrix, spmatrix
 
 from xmc_tf.common.memory import release_freed_memory
-from xmc_tf.common.progress import Progress
-from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features, check_pair
 from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level
-from xmc_tf.rankers.kernels.emit import WeightColumns
+from xmc_tf.rankers.kernels.emit import WeightColumns, matrix_of_columns
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.levels import Levels
 from xmc_tf.rankers.problems import LevelProblem
-from xmc_tf.rankers.tasks import Instances, level_tasks, solve_task, task_labels
+from xmc_tf.rankers.tasks import Instances, level_tasks, solve_in_threads, solve_task, task_labels
 from xmc_tf.rankers.xlinear import XLinear
 
 
@@ -112,7 +109,7 @@ def train_trees(
         solved = _solve(instances, problems, levels_title(runs), threads, seed)
         for tree, problem, weights in zip(tree_of, problems, solved, strict=True):
             own = models[tree].levels
-            own.append(Level(weights, problem.clusters, max(problem.params.bias, 0.0), level_preds[tree][len(own)]))
+            own.append(Level(weights, problem.clusters, problem.bias, level_preds[tree][len(own)]))
     return models
 
 
@@ -132,47 +129,15 @@ def _solve(
     tasks = [(t, i) for t, plan in enumerate(plans) for i in range(len(plan.work))]
     tasks.sort(key=lambda task: -plans[task[0]].work[task[1]])
     done: list[list[WeightColumns]] = [[] for _ in problems]
-    total = sum(int((plan.end - plan.begin).sum()) for plan in plans)
 
     def solve(t: int, i: int) -> WeightColumns:
         cluster, begin, end, _ = (int(column[i]) for column in plans[t])
         labels = task_labels(problems[t], cluster, begin, end)
         return solve_task(instances, problems[t], cluster, labels, seed)
 
-    with Progress(title, total=total, unit="labels") as progress, ThreadPoolExecutor(thread_count(threads)) as pool:
-        futures = [(t, pool.submit(solve, t, i)) for t, i in tasks]
-        try:
-            for t, future in futures:
-                done[t].append(future.result())
-                progress.add(len(done[t][-1].labels))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-        futures.clear()  # they refer to the weights
+    calls = [(int(plans[t].end[i] - plans[t].begin[i]), partial(solve, t, i)) for t, i in tasks]
+    for (t, _), columns in zip(tasks, solve_in_threads(calls, title, threads), strict=True):
+        done[t].append(columns)
     for t, problem in enumerate(problems):
-        nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)
-        yield _assemble(done[t], nr_rows, problem)
-        done[t] = []
+        yield matrix_of_columns(done[t], instances.weights_shape(problem))
         release_freed_memory()  # the parts of this level, which would remain beside its matrix
-
-
-def _assemble(parts: list[WeightColumns], nr_rows: int, problem: LevelProblem) -> csc_matrix:
-    """Return a level's W, assembled from its tasks' columns."""
-    nr_labels = problem.clusters.shape[0]
-    sizes = np.zeros(nr_labels + 1, np.int64)
-    for part in parts:
-        sizes[part.labels + 1] = np.diff(part.indptr)
-    indptr = np.cumsum(sizes)
-    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-    while parts:
-        part = parts.pop()  # free each part once it is copied
-        for j, label in enumerate(part.labels):
-            begin, end = part.indptr[j], part.indptr[j + 1]
-            at = indptr[label]
-            indices[at : at + end - begin] = part.features[begin:end]
-            data[at : at + end - begin] = part.weights[begin:end]
-    if indptr[-1] <= np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32)
-    weights = csc_matrix((data, indices, indptr), shape=(nr_rows, nr_labels))
-    weights.has_sorted_indices = True
-    return weights

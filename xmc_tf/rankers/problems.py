@@ -40,6 +40,11 @@ class LevelProblem:
     covered: bool
     params: LinearLevelParams
 
+    @property
+    def bias(self) -> float:
+        """Value of the constant feature; 0 for none."""
+        return max(self.params.bias, 0.0)
+
     @cached_property
     def positives(self) -> Positives:
         """The labels and costs in the form that kernels read."""

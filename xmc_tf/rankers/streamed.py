@@ -19,11 +19,10 @@ from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features, check_pair
-from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level
+from xmc_tf.params import RankerParams, RankerPredParams, per_level
 from xmc_tf.rankers.disk import write_parameters
 from xmc_tf.rankers.fit import levels_title
-from xmc_tf.rankers.kernels.columns import copy_columns
-from xmc_tf.rankers.kernels.emit import WeightColumns
+from xmc_tf.rankers.kernels.emit import join_columns
 from xmc_tf.rankers.kernels.layout import SMALL_SHARE, fill, measure
 from xmc_tf.rankers.layout.chunks import ChunkTable
 from xmc_tf.rankers.layout.stored import SearchWriter
@@ -102,20 +101,18 @@ def train_streamed(
                 problems = [levels.problem(t, predicted) for t in run]
                 counts = _solve(writer, instances, problems, levels_title([run]), threads, seed)
                 made += [
-                    _level(problem, instances, count, preds[t])
+                    Level(
+                        UnreadWeights(instances.weights_shape(problem), count, _unread),
+                        problem.clusters,
+                        problem.bias,
+                        preds[t],
+                    )
                     for t, problem, count in zip(run, problems, counts, strict=True)
                 ]
             write_parameters(made, folder)
             writer.finish(made, X.nr_dense)
         release_freed_memory()
     return [XLinear.load(folder, X.nr_dense) for folder in folders]
-
-
-def _level(problem: LevelProblem, instances: Instances, nr_weights: int, pred_params: LinearLevelPredParams) -> Level:
-    """Return a level whose weights are on disk."""
-    bias = max(problem.params.bias, 0.0)
-    shape = (instances.nr_sparse + instances.dense.shape[1] + (bias > 0), int(problem.clusters.shape[0]))
-    return Level(UnreadWeights(shape, nr_weights, _unread), problem.clusters, bias, pred_params)
 
 
 def _unread() -> csc_matrix:
@@ -180,28 +177,11 @@ def _piece(instances: Instances, problem: LevelProblem, tasks: LevelTasks, first
         for cluster, begin, end in zip(tasks.cluster[own], tasks.begin[own], tasks.end[own], strict=True)
     ]
     children = problem.clusters.indptr[first : last + 1].astype(np.int64)
-    weights = columns_of(solved, problem.clusters.indices[children[0] : children[-1]])
-    return _Piece(*arranged(weights, children - children[0], instances, problem), len(weights[0]) - 1, len(weights[1]))
-
-
-def columns_of(parts: Sequence[WeightColumns], labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return some labels' columns as CSC arrays, in the order of ``labels``.
-
-    Args:
-        parts: columns of these labels.
-        labels: the labels.
-    """
+    labels = problem.clusters.indices[children[0] : children[-1]]
     order = np.argsort(labels)
-    sizes, places = np.zeros(len(labels) + 1, np.int64), []
-    for part in parts:
-        count = int(part.filled[0])
-        places.append(order[np.searchsorted(labels, part.labels[:count], sorter=order)])
-        sizes[places[-1] + 1] = np.diff(part.indptr[: count + 1])
-    indptr = np.cumsum(sizes)
-    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-    for part, place in zip(parts, places, strict=True):
-        copy_columns(place, part.indptr, part.features, part.weights, indptr, indices, data)
-    return indptr, indices, data
+    places = [order[np.searchsorted(labels, part.labels, sorter=order)] for part in solved]
+    weights = join_columns([part._replace(labels=at) for part, at in zip(solved, places, strict=True)], len(labels))
+    return _Piece(*arranged(weights, children - children[0], instances, problem), len(weights[0]) - 1, len(weights[1]))
 
 
 def arranged(
@@ -235,7 +215,7 @@ def arranged(
     start = np.concatenate([[0], np.cumsum(table.lengths)])
     words = np.zeros(start[-1], np.int32)
     fill(
-        *weights, child_indptr, children, nr_sparse, nr_dense, SMALL_SHARE, 0, count, max(problem.params.bias, 0.0),
+        *weights, child_indptr, children, nr_sparse, nr_dense, SMALL_SHARE, 0, count, problem.bias,
         start, words, words.view(np.float32), words.view(np.uint8), words.view(np.uint64), table.checksums,
     )  # fmt: skip
     return table, words

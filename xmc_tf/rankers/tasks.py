@@ -5,19 +5,28 @@ depend on which labels share the task (they share the order in which documents a
 the same tasks.
 """
 
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import local
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.progress import Progress
+from xmc_tf.common.threads import thread_count
 from xmc_tf.data import Features
+from xmc_tf.params import LinearLevelParams
 from xmc_tf.rankers.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, DualScratch, solve_dual
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.kernels.gather import gather
 from xmc_tf.rankers.kernels.lanes import WIDTH, aligned_zeros
 from xmc_tf.rankers.kernels.task import SolverSettings
 from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.query_arrays import kernel_form
+
+Result = TypeVar("Result")
 
 LABELS_PER_TASK = 64  # enough to use gathered documents and lanes well, few enough to distribute
 # The primal and the dual problem of the squared hinge have the same weights as their solution.
@@ -25,7 +34,6 @@ _LOSSES = {
     "L2R_L2LOSS_SVC_DUAL": SQUARED_HINGE, "L2R_L2LOSS_SVC_PRIMAL": SQUARED_HINGE,
     "L2R_L1LOSS_SVC_DUAL": HINGE, "L2R_LR_DUAL": LOGISTIC,
 }  # fmt: skip
-_NOTHING = np.zeros(0, np.float32)
 
 
 class LevelTasks(NamedTuple):
@@ -53,21 +61,20 @@ class Instances:
 
     def __init__(self, X: Features) -> None:
         self.nr_rows, self.nr_sparse = X.nr_rows, X.nr_sparse
-        if X.sparse is not None:
-            self.indptr = kernel_view(X.sparse.indptr, np.int64)
-            self.indices = kernel_view(X.sparse.indices, np.int32)
-            self.data = kernel_view(X.sparse.data, np.float32)
-        else:
-            self.indptr = np.zeros(X.nr_rows + 1, np.int64)
-            self.indices, self.data = np.zeros(0, np.int32), _NOTHING
-        self.dense = np.zeros((X.nr_rows, 0), np.float32) if X.dense is None else kernel_view(X.dense, np.float32)
-        self.dense_square = _NOTHING if X.dense is None else np.einsum("ij,ij->i", X.dense, X.dense)
+        self.indptr, self.indices, self.data, self.dense = kernel_form(X)
+        self.dense_square = np.zeros(0, np.float32)
+        if X.dense is not None:
+            self.dense_square = np.einsum("ij,ij->i", X.dense, X.dense)
         self._scratch = local()
 
     @property
     def entries(self) -> np.ndarray:
         """Number of values of each document."""
         return np.diff(self.indptr) + self.dense.shape[1] + 1
+
+    def weights_shape(self, problem: LevelProblem) -> tuple[int, int]:
+        """Return the shape of a level's W: features, then the bias if there is one, by labels."""
+        return int(self.nr_sparse + self.dense.shape[1] + (problem.bias > 0)), int(problem.clusters.shape[0])
 
     def slot(self) -> np.ndarray:
         """Return this thread's zeroed scratch memory over all sparse features."""
@@ -121,15 +128,7 @@ def solve_task(
     """
     params = problem.params
     rows, in_match = matched_rows(instances, problem, cluster, labels)
-    settings = SolverSettings(
-        cp=params.Cp,
-        cn=params.Cn,
-        bias=max(params.bias, 0.0),
-        eps=params.newton_eps if params.solver_type == "L2R_L2LOSS_SVC_PRIMAL" else params.eps,
-        max_iter=params.max_iter,
-        threshold=params.threshold,
-        max_nonzeros=params.nonzeros_limit or 0,
-    )
+    settings = solver_settings(params)
     gathered = gather(
         instances.indptr, instances.indices, instances.data, rows, instances.slot(), instances.dense_square,
         settings.bias,
@@ -145,6 +144,41 @@ def solve_task(
     )  # fmt: skip
     used = int(columns.indptr[columns.filled[0]])
     return columns._replace(features=columns.features[:used].copy(), weights=columns.weights[:used].copy())
+
+
+def solver_settings(params: LinearLevelParams) -> SolverSettings:
+    """Return the settings of a solver."""
+    return SolverSettings(
+        cp=params.Cp,
+        cn=params.Cn,
+        bias=max(params.bias, 0.0),
+        eps=params.newton_eps if params.solver_type == "L2R_L2LOSS_SVC_PRIMAL" else params.eps,
+        max_iter=params.max_iter,
+        threshold=params.threshold,
+        max_nonzeros=params.nonzeros_limit or 0,
+    )
+
+
+def solve_in_threads(calls: Iterable[tuple[int, Callable[[], Result]]], title: str, threads: int) -> Iterator[Result]:
+    """Yield the results of calls, in their order.
+
+    Args:
+        calls: the number of labels that a call solves, and the call; those that take longest first.
+        title: title of the progress bar.
+        threads: number of threads; -1: one per core.
+    """
+    calls = list(calls)
+    total = sum(count for count, _ in calls)
+    with Progress(title, total, "labels") as progress, ThreadPoolExecutor(thread_count(threads)) as pool:
+        futures = deque((count, pool.submit(call)) for count, call in calls)
+        try:
+            while futures:  # a result that is used is not referred to here
+                count, future = futures.popleft()
+                yield future.result()
+                progress.add(count)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _matched_entries(instances: Instances, problem: LevelProblem) -> np.ndarray:

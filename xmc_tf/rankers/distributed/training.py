@@ -101,8 +101,7 @@ def train_trees_over_ranks(
             for t in trees[i].runs[number]:
                 problem = open_problem(work.level(trees[i].first + t))
                 weights = open_matrix(work.weights(trees[i].first + t))
-                bias = max(problem.params.bias, 0.0)
-                models[i].levels.append(Level(weights, problem.clusters, bias, level_preds[i][t]))
+                models[i].levels.append(Level(weights, problem.clusters, problem.bias, level_preds[i][t]))
     return models
 
 
@@ -147,12 +146,9 @@ def _train_levels(
 def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob) -> None:
     """Join the blocks level by level; each rank writes a part of every level."""
     release_freed_memory()  # the solvers' scratch memory: the files that are written now are as large
-    instances = job.instances
     for t in sorted({sub.level for sub in job.plan}):
-        problem, _ = job.levels[t]
-        nr_rows = instances.nr_sparse + instances.dense.shape[1] + (problem.params.bias > 0)
         paths = [work.blocks / block_name(sub, work.key) for sub in job.plan if sub.level == t]
-        join_blocks(communicator, paths, (int(nr_rows), int(problem.clusters.shape[0])), work.weights(t))
+        join_blocks(communicator, paths, job.instances.weights_shape(job.levels[t][0]), work.weights(t))
         remove_from_all_ranks(communicator, paths[communicator.rank :: communicator.size])
 
 

@@ -11,24 +11,28 @@ The unit of work is that of a training, a task, so the result depends on neither
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
-from xmc_tf.common.progress import Progress
-from xmc_tf.common.threads import thread_count
 from xmc_tf.rankers.growing.kernels import adjust_labels
-from xmc_tf.rankers.kernels.columns import copy_columns
-from xmc_tf.rankers.kernels.emit import WeightColumns
-from xmc_tf.rankers.kernels.task import SolverSettings
+from xmc_tf.rankers.kernels.emit import WeightColumns, matrix_of_columns
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.levels import Levels
 from xmc_tf.rankers.problems import LevelProblem
-from xmc_tf.rankers.tasks import Instances, level_tasks, matched_rows, solve_task, task_labels
+from xmc_tf.rankers.tasks import (
+    Instances,
+    level_tasks,
+    matched_rows,
+    solve_in_threads,
+    solve_task,
+    solver_settings,
+    task_labels,
+)
 from xmc_tf.rankers.xlinear import XLinear
 
 _ADJUSTABLE = {"L2R_L2LOSS_SVC_DUAL": True, "L2R_L2LOSS_SVC_PRIMAL": True, "L2R_L1LOSS_SVC_DUAL": False}
@@ -148,10 +152,7 @@ def _adjusted(
     weights, params = growth.model.levels[t].weights, problem.params
     rows, _ = matched_rows(instances, problem, cluster, labels)
     split = np.searchsorted(rows, growth.nr_earlier)
-    settings = SolverSettings(
-        params.Cp, params.Cn, max(params.bias, 0.0), params.eps, params.max_iter, params.threshold,
-        params.nonzeros_limit or 0,
-    )  # fmt: skip
+    settings = solver_settings(params)._replace(eps=params.eps)
     # The known labels of a level keep their numbers: new ones come last.
     return adjust_labels(
         instances.indptr, instances.indices, instances.data, rows[:split], rows[split:], labels, problem.positives,
@@ -184,21 +185,13 @@ def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threa
                 labels = task_labels(problem, cluster, int(plan.begin[i]), int(plan.end[i]))
                 tasks.append((int(plan.work[i]), g, t, cluster, labels))
     tasks.sort(key=lambda task: -task[0])
-    with (
-        Progress("rankers that change", total=len(tasks), unit="tasks") as progress,
-        ThreadPoolExecutor(thread_count(threads)) as pool,
-    ):
-        futures = [
-            (g, t, pool.submit(solve, growths[g], problems[g][t], t, cluster, labels))
-            for _, g, t, cluster, labels in tasks
-        ]
-        try:
-            for g, t, future in futures:
-                parts[g][t] += future.result()
-                progress.add(1)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    calls = [
+        (len(labels), partial(solve, growths[g], problems[g][t], t, cluster, labels))
+        for _, g, t, cluster, labels in tasks
+    ]
+    solved = solve_in_threads(calls, "rankers that change", threads)
+    for (_, g, t, *_), columns in zip(tasks, solved, strict=True):
+        parts[g][t] += columns
     return [_model(growth, problems[g], parts[g]) for g, growth in enumerate(growths)]
 
 
@@ -219,26 +212,13 @@ def _weights(old: csc_matrix, columns: np.ndarray, parts: Sequence[WeightColumns
         columns: the column of each node in ``old``; -1: it is new.
         parts: computed columns.
     """
-    sizes, own = np.zeros(len(columns) + 1, np.int64), np.diff(old.indptr)
-    sizes[1:][columns >= 0] = own[columns[columns >= 0]]
     node_of = np.full(old.shape[1], -1, np.int64)
     node_of[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
     for part in parts:
-        count = int(part.filled[0])
-        sizes[part.labels[:count] + 1] = np.diff(part.indptr[: count + 1])
-        there = columns[part.labels[:count]]
+        there = columns[part.labels[: int(part.filled[0])]]
         node_of[there[there >= 0]] = -1
-    indptr = np.cumsum(sizes)
-    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-    copy_columns(
+    kept = WeightColumns(
         node_of, kernel_view(old.indptr, np.int64), kernel_view(old.indices, np.int32),
-        kernel_view(old.data, np.float32), indptr, indices, data,
+        kernel_view(old.data, np.float32), np.array([len(node_of)]),
     )  # fmt: skip
-    for part in parts:
-        labels = part.labels[: int(part.filled[0])]
-        copy_columns(labels, part.indptr, part.features, part.weights, indptr, indices, data)
-    if indptr[-1] <= np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32)
-    out = csc_matrix((data, indices, indptr), shape=(old.shape[0], len(columns)))
-    out.has_sorted_indices = True
-    return out
+    return matrix_of_columns([kept, *parts], (old.shape[0], len(columns)))

@@ -1,10 +1,11 @@
-"""The solvers' results as sparse columns: thresholded, limited to a budget, sorted by feature."""
+"""The solvers' results as sparse columns: thresholded, limited to a budget, sorted by feature; and matrices of them."""
 
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csc_matrix
 
-from xmc_tf.common.compiled import inner
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.common.ordering import kth_largest, sort_ascending
 
 
@@ -125,3 +126,44 @@ def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, si
     columns.filled[0] += 1
     columns.indptr[columns.filled[0]] = begin + found
     return columns
+
+
+@kernel
+def _copy_columns(labels, indptr, features, weights, out_indptr, out_features, out_weights):
+    """Copy columns to the places of their labels in a CSC matrix; those of label -1 are not copied."""
+    for j in range(len(labels)):
+        if labels[j] >= 0:
+            at, begin, end = out_indptr[labels[j]], indptr[j], indptr[j + 1]
+            for p in range(end - begin):
+                out_features[at + p] = features[begin + p]
+                out_weights[at + p] = weights[begin + p]
+
+
+def join_columns(parts: list[WeightColumns], nr_labels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return columns by label as CSC arrays: starts, rows and values. A label without a column has no weights.
+
+    Args:
+        parts: the columns, those of label -1 are left out; the list is emptied, so that each part is freed once copied.
+        nr_labels: number of labels.
+    """
+    sizes = np.zeros(nr_labels + 1, np.int64)
+    for part in parts:
+        labels = part.labels[: int(part.filled[0])]
+        sizes[labels[labels >= 0] + 1] = np.diff(part.indptr[: len(labels) + 1])[labels >= 0]
+    indptr = np.cumsum(sizes)
+    indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
+    while parts:
+        part = parts.pop()
+        labels = part.labels[: int(part.filled[0])]
+        _copy_columns(labels, part.indptr, part.features, part.weights, indptr, indices, data)
+    return indptr, indices, data
+
+
+def matrix_of_columns(parts: list[WeightColumns], shape: tuple[int, int]) -> csc_matrix:
+    """Return a level's W of its columns; see :func:`join_columns`, which also empties the list."""
+    indptr, indices, data = join_columns(parts, shape[1])
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)
+    weights = csc_matrix((data, indices, indptr), shape=shape)
+    weights.has_sorted_indices = True
+    return weights
