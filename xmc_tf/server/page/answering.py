@@ -2,8 +2,9 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.serving.local import LocalModel
@@ -12,36 +13,31 @@ from xmc_tf.serving.warmup import warmup_texts
 _MAX_EXAMPLES, _MAX_EXAMPLE_LENGTH = 3, 2000
 
 
-class PageAnswers(Protocol):
-    """The content of the page for one kind of model."""
-
-    def model(self) -> Any:
-        """The model, which the first call loads."""
-
-    def about(self) -> dict[str, Any]:
-        """Return what the page shows about the model, and the scale of its scores."""
-
-    def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
-        """Return the best labels or items, with the time it took."""
-
-
-class Answering:
-    """A model that is loaded on first use, and again on request if loading failed.
-
-    Example:
-        >>> Answering("served").ask("gradient of a sparse matrix")["labels"][0]["name"]
+class PageAnswers(ABC):
+    """The content of the page for a model, which is loaded on first use, and again on request if loading failed.
 
     Args:
-        folder: the exported model, or the folder of its versions.
+        folder: the model's folder.
     """
+
+    fix = ""
+    """What to do for more labels than there are."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._model: LocalModel | None = None
-        self._examples: list[str] | None = None
+        self._model: Any = None
+        self._about: dict[str, Any] = {}
         self._lock = threading.Lock()
 
-    def model(self) -> LocalModel:
+    @abstractmethod
+    def _load(self) -> tuple[Any, dict[str, Any]]:
+        """Return the model, and what the page shows about it: ``k`` is the maximum number of labels of an answer."""
+
+    @abstractmethod
+    def _answer(self, text: str, k: int) -> dict[str, Any]:
+        """Return the best labels or items."""
+
+    def model(self) -> Any:
         """The model.
 
         Raises:
@@ -49,79 +45,85 @@ class Answering:
         """
         with self._lock:
             if self._model is None:
-                model = LocalModel(self.folder)
-                if "paths" not in model.signatures:
-                    raise InputError(
-                        f"{model.folder} cannot read texts: it was trained on features",
-                        expected="a model that was trained on text (-t), with its own vectorizer",
-                    )
-                model.ask([b"warm up"], "paths")  # the first run of a graph is slow
-                self._model = model
+                self._model, self._about = self._load()
             return self._model
 
     def about(self) -> dict[str, Any]:
         """Return what the page shows about the model, and the scale of its scores."""
-        model = self.model()
+        self.model()
+        return {"folder": str(self.folder), **self._about}
+
+    def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
+        """Return the best labels or items of a text, and the time it took in ``milliseconds``.
+
+        Args:
+            text: the document, or the items of a history, one in each line.
+            k: number of labels; None: as many as the page shows.
+        """
+        about = self.about()
+        if k is not None and not 1 <= k <= about["k"]:
+            expected = f"a whole number from 1 to {about['k']}"
+            raise InputError("k is out of range", expected=expected, received=str(k), fix=self.fix)
+        began = time.perf_counter()
+        # Lone surrogates, which JSON can contain and UTF-8 cannot, become question marks.
+        clean = text.encode("utf-8", errors="replace").decode()
+        with self._lock:
+            found = self._answer(clean, k or about.get("shown", about["k"]))
+        return {**found, "milliseconds": round(1000 * (time.perf_counter() - began), 2)}
+
+
+class Answering(PageAnswers):
+    """The content of the page for an exported model; ``folder`` may be the folder of its versions.
+
+    Each label has its path: the nodes from the top down, with the level, number and score of each, and names of some
+    labels below it.
+
+    Example:
+        >>> Answering("served").ask("gradient of a sparse matrix")["labels"][0]["name"]
+    """
+
+    fix = "for more labels, export the model with a larger -k"
+
+    def _load(self) -> tuple[LocalModel, dict[str, Any]]:
+        model = LocalModel(self.folder)
+        if "paths" not in model.signatures:
+            raise InputError(
+                f"{model.folder} cannot read texts: it was trained on features",
+                expected="a model that was trained on text (-t), with its own vectorizer",
+            )
+        model.ask([b"warm up"], "paths")  # the first run of a graph is slow
         post = str(model.about["post_processors"][-1])
-        if self._examples is None:
-            self._examples = _examples(model)
-        return {
+        return model, {
             "folder": str(model.folder),
             "k": model.about["k"],
-            "examples": self._examples,
+            "examples": _examples(model),
             "meaning": meaning_of(post),
             "labels": model.about["nr_labels"],
             "levels": model.about["nodes"],
             "scale": scale_of(post),
         }
 
-    def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
-        """Return the best labels of a text, each with its path.
-
-        Args:
-            text: the document.
-            k: number of labels, at most as many as the model was exported with; None: the maximum.
-
-        Returns:
-            ``labels``: number, name, score and ``path`` of each. A path lists the nodes from the top down, each with
-            its level, number, score and names of some labels below it. ``milliseconds``: the time the model took.
-        """
-        model = self.model()
-        most = int(model.about["k"])
-        if k is not None and not 1 <= k <= most:
-            raise InputError(
-                "k is out of range",
-                expected=f"a whole number from 1 to {most}",
-                received=str(k),
-                fix="for more labels, export the model with a larger -k",
-            )
-        began = time.perf_counter()
-        # Lone surrogates, which JSON can contain and UTF-8 cannot, become question marks.
-        out = model.ask([text.encode("utf-8", errors="replace")], "paths")
-        took = time.perf_counter() - began
+    def _answer(self, text: str, k: int) -> dict[str, Any]:
+        out = self._model.ask([text.encode()], "paths")
+        nodes_at = self._model.about["nodes"]
         labels = []
         for column, label in enumerate(out["labels"][0][:k]):
             if label < 0:
                 continue
+            nodes = zip(out["nodes"][0, column], out["node_examples"][0, column], strict=True)
             path = [
                 {
                     "level": level + 1,
                     "node": int(node),
-                    "of": model.about["nodes"][level],
+                    "of": nodes_at[level],
                     "score": float(out["node_scores"][0, column, level]),
                     "examples": [name.decode(errors="replace") for name in examples if name],
                 }
-                for level, (node, examples) in enumerate(
-                    zip(out["nodes"][0, column], out["node_examples"][0, column], strict=True)
-                )
+                for level, (node, examples) in enumerate(nodes)
             ]
-            labels.append({
-                "label": int(label),
-                "name": out["names"][0, column].decode(errors="replace"),
-                "score": float(out["scores"][0, column]),
-                "path": path,
-            })  # fmt: skip
-        return {"labels": labels, "milliseconds": round(1000 * took, 2)}
+            name, score = out["names"][0, column].decode(errors="replace"), float(out["scores"][0, column])
+            labels.append({"label": int(label), "name": name, "score": score, "path": path})
+        return {"labels": labels}
 
 
 def _examples(model: LocalModel) -> list[str]:

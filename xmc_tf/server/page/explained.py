@@ -1,8 +1,5 @@
 """The content of the page for a model folder: the model's answers, with the words and other evidence behind them."""
 
-import threading
-import time
-from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
@@ -12,7 +9,7 @@ from xmc_tf.models.model import Model
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.rankers.ensemble import trees_of
-from xmc_tf.server.page.answering import meaning_of, scale_of
+from xmc_tf.server.page.answering import PageAnswers, meaning_of, scale_of
 
 _MOST_LABELS, _LABELS, _EXAMPLES, _WORDS = 50, 5, 3, 12
 _PROBABILITY = (
@@ -21,77 +18,35 @@ _PROBABILITY = (
 )
 
 
-class ExplainedAnswers:
-    """A model folder that is loaded on first use; its answers include the deciding words.
+class ExplainedAnswers(PageAnswers):
+    """The content of the page for a model folder; each label has its path, the deciding words, and other sources.
 
     Example:
         >>> ExplainedAnswers("model").ask("gradient of a sparse matrix", 3)["labels"][0]["words"]
-
-    Args:
-        folder: the model's folder.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self._model: Model | None = None
-        self._examples: list[str] = []
-        self._lock = threading.Lock()
-
-    def model(self) -> Model:
-        """The model.
-
-        Raises:
-            InputError: the folder has no model, or one that cannot read texts.
-        """
-        with self._lock:
-            if self._model is None:
-                model = load(self.folder)
-                reads = model.reads_text if isinstance(model, XRLinear) else _makes_features(model)
-                if not reads:
-                    raise InputError(
-                        f"{self.folder} cannot read texts: it was trained on features",
-                        expected="a model that was trained on text (-t), with its own vectorizer",
-                    )
-                # Without texts, names of labels are tried: the best of an empty text are the most frequent ones.
-                self._examples = model.metadata.examples[:_EXAMPLES]
-                self._examples = self._examples or [name for name, _ in model.best([""], k=_EXAMPLES)[0]]
-                self._model = model
-            return self._model
-
-    def about(self) -> dict[str, Any]:
-        """Return what the page shows about the model, and the scale of its scores."""
-        model = self.model()
+    def _load(self) -> tuple[Model, dict[str, Any]]:
+        model = load(self.folder)
+        if not (model.reads_text if isinstance(model, XRLinear) else _makes_features(model)):
+            raise InputError(
+                f"{self.folder} cannot read texts: it was trained on features",
+                expected="a model that was trained on text (-t), with its own vectorizer",
+            )
         post, levels = _search(model)
-        probable = isinstance(model, XRLinear | XTransformer) and model.evidence is not None
-        return {
-            "folder": str(self.folder),
-            "k": min(_MOST_LABELS, model.metadata.nr_labels),
-            "shown": min(_LABELS, model.metadata.nr_labels),
-            "examples": self._examples,
-            "meaning": _PROBABILITY if probable else meaning_of(post),
-            "labels": model.metadata.nr_labels,
+        nr_labels = model.metadata.nr_labels
+        return model, {
+            "k": min(_MOST_LABELS, nr_labels),
+            "shown": min(_LABELS, nr_labels),
+            # Without texts, names of labels are tried: the best of an empty text are the most frequent ones.
+            "examples": model.metadata.examples[:_EXAMPLES] or [name for name, _ in model.best([""], k=_EXAMPLES)[0]],
+            "meaning": meaning_of(post) if model.evidence is None else _PROBABILITY,
+            "labels": nr_labels,
             "levels": levels,
             "scale": scale_of(post),
         }
 
-    def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
-        """Return the best labels of a text, each with its path, the deciding words, and other sources of its score.
-
-        Args:
-            text: the document.
-            k: number of labels; None: 5.
-        """
-        model = self.model()
-        most = min(_MOST_LABELS, model.metadata.nr_labels)
-        if k is not None and not 1 <= k <= most:
-            raise InputError("k is out of range", expected=f"a whole number from 1 to {most}", received=str(k))
-        began = time.perf_counter()
-        # Lone surrogates, which JSON can contain and UTF-8 cannot, become question marks.
-        clean = text.encode("utf-8", errors="replace").decode()
-        with self._lock:
-            found = model.explain(clean, k or min(_LABELS, most))
-        took = time.perf_counter() - began
-        return {"labels": [_label(one) for one in found.labels], "milliseconds": round(1000 * took, 2)}
+    def _answer(self, text: str, k: int) -> dict[str, Any]:
+        return {"labels": [_label(one) for one in self._model.explain(text, k).labels]}
 
 
 def _makes_features(model: Model) -> bool:
