@@ -99,7 +99,7 @@ MODULES_WITHOUT_TENSORFLOW = [
     "matcher.levels",
     "models.explaining.explanation",
     "models.explaining.linear",
-    "models.explaining.tree_evidence",
+    "models.explaining.evidence",
     "models.folder",
     "models.documents",
     "models.growing",

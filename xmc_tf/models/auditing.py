@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -11,46 +11,23 @@ from scipy.sparse import csr_matrix
 from xmc_tf.audit import Audit, AuditData, audit_labels, fold_scorer
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, Texts, check_pair
-from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.labels import matrix_of_names
-from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams
 from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_trainer
 from xmc_tf.rankers.modes import level_pred_params
 from xmc_tf.tables.label_forms import LabelData
-from xmc_tf.tree import LabelTree
+
+if TYPE_CHECKING:
+    from xmc_tf.models.linear.parts import LinearParts
+    from xmc_tf.models.parts import Parts
 
 _LOG = logging.getLogger(__name__)
 _NEGATIVES = "tfn"  # others need scores of the label head
 
 
-class Audited(Protocol):
-    """The parts of a model that an audit needs."""
-
-    @property
-    def names(self) -> list[str] | None:
-        """Label names, or None."""
-
-    @property
-    def tree(self) -> LabelTree:
-        """The first label tree of the rankers."""
-
-    @property
-    def more_trees(self) -> Sequence[LabelTree]:
-        """Their further label trees."""
-
-    @property
-    def metadata(self) -> ModelMetadata:
-        """The metadata of the model."""
-
-    @property
-    def evidence(self) -> ProbabilityModel | None:
-        """The names of the labels as evidence, or None."""
-
-
 def audit_documents(
-    model: Audited,
+    model: "Parts | LinearParts",
     X: Features,
     texts: Texts | None,
     labels: LabelData,

@@ -181,8 +181,9 @@ class Model(ABC):
         read = self._read(texts, labels, columns, labelled=True)
         features, params = self._for_audit(read, X, threads)
         return audit_documents(
-            self, features, read.texts, read.labelled(), params, documents=documents, most=most, threads=threads
-        )
+            self,  # type: ignore[arg-type]  # both kinds of models are made of such parts
+            features, read.texts, read.labelled(), params, documents=documents, most=most, threads=threads,
+        )  # fmt: skip
 
     def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":
         """Export the model as a SavedModel, from text to label names, which a stock TensorFlow Serving loads.

@@ -204,8 +204,8 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the model has not kept its training data, a label is unknown, or it knows none of the documents.
         """
-        from xmc_tf.models.growing.correcting import with_corrections
         from xmc_tf.models.growing.documents import further_labels, training_of
+        from xmc_tf.models.growing.labels import with_corrections
 
         training = training_of(self)
         read = self._read(texts, labels, columns, labelled=True)
@@ -252,7 +252,7 @@ class XRLinear(LinearParts, Model):
             InputError: the model has not kept its training data, or a label is unknown or occurs twice.
         """
         from xmc_tf.models.growing.documents import training_of
-        from xmc_tf.models.growing.merging import with_merged_labels
+        from xmc_tf.models.growing.labels import with_merged_labels
 
         return with_merged_labels(self, training_of(self), groups, threads)
 

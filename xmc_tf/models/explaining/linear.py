@@ -9,9 +9,14 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
 from xmc_tf.fusion import POOL
 from xmc_tf.models.documents import ReadDocuments
+from xmc_tf.models.explaining.evidence import (
+    name_evidence,
+    name_of,
+    names_of_features,
+    source_of_probability,
+    tree_evidence,
+)
 from xmc_tf.models.explaining.explanation import Explanation, LabelExplanation, shares_of
-from xmc_tf.models.explaining.name_evidence import name_evidence, source_of_probability
-from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
 from xmc_tf.models.linear.parts import LinearParts
 
 

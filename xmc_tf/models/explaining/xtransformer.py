@@ -4,9 +4,14 @@ import dataclasses
 from typing import Any
 
 from xmc_tf.data import Features
+from xmc_tf.models.explaining.evidence import (
+    name_evidence,
+    name_of,
+    names_of_features,
+    source_of_probability,
+    tree_evidence,
+)
 from xmc_tf.models.explaining.explanation import Evidence, Explanation, LabelExplanation, Share, shares_of
-from xmc_tf.models.explaining.name_evidence import name_evidence, source_of_probability
-from xmc_tf.models.explaining.tree_evidence import name_of, names_of_features, tree_evidence
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import (
     POOL,

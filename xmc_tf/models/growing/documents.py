@@ -9,9 +9,8 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features, check_labels, check_pair
-from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.growing.training_data import TrainingData, recounted
 from xmc_tf.models.labels import matrix_of_names
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
@@ -50,12 +49,7 @@ def with_documents(
         exact: whether the clusters that change are solved on all their documents.
         threads: number of threads; -1: one per core.
     """
-    if X.nr_dense or X.nr_features != training.X.shape[1]:
-        raise InputError(
-            "the features do not fit the model",
-            expected=f"{training.X.shape[1]:,} sparse features, as in training",
-            received=f"{X.nr_features:,}",
-        )
+    training.check_features(X)
     count, known = int(Y.shape[1]), model.ranker.nr_labels
     # Labels that have been added by their names stay so until one of them has documents.
     found_by_name = model.evidence is not None and model.evidence.names is not None
@@ -68,9 +62,10 @@ def with_documents(
     trees = [model.tree, *model.more_trees]
     if in_rankers > known:
         trees = with_labels(trees, every, known, threads)
+    params = RankerParams.from_json(model.metadata.train_params)
     growths = []
     for ranker, tree in zip(trees_of(model.ranker), trees, strict=True):
-        levels = Levels(every.Y, tree.to_chain(), None, _params(model), None)
+        levels = Levels(every.Y, tree.to_chain(), None, params, None)
         changed = with_documents_from(levels, training.nr_documents)
         columns = [np.arange(clusters.shape[0]) for clusters in levels.clusters]
         columns[-1][known:] = -1
@@ -79,7 +74,9 @@ def with_documents(
         growths.append(Growth(ranker, levels, columns, changed, training.nr_documents))
     solve = solved_again if exact else adjusted
     rankers = solve(growths, Instances(as_features(every.X)), threads, model.metadata.seed)
-    evidence = _evidence_of(model.evidence, every.Y, new_lines)
+    evidence = model.evidence
+    if evidence is not None:
+        evidence = dataclasses.replace(evidence.with_added(new_lines) if new_lines else evidence, allowed=None)
     names = None if model.names is None else [*model.names, *label_vocabulary(new_lines).preferred]
     changes = {
         "nr_documents": every.nr_documents,
@@ -90,7 +87,7 @@ def with_documents(
     }
     return dataclasses.replace(
         model, ranker=rankers_of(rankers), tree=trees[0], more_trees=trees[1:], names=names,
-        metadata=model.metadata.replace(**changes), own_training=every, evidence=evidence,
+        metadata=model.metadata.replace(**changes), own_training=every, evidence=recounted(evidence, every.Y),
     )  # fmt: skip
 
 
@@ -190,24 +187,9 @@ def with_labels(trees: Sequence[LabelTree], data: TrainingData, known: int, thre
     ]
 
 
-def _evidence_of(evidence: ProbabilityModel | None, Y: csr_matrix, new_lines: Sequence[str]) -> ProbabilityModel | None:
-    """Return the evidence with the numbers of documents of ``Y`` and the names of new labels, for all labels."""
-    if evidence is None:
-        return None
-    if new_lines:
-        evidence = evidence.with_added(new_lines)
-    documents = np.bincount(Y.indices, minlength=max(evidence.nr_labels, Y.shape[1]))
-    fusion = dataclasses.replace(evidence.fusion, log_documents=np.log1p(documents).astype(np.float32))
-    return dataclasses.replace(evidence, fusion=fusion, allowed=None)
-
-
 def _cut(Y: csr_matrix, count: int) -> csr_matrix:
     """Return the first columns of a label matrix, with 1 for every positive."""
     out = csr_matrix((np.ones(Y.nnz, np.float32), Y.indices, Y.indptr), shape=(Y.shape[0], max(count, 1)))
     out.sum_duplicates()
     out.data[:] = 1.0
     return out
-
-
-def _params(model: LinearParts) -> RankerParams:
-    return RankerParams.from_json(model.metadata.train_params)

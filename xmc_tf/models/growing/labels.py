@@ -1,23 +1,29 @@
-"""Labels that are removed from a trained linear model."""
+"""Labels of a trained linear model that are removed, merged, or corrected in documents of its training."""
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
-from scipy.sparse import csc_matrix
+from scipy.sparse import csc_matrix, csr_matrix, lil_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, as_features
 from xmc_tf.fusion import ProbabilityModel
-from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.growing.training_data import TrainingData, recounted
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
+from xmc_tf.params import RankerParams
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
-from xmc_tf.rankers.growing import regrouped
+from xmc_tf.rankers.growing import Growth, changed_clusters, regrouped, solved_again
+from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.tasks import Instances
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
 
+_LOG = logging.getLogger(__name__)
 _Model = TypeVar("_Model", bound=LinearParts)
 
 
@@ -77,6 +83,96 @@ def with_fewer_labels(
     )  # fmt: skip
 
 
+def with_merged_labels(
+    model: _Model, training: TrainingData, groups: Iterable[Iterable[str | int]], threads: int = -1
+) -> _Model:
+    """Return the model with some labels merged; see :meth:`XRLinear.with_merged_labels`.
+
+    Args:
+        model: the model.
+        training: the documents that it was trained on.
+        groups: the labels to merge, in each group first the one that stays.
+        threads: number of threads; -1: one per core.
+    """
+    stays = _stays(model, groups)
+    kept = np.unique(stays)
+    number_of = np.searchsorted(kept, stays)
+    in_rankers = kept[kept < model.ranker.nr_labels]
+    after = TrainingData(training.X, _renumbered(training.labels(model.ranker.nr_labels), number_of, len(in_rankers)))
+    trees = [without_leaves(tree, in_rankers) for tree in (model.tree, *model.more_trees)]
+    rankers = _solved_again(model, training, after, trees, in_rankers, threads)
+    merged = with_fewer_labels(model, number_of, kept, rankers, trees, after)
+    return dataclasses.replace(merged, evidence=recounted(merged.evidence, after.Y))
+
+
+def with_corrections(model: _Model, training: TrainingData, X: Features, Y: csr_matrix, threads: int = -1) -> _Model:
+    """Return the model with other labels of some documents; see :meth:`XRLinear.with_corrections`.
+
+    Args:
+        model: the model.
+        training: the documents that it was trained on.
+        X: features of the documents to correct.
+        Y: their labels.
+        threads: number of threads; -1: one per core.
+    """
+    nr_labels = model.ranker.nr_labels
+    training.check_features(X)
+    if Y.nnz and int(Y.indices.max()) >= nr_labels:
+        raise InputError(
+            "a label has no documents yet", expected="labels with documents", fix="append documents with it"
+        )
+    before = training.labels(nr_labels)
+    rows = _rows_of(training.X, csr_matrix(X.sparse))
+    if not any(len(own) for own in rows):
+        raise InputError(
+            "the model was trained on none of these documents", expected="documents of its training",
+            fix="append them instead",
+        )  # fmt: skip
+    if left := sum(not len(own) for own in rows):
+        _LOG.warning("%s of %s documents were not in the training, and are left out", f"{left:,}", f"{len(rows):,}")
+    after = lil_matrix(before)
+    for document, own in enumerate(rows):
+        labels = np.sort(Y.indices[Y.indptr[document] : Y.indptr[document + 1]]).tolist()
+        for row in own:
+            after.rows[row], after.data[row] = labels, [1.0] * len(labels)
+    every = TrainingData(training.X, csr_matrix(after, dtype=np.float32))
+    trees = [model.tree, *model.more_trees]
+    rankers = _solved_again(model, training, every, trees, np.arange(nr_labels), threads)
+    metadata = model.metadata.replace(nr_weights=sum(ranker.nr_weights for ranker in rankers))
+    return dataclasses.replace(
+        model, ranker=rankers_of(rankers), metadata=metadata, own_training=every,
+        evidence=recounted(model.evidence, every.Y),
+    )  # fmt: skip
+
+
+def _solved_again(
+    model: LinearParts,
+    before: TrainingData,
+    after: TrainingData,
+    trees: Sequence[LabelTree],
+    kept: np.ndarray,
+    threads: int,
+) -> list[XLinear]:
+    """Return the rankers of other labels of the same documents; clusters that do not change stay as they are.
+
+    Args:
+        model: the model.
+        before: the documents with their earlier labels.
+        after: the documents with the new labels.
+        trees: the label trees of the new labels.
+        kept: for each new label, the earlier one whose weights are kept.
+        threads: number of threads; -1: one per core.
+    """
+    params = RankerParams.from_json(model.metadata.train_params)
+    Y = before.labels(model.ranker.nr_labels)
+    growths = []
+    for ranker, tree, new in zip(trees_of(model.ranker), [model.tree, *model.more_trees], trees, strict=True):
+        old, levels = (Levels(some, one.to_chain(), None, params, None) for some, one in ((Y, tree), (after.Y, new)))
+        columns = [*(np.arange(clusters.shape[0]) for clusters in levels.clusters[:-1]), kept]
+        growths.append(Growth(ranker, levels, columns, changed_clusters(old, levels, columns), before.nr_documents))
+    return solved_again(growths, Instances(as_features(before.X)), threads, model.metadata.seed)
+
+
 class LabelNumbers:
     """The numbers of a model's labels, which are given by names or by numbers.
 
@@ -128,3 +224,57 @@ def _ranker(ranker: XLinear, tree: LabelTree, kept: np.ndarray) -> XLinear:
     ]
     levels[-1] = dataclasses.replace(levels[-1], stored=csc_matrix(levels[-1].weights[:, kept]))
     return XLinear(levels, ranker.nr_sparse, ranker.nr_dense)
+
+
+def _stays(model: LinearParts, groups: Iterable[Iterable[str | int]]) -> np.ndarray:
+    """Return for each label the one that it becomes."""
+    number, known = LabelNumbers(model), model.ranker.nr_labels
+    stays = np.arange(model.nr_labels)
+    seen: set[int] = set()
+    for group in groups:
+        labels = list(group)
+        numbers = [number[label] for label in labels]
+        if len(labels) < 2:
+            raise InputError(
+                "there is nothing to merge in a group",
+                expected="two labels or more: the one that stays, and those that become it",
+                received=f"{len(labels)} of them" + (f", {labels[0]!r}" if labels else ""),
+            )
+        for at, label in enumerate(labels):
+            if numbers[at] in seen:
+                raise InputError(f"label {label!r} occurs twice", expected="each label in one group, once")
+            seen.add(numbers[at])
+        if numbers[0] >= known > min(numbers):
+            raise InputError(
+                f"label {labels[0]!r} has no documents, but others of its group have some",
+                expected="a label with documents as the one that stays, which is the first",
+            )
+        stays[numbers] = numbers[0]
+    if not seen:
+        raise InputError("there is nothing to merge", expected="at least one group of labels")
+    return stays
+
+
+def _renumbered(Y: csr_matrix, number_of: np.ndarray, count: int) -> csr_matrix:
+    """Return labels by their new numbers, each once per document."""
+    out = csr_matrix((Y.data.copy(), number_of[Y.indices], Y.indptr.copy()), shape=(Y.shape[0], count))
+    out.sum_duplicates()
+    out.data[:] = 1.0
+    return out
+
+
+def _rows_of(X: csr_matrix, wanted: csr_matrix) -> list[list[int]]:
+    """Return for each wanted row the rows that are the same."""
+    X, wanted = (one.sorted_indices() for one in (X, wanted))
+    places: dict[bytes, list[int]] = {}
+    keys = [_key(wanted, row) for row in range(wanted.shape[0])]
+    sought = set(keys)
+    for row in range(X.shape[0]):
+        if (key := _key(X, row)) in sought:
+            places.setdefault(key, []).append(row)
+    return [places.get(key, []) for key in keys]
+
+
+def _key(X: csr_matrix, row: int) -> bytes:
+    own = slice(X.indptr[row], X.indptr[row + 1])
+    return X.indices[own].astype(np.int32).tobytes() + X.data[own].astype(np.float32).tobytes()

@@ -1,6 +1,6 @@
 """The training data that a model keeps, so that it can grow: ``training/X.npz`` and ``training/Y.npz``."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -11,6 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import TRAINING
 from xmc_tf.data import Features, load_matrix, save_matrix
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.params import RankerParams
 
 
@@ -67,6 +68,15 @@ class TrainingData:
         Y = self.Y
         return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], nr_labels))
 
+    def check_features(self, X: Features) -> None:
+        """Refuse features of documents that the model cannot grow by."""
+        if X.sparse is None or X.nr_dense or X.nr_features != self.X.shape[1]:
+            raise InputError(
+                "the features do not fit the model",
+                expected=f"{self.X.shape[1]:,} sparse features, as in training",
+                received=f"{X.nr_features:,}",
+            )
+
     def save(self, place: Path) -> None:
         """Write the part of a model's folder."""
         save_matrix(place / "X.npz", self.X)
@@ -88,6 +98,20 @@ class TrainingData:
                 fix="copy the model again",
             )
         return cls(csr_matrix(X), csr_matrix(Y))
+
+
+def recounted(evidence: ProbabilityModel | None, Y: csr_matrix) -> ProbabilityModel | None:
+    """Return evidence with the numbers of documents that labels have.
+
+    Args:
+        evidence: the evidence, or None.
+        Y: the labels of all training documents; further labels of the evidence have none.
+    """
+    if evidence is None:
+        return None
+    documents = np.bincount(Y.indices, minlength=max(evidence.nr_labels, Y.shape[1]))
+    fusion = replace(evidence.fusion, log_documents=np.log1p(documents).astype(np.float32))
+    return replace(evidence, fusion=fusion)
 
 
 def _binary(Y: spmatrix) -> csr_matrix:

@@ -1,9 +1,12 @@
-"""The evidence of label trees: what the features of a document add to the score of each node on the path to a label."""
+"""The evidence for a label: what features add to the scores of the nodes on its path, and its names in the text."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from scipy.sparse import csr_matrix
+
 from xmc_tf.data.features import Features
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.explaining.explanation import Contribution, Evidence, NodeExplanation
 from xmc_tf.rankers.contributions import NodeContributions, contributions, labels_below
 from xmc_tf.rankers.ensemble import Rankers, trees_of
@@ -39,6 +42,38 @@ def tree_evidence(
             path.append(_node(node, of, below, feature_name, names))
         found.append(Evidence("tree" if len(trees) == 1 else f"tree {number}", nodes[-1].score, tuple(path)))
     return found
+
+
+def source_of_probability(evidence: ProbabilityModel) -> str:
+    """Return what a probability is made of.
+
+    Args:
+        evidence: of the model.
+    """
+    sources = ["rankers"]
+    if evidence.names is not None:
+        sources.append("label names")
+    if evidence.fusion.centers is not None:
+        sources.append("the encoder")
+    *first, last = sources
+    return f"probability from {', '.join(first)} and {last}" if first else f"probability from {last}"
+
+
+def name_evidence(matches: csr_matrix | None, label: int) -> list[Evidence]:
+    """Return the evidence of a label's name, if it stands in the text.
+
+    Args:
+        matches: one document × labels, the worth of the names in the text; None: names are not used.
+        label: number of the label.
+    """
+    worth = 0.0 if matches is None else float(matches[0, label])
+    if not worth:
+        return []
+    return [
+        Evidence(
+            "label name", worth, note="a name of the label stands in the text; the share of such labels that are true"
+        )
+    ]
 
 
 def name_of(label: int, names: Sequence[str] | None) -> str:
