@@ -23,12 +23,12 @@ from xmc_tf.params.linear import RankerParams as RankerParams
 from xmc_tf.params.linear import RankerPredParams as RankerPredParams
 from xmc_tf.params.matcher import MatcherParams as MatcherParams
 from xmc_tf.params.matcher import MatcherPredParams as MatcherPredParams
+from xmc_tf.params.models import XRLinearParams as XRLinearParams
+from xmc_tf.params.models import XTransformerParams as XTransformerParams
+from xmc_tf.params.models import XTransformerPredParams as XTransformerPredParams
 from xmc_tf.params.prediction import PredictionOptions as PredictionOptions
 from xmc_tf.params.tfidf import TfidfParams as TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams as HierarchicalKMeansParams
-from xmc_tf.params.xr_linear import XRLinearParams as XRLinearParams
-from xmc_tf.params.xtransformer import XTransformerParams as XTransformerParams
-from xmc_tf.params.xtransformer import XTransformerPredParams as XTransformerPredParams
 from xmc_tf.report.audit_files import write_audit as write_audit
 from xmc_tf.report.inputs import ReportInputs as ReportInputs
 from xmc_tf.report.writing import write_report as write_report

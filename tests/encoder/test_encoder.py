@@ -21,8 +21,7 @@ from tests.encoder.tiny import (
 )
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder
-from xmc_tf.encoder.network.activations import ACTIVATIONS
-from xmc_tf.encoder.network.operations import Operations, TrainingOperations
+from xmc_tf.encoder.network.operations import ACTIVATIONS, Operations, TrainingOperations
 
 every_architecture = pytest.mark.parametrize("architecture", ARCHITECTURES)
 every_case = pytest.mark.parametrize("case", sorted(CASES))

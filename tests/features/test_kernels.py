@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.features.texts import HARD, random_corpus
 from xmc_tf.features import Tfidf
 from xmc_tf.features.characters import NR_CHARACTERS
-from xmc_tf.features.graph.pieces import piece_keys
-from xmc_tf.features.graph.words import keys_of, ngram_keys, split_words
+from xmc_tf.features.graph.words import keys_of, ngram_keys, piece_keys, split_words
 from xmc_tf.features.kernels.weights import logarithms
 from xmc_tf.features.texts import splitter
 from xmc_tf.params import TfidfParams

@@ -22,7 +22,7 @@ from tests.words.small import LISTED, STEMS, small_dictionaries_in
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.features import Tfidf
-from xmc_tf.features.graph.lemmas import Lemmas
+from xmc_tf.features.graph.words import Lemmas
 from xmc_tf.params import TfidfParams
 from xmc_tf.words.lexicon import FIELDS, Lexicon
 

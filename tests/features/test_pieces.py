@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.features.texts import HARD
 from tests.words.small import small_dictionaries_in
 from xmc_tf.features import Tfidf
-from xmc_tf.features.graph.pieces import piece_keys
+from xmc_tf.features.graph.words import piece_keys
 from xmc_tf.features.kernels.pieces import FACTOR, LEAST, OFFSET
 from xmc_tf.features.texts import splitter
 from xmc_tf.params import TfidfParams

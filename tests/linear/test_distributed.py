@@ -41,7 +41,7 @@ def small_pieces(monkeypatch):
     """Many sub-problems of few tasks."""
     monkeypatch.setattr(planning, "LEAST_WORK", 1000)
     monkeypatch.setattr("xmc_tf.rankers.tasks.LABELS_PER_TASK", 8)
-    monkeypatch.setattr("xmc_tf.rankers.distributed.predicting.DOCUMENTS_A_PIECE", 17)
+    monkeypatch.setattr("xmc_tf.rankers.distributed.training.DOCUMENTS_A_PIECE", 17)
 
 
 def one_process(folder, X, params, **more):

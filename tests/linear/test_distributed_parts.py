@@ -19,8 +19,7 @@ from xmc_tf.data.npz import shared as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
 from xmc_tf.rankers.distributed import blocks, inputs, joining, training
 from xmc_tf.rankers.distributed.blocks import write_block
-from xmc_tf.rankers.distributed.claims import Claims
-from xmc_tf.rankers.distributed.plan import cut_into_sub_problems
+from xmc_tf.rankers.distributed.plan import Claims, cut_into_sub_problems
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.tasks import cut_clusters
 from xmc_tf.ranks.solo import Solo

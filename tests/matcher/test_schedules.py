@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.matcher.schedules import POLYNOMIAL_END, Schedule
+from xmc_tf.matcher.optimizer import POLYNOMIAL_END, Schedule
 
 # Of a peak of 2, a warmup of 4 and 12 steps in all: at the steps 0, 1, 4, 6, 8, 12 and 20.
 BY_HAND = {

@@ -14,7 +14,7 @@ from tests.serving.cases import HARD, assert_same, documents
 from tests.serving.stand_in import over_grpc, rest
 from xmc_tf import predict
 from xmc_tf.common.errors import InputError
-from xmc_tf.metrics.files import load_prediction
+from xmc_tf.metrics.evaluation import load_prediction
 from xmc_tf.serving.client import Client, ServerError
 
 TEXTS = [*HARD, *(text.encode() for text in documents(20, seed=21)[0])]

@@ -22,7 +22,7 @@ from xmc_tf.demo import screen
 from xmc_tf.demo.corpus import PACKAGES, build, is_built, write_table
 from xmc_tf.demo.encoder import make_tiny, pretrained_folder
 from xmc_tf.metrics import format_table, measure, percent
-from xmc_tf.metrics.files import load_prediction
+from xmc_tf.metrics.evaluation import load_prediction
 from xmc_tf.models.xtransformer import XTransformer
 
 _KS = (1, 3, 5)

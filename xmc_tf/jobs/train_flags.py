@@ -2,11 +2,12 @@
 
 import argparse
 import dataclasses
+import logging
+from collections import Counter
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.cli import GivenFlags
-from xmc_tf.jobs.languages import languages_of_column
 from xmc_tf.jobs.train import LinearOptions, TableJob
 from xmc_tf.params import (
     SEARCH,
@@ -21,8 +22,65 @@ from xmc_tf.params import (
     options_of_flags,
     several_trees,
 )
+from xmc_tf.tables.columns import place_of
+from xmc_tf.tables.reading.options import SourceOptions
+from xmc_tf.tables.reading.records import TableRow
+from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.reading_flags import source_options
+from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import add_table_options, table_options
+from xmc_tf.words.languages import known_code
+
+_LOG = logging.getLogger(__name__)
+_FLAG = "--language-column NAME"
+_LEAST_SHARE = 0.01  # of the rows; a dictionary more costs memory, and its forms may mean other words
+_SHOWN = 5
+
+
+def languages_of_column(table: Path, column: str, options: SourceOptions) -> str:
+    """Return the codes of the languages of a table, that of most rows first, as ``--language`` takes them.
+
+    Args:
+        table: path of the table.
+        column: name of the column of codes, such as fi or fin. Of several in a cell, the first counts.
+        options: how the table is read.
+
+    Raises:
+        InputError: there is no such column, or no code in it is of a language.
+    """
+    if table.is_file() and TableStore.is_data_set(table):
+        raise InputError(
+            f"{table} is a data set, which has no column of languages", fix="set the languages by --language"
+        )
+    source = open_source(table, options)
+    at = place_of(source.name, source.columns, column, _FLAG)
+    cells = (str(row.cells[at] or "") for row in source.records() if isinstance(row, TableRow))
+    written = Counter(_first(cell) for cell in cells)
+    counts: Counter[str] = Counter()
+    for code, count in written.items():
+        if (known := known_code(code)) is not None:
+            counts[known] += count
+    if not counts:
+        raise InputError(
+            f"{source.name}: column {column!r} has no codes of languages",
+            expected="codes such as fi, fin or en-GB",
+            received=", ".join(repr(code) for code, _ in written.most_common(_SHOWN)),
+            fix=f"name another column ({_FLAG}), or set the languages by --language",
+        )
+    least = _LEAST_SHARE * written.total()
+    found = {code: count for code, count in counts.most_common() if count >= least or len(counts) == 1}
+    listed = ", ".join(f"{code} ({count:,} rows)" for code, count in found.items())
+    others = written.total() - sum(found.values())
+    _LOG.info("languages: %s, by column %r; %s other rows", listed, column, f"{others:,}")
+    return ",".join(found)
+
+
+def _first(cell: str) -> str:
+    """Return the first of several codes in a cell."""
+    for separator in ",;|/":
+        cell = cell.replace(separator, " ")
+    return next(iter(cell.split()), "")
+
 
 _OF_JOBS = ("minutes", "preponly", "data_set", "report", "keep_training_data", "language_column")
 _OF_FILES = {

@@ -5,7 +5,8 @@ within a level from its last checkpoint.
 """
 
 import logging
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,8 +23,10 @@ from xmc_tf.collective.checkpoints.training_state import has_checkpoint
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.log_folder import log_folder
+from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
-from xmc_tf.encoder import encode_windows
+from xmc_tf.data.row_file import RowFile
+from xmc_tf.encoder import encode_documents, encode_windows
 from xmc_tf.matcher.bootstrap import NEED_VECTORS, bootstrap
 from xmc_tf.matcher.candidates.batches import LevelData
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
@@ -33,12 +36,73 @@ from xmc_tf.matcher.inputs import MatcherData, MatcherSettings
 from xmc_tf.matcher.levels import LevelTask, levels_of
 from xmc_tf.matcher.predict_levels import predict_level
 from xmc_tf.matcher.progress.curves import LevelCurves
-from xmc_tf.matcher.progress.summaries import LevelSummaries, write_texts
-from xmc_tf.matcher.projector import write_projector
-from xmc_tf.matcher.quality import precision
-from xmc_tf.matcher.vectors import own_documents, vectors_of_all
+from xmc_tf.matcher.progress.summaries import LevelSummaries, write_projector, write_texts
+from xmc_tf.metrics import as_truth, mark_hits, top_labels
 from xmc_tf.params import MatcherParams, MatcherPredParams, per_level
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.rounds import equal_rounds
+
+
+def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, int]:
+    """Return this rank's range of the documents; the ranges have about the same number of tokens."""
+    return balanced(store.document_lengths + 1, communicator.size).range(communicator.rank)
+
+
+def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Communicator) -> np.ndarray:
+    """Return the embeddings of all documents, mapped into memory: the mean of a document's windows.
+
+    Call it on all ranks.
+
+    Args:
+        encoder: the encoder, the same on all ranks.
+        store: tokens of the documents.
+        path: the file, on a disk that all hosts share; replaced if it exists.
+        communicator: the ranks.
+    """
+    low, high = own_documents(store, communicator)
+
+    def make() -> None:
+        if communicator.rank == 0:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            RowFile.create(path, (store.nr_documents, encoder.dim))
+
+    def fill() -> None:
+        # Only the first rank shows its progress.
+        quiet_s = 2.0 if communicator.rank == 0 else math.inf
+        with Progress("encoding", high - low, "documents", quiet_s=quiet_s) as progress:
+            vectors = encode_documents(encoder, store, np.arange(low, high), progress=progress)
+        with RowFile(path) as file:
+            file.write(low, vectors)
+            file.sync()
+
+    run_on_all_ranks(communicator, make)
+    run_on_all_ranks(communicator, fill)
+    communicator.barrier()
+    return np.load(path, mmap_mode="r")
+
+
+def precision(
+    truth: csr_matrix, predicted: csr_matrix, communicator: Communicator, ks: Sequence[int] = (1, 3, 5)
+) -> dict[str, float]:
+    """Return the precision at some k, in percent, over the documents of all ranks. Call it on all ranks.
+
+    Example:
+        >>> precision(truth, predicted, communicator)
+        {'P@1': 45.2, 'P@3': 34.9, 'P@5': 28.1}
+
+    Args:
+        truth: this rank's documents × nodes, an entry for each positive.
+        predicted: this rank's documents × nodes, with scores.
+        communicator: the ranks.
+        ks: numbers of predictions per document.
+    """
+    hits = mark_hits(as_truth(truth), top_labels(predicted, max(ks)))
+    mine = np.array([len(hits), *(hits[:, :k].sum() for k in ks)], np.float64)
+    documents, *found = communicator.allreduce_array(mine)
+    return {f"P@{k}": float(100.0 * count / (k * max(documents, 1.0))) for k, count in zip(ks, found, strict=True)}
+
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as smat
 
-from xmc_tf.metrics.buckets import FrequencyBuckets
-from xmc_tf.metrics.measures import MEASURES, Measures, measure
+from xmc_tf.metrics.measures import MEASURES, FrequencyBuckets, Measures, measure
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.table import format_table, percent
 

@@ -1,14 +1,35 @@
-"""Evaluation of predictions in one function, with propensity-scored metrics if training labels are given."""
+"""Evaluation of predictions, with propensity-scored metrics if training labels are given; and their loading."""
 
+import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.data import load_matrix
 from xmc_tf.metrics.measures import Measures, measure
 from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
+
+
+def load_prediction(path: str | Path, name: str = "the prediction") -> smat.spmatrix | np.ndarray:
+    """Load a prediction with ``load_matrix``.
+
+    Rows of predictions are sorted by score, so there is no warning about unsorted labels.
+
+    Args:
+        path: documents × labels, .npz or .npy.
+        name: its name in messages.
+    """
+    logger = logging.getLogger("xmc_tf.data")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        return load_matrix(path, name=name)
+    finally:
+        logger.setLevel(level)
 
 
 def evaluate(

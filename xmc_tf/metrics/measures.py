@@ -10,6 +10,7 @@ Over a bucket, the truth is restricted to the bucket's labels, while the system'
 - P-near and P-sibling count the predicted labels of the bucket.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,11 +18,48 @@ import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.metrics.buckets import FrequencyBuckets
 from xmc_tf.metrics.near import mark_near
 from xmc_tf.metrics.ranking import as_truth, count_labels, mark_hits, top_labels
 from xmc_tf.metrics.sums import MeasureSums, sum_over_documents
 from xmc_tf.metrics.table import format_table, percent
+
+
+@dataclass(frozen=True)
+class FrequencyBuckets:
+    """An assignment of each label to a bucket of frequency; the first bucket has the labels that do not occur.
+
+    Args:
+        names: names of the buckets: "0", "1 to 10", "11 to 50", "over 50".
+        of_label: the bucket of each label.
+    """
+
+    names: tuple[str, ...]
+    of_label: np.ndarray
+
+    @classmethod
+    def by_frequency(cls, frequency: np.ndarray, bounds: Sequence[int]) -> "FrequencyBuckets":
+        """Put each label into the first bucket whose upper bound is at least its frequency.
+
+        Example:
+            >>> Buckets.by_frequency(np.array([0, 3, 11]), [10, 50]).of_label
+            array([0, 1, 2], dtype=int32)
+
+        Args:
+            frequency: number of occurrences of each label.
+            bounds: upper bounds (inclusive), ascending.
+        """
+        if not bounds or min(bounds) < 1 or any(b <= a for a, b in itertools.pairwise(bounds)):
+            raise InputError(
+                "the bounds of the buckets are invalid",
+                expected="ascending whole numbers from 1, as in 10,50",
+                received=",".join(map(str, bounds)) or "nothing",
+            )
+        edges = [0, *bounds]
+        names = ["0"]
+        names += [f"{a + 1} to {b}" if b > a + 1 else f"{b}" for a, b in itertools.pairwise(edges)]
+        names.append(f"over {bounds[-1]}")
+        return cls(tuple(names), np.searchsorted(np.array(edges), frequency, side="left").astype(np.int32))
+
 
 MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "micro-F1", "macro-F1", "P-near", "P-sibling")
 

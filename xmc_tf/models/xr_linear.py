@@ -24,7 +24,7 @@ from xmc_tf.models.model import Model
 from xmc_tf.models.results import above, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
-from xmc_tf.rankers.restricting import checked_labels
+from xmc_tf.rankers.paths import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
-from xmc_tf.rankers.restricting import checked_labels
+from xmc_tf.rankers.paths import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:

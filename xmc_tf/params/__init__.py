@@ -38,6 +38,7 @@ from xmc_tf.params.linear import (
     RankerPredParams,
 )
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
+from xmc_tf.params.models import XRLinearParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.params.pecos_vectorizer import tfidf_of_pecos
 from xmc_tf.params.prediction import (
     DECISIONS,
@@ -66,5 +67,3 @@ from xmc_tf.params.tfidf import TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import knob
 from xmc_tf.params.without_effect import WITHOUT_EFFECT, add_without_effect, warn_without_effect
-from xmc_tf.params.xr_linear import XRLinearParams
-from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams

@@ -6,9 +6,8 @@ import dataclasses
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import MOST_TREES, whole
 from xmc_tf.params.linear import LinearChainParams, LinearLevelParams, RankerParams
+from xmc_tf.params.models import XRLinearParams, XTransformerParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
-from xmc_tf.params.xr_linear import XRLinearParams
-from xmc_tf.params.xtransformer import XTransformerParams
 
 EFFORTS = {
     "fast": "one tree: about twice the time of the defaults, better labels",

@@ -11,10 +11,10 @@ from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.params.base import Params, unknown_key, warn_of_retired
 from xmc_tf.params.linear import RankerParams, RankerPredParams
+from xmc_tf.params.models import XTransformerParams, XTransformerPredParams
 from xmc_tf.params.tfidf import TfidfParams
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import MisfitError
-from xmc_tf.params.xtransformer import XTransformerParams, XTransformerPredParams
 
 _LOG = logging.getLogger(__name__)
 

@@ -17,12 +17,11 @@ from xmc_tf.pipeline.embeddings import embed_documents
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, evidence_choice, held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.level_params import level_params, with_effect_on_level, without_reading
-from xmc_tf.pipeline.rankers import rankers_of
 from xmc_tf.pipeline.stages import Record, Stage, Stages
-from xmc_tf.pipeline.trees import cluster_labels, read_tree, write_tree
+from xmc_tf.pipeline.trees import cluster_labels, rankers_of, read_tree, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.rankers.distributed.training import threads_of_rank
-from xmc_tf.rankers.modes import level_pred_params
+from xmc_tf.rankers.levels import level_pred_params
 from xmc_tf.ranks.communicator import Communicator
 
 if TYPE_CHECKING:

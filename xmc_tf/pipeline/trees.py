@@ -1,19 +1,86 @@
-"""The two trees: a first one for fine-tuning, a refined one for the rankers."""
+"""The steps of trees and rankers: a first tree for fine-tuning, refined ones for the rankers."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features, as_features
-from xmc_tf.params import HierarchicalKMeansParams
+from xmc_tf.params import HierarchicalKMeansParams, RankerParams, RankerPredParams
+from xmc_tf.rankers.distributed.stage import rankers_over_ranks
 from xmc_tf.rankers.distributed.training import threads_of_rank
+from xmc_tf.rankers.fit import train_trees
+from xmc_tf.rankers.levels import RankerData
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_embeddings_over_ranks
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding
+
+
+def rankers_of(
+    X: Features,
+    Y: spmatrix,
+    trees: Sequence[LabelTree],
+    params: RankerParams,
+    pred_params: Sequence[RankerPredParams],
+    communicator: Communicator,
+    folder: Path,
+    *,
+    threads: int = -1,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Train the rankers and write them to ``folder/ranker``; all ranks must call it.
+
+    Those of further trees, and the trees, go to ``folder/ensemble/1`` and so on, as in a model's folder.
+
+    Args:
+        X: all documents × features, mapped from the same files on all ranks.
+        Y: all documents × labels.
+        trees: over the labels.
+        params: of the training.
+        pred_params: how the rankers of each tree predict where they are not told otherwise; one block a level.
+        communicator: the ranks.
+        folder: which all ranks see.
+        threads: of each rank.
+        seed: of the solvers' visiting orders.
+
+    Returns:
+        The same on all ranks: how many levels, features and weights there are.
+    """
+
+    folders = [folder / "ranker", *(folder / f"ensemble/{number}/ranker" for number in range(1, len(trees)))]
+    if communicator.size > 1:
+        for one in folders:
+            run_on_all_ranks(communicator, partial(one.parent.mkdir, parents=True, exist_ok=True))
+        # The stage's folder is of these inputs alone, and so is what an interrupted run has left in it.
+        models = rankers_over_ranks(
+            communicator, folders, RankerData(X, Y, trees), key="rankers", params=params,
+            pred_params=pred_params, threads=threads, seed=seed,
+        )  # fmt: skip
+    else:
+        models = train_trees(
+            X, Y, [tree.to_chain() for tree in trees], params=params, pred_params=pred_params, threads=threads,
+            seed=seed,
+        )  # fmt: skip
+        for place, model in zip(folders, models, strict=True):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            model.save(place)
+    weights = sum(model.nr_weights for model in models)
+    size = f"{models[0].depth} levels" if len(models) == 1 else f"{len(models)} trees"
+    if communicator.rank == 0:
+        for place, tree in zip(folders[1:], trees[1:], strict=True):
+            save_chain(place.parent / "tree", tree)
+    return {
+        "nr_trees": len(models),
+        "nr_features": models[0].nr_features,
+        "nr_dense": models[0].nr_dense,
+        "nr_weights": weights,
+        "said": f"{weights:,} weights in {size}",
+    }
 
 
 def write_tree(folder: Path, tree: LabelTree) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.data.vocabularies import LabelHierarchy, load_hierarchy
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
-from xmc_tf.metrics.files import load_prediction
+from xmc_tf.metrics.evaluation import load_prediction
 from xmc_tf.metrics.layouts import PECOS_TOPK, pecos_lines
 from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.ranking import as_truth

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.encoder.network.activations import ACTIVATIONS
+from xmc_tf.encoder.network.operations import ACTIVATIONS
 
 NO_LIMIT = 1 << 20
 

@@ -11,7 +11,18 @@ from functools import lru_cache
 
 import tensorflow as tf
 
-from xmc_tf.encoder.network.activations import ACTIVATIONS
+# "gelu_new" and "gelu_pytorch_tanh" are the approximation by tanh; "gelu" is exact.
+ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "gelu": tf.nn.gelu,
+    "gelu_new": lambda x: tf.nn.gelu(x, approximate=True),
+    "gelu_fast": lambda x: tf.nn.gelu(x, approximate=True),
+    "gelu_pytorch_tanh": lambda x: tf.nn.gelu(x, approximate=True),
+    "relu": tf.nn.relu,
+    "silu": tf.nn.silu,
+    "swish": tf.nn.silu,
+    "tanh": tf.tanh,
+}
+
 
 _BYTE = 256
 _MOST_CALLS = 1 << 16  # of dropout in one network

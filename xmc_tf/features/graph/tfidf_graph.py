@@ -3,9 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.features.graph.lemmas import Lemmas
-from xmc_tf.features.graph.pieces import piece_keys
-from xmc_tf.features.graph.words import ngram_keys, split_words
+from xmc_tf.features.graph.words import Lemmas, ngram_keys, piece_keys, split_words
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
 from xmc_tf.words.lexicon import Lexicon

@@ -1,13 +1,109 @@
-"""Words and n-gram keys of texts, as TensorFlow ops.
+"""Words, their lemmas and pieces, and n-gram keys of texts, as TensorFlow ops.
 
 A word is a run of letters, digits and underscores of any script. Its key is a 64-bit fingerprint. An n-gram's key is
 computed from its words' keys, so that no n-gram is built as a string.
 """
 
+import numpy as np
 import tensorflow as tf
 from tensorflow_text.python.ops.regex_split_ops import gen_regex_split_ops
 
+from xmc_tf.features.kernels.pieces import BEGIN, END, FACTOR, LEAST, OFFSET
+from xmc_tf.words.kernels import LEAST_STEM, LONGEST_ENDING, SHORTEST_ENDING
+from xmc_tf.words.lexicon import Lexicon
 from xmc_tf.words.scripts import UNSPACED_RANGES
+
+_LENGTHS = tuple(range(LONGEST_ENDING, SHORTEST_ENDING - 1, -1))
+_PADDING = "\x00" * LONGEST_ENDING
+
+
+class Lemmas(tf.Module):
+    """The keys of the lemmas of words.
+
+    Args:
+        lexicon: the lemmas of words.
+    """
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        super().__init__(name="lexicon")
+        self._has_forms, self._has_endings = len(lexicon.forms) > 0, len(lexicon.rule.endings) > 0
+        with tf.device("CPU:0"):
+            if self._has_forms:
+                self.forms = tf.Variable(np.asarray(lexicon.forms), trainable=False, name="forms")
+                self.lemma_of = tf.Variable(np.asarray(lexicon.lemma_of), trainable=False, name="lemma_of")
+                self.lemma_keys = tf.Variable(np.asarray(lexicon.lemma_keys), trainable=False, name="lemma_keys")
+            if self._has_endings:
+                rule = lexicon.rule
+                letters = np.asarray(rule.added).tobytes()
+                begins = [0, *rule.added_ends[:-1].tolist()]
+                # Few and short: constants, because a server cannot restore variables of strings.
+                self._added = [letters[a:b] for a, b in zip(begins, rule.added_ends.tolist(), strict=True)]
+                self.endings = tf.Variable(np.asarray(rule.endings), trainable=False, name="endings")
+                self.cuts = tf.Variable(np.asarray(rule.cuts), trainable=False, name="cuts")
+
+    def __call__(self, words: tf.Tensor) -> tf.Tensor:
+        """Return the key of the lemma of each word."""
+        keys = keys_of(words)
+        by_ending = keys_of(self._by_ending(words)) if self._has_endings else keys
+        if not self._has_forms:
+            return by_ending
+        place, known = _found(self.forms.value(), keys)
+        return tf.where(known, tf.gather(self.lemma_keys, tf.gather(self.lemma_of, place)), by_ending)
+
+    def _by_ending(self, words: tf.Tensor) -> tf.Tensor:
+        """Return the lemma that the longest known ending of each word tells; without one, the word."""
+        size = tf.strings.length(words)
+        lengths = tf.constant(_LENGTHS, tf.int32)
+        padded = tf.repeat(tf.strings.join([_PADDING, words])[:, tf.newaxis], len(_LENGTHS), axis=1)
+        shape = tf.shape(padded)
+        last = tf.broadcast_to(lengths, shape)
+        place, known = _found(self.endings.value(), keys_of(tf.strings.substr(padded, -last, last)))
+        known &= last <= (size - LEAST_STEM)[:, tf.newaxis]
+        any_known = tf.reduce_any(known, axis=1)
+        longest = tf.argmax(known, axis=1, output_type=tf.int32)
+        rule = tf.gather(place, longest, axis=1, batch_dims=1)
+        cut = tf.where(any_known, tf.gather(self.cuts, rule), 0)
+        added = tf.where(any_known, tf.gather(tf.constant(self._added), rule), "")
+        return tf.strings.join([tf.strings.substr(words, tf.zeros_like(size), tf.maximum(size - cut, 0)), added])
+
+
+def _found(known: tf.Tensor, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the place of each key among ascending ones, and whether it is there."""
+    flat = tf.reshape(keys, [-1])
+    place = tf.minimum(tf.searchsorted(known, flat), tf.size(known) - 1)
+    found = tf.gather(known, place) == flat
+    return tf.reshape(place, tf.shape(keys)), tf.reshape(found, tf.shape(keys))
+
+
+def piece_keys(words: tf.Tensor, row_splits: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the keys of the pieces of words.
+
+    Args:
+        words: the words of all texts.
+        row_splits: where each text's words begin.
+        length: number of characters of a piece.
+
+    Returns:
+        int64: the keys; and int64 [n + 1]: where each text's pieces begin.
+    """
+    long = tf.strings.length(words, unit="UTF8_CHAR") >= LEAST
+    marked = tf.strings.join([chr(BEGIN), tf.boolean_mask(words, long), chr(END)])
+    # Characters, and no part of a word for each of its places: that would take memory for the square of its length.
+    characters = tf.raw_ops.UnicodeDecode(input=marked, input_encoding="UTF-8", Tsplits=tf.int64)
+    pieces, ends = tf.raw_ops.StringNGrams(
+        data=tf.strings.unicode_encode(characters.char_values[:, tf.newaxis], "UTF-8"),
+        data_splits=characters.row_splits,
+        separator="",
+        ngram_widths=[length],
+        left_pad="",
+        right_pad="",
+        pad_width=0,
+        preserve_short_sequences=False,
+    )
+    keys = keys_of(pieces) * tf.constant(FACTOR, tf.int64) + tf.constant(OFFSET, tf.int64)
+    before = tf.cumsum(tf.cast(long, tf.int64))
+    return keys, tf.gather(ends, tf.gather(tf.concat([[0], before], axis=0), row_splits))
+
 
 _NOT_IN_WORDS = r"([^\pL\pN_]+)"
 _UNSPACED = "[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED_RANGES) + "]"

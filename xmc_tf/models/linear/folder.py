@@ -85,7 +85,7 @@ def load_model(kind: type[_Model], folder: Path) -> _Model:
         folder: a model of xmc_tf, or PECOS's folder of an XLinear model.
     """
     if not (folder / "params.json").exists() and (folder / "param.json").exists():
-        from xmc_tf.rankers.modes import whole_chain  # it loads what only training needs
+        from xmc_tf.rankers.levels import whole_chain  # it loads what only training needs
 
         ranker = XLinear.load(folder)
         clusters = [level.clusters for level in ranker.levels]

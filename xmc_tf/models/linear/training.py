@@ -25,8 +25,7 @@ from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams, XRLinearParams, params_of_effort
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_scorer
 from xmc_tf.rankers.ensemble import rankers_of
-from xmc_tf.rankers.levels import RankerData
-from xmc_tf.rankers.modes import level_pred_params, trained_levels
+from xmc_tf.rankers.levels import RankerData, level_pred_params, trained_levels
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
 from xmc_tf.tree.kmeans import build_tree

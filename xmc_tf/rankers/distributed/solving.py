@@ -9,8 +9,7 @@ from threading import Event
 
 from xmc_tf.common.progress import Progress
 from xmc_tf.rankers.distributed.blocks import block_name, is_solved, write_block
-from xmc_tf.rankers.distributed.claims import Claims
-from xmc_tf.rankers.distributed.plan import SubProblem
+from xmc_tf.rankers.distributed.plan import Claims, SubProblem
 from xmc_tf.rankers.distributed.work_folder import WorkFolder
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.problems import LevelProblem

@@ -1,6 +1,8 @@
 """The training of rankers over ranks as one call, for programs that have features, labels and a tree."""
 
 import logging
+import os
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,13 +11,38 @@ from xmc_tf.common.folders.model_parts import RANKERS
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import check_pair
 from xmc_tf.params import RankerParams, RankerPredParams
-from xmc_tf.rankers.distributed.placing import place_rankers
+from xmc_tf.rankers.disk import level_folder, write_parameters
 from xmc_tf.rankers.distributed.training import threads_of_rank, train_trees_over_ranks
-from xmc_tf.rankers.distributed.work_folder import open_work_folder
+from xmc_tf.rankers.distributed.work_folder import WorkFolder, open_work_folder
+from xmc_tf.rankers.layout.stored import write_search
 from xmc_tf.rankers.levels import RankerData
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+
+
+def place_rankers(part: Path, work: WorkFolder, model: XLinear, first: int = 0) -> None:
+    """Fill a folder of rankers: write its parameters, link its weights, arrange them for search.
+
+    Args:
+        part: the folder.
+        work: the work folder with the weights.
+        model: the rankers of a tree.
+        first: number of the tree's first level in the work folder.
+    """
+    write_parameters(model.levels, part)
+    for t in range(model.depth):
+        _link(work.weights(first + t), level_folder(part, t) / "W.npz")
+    write_search(part, model.levels, model.nr_dense)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Link a file, or copy it on disks without hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
 
 _LOG = logging.getLogger(__name__)
 

@@ -3,22 +3,23 @@
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.threads import thread_count
 from xmc_tf.common.wire import register
-from xmc_tf.data import Features
+from xmc_tf.data import Features, save_matrix
 from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
 from xmc_tf.rankers.distributed.blocks import block_name
 from xmc_tf.rankers.distributed.joining import join_blocks
 from xmc_tf.rankers.distributed.plan import SubProblem, cut_into_sub_problems
-from xmc_tf.rankers.distributed.predicting import predict_over_ranks
 from xmc_tf.rankers.distributed.solving import SolvingJob, solve_over_ranks
-from xmc_tf.rankers.distributed.stored import is_stored, open_problem, open_tasks, save_problem
-from xmc_tf.rankers.distributed.work_folder import WorkFolder
+from xmc_tf.rankers.distributed.work_folder import WorkFolder, is_stored, open_problem, open_tasks, save_problem
 from xmc_tf.rankers.fit import levels_title
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.levels import Levels
@@ -27,6 +28,38 @@ from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import remove_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.partition import balanced
+from xmc_tf.ranks.stacking import stack_rows
+
+DOCUMENTS_A_PIECE = 100_000
+
+
+def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, target: Path, threads: int) -> None:
+    """Write the result of ``model.predict(X)``; on return, all ranks see the file.
+
+    Args:
+        communicator: the ranks.
+        model: the levels trained so far, their weights mapped.
+        X: the training features, mapped.
+        target: the file; if it exists, nothing is done.
+        threads: number of threads of this rank.
+    """
+    if communicator.broadcast(target.exists()):
+        return
+    entries = np.ones(X.nr_rows) if X.sparse is None else np.diff(X.sparse.indptr) + 1 + X.nr_dense
+    first, last = balanced(entries, communicator.size).range(communicator.rank)
+    bounds = [*range(first, last, DOCUMENTS_A_PIECE), last] if first < last else [first, last]
+    # Documents are predicted one by one, so the result does not depend on the cuts.
+    pieces = [target.with_name(f"{target.stem}-{a}-{b}.npz") for a, b in pairwise(bounds)]
+
+    def predict() -> None:
+        for piece, (a, b) in zip(pieces, pairwise(bounds), strict=True):
+            if not piece.exists():
+                save_matrix(piece, model.predict(X.rows(slice(a, b)), threads=threads))
+
+    run_on_all_ranks(communicator, predict)
+    stack_rows(communicator, pieces, target)
+    remove_from_all_ranks(communicator, pieces)
 
 
 @register

@@ -1,6 +1,13 @@
 """Growing trained rankers: further documents and labels, without training all of them again."""
 
-from xmc_tf.rankers.growing.placing import place_labels, regrouped
-from xmc_tf.rankers.growing.rankers import Growth, adjusted, changed_clusters, solved_again, with_documents_from
+from xmc_tf.rankers.growing.rankers import (
+    Growth,
+    adjusted,
+    changed_clusters,
+    place_labels,
+    regrouped,
+    solved_again,
+    with_documents_from,
+)
 
 __all__ = ["Growth", "adjusted", "changed_clusters", "place_labels", "regrouped", "solved_again", "with_documents_from"]
