@@ -135,25 +135,30 @@ def test_labels_of_one_document_count_by_how_much_they_vary_together():
         alone = right[some].mean() * (1 - right[some].mean()) / count
         effective = count * min(1.0, alone * count**2 / (residuals**2).sum())
         # The precision at which the measured one is just 1.645 deviations away.
-        assert precision - lower == pytest.approx(1.645 * np.sqrt(lower * (1 - lower) / effective), abs=1e-4)
+        assert precision - lower == pytest.approx(1.645 * np.sqrt(2 * lower * (1 - lower) / effective), abs=1e-4)
 
 
 @pytest.mark.parametrize("least", [0.5, 0.7, 0.8])
 def test_promises_are_kept_in_most_samples(least):
-    """Labels of a document are right together, and labels have few documents."""
-    kept = []
+    """As many new documents keep them. Labels of a document are right together, and labels have few documents."""
+    kept, above = [], []
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        rows = np.repeat(np.arange(300), 10)
-        easy = np.repeat(rng.normal(0, 1, 300), 10)
-        raw = rng.normal(-0.5, 1.5, 3000)
-        right = rng.random(3000) < 1 / (1 + np.exp(-(raw + easy)))
-        promise = measure_curve(1 / (1 + np.exp(-raw)), right, rows, int(right.sum())).for_precision(least)
-        many = rng.normal(-0.5, 1.5, 200_000)
-        many = many[1 / (1 + np.exp(-many)) >= promise.threshold]
-        kept.append(np.mean(1 / (1 + np.exp(-(many + rng.normal(0, 1, len(many)))))) >= least)
+        rows = np.repeat(np.arange(900), 10)
+
+        def sample(rng=rng):
+            raw = rng.normal(-0.5, 1.5, 9000)
+            easy = np.repeat(rng.normal(0, 1, 900), 10)
+            return 1 / (1 + np.exp(-raw)), rng.random(9000) < 1 / (1 + np.exp(-(raw + easy)))
+
+        probability, right = sample()
+        promise = measure_curve(probability, right, rows, int(right.sum())).for_precision(least)
+        probability, right = sample()
+        precision = np.mean(right[probability >= promise.threshold])
+        kept.append(precision >= least)
+        above.append(precision - least)
     assert np.mean(kept) >= 0.9
-    assert promise.precision - least < 0.1  # no more careful than it needs to be
+    assert np.mean(above) < 0.1  # no more careful than it needs to be
 
 
 def test_labels_whose_only_document_is_held_out_say_nothing():

@@ -8,8 +8,10 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 
 CONFIDENCE = 0.95
-"""How sure a model is of a precision that it promises."""
-_DEVIATIONS = 1.645  # of a normal distribution below which CONFIDENCE of it lies
+"""How sure a model is that as many new documents as were held out keep a precision that it promises."""
+# Below 1.645 deviations lies CONFIDENCE of a normal distribution. The precision of new documents differs from that of
+# the held-out ones by the sampling error of both, which is √2 times that of one: users count their own documents.
+_DEVIATIONS = 1.645 * math.sqrt(2)
 _MOST_POINTS = 400
 _BINS = 20  # of probabilities, to measure how well they are calibrated
 _FEWEST = 30  # of fewer predicted labels, the precision is not a reliable estimate
@@ -36,7 +38,8 @@ class PrecisionCurve(NamedTuple):
         thresholds: probabilities, descending.
         precision: of the labels with at least this probability.
         recall: the share of all labels of the documents that have at least this probability.
-        lower: what the precision is at least, with a confidence of ``CONFIDENCE``; empty in models of older versions.
+        lower: the precision of as many new documents is at least this, with a confidence of ``CONFIDENCE``; empty in
+            models of older versions.
         counts: number of the labels with at least this probability; the same.
     """
 
@@ -55,7 +58,7 @@ class PrecisionCurve(NamedTuple):
         return self.thresholds[int(np.argmax(2 * p * r / np.maximum(p + r, 1e-12)))]
 
     def for_precision(self, least: float) -> PrecisionThreshold:
-        """Return the lowest threshold that keeps this precision with a confidence of ``CONFIDENCE``.
+        """Return the lowest threshold at which new documents keep this precision, with a confidence of ``CONFIDENCE``.
 
         Args:
             least: the required precision, between 0 and 1.
