@@ -1,31 +1,32 @@
 """Export of a model with sharded tables as a SavedModel in which each table is one ordinary variable.
 
 No process ever holds a whole table. Rank 0 traces the model with placeholders for the tables, which are variables with
-a shape but without memory, and saves the graph. Each rank then writes its rows in blocks, as slices of these variables
-in TensorFlow's checkpoint format. Finally rank 0 merges the indices, so that each table is one variable in several
-files, as TensorFlow does for partitioned variables.
+a shape but without memory, and saves the graph. The other ranks then send it their rows in blocks, which it writes as
+slices of these variables in TensorFlow's checkpoint format. Finally it merges the indices, so that each table is one
+variable in several files, as TensorFlow does for partitioned variables.
 """
 
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 # Private, but the only variable without memory. tests/collective/test_saved_model.py shows that it is not saved itself,
 # and that the rows written beside it become its value.
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 
-from xmc_tf.collective.checkpoints.shard_files import blocks, rows_per_block
 from xmc_tf.collective.fingerprint import write_fingerprint
 from xmc_tf.collective.growing.serving import served_forms
-from xmc_tf.collective.tables.row_access import get_rows
 from xmc_tf.collective.tables.serving_tables import serve_from
 from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.whole_rows import rows_on_rank_0
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import checksum_of, record_files
 from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, PLAIN
@@ -33,9 +34,6 @@ from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import even_rows
-
-# The memory for a copy while a shard is written.
-BLOCK_BYTES = 64 << 20
 
 
 class Signature(NamedTuple):
@@ -60,8 +58,7 @@ def export_saved_model(
 ) -> Path:
     """Write a SavedModel that plain TensorFlow and TensorFlow Serving load; collective.
 
-    Rank 0 writes the graph. Ranks that see the folder write their rows themselves; the others send theirs to rank 0 in
-    blocks.
+    Rank 0 writes all files; the other ranks send it their rows in blocks.
 
     Example:
         >>> export_saved_model("served/1", model, strategy.tables, strategy.communicator)
@@ -91,17 +88,10 @@ def export_saved_model(
                 communicator, lambda: _save_graph(part, signatures, tables, track) if part is not None else {}
             )
         )
-        part = Path(communicator.broadcast(str(part)))
-        mine = [table for table in tables if table.name in keys]
-        sees = communicator.allgather(part.is_dir())
-        if sees[communicator.rank]:
-            own = [table for table in mine if table.size > 1 or communicator.rank == 0]
-            run_on_all_ranks(communicator, lambda: _write_own_rows(part, own, keys))
-        else:
-            run_on_all_ranks(communicator, lambda: None)
-        for rank in (rank for rank, it_does in enumerate(sees) if not it_does):
-            _stream_rows(part, [table for table in mine if table.size > 1], keys, communicator, rank)
-        run_on_all_ranks(communicator, lambda: _merge(part) if communicator.rank == 0 else None)
+        for table in (table for table in tables if table.name in keys):
+            for low, rows in rows_on_rank_0(table, table.variable, communicator):
+                run_on_all_ranks(communicator, partial(_write_slice, part, table, keys[table.name], low, rows))
+        run_on_all_ranks(communicator, lambda: _merge(part) if part is not None else None)
     communicator.barrier()
     return folder
 
@@ -230,46 +220,19 @@ def _resources(owner: Any) -> list[Any]:
     return [owner]
 
 
-def _write_own_rows(part: Path, tables: Sequence[ShardedTable], keys: Mapping[str, str]) -> None:
-    for table in tables:
-        for low, high in _blocks_of(table, table.rank):
-            _write_slice(part, table, keys, low, get_rows(table.variable, low - table.start, high - table.start))
-
-
-def _stream_rows(
-    part: Path, tables: Sequence[ShardedTable], keys: Mapping[str, str], communicator: Communicator, rank: int
-) -> None:
-    """Send the rows of a rank that does not see the folder to rank 0, which writes them, block by block."""
-    for table in tables:
-        for low, high in _blocks_of(table, rank):
-            block = None
-            if communicator.rank == rank:
-                block = get_rows(table.variable, low - table.start, high - table.start).numpy()
-            arrived = communicator.gather(block)
-
-            def write(table: ShardedTable = table, low: int = low, arrived: list[Any] = arrived) -> None:
-                if arrived:  # on rank 0
-                    _write_slice(part, table, keys, low, tf.constant(arrived[rank]))
-
-            run_on_all_ranks(communicator, write)
-
-
-def _blocks_of(table: ShardedTable, rank: int) -> list[tuple[int, int]]:
-    """Return the ranges of the blocks of a rank's rows in the whole table."""
-    low, high = (int(bound) for bound in table.partition.bounds[rank : rank + 2])
-    rows = rows_per_block((table.dim,), table.variable.dtype.as_numpy_dtype, BLOCK_BYTES)
-    return list(blocks(low, high, rows))
-
-
-def _write_slice(part: Path, table: ShardedTable, keys: Mapping[str, str], low: int, rows: tf.Tensor) -> None:
-    """Write rows as a checkpoint of a slice of the whole table's variable."""
-    key = keys[table.name]
+def _write_slice(part: Path | None, table: ShardedTable, key: str, low: int, rows: np.ndarray | None) -> None:
+    """Write rows, on rank 0, as a checkpoint of a slice of the whole table's variable."""
+    if part is None or rows is None:
+        return
     where = f"{table.rows} {table.dim} {low},{rows.shape[0]}:-"
     name = f"{key.split('/')[1]}-{low:015d}"
     with tf.device("/cpu:0"):
         try:
             tf.raw_ops.SaveV2(
-                prefix=str(_slices(part) / name), tensor_names=[key], shape_and_slices=[where], tensors=[rows]
+                prefix=str(_slices(part) / name),
+                tensor_names=[key],
+                shape_and_slices=[where],
+                tensors=[tf.constant(rows)],
             )
         except tf.errors.OpError as error:  # such as a full disk
             raise OSError(f"{_slices(part) / name}: {error.message}") from error

@@ -4,8 +4,9 @@ SGD without momentum and Adagrad equal their dense forms. Momentum and Adam deca
 in steps that touch the row (the usual lazy form). If each step touches each row, they too equal Keras' optimizers.
 """
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import keras
 import tensorflow as tf
@@ -17,8 +18,22 @@ from xmc_tf.common.errors import InputError
 Rate: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
 
 
-class TableOptimizer(Protocol):
-    """An optimizer of the rows of a table."""
+class TableOptimizer(ABC):
+    """An optimizer of the rows of a table.
+
+    Args:
+        learning_rate: see ``Rate``.
+        weight_decay: this share of the row, times the learning rate, is subtracted in each step that touches it.
+        **slots: the initial value of each slot.
+    """
+
+    def __init__(self, learning_rate: Rate, weight_decay: float, **slots: float) -> None:
+        self.learning_rate, self.weight_decay, self._slots = learning_rate, weight_decay, slots
+
+    def make_slots(self, table: ShardedTable) -> None:
+        """Create the slots, so that a checkpoint can be loaded before the first step."""
+        for name, value in self._slots.items():
+            table.slot(name, value)
 
     def apply(
         self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
@@ -31,12 +46,26 @@ class TableOptimizer(Protocol):
             row_gradients: the gradient of each row.
             step: the number of this step, from 1.
         """
+        rate = tf.cast(self.learning_rate() if callable(self.learning_rate) else self.learning_rate, tf.float32)
+        slots = [table.slot(name, value) for name, value in self._slots.items()]
+        states = [tf.gather(slot, unique_rows) for slot in slots]
+        move, changed = self._move(rate, tf.cast(step, tf.float32), row_gradients, states)
+        for slot, state in zip(slots, changed, strict=True):
+            slot.scatter_update(tf.IndexedSlices(state, unique_rows))
+        rows = tf.gather(table.variable, unique_rows)
+        if self.weight_decay:
+            rows *= 1.0 - rate * self.weight_decay
+        # New rows, which on CPUs are written several times as fast as TensorFlow's scattered addition.
+        table.variable.scatter_update(tf.IndexedSlices(rows + move, unique_rows))
 
-    def make_slots(self, table: ShardedTable) -> None:
-        """Create the slots, so that a checkpoint can be loaded before the first step."""
+    @abstractmethod
+    def _move(
+        self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+        """Return what is added to the rows, and the new values of their slots."""
 
 
-class RowSGD:
+class RowSGD(TableOptimizer):
     """Stochastic gradient descent, with optional momentum.
 
     Args:
@@ -49,30 +78,19 @@ class RowSGD:
     def __init__(
         self, learning_rate: Rate = 0.01, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0
     ) -> None:
-        self.learning_rate, self.momentum, self.nesterov = learning_rate, momentum, nesterov
-        self.weight_decay = weight_decay
+        super().__init__(learning_rate, weight_decay, **({"momentum": 0.0} if momentum else {}))
+        self.momentum, self.nesterov = momentum, nesterov
 
-    def make_slots(self, table: ShardedTable) -> None:
-        """Create the momentum slot, if there is momentum."""
-        if self.momentum:
-            table.slot("momentum")
-
-    def apply(
-        self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
-    ) -> None:
-        """Update rows; see ``TableOptimizer``."""
-        rate = _rate(self.learning_rate)
+    def _move(
+        self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
         if not self.momentum:
-            _move(table, unique_rows, -rate * row_gradients, rate, self.weight_decay)
-            return
-        slot = table.slot("momentum")
-        velocity = self.momentum * tf.gather(slot, unique_rows) - rate * row_gradients
-        slot.scatter_update(tf.IndexedSlices(velocity, unique_rows))
-        move = self.momentum * velocity - rate * row_gradients if self.nesterov else velocity
-        _move(table, unique_rows, move, rate, self.weight_decay)
+            return -rate * gradients, []
+        velocity = self.momentum * states[0] - rate * gradients
+        return self.momentum * velocity - rate * gradients if self.nesterov else velocity, [velocity]
 
 
-class RowAdagrad:
+class RowAdagrad(TableOptimizer):
     """Adagrad, as in Keras.
 
     Args:
@@ -89,25 +107,17 @@ class RowAdagrad:
         epsilon: float = 1e-7,
         weight_decay: float = 0.0,
     ) -> None:
-        self.learning_rate, self.initial, self.epsilon = learning_rate, initial_accumulator_value, epsilon
-        self.weight_decay = weight_decay
+        super().__init__(learning_rate, weight_decay, accumulator=initial_accumulator_value)
+        self.epsilon = epsilon
 
-    def make_slots(self, table: ShardedTable) -> None:
-        """Create the slot for the sums of squares."""
-        table.slot("accumulator", self.initial)
-
-    def apply(
-        self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
-    ) -> None:
-        """Update rows; see ``TableOptimizer``."""
-        rate, slot = _rate(self.learning_rate), table.slot("accumulator", self.initial)
-        squares = tf.gather(slot, unique_rows) + tf.square(row_gradients)
-        slot.scatter_update(tf.IndexedSlices(squares, unique_rows))
-        move = -rate * row_gradients / tf.sqrt(squares + self.epsilon)
-        _move(table, unique_rows, move, rate, self.weight_decay)
+    def _move(
+        self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+        squares = states[0] + tf.square(gradients)
+        return -rate * gradients / tf.sqrt(squares + self.epsilon), [squares]
 
 
-class RowAdam:
+class RowAdam(TableOptimizer):
     """Adam, or AdamW with ``weight_decay``; the bias correction uses the global step, not the row's number of steps.
 
     Args:
@@ -126,30 +136,19 @@ class RowAdam:
         epsilon: float = 1e-7,
         weight_decay: float = 0.0,
     ) -> None:
-        self.learning_rate, self.beta_1, self.beta_2, self.epsilon = learning_rate, beta_1, beta_2, epsilon
-        self.weight_decay = weight_decay
+        super().__init__(learning_rate, weight_decay, m=0.0, v=0.0)
+        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
-    def make_slots(self, table: ShardedTable) -> None:
-        """Create the slots for the mean and the mean of squares."""
-        table.slot("m")
-        table.slot("v")
-
-    def apply(
-        self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
-    ) -> None:
-        """Update rows; see ``TableOptimizer``."""
-        rate, steps = _rate(self.learning_rate), tf.cast(step, tf.float32)
-        m, v = table.slot("m"), table.slot("v")
-        mean = self.beta_1 * tf.gather(m, unique_rows) + (1 - self.beta_1) * row_gradients
-        squares = self.beta_2 * tf.gather(v, unique_rows) + (1 - self.beta_2) * tf.square(row_gradients)
-        m.scatter_update(tf.IndexedSlices(mean, unique_rows))
-        v.scatter_update(tf.IndexedSlices(squares, unique_rows))
-        alpha = rate * tf.sqrt(1 - tf.pow(self.beta_2, steps)) / (1 - tf.pow(self.beta_1, steps))
-        move = -alpha * mean / (tf.sqrt(squares) + self.epsilon)
-        _move(table, unique_rows, move, rate, self.weight_decay)
+    def _move(
+        self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+        mean = self.beta_1 * states[0] + (1 - self.beta_1) * gradients
+        squares = self.beta_2 * states[1] + (1 - self.beta_2) * tf.square(gradients)
+        alpha = rate * tf.sqrt(1 - tf.pow(self.beta_2, step)) / (1 - tf.pow(self.beta_1, step))
+        return -alpha * mean / (tf.sqrt(squares) + self.epsilon), [mean, squares]
 
 
-def row_wise_of(optimizer: keras.optimizers.Optimizer) -> RowSGD | RowAdagrad | RowAdam:
+def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:
     """Return the row-wise form of a Keras optimizer, which follows its learning rate, schedules included."""
 
     def rate() -> tf.Tensor:
@@ -170,19 +169,3 @@ def row_wise_of(optimizer: keras.optimizers.Optimizer) -> RowSGD | RowAdagrad | 
         received=" with ".join([kind.__name__, *special]),
         fix="give the tables their own optimizer: strategy.optimizer(yours, table_optimizer=RowAdam(1e-3))",
     )
-
-
-def _rate(rate: Rate) -> tf.Tensor:
-    """Return the current learning rate."""
-    return tf.cast(rate() if callable(rate) else rate, tf.float32)
-
-
-def _move(table: ShardedTable, rows: tf.Tensor, move: tf.Tensor, rate: tf.Tensor, decay: float) -> None:
-    """Add ``move`` to rows, after shrinking them by the share ``rate * decay``, as Keras does.
-
-    It writes new rows, which on CPUs is several times as fast as TensorFlow's scattered addition.
-    """
-    before = tf.gather(table.variable, rows)
-    if decay:
-        before *= 1.0 - rate * decay
-    table.variable.scatter_update(tf.IndexedSlices(before + move, rows))

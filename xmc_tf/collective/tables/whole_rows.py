@@ -1,24 +1,46 @@
-"""The rows of whole tables on rank 0, for the files of Keras, which one process writes.
+"""The rows of whole tables on rank 0, for exports, and for the files of Keras, which one process writes.
 
-While rank 0 saves, the other ranks wait for its requests and send their rows. The whole table is in the memory of rank
-0, as Keras needs it; ``save_training`` and ``export_saved_model`` write tables that are larger.
+While rank 0 saves with Keras, the other ranks wait for its requests and send their rows. The whole table is in the
+memory of rank 0, as Keras needs it; ``save_training`` and ``export_saved_model`` write tables that are larger.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.shard_files import blocks, rows_per_block
-from xmc_tf.collective.tables.row_access import get_rows
+from xmc_tf.collective.tables.row_access import SomeRows, get_rows, row_type
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 
+# The rows that are sent at a time.
 BLOCK_BYTES = 64 << 20
 
 _SAVING: ContextVar[tuple[Communicator, list[ShardedTable]] | None] = ContextVar("saving", default=None)
+
+
+def rows_on_rank_0(
+    table: ShardedTable, variable: tf.Variable | SomeRows, communicator: Communicator
+) -> Iterator[tuple[int, np.ndarray | None]]:
+    """Yield the first row and, on rank 0, the rows of each block of a whole table; collective.
+
+    Args:
+        table: the table.
+        variable: this rank's rows, or those of a slot.
+        communicator: the ranks.
+    """
+    for rank in range(table.size):
+        rows = rows_per_block((table.dim,), row_type(variable), BLOCK_BYTES)
+        for low, high in blocks(*table.partition.range(rank), rows):
+            block = None
+            if communicator.rank == rank:
+                block = get_rows(variable, low - table.start, high - table.start).numpy()
+            gathered = communicator.gather(block) if rank else [block]
+            yield low, gathered[rank] if gathered else None
 
 
 def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
@@ -38,12 +60,11 @@ def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
             fix="call model.save(...) or model.save_weights(...), on all ranks",
         )
     communicator, tables = saving
-    number = next(number for number, one in enumerate(tables) if one is table)
+    communicator.broadcast((next(number for number, one in enumerate(tables) if one is table), slot or ""))
     whole = np.empty((table.rows, table.dim), np.float32)
-    for rank in range(table.size):
-        for low, high in _blocks_of(table, rank):
-            request: Any = communicator.broadcast((number, slot or "", rank, low, high))
-            whole[low:high] = _answer(communicator, tables, request)[rank]
+    for low, rows in rows_on_rank_0(table, own, communicator):
+        assert rows is not None
+        whole[low : low + len(rows)] = rows
     return whole
 
 
@@ -73,26 +94,11 @@ def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save:
             _SAVING.reset(token)
             communicator.broadcast(trouble)
         return result
-    request: Any = communicator.broadcast(None)
-    while not isinstance(request, str):
-        _answer(communicator, tables, request)
-        request = communicator.broadcast(None)
+    nothing: Any = None
+    while not isinstance(request := communicator.broadcast(nothing), str):
+        table, slot = tables[request[0]], request[1]
+        for _ in rows_on_rank_0(table, table.slot(slot) if slot else table.variable, communicator):
+            continue
     if request:
         raise OSError(f"rank 0 could not save the model: {request}")
     return None
-
-
-def _answer(communicator: Communicator, tables: list[ShardedTable], request: Any) -> list[np.ndarray]:
-    """Send the rows of a request to rank 0."""
-    number, slot, rank, low, high = request
-    table = tables[number]
-    rows = np.zeros((0, table.dim), np.float32)
-    if communicator.rank == rank:
-        own = table.variable if not slot else table.slot(slot)
-        rows = get_rows(own, low - table.start, high - table.start).numpy()
-    return communicator.gather(rows)
-
-
-def _blocks_of(table: ShardedTable, rank: int) -> list[tuple[int, int]]:
-    low, high = (int(bound) for bound in table.partition.bounds[rank : rank + 2])
-    return list(blocks(low, high, rows_per_block((table.dim,), np.dtype(np.float32), BLOCK_BYTES)))
