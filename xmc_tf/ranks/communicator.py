@@ -1,64 +1,141 @@
-"""The interface through which the ranks of a run communicate."""
+"""The interface through which the ranks of a run communicate: objects and large arrays, sent as pieces of bytes."""
 
+import math
+import socket
+import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.wire import pack, unpack
 
 Value = TypeVar("Value")
 Operation = Literal["sum", "max", "min"]
 
+# The maximum length of a message: MPI and Horovod count in 32 bits. Tests lower it.
+CHUNK_BYTES = 1 << 30
 
-class Communicator(Protocol):
-    """A rank of a run, and its collective operations.
+
+class Communicator(ABC):
+    """A rank of a run, and its collective operations, on top of four collectives for pieces, which backends implement.
 
     All methods except ``abort`` are collective: all ranks must call them, in the same order. Objects are sent in a
-    format that cannot run code (``common/wire.py`` lists the types). Arrays are sent without conversion, in
-    messages of at most ``exchange.CHUNK_BYTES``, because MPI counts in 32 bits.
+    format that cannot run code (``common/wire.py`` lists the types). Arrays are sent without conversion, in messages of
+    at most ``CHUNK_BYTES``.
+
+    Args:
+        rank: the number of this process among all ranks, from 0.
+        size: the number of ranks.
+        local_rank: the number of this process among the ranks on its host, from 0.
     """
 
-    @property
-    def rank(self) -> int:
-        """The number of this process among all ranks, from 0."""
+    def __init__(self, rank: int, size: int, local_rank: int) -> None:
+        self.rank, self.size, self.local_rank = rank, size, local_rank
+        self.host = socket.gethostname()
 
-    @property
-    def size(self) -> int:
-        """The number of ranks."""
+    @abstractmethod
+    def _alltoall(self, piece: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Send ``counts[r]`` bytes to each rank r, and return the bytes received, in rank order."""
 
-    @property
-    def local_rank(self) -> int:
-        """The number of this process among the ranks on its host, from 0."""
+    @abstractmethod
+    def _allgather(self, piece: np.ndarray) -> np.ndarray:
+        """Return the bytes of all ranks, in rank order."""
 
-    @property
-    def host(self) -> str:
-        """The name of this host."""
+    @abstractmethod
+    def _broadcast(self, piece: np.ndarray, root: int) -> np.ndarray:
+        """Return the bytes of rank ``root``; the other ranks pass a piece of the same length."""
+
+    @abstractmethod
+    def _allreduce(self, piece: np.ndarray, op: Operation) -> np.ndarray:
+        """Return the sum, maximum or minimum over the ranks of a flat int32, int64, float32 or float64 array."""
+
+    @abstractmethod
+    def abort(self, code: int = 1) -> None:
+        """End all ranks immediately, without their cooperation."""
+
+    # Objects.
 
     def barrier(self) -> None:
         """Wait until all ranks have called this method."""
+        self._allreduce(np.zeros(1, np.int32), "sum")
 
     def broadcast(self, value: Value, root: int = 0) -> Value:
         """Return the value of rank ``root`` on every rank; the values of the other ranks are ignored."""
+        self._check_root(root)
+        if self.size == 1:
+            return value
+        data = _dump(value) if self.rank == root else np.zeros(0, np.uint8)
+        length = self._broadcast(np.array([len(data)]).view(np.uint8), root).view(np.int64)[0]
+        return _load(self._broadcast_bytes(data if self.rank == root else np.zeros(length, np.uint8), root))
 
     def gather(self, value: Value, root: int = 0) -> list[Value]:
         """Return the values of all ranks, in rank order, on rank ``root``, and an empty list on the others."""
+        self._check_root(root)
+        if self.size == 1:
+            return [value]
+        data = _dump(value)
+        received, counts = self.alltoall_array(data, [len(data) if rank == root else 0 for rank in range(self.size)])
+        return _load_each(received, counts) if self.rank == root else []
 
     def allgather(self, value: Value) -> list[Value]:
         """Return the values of all ranks, in rank order, on every rank."""
+        if self.size == 1:
+            return [value]
+        data = _dump(value)
+        counts = self._gather_counts(len(data))
+        return _load_each(self._allgather_bytes(data, counts), counts)
 
     def scatter(self, values: Sequence[Value] | None, root: int = 0) -> Value:
         """Return ``values[r]`` of rank ``root`` on each rank r; the other ranks may pass None."""
+        self._check_root(root)
+        if self.rank == root:
+            values = self._one_per_rank(values, "scatter")
+            if self.size == 1:
+                return values[0]
+        parts = [_dump(value) for value in values or ()] if self.rank == root else [np.zeros(0, np.uint8)] * self.size
+        received, counts = self.alltoall_array(np.concatenate(parts), [len(part) for part in parts])
+        return _load_each(received, counts)[0]
 
     def alltoall(self, values: Sequence[Value]) -> list[Value]:
         """Send ``values[r]`` to each rank r, and return the values received, in rank order."""
+        values = self._one_per_rank(values, "alltoall")
+        if self.size == 1:
+            return list(values)
+        parts = [_dump(value) for value in values]
+        return _load_each(*self.alltoall_array(np.concatenate(parts), [len(part) for part in parts]))
+
+    # Arrays.
 
     def broadcast_array(self, array: np.ndarray | None, root: int = 0) -> np.ndarray:
         """Return the array of rank ``root`` on every rank; the other ranks may pass None."""
+        if self.rank == root and array is None:
+            raise InputError("broadcast_array without an array", expected=f"an array on rank {root}")
+        source = None if array is None or self.rank != root else _plain(array)
+        about = self.broadcast(None if source is None else (source.dtype, source.shape), root)
+        dtype, shape = cast(tuple[np.dtype, tuple[int, ...]], about)
+        data = np.zeros(math.prod(shape) * dtype.itemsize, np.uint8) if source is None else _bytes(source)
+        return self._broadcast_bytes(data, root).view(dtype).reshape(shape)
 
     def allreduce_array(self, array: np.ndarray, op: Operation = "sum") -> np.ndarray:
         """Return the elementwise sum, maximum or minimum of the ranks' arrays, which must have the same shape."""
+        if op not in ("sum", "max", "min"):
+            raise InputError("allreduce_array: op", expected="sum, max or min", received=repr(op))
+        array = _plain(array)
+        flat = array.reshape(-1).astype(_reduced_as(array.dtype), copy=False)
+        self._check_alike(array.dtype, array.shape, "allreduce_array")
+        step = max(1, CHUNK_BYTES // flat.dtype.itemsize)
+        pieces = [self._allreduce(flat[at : at + step], op) for at in range(0, len(flat), step)]
+        return _joined(pieces, flat.dtype).astype(array.dtype, copy=False).reshape(array.shape)
 
     def allgather_array(self, array: np.ndarray) -> np.ndarray:
         """Return the rows of all ranks, in rank order, on every rank; ranks may have different numbers of rows."""
+        array = _plain(array, rows=True)
+        counts = self._check_alike(array.dtype, array.shape[1:], "allgather_array", len(array))
+        width = _row_bytes(array)
+        return _rows(self._allgather_bytes(_bytes(array), counts * width), array, int(counts.sum()))
 
     def alltoall_array(
         self, array: np.ndarray, send_counts: np.ndarray | Sequence[int]
@@ -68,6 +145,156 @@ class Communicator(Protocol):
         Returns:
             The rows received, in rank order, and the number of rows received from each rank.
         """
+        array = _plain(array, rows=True)
+        counts = np.asarray(send_counts, dtype=np.int64)
+        if counts.shape != (self.size,) or (counts < 0).any() or counts.sum() != len(array):
+            raise InputError(
+                "alltoall_array: send_counts",
+                expected=f"{self.size} numbers, one per rank, that add up to the {len(array)} rows",
+                received=str(counts.tolist()),
+            )
+        width = _row_bytes(array)
+        # The length of the longest message is sent with the counts, so that all ranks agree on the number of rounds.
+        share = max(1, CHUNK_BYTES // self.size)
+        rounds = -(-int(counts.max()) * width // share)
+        header = np.stack(
+            [counts, np.full_like(counts, rounds), np.full_like(counts, _digest(array.dtype, array.shape[1:]))], axis=1
+        )
+        answer = self._alltoall(_bytes(header), np.full(self.size, 24)).view(np.int64).reshape(self.size, 3)
+        self._require_alike(answer[:, 2], "alltoall_array", array.dtype, array.shape[1:])
+        received = self._alltoall_bytes(_bytes(array), counts * width, answer[:, 0] * width, share, answer[:, 1].max())
+        arrived = answer[:, 0].copy()
+        return _rows(received, array, int(arrived.sum())), arrived
 
-    def abort(self, code: int = 1) -> None:
-        """End all ranks immediately, without their cooperation."""
+    # Pieces.
+
+    def _alltoall_bytes(
+        self, data: np.ndarray, sent: np.ndarray, received: np.ndarray, share: int, rounds: int
+    ) -> np.ndarray:
+        """Exchange bytes in rounds of at most ``share`` bytes from one rank to another."""
+        if rounds <= 1:
+            return self._alltoall(data, sent) if rounds else np.zeros(0, np.uint8)
+        outgoing, incoming = _offsets(sent), _offsets(received)
+        result = np.empty(int(received.sum()), np.uint8)
+        for begun in range(0, int(rounds) * share, share):
+            now, coming = np.clip(sent - begun, 0, share), np.clip(received - begun, 0, share)
+            pieces = [data[at + begun : at + begun + count] for at, count in zip(outgoing, now, strict=True)]
+            arrived, start = self._alltoall(np.concatenate(pieces), now), 0
+            for at, count in zip(incoming, coming, strict=True):
+                result[at + begun : at + begun + count] = arrived[start : start + count]
+                start += count
+        return result
+
+    def _allgather_bytes(self, data: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Return the bytes of all ranks, gathered in rounds of at most ``CHUNK_BYTES`` in total."""
+        share = max(1, CHUNK_BYTES // self.size)
+        if counts.max() <= share:
+            return self._allgather(data)
+        starts, result = _offsets(counts), np.empty(int(counts.sum()), np.uint8)
+        for begun in range(0, int(counts.max()), share):
+            arrived, start = self._allgather(data[begun : begun + share]), 0
+            for at, count in zip(starts, np.clip(counts - begun, 0, share), strict=True):
+                result[at + begun : at + begun + count] = arrived[start : start + count]
+                start += count
+        return result
+
+    def _broadcast_bytes(self, data: np.ndarray, root: int) -> np.ndarray:
+        pieces = range(0, len(data), CHUNK_BYTES)
+        return _joined([self._broadcast(data[at : at + CHUNK_BYTES], root) for at in pieces], np.dtype(np.uint8))
+
+    # Checks.
+
+    def _gather_counts(self, number: int) -> np.ndarray:
+        return self._allgather(np.array([number], np.int64).view(np.uint8)).view(np.int64)
+
+    def _check_alike(self, dtype: np.dtype, shape: tuple[int, ...], call: str, count: int = 0) -> np.ndarray:
+        """Check that type and shape agree on all ranks; return the ``count`` of each rank."""
+        mine = np.array([count, _digest(dtype, shape)], np.int64)
+        gathered = self._allgather(mine.view(np.uint8)).view(np.int64).reshape(self.size, 2)
+        self._require_alike(gathered[:, 1], call, dtype, shape)
+        return gathered[:, 0].copy()
+
+    def _require_alike(self, digests: np.ndarray, call: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        if (digests == digests[self.rank]).all():
+            return
+        others = np.flatnonzero(digests != digests[self.rank]).tolist()
+        raise InputError(
+            f"{call}: the ranks' arrays differ in type or shape",
+            expected=f"{dtype} of shape (…, {', '.join(map(str, shape))}), as on rank {self.rank}, on all ranks",
+            received=f"something else on rank {', '.join(map(str, others))}",
+        )
+
+    def _check_root(self, root: int) -> None:
+        if not 0 <= root < self.size:
+            raise InputError(f"there is no rank {root}", expected=f"a rank from 0 to {self.size - 1}")
+
+    def _one_per_rank(self, values: Sequence[Value] | None, call: str) -> Sequence[Value]:
+        if values is None or len(values) != self.size:
+            received = "none" if values is None else str(len(values))
+            raise InputError(f"{call}: values", expected=f"{self.size}, one for each rank", received=received)
+        return values
+
+
+def _dump(value: object) -> np.ndarray:
+    return np.frombuffer(pack(value), np.uint8)
+
+
+def _load(data: np.ndarray) -> Any:
+    return unpack(data.data)
+
+
+def _load_each(data: np.ndarray, counts: np.ndarray) -> list[Any]:
+    """Return the objects in concatenated messages; a count of 0 means that there is none."""
+    parts = np.split(data, np.cumsum(counts)[:-1])
+    return [_load(part) for part in parts if len(part)]
+
+
+def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:
+    """Return the array in C order; refuse Python objects and, if ``rows``, an array without rows."""
+    given = np.asarray(array)
+    if given.dtype.hasobject or (rows and given.ndim == 0):
+        raise InputError(
+            "this value cannot be sent as an array",
+            expected="numbers" + (" in at least one dimension" if rows else ""),
+            received=f"{given.dtype} of shape {given.shape}",
+        )
+    return given if given.flags.c_contiguous else np.ascontiguousarray(given)
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    """Return the array's memory as bytes."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _row_bytes(array: np.ndarray) -> int:
+    return math.prod(array.shape[1:]) * array.dtype.itemsize
+
+
+def _rows(data: np.ndarray, like: np.ndarray, count: int) -> np.ndarray:
+    """Return bytes as rows of the type and shape of those of ``like``."""
+    return data.view(like.dtype).reshape(count, *like.shape[1:])
+
+
+def _joined(pieces: list[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.zeros(0, dtype)])
+
+
+def _offsets(counts: np.ndarray) -> np.ndarray:
+    return np.cumsum(counts) - counts
+
+
+def _digest(dtype: np.dtype, shape: tuple[int, ...]) -> int:
+    return zlib.crc32(f"{dtype.name} {dtype.itemsize} {shape}".encode())
+
+
+def _reduced_as(dtype: np.dtype) -> np.dtype:
+    """Return the type to reduce in: the array's own if all backends support it, else a wider one."""
+    if dtype in (np.int32, np.int64, np.float32, np.float64):
+        return dtype
+    if dtype.kind in "iub" and dtype.itemsize < 8:
+        return np.dtype(np.int64)
+    if dtype.itemsize == 2 and dtype.kind in "fV":  # float16, and bfloat16, which numpy shows as kind V
+        return np.dtype(np.float32)
+    raise InputError(
+        "allreduce_array: the type", expected="whole numbers or floats of up to 64 bits", received=str(dtype)
+    )

@@ -6,8 +6,7 @@ import sys
 import numpy as np
 
 from xmc_tf.common.process.quiet import muted_stderr
-from xmc_tf.ranks.communicator import Operation
-from xmc_tf.ranks.exchange import Exchange
+from xmc_tf.ranks.communicator import Communicator, Operation
 from xmc_tf.ranks.stalls.marks import MARKS
 
 with muted_stderr():
@@ -15,7 +14,7 @@ with muted_stderr():
     import tensorflow as tf
 
 
-class HorovodCommunicator(Exchange):
+class HorovodCommunicator(Communicator):
     """A communicator over Horovod.
 
     Messages go through main memory, whatever device the training uses. Their names differ from those of a training

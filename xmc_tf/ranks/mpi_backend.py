@@ -5,15 +5,14 @@ import sys
 
 import numpy as np
 
-from xmc_tf.ranks.communicator import Operation
-from xmc_tf.ranks.exchange import Exchange
+from xmc_tf.ranks.communicator import Communicator, Operation
 from xmc_tf.ranks.mpi import MPI, finish, finish_sending
 from xmc_tf.ranks.stalls.marks import MARKS
 
 _OPERATIONS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 
 
-class MpiCommunicator(Exchange):
+class MpiCommunicator(Communicator):
     """A communicator over MPI."""
 
     def __init__(self) -> None:

@@ -4,11 +4,10 @@ import sys
 
 import numpy as np
 
-from xmc_tf.ranks.communicator import Operation
-from xmc_tf.ranks.exchange import Exchange
+from xmc_tf.ranks.communicator import Communicator, Operation
 
 
-class Solo(Exchange):
+class Solo(Communicator):
     """A communicator with one rank; it checks and copies like the others, so that code behaves the same."""
 
     def __init__(self) -> None:

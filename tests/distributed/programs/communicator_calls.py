@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.ranks import exchange
+from xmc_tf.ranks import communicator as communicators
 from xmc_tf.ranks.choosing import choose_communicator
 
 logging.basicConfig(level=logging.INFO)
@@ -106,11 +106,11 @@ def random_lengths():
 
 
 for limit in (1 << 30, 1000):
-    exchange.CHUNK_BYTES = limit
+    communicators.CHUNK_BYTES = limit
     objects()
     arrays()
 for limit in (1 << 30, 600, 7 * size):
-    exchange.CHUNK_BYTES = limit
+    communicators.CHUNK_BYTES = limit
     random_lengths()
 mistakes()
 print(json.dumps({"rank": rank, "size": size, "kind": type(world).__name__, "tensorflow": "tensorflow" in sys.modules}))
