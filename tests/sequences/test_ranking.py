@@ -7,7 +7,7 @@ import tensorflow as tf
 from xmc_tf.collective.tables.table import make_table
 from xmc_tf.ranks.solo import Solo
 from xmc_tf.sequences.model import ranking
-from xmc_tf.sequences.model.ranking import RankingMetrics, best_items, ranks_of
+from xmc_tf.sequences.model.ranking import best_items, ranking_metrics, ranks_of
 
 
 @pytest.fixture(params=[1 << 6, 1 << 9, 1 << 20], autouse=True)
@@ -46,10 +46,7 @@ def test_best_items_with_ties(given, k):
 
 
 def test_metrics():
-    metrics = RankingMetrics()
-    metrics.add(np.array([1, 3]))
-    metrics.add(np.array([11, 100]))
-    found = metrics.result(Solo())
+    found = ranking_metrics([np.array([1, 3]), np.array([11, 100])], Solo())
     assert found["Recall@10"] == 0.5
     assert found["Recall@20"] == 0.75
     assert found["NDCG@10"] == pytest.approx((1 + 1 / 2) / 4)

@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     _require(arguments)
     world = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
-    run_on_all_ranks(world, lambda: _refuse(arguments))
+    inputs = {"-i": arguments.histories, "--data": arguments.data}
+    run_on_all_ranks(world, lambda: refuse_output("-o", arguments.output, inputs))
     data = run_on_all_ranks(world, lambda: PreparedFolder(arguments.data) if arguments.data else None)
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.sequences.model.folder import check_same_items, load_model
@@ -82,10 +83,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         while histories := run_on_all_ranks(world, lambda: list(islice(given, batch))):
             first, last = (len(histories) * rank // world.size for rank in (world.rank, world.rank + 1))
             own = histories[first:last]
-            if data is None:
-                found = predictor.of_names([one.items for one in own])
-            else:
-                found = list(predictor.of_numbers([one.items for one in own]))
+            predict = predictor.of_names if data is None else predictor.of_numbers
+            found = predict([one.items for one in own])
             gathered = world.gather([(one.items, one.scores) for one in found])
             rows = [row for rows in gathered for row in rows]
             if world.rank == 0:
@@ -93,21 +92,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _require(arguments: argparse.Namespace) -> None:
-    given = [
-        flag
-        for flag, value in (("-q", arguments.query), ("-i", arguments.histories), ("--data", arguments.data))
-        if value
-    ]
+    flags = {"-q": arguments.query, "-i": arguments.histories, "--data": arguments.data}
+    given = [flag for flag, value in flags.items() if value]
     if len(given) != 1:
         raise InputError(
             "it is not known which histories to predict",
             expected="one of -q, -i and --data",
             received=" and ".join(given) or "none",
         )
-
-
-def _refuse(arguments: argparse.Namespace) -> None:
-    refuse_output("-o", arguments.output, {"-i": arguments.histories, "--data": arguments.data})
 
 
 def _write(out: TextIO, histories: Sequence[History], rows: Sequence[tuple[list[str], list[float]]]) -> None:

@@ -49,13 +49,8 @@ def parser() -> argparse.ArgumentParser:
     add = out.add_argument_group("which interactions are used").add_argument
     add("--min-rating", type=float, metavar="NUMBER", help="leave out interactions with a lower rating")
     add("--min-item-count", type=positive, default=1, metavar="INT", help="leave out items with fewer interactions")
-    add(
-        "--min-user-count",
-        type=positive,
-        default=3,
-        metavar="INT",
-        help="leave out users with fewer interactions, counted without the items that are left out",
-    )
+    add("--min-user-count", type=positive, default=3, metavar="INT",
+        help="leave out users with fewer interactions, counted without the items that are left out")  # fmt: skip
     add("--max-user-count", type=positive, metavar="INT", help="leave out users with more interactions")
     add_verbosity(out)
     return out

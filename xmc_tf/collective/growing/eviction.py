@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
-from xmc_tf.collective.growing import kernels
 from xmc_tf.collective.growing.index import NO_ROW, IdIndex, IndexedIds
 from xmc_tf.common.errors import InputError
 
@@ -108,9 +107,9 @@ def limit_of(index: IdIndex, admitted: bool, most: int, size: int, name: str) ->
         return keys_of(entries)[kind_of(entries, admitted)]
 
     def counted_here(prefix: np.ndarray, digit: np.ndarray) -> np.ndarray:
-        counted = np.zeros(2**_DIGIT_BITS, np.int64)
-        kernels.count_digits(keys(), int(prefix), _DIGIT_BITS * (_DIGITS - 1 - int(digit)), counted)
-        return counted
+        upper = keys() >> (_DIGIT_BITS * (_DIGITS - 1 - int(digit)))
+        lowest = upper[upper >> _DIGIT_BITS == prefix] & (2**_DIGIT_BITS - 1)
+        return np.bincount(lowest, minlength=2**_DIGIT_BITS)
 
     def summed(here: tf.Tensor, shape: list[int], what: str) -> tf.Tensor:
         here = tf.ensure_shape(here, shape)

@@ -1,4 +1,4 @@
-"""Compiled loops over ids: the search in an index, the count of keys, and the draw of initial values."""
+"""Compiled loops over ids: the search in an index, and the draw of initial values."""
 
 import numpy as np
 
@@ -62,16 +62,6 @@ def see(places, hashes, counts, last, entry_rows, wanted, step, admit_after, fre
             new[counters[3]] = entry
             counters[3] += 1
         rows[number] = entry_rows[entry]
-
-
-@kernel
-def count_digits(keys, prefix, shift, counted):
-    """Count the digits at ``shift`` of the keys whose higher digits are ``prefix``."""
-    mask = len(counted) - 1
-    for number in range(len(keys)):
-        upper = keys[number] >> shift
-        if upper >> 16 == prefix:
-            counted[upper & mask] += 1
 
 
 @kernel

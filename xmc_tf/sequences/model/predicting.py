@@ -1,6 +1,6 @@
 """Predictions of the next items of histories of names, over all ranks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +38,7 @@ class Predictor:
 
     def __init__(self, model: Recommender, names: Sequence[str], k: int) -> None:
         self._model, self._names = model, names
-        self._numbers: dict[str, int] | None = None
+        self._numbers = {name: number for number, name in enumerate(names)}
         inputs = tf.TensorSpec([None, model.params.max_len], tf.int32)
         self._best = tf.function(
             lambda rows: best_items(model.table, model.last_vectors(rows), k), input_signature=[inputs], autograph=False
@@ -46,17 +46,15 @@ class Predictor:
 
     def of_names(self, given: Sequence[Sequence[str]]) -> list[NextItems]:
         """Return the predictions for histories of names; collective, each rank passes its own, if any."""
-        if self._numbers is None:
-            self._numbers = {name: number for number, name in enumerate(self._names)}
         known = [[self._numbers[name] for name in one if name in self._numbers] for one in given]
-        return list(self.of_numbers([np.array(one, np.int32) for one in known]))
+        return self.of_numbers([np.array(one, np.int32) for one in known])
 
-    def of_numbers(self, given: Sequence[np.ndarray]) -> Iterator[NextItems]:
-        """Yield the predictions for histories of item numbers; collective."""
+    def of_numbers(self, given: Sequence[np.ndarray]) -> list[NextItems]:
+        """Return the predictions for histories of item numbers; collective."""
         ends = np.cumsum([len(one) for one in given], dtype=np.int64)
         begins = ends - [len(one) for one in given] if len(given) else ends
         flat = np.concatenate([*given, np.zeros(1, np.int32)])
         inputs = histories(flat, begins.astype(np.int64), ends, self._model.shape)
         best = self._best(inputs)
-        for items, scores in zip(best.items.numpy().tolist(), best.scores.numpy().tolist(), strict=True):
-            yield NextItems([self._names[item] for item in items], scores)
+        every = zip(best.items.numpy().tolist(), best.scores.numpy().tolist(), strict=True)
+        return [NextItems([self._names[item] for item in items], scores) for items, scores in every]

@@ -15,7 +15,7 @@ from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.wire import exchange
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.sequences.model.recommender import Recommender
-from xmc_tf.sequences.model.softmax import gather_vectors
+from xmc_tf.sequences.model.softmax import gather_positions
 
 # The scores that are in memory at a time, which should fit in the cache. Tests lower it.
 CHUNK_BYTES = 4 * 2**20
@@ -46,7 +46,7 @@ def ranks_of(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor) -> tf.
         vectors: vectors of this rank's positions, ``[n, dim]``.
         targets: the item of each position.
     """
-    everyone, wanted, counts = gather_vectors(table, vectors, targets)
+    everyone, wanted, _, counts = gather_positions(table, vectors, targets)
     positions = tf.shape(everyone)[0]
     local = wanted - table.start
     own = (local >= 0) & (local < table.local_rows)
@@ -94,7 +94,7 @@ def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> BestItems:
     table = serving_or_sharded(table)
     k = min(k, table.rows)
     nobody = tf.zeros(tf.shape(vectors)[:1], tf.int64)
-    everyone, _, counts = gather_vectors(table, vectors, nobody)
+    everyone, _, sent, counts = gather_positions(table, vectors, nobody)
     positions = tf.shape(everyone)[0]
     none = (tf.fill([positions, k], -np.inf), tf.fill([positions, k], tf.constant(-1, tf.int64)))
 
@@ -107,7 +107,6 @@ def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> BestItems:
     scores, items = _over_chunks(table, everyone, merged, none)
     if table.size == 1:
         return BestItems(items, scores)
-    sent = tf.fill([table.size], tf.shape(vectors)[0])
     # A number of less than 2^53 in two float32 would lose digits: the items are sent as integers.
     moved, _ = operations.alltoall(items, counts, f"{table.name}/best_items")
     back = exchange(scores, counts, sent, rank=table.rank, name=f"{table.name}/best_scores", kind="scores")
@@ -136,23 +135,21 @@ def _over_chunks(table: ShardedTable, vectors: tf.Tensor, step: Any, first: Any)
     return found
 
 
-class RankingMetrics:
-    """Recall@k, NDCG@k and MRR of held-out items, each with one right answer, from their ranks."""
+def ranking_metrics(parts: Iterable[np.ndarray], communicator: Communicator) -> dict[str, float]:
+    """Return Recall@k, NDCG@k and MRR of held-out items, each with one right answer, over all ranks; collective.
 
-    def __init__(self) -> None:
-        self._sums = np.zeros(2 * len(CUTOFFS) + 2)
-
-    def add(self, ranks: np.ndarray) -> None:
-        """Add the ranks of some held-out items, from 1."""
+    Args:
+        parts: the ranks of this process's items, from 1, in any number of parts.
+        communicator: the ranks of the run.
+    """
+    sums = np.zeros(2 * len(CUTOFFS) + 2)
+    for ranks in parts:
         gains = 1.0 / np.log2(ranks + 1.0)
         values = [np.sum(ranks <= k) for k in CUTOFFS] + [np.sum(gains * (ranks <= k)) for k in CUTOFFS]
-        self._sums += np.array([*values, np.sum(1.0 / ranks), len(ranks)])
-
-    def result(self, communicator: Communicator) -> dict[str, float]:
-        """Return the metrics over all ranks; collective."""
-        *sums, count = communicator.allreduce_array(self._sums)
-        names = [*(f"Recall@{k}" for k in CUTOFFS), *(f"NDCG@{k}" for k in CUTOFFS), "MRR"]
-        return {name: float(value / max(count, 1)) for name, value in zip(names, sums, strict=True)}
+        sums += np.array([*values, np.sum(1.0 / ranks), len(ranks)])
+    *means, count = communicator.allreduce_array(sums)
+    names = [*(f"Recall@{k}" for k in CUTOFFS), *(f"NDCG@{k}" for k in CUTOFFS), "MRR"]
+    return {name: float(value / max(count, 1)) for name, value in zip(names, means, strict=True)}
 
 
 class Ranker:
@@ -175,7 +172,4 @@ class Ranker:
 
     def metrics(self, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
         """Return the metrics over the batches of all ranks; collective."""
-        metrics = RankingMetrics()
-        for ranks in self.ranks(batches):
-            metrics.add(ranks)
-        return metrics.result(self._model.strategy.communicator)
+        return ranking_metrics(self.ranks(batches), self._model.strategy.communicator)

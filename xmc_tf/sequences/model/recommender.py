@@ -57,7 +57,12 @@ class Recommender(tf.Module):
                 params.embed_dim, params.n_heads, params.n_layers, params.max_len, self.shape.causal,
                 dropout=params.dropout, seed=params.seed,
             )  # fmt: skip
-        sampler = None if params.loss == "full" else _sampler(params, nr_items, counts)
+        sampler: Sampler | None = None
+        if params.loss == "sampled" and params.sampling == "frequency":
+            assert counts is not None
+            sampler = ByFrequency(counts, params.negatives)
+        elif params.loss == "sampled":
+            sampler = LogUniform(nr_items, params.negatives)
         self.softmax = ItemSoftmax(self.table, sampler, params.route, params.wire)  # type: ignore[arg-type]
 
     @property
@@ -137,10 +142,3 @@ def _item_table(strategy: CollectiveStrategy, params: SequenceParams, nr_items: 
         return make_table(TABLE, nr_items, params.embed_dim + 1, initializer=rows, seed=params.seed)
     with strategy.embedding_scope(shard_above=0):
         return strategy.table(TABLE, nr_items, params.embed_dim + 1, rows)
-
-
-def _sampler(params: SequenceParams, nr_items: int, counts: np.ndarray | None) -> Sampler:
-    if params.sampling == "frequency":
-        assert counts is not None
-        return ByFrequency(counts, params.negatives)
-    return LogUniform(nr_items, params.negatives)

@@ -1,6 +1,6 @@
 """Samples of items for a sampled softmax: the same on all ranks, drawn with replacement, with their probabilities."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -18,13 +18,6 @@ class Sample(NamedTuple):
     log_expected: tf.Tensor
 
 
-class Sampler(Protocol):
-    """A distribution of items."""
-
-    def draw(self, seed: tf.Tensor) -> Sample:
-        """Return the sample of a seed: two integers, such as the training's seed and the step."""
-
-
 class LogUniform:
     """The distribution with ``P(item) = log((item + 2) / (item + 1)) / log(items + 1)``: frequent items come first.
 
@@ -37,7 +30,7 @@ class LogUniform:
         self.items, self.count = items, count
 
     def draw(self, seed: tf.Tensor) -> Sample:
-        """Return the sample of a seed."""
+        """Return the sample of a seed: two integers, such as the training's seed and the step."""
         drawn = tf.random.stateless_uniform([self.count], seed, dtype=tf.float64, alg="philox")
         found = tf.cast(tf.exp(drawn * np.log(self.items + 1.0)), tf.int64) - 1
         found = tf.clip_by_value(found, 0, self.items - 1)
@@ -61,8 +54,11 @@ class ByFrequency:
         self._log_expected = tf.constant(np.log(shares / shares.sum() * count), tf.float32)
 
     def draw(self, seed: tf.Tensor) -> Sample:
-        """Return the sample of a seed."""
+        """Return the sample of a seed: two integers, such as the training's seed and the step."""
         drawn = tf.random.stateless_uniform([self.count], seed, dtype=tf.float64, alg="philox")
         found = tf.searchsorted(self._ends, drawn, side="right", out_type=tf.int64)
         found = tf.minimum(found, tf.size(self._ends, tf.int64) - 1)
         return Sample(found, tf.gather(self._log_expected, found))
+
+
+Sampler: TypeAlias = LogUniform | ByFrequency

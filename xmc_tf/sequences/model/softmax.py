@@ -19,6 +19,15 @@ from xmc_tf.sequences.model.chunks import LEAST, log_sum_exp
 from xmc_tf.sequences.model.sampling import Sample, Sampler
 
 
+class GatheredPositions(NamedTuple):
+    """The positions of all ranks, in rank order."""
+
+    vectors: tf.Tensor
+    targets: tf.Tensor
+    sent: tf.Tensor  # positions to each rank
+    received: tf.Tensor  # positions from each rank
+
+
 class ItemSoftmax:
     """The loss ``-log softmax(vectors @ table.T)[targets]``, over all items or over a sample.
 
@@ -54,7 +63,7 @@ class ItemSoftmax:
         sample = None if self.sampler is None else self.sampler.draw(seed)
         if sample is not None and self.route == "rows":
             return self._of_fetched(vectors, targets, sample)
-        here = _gathered(self.table, vectors, targets, self.wire)
+        here = gather_positions(self.table, vectors, targets, self.wire)
         own, target_score = self._own_target_scores(here)
         if sample is None:
             rows = tf.convert_to_tensor(self.table.variable)
@@ -67,7 +76,7 @@ class ItemSoftmax:
             part = _log_add(part, tf.where(own, target_score, LEAST))
         return self._combined(here, part, target_score)
 
-    def _own_target_scores(self, here: "_GatheredPositions") -> tuple[tf.Tensor, tf.Tensor]:
+    def _own_target_scores(self, here: GatheredPositions) -> tuple[tf.Tensor, tf.Tensor]:
         """Return which targets are this rank's items, and the scores of these; 0 for the others."""
         local = here.targets - self.table.start
         own = (local >= 0) & (local < self.table.local_rows)
@@ -76,7 +85,7 @@ class ItemSoftmax:
         scores = pair_dots(here.vectors, positions, tf.gather(self.table.variable, unique), at)
         return own, tf.tensor_scatter_nd_update(tf.zeros_like(here.vectors[:, 0]), positions[:, None], scores)
 
-    def _combined(self, here: "_GatheredPositions", part: tf.Tensor, target_score: tf.Tensor) -> tf.Tensor:
+    def _combined(self, here: GatheredPositions, part: tf.Tensor, target_score: tf.Tensor) -> tf.Tensor:
         """Return the losses of this rank's positions, from the parts that all ranks have computed."""
         table = self.table
         if table.size == 1:
@@ -101,37 +110,21 @@ class ItemSoftmax:
         return _log_add(part, score) - score
 
 
-class _GatheredPositions(NamedTuple):
-    """The positions of all ranks, in rank order."""
-
-    vectors: tf.Tensor
-    targets: tf.Tensor
-    sent: tf.Tensor  # positions to each rank
-    received: tf.Tensor  # positions from each rank
-
-
-def gather_vectors(
+def gather_positions(
     table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor, wire: WireFormat = "fp32"
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Return the vectors and targets of all ranks, in rank order, and the number of each rank; collective."""
-    found = _gathered(table, vectors, targets, wire)
-    return found.vectors, found.targets, found.received
-
-
-def _gathered(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor, wire: WireFormat) -> _GatheredPositions:
+) -> GatheredPositions:
+    """Return the positions of all ranks; collective."""
     targets, count = tf.cast(targets, tf.int64), tf.shape(vectors)[0]
     sent = tf.fill([table.size], count)
     if table.size == 1:
-        return _GatheredPositions(vectors, targets, sent, sent)
+        return GatheredPositions(vectors, targets, sent, sent)
     with after(count_sent("ids", sent, table.rank, 8)):
-        everyone, received = operations.alltoall(
-            tf.tile(targets, [table.size]), sent, f"{table.name}/targets"
-        )  # fmt: skip
+        everyone, received = operations.alltoall(tf.tile(targets, [table.size]), sent, f"{table.name}/targets")
     moved = exchange(
         tf.tile(vectors, [table.size, 1]), sent, received, rank=table.rank, name=f"{table.name}/positions", wire=wire,
         kind="vectors",
     )  # fmt: skip
-    return _GatheredPositions(moved, everyone, sent, received)
+    return GatheredPositions(moved, everyone, sent, received)
 
 
 def _pairs_of_equals(targets: tf.Tensor, items: tf.Tensor) -> tf.Tensor:
