@@ -79,11 +79,11 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     source = _opened(table, options)
     if not source.columns:
         raise InputError(f"{source.name} has no columns", expected="columns of texts and labels")
-    if getattr(source, "nr_features", 0):
+    if source.nr_features:
         columns, guesses = Columns((), 1), list[str]()
     else:
         columns, guesses = choose_columns(source.name, source.columns, _sample(source), options.columns)
-    if getattr(source, "header_is_guessed", False) and not getattr(source, "header", True):
+    if source.header_is_guessed and not source.header:
         guesses = [f"the first row is data, not names of columns ({len(source.columns)} columns; --header)", *guesses]
     wanted = {"source": _identity(table, source), "columns": _chosen(columns)}
     if options.source.label_lists is not None:
@@ -99,7 +99,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         store = TableStore.open(database, write=True)
     else:
         store = TableStore.create(database)
-        store.write_meta(**wanted, rows_read=0, guesses=guesses, nr_features=getattr(source, "nr_features", 0))
+        store.write_meta(**wanted, rows_read=0, guesses=guesses, nr_features=source.nr_features)
     if store.meta("rows_read") != "all":
         _LOG.info("%s: %s", source.name, source.kind)
         for guess in guesses:
@@ -192,7 +192,7 @@ def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
         for rows, row in enumerate(source.records(), 1):
             if rows <= before:
                 continue
-            if getattr(source, "in_test", False):
+            if source.in_test:
                 writer.begin_test()
             writer.add(row)
             if rows % COMMIT == 0:

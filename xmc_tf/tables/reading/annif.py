@@ -6,13 +6,13 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.reading.packed import opened
-from xmc_tf.tables.reading.records import BadRow, TableRow
+from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
 COLUMNS = ["text", "labels"]
 _SUBJECT = re.compile(r"<([^<>\s]+)>")
 
 
-class AnnifTsv:
+class AnnifTsv(TableReader):
     r"""A short-text corpus: ``text<TAB><uri> <uri>`` per line, also packed by gzip."""
 
     unit = "MB"
@@ -20,13 +20,13 @@ class AnnifTsv:
 
     def __init__(self, path: Path) -> None:
         self.path, self.name, self.kind = path, str(path), "Annif's TSV"
-        self.size, self._read = max(path.stat().st_size >> 20, 1), 0
+        self.size = max(path.stat().st_size >> 20, 1)
 
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all lines."""
         with opened(self.path) as file:
             for number, raw in enumerate(file, 1):
-                self._read += len(raw)
+                self.read += len(raw)
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace").rstrip("\r\n")
                 text, tab, subjects = line.rpartition("\t")
                 found = _SUBJECT.findall(subjects)
@@ -34,10 +34,6 @@ class AnnifTsv:
                     yield TableRow(number, [text, found])
                 elif line.strip():
                     yield BadRow(number, "no subjects after a tab" if tab else "no tab", line[:80])
-
-    def done(self) -> int:
-        """Return the number of megabytes read."""
-        return self._read >> 20
 
     @staticmethod
     def matches(lines: Sequence[bytes]) -> bool:
@@ -47,7 +43,7 @@ class AnnifTsv:
         return bool(found) and sum(found) >= 0.9 * len(found)
 
 
-class AnnifFolder:
+class AnnifFolder(TableReader):
     """A document corpus: ``name.txt`` with the text, ``name.tsv`` (uri, label) or ``name.key`` (labels) beside it."""
 
     unit = "documents"
@@ -56,7 +52,7 @@ class AnnifFolder:
     def __init__(self, path: Path) -> None:
         self.name, self.kind = str(path), "Annif's document folder"
         self._texts = sorted(path.glob("*.txt"))
-        self.size, self._read = len(self._texts), 0
+        self.size = len(self._texts)
         if not self.matches(path):
             raise InputError(
                 f"{path} is not a folder of documents",
@@ -66,16 +62,12 @@ class AnnifFolder:
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all documents, in the order of their names."""
         for number, path in enumerate(self._texts, 1):
-            self._read = number
+            self.read = number
             labels = _subjects_of(path)
             if labels is None:
                 yield BadRow(number, "no .tsv or .key file with its subjects", path.name)
             else:
                 yield TableRow(number, [path.read_text("utf-8-sig", errors="replace"), labels])
-
-    def done(self) -> int:
-        """Return the number of documents read."""
-        return self._read
 
     @staticmethod
     def matches(path: Path) -> bool:

@@ -10,14 +10,14 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.tables.reading.packed import opened, unpacked_size
-from xmc_tf.tables.reading.records import BadRow, TableRow
+from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
 _FEATURES, _LINES, _FOLDER = ["features", "labels"], ["labels", "text"], ["text", "labels"]
 _HEADER = re.compile(rb"\s*(\d+)\s+(\d+)\s+(\d+)\s*")
 _PECOS_LINE = re.compile(rb"\d+(,\d+)*\t\S")
 
 
-class SparseFeatures:
+class SparseFeatures(TableReader):
     """A file of the Extreme Classification Repository: ``documents features labels``, then ``1,2 7:0.5 9:1.2`` lines.
 
     Each record holds a pair (feature numbers, values) and the label numbers.
@@ -33,23 +33,18 @@ class SparseFeatures:
         if found is None:
             raise InputError(f"{path} has no header", expected="the numbers of documents, features and labels")
         self.size, self.nr_features, self.nr_labels = map(int, found.groups())
-        self._read = 0
 
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all documents; lines that are none as :class:`BadRow`."""
         with opened(self.path) as file:
             file.readline()
             for number, line in enumerate(file, 2):
-                self._read = number - 1
+                self.read = number - 1
                 try:
                     yield TableRow(number, [*self._parsed(line)])
                 except (ValueError, OverflowError) as error:
                     reason = str(error) if "out of range" in str(error) else "not labels and features"
                     yield BadRow(number, reason, line[:80].decode("utf-8", "replace"))
-
-    def done(self) -> int:
-        """Return the number of documents read."""
-        return self._read
 
     @staticmethod
     def matches(lines: Sequence[bytes]) -> bool:
@@ -71,7 +66,7 @@ class SparseFeatures:
         return (features, values), [str(label) for label in labels]
 
 
-class PecosLines:
+class PecosLines(TableReader):
     """PECOS's lines of ``1,2<TAB>text``: label numbers and the text."""
 
     unit = "MB"
@@ -79,22 +74,18 @@ class PecosLines:
 
     def __init__(self, path: Path) -> None:
         self.path, self.name, self.kind = path, str(path), "PECOS's lines of labels and text"
-        self.size, self._read = max(unpacked_size(path) >> 20, 1), 0
+        self.size = max(unpacked_size(path) >> 20, 1)
 
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all lines."""
         with opened(self.path) as file:
             for number, raw in enumerate(file, 1):
-                self._read += len(raw)
+                self.read += len(raw)
                 labels, tab, text = raw.decode("utf-8-sig" if number == 1 else "utf-8", "replace").partition("\t")
                 if tab:
                     yield TableRow(number, [[one.strip() for one in labels.split(",")], text.rstrip("\r\n")])
                 elif labels.strip():
                     yield BadRow(number, "no tab", labels[:80])
-
-    def done(self) -> int:
-        """Return the number of megabytes read."""
-        return self._read >> 20
 
     @staticmethod
     def matches(lines: Sequence[bytes]) -> bool:
@@ -103,7 +94,7 @@ class PecosLines:
         return bool(lines) and all(_PECOS_LINE.match(line.removeprefix(b"\xef\xbb\xbf")) for line in lines)
 
 
-class PecosFolder:
+class PecosFolder(TableReader):
     """A folder of ``X.trn.txt``, ``Y.trn.npz`` and optionally ``X.tst.txt``, ``Y.tst.npz``, ``labels.txt``.
 
     The documents of the test files become the test split.
@@ -118,7 +109,7 @@ class PecosFolder:
         names = path / "labels.txt"
         self._names = load_names(names) if names.is_file() else None
         self._labels = [_labels_of(texts, self._names) for texts in self._parts]
-        self.size, self._read = sum(Y.shape[0] for Y in self._labels), 0
+        self.size = sum(Y.shape[0] for Y in self._labels)
 
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield the training documents, then the test documents."""
@@ -127,13 +118,9 @@ class PecosFolder:
             self.in_test = texts.name == "X.tst.txt"
             for text, a, b in zip(TextFile(texts), Y.indptr, Y.indptr[1:], strict=False):
                 number += 1
-                self._read = number
+                self.read = number
                 labels = [self._names[at] if self._names else str(at) for at in Y.indices[a:b].tolist()]
                 yield TableRow(number, [text, labels])
-
-    def done(self) -> int:
-        """Return the number of documents read."""
-        return self._read
 
     @staticmethod
     def matches(path: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from xmc_tf.tables.reading.encodings import named, text_encoding
-from xmc_tf.tables.reading.records import BadRow, TableRow
+from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _LARGEST_CELL = 64 << 20  # characters; a quote that is never closed ends there
@@ -15,7 +15,7 @@ _SAMPLE = 1 << 18
 _LONGEST_NAME = 80  # characters of a column name, where the file does not say whether its first row is one
 
 
-class DelimitedFile:
+class DelimitedFile(TableReader):
     """A CSV or TSV file.
 
     Args:
@@ -33,7 +33,6 @@ class DelimitedFile:
         self.path, self.name = path, str(path)
         self.encoding = text_encoding(path, encoding)
         self.size = max(path.stat().st_size >> 20, 1)
-        self._read = 0
         with self._open() as file:
             sample = file.read(_SAMPLE)
         first, _, rest = sample.partition("\n")
@@ -63,10 +62,6 @@ class DelimitedFile:
                 yield TableRow(line, cells)
             elif any(cells):
                 yield BadRow(line, f"{len(cells)} cells, expected {expected}", _start(cells))
-
-    def done(self) -> int:
-        """Return the number of megabytes read."""
-        return self._read >> 20
 
     @property
     def head_rows(self) -> int:
@@ -131,7 +126,7 @@ class _Lines:
             except StopIteration:
                 self.ended = True
                 raise
-            self._source._read += len(line)
+            self._source.read += len(line)
         self.number += 1
         self.row.append(line)
         return line.replace("\0", "")

@@ -10,10 +10,10 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.tables.reading.encodings import named, text_encoding
 from xmc_tf.tables.reading.packed import is_packed, opened
-from xmc_tf.tables.reading.records import TableRow
+from xmc_tf.tables.reading.records import TableReader, TableRow
 
 
-class TextsAndLabelLists:
+class TextsAndLabelLists(TableReader):
     """Texts and their labels in two files, line by line.
 
     Example:
@@ -37,18 +37,14 @@ class TextsAndLabelLists:
         existing_file(self.labels, "label lists")
         self._encodings = [_encoding(one, encoding) for one in (self.path, self.labels)]
         self.kind = f"texts in {named(self._encodings[0])} with label lists in {self.labels.name}"
-        self.size, self._read = self._count(), 0
+        self.size = self._count()
 
     def records(self) -> Iterator[TableRow]:
         """Yield each text with the line of its labels."""
         with _lines(self.path, self._encodings[0]) as texts, _lines(self.labels, self._encodings[1]) as labels:
             for number, (text, found) in enumerate(zip(texts, labels, strict=True), 1):
-                self._read = number
+                self.read = number
                 yield TableRow(number, [text.rstrip("\r\n"), found.strip()])
-
-    def done(self) -> int:
-        """Return the number of documents read."""
-        return self._read
 
     def _count(self) -> int:
         """Return the number of documents, which both files have."""

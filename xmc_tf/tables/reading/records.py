@@ -1,7 +1,8 @@
 """The rows that every kind of table yields: records, and rows that cannot be read."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 
 class TableRow(NamedTuple):
@@ -30,7 +31,7 @@ class BadRow(NamedTuple):
     start: str
 
 
-class TableReader(Protocol):
+class TableReader(ABC):
     """A table that is read from its beginning to its end.
 
     Attributes:
@@ -38,19 +39,29 @@ class TableReader(Protocol):
         kind: such as "CSV, separated by semicolons, in UTF-8".
         columns: names of the columns.
         size: amount of work to read it, in units of ``unit``.
-        unit: such as "MB" or "rows".
+        unit: "MB", or what is counted, such as "rows".
+        read: number of rows that have been read, or of bytes if the unit is "MB".
+        nr_features: number of features, if rows have features instead of texts.
+        nr_labels: number of labels of such a table.
+        in_test: whether the rows that are read now are test documents.
+        header_is_guessed: whether it was not known whether the first row has the names of the columns.
+        header: whether it has.
     """
 
     name: str
     kind: str
     columns: list[str]
     size: int
-    unit: str
+    unit = "rows"
+    read = 0
+    nr_features = nr_labels = 0
+    in_test = header_is_guessed = False
+    header = True
 
+    @abstractmethod
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows, in their order; each call starts again."""
-        ...
 
     def done(self) -> int:
         """Return how many of the ``size`` units have been read."""
-        ...
+        return self.read >> 20 if self.unit == "MB" else self.read

@@ -13,14 +13,14 @@ from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import listed, plain
 from xmc_tf.tables.reading.encodings import named, text_encoding
 from xmc_tf.tables.reading.packed import is_packed, opened, unpacked_size
-from xmc_tf.tables.reading.records import BadRow, TableRow
+from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
 _SAMPLE = 1000
 _BATCH = 4096
 MOST_SECONDS = 60  # to count the rows of a view, which may be endless
 
 
-class JsonLines:
+class JsonLines(TableReader):
     """A file with one JSON object per line; keys that the first thousand lines lack are no columns."""
 
     unit = "MB"
@@ -31,7 +31,6 @@ class JsonLines:
         self.encoding = "utf-8-sig" if self._packed else text_encoding(path, encoding)
         self.kind = f"JSON lines in {named(self.encoding)}" + (", packed by gzip" if self._packed else "")
         self.size = max(unpacked_size(path) >> 20, 1)
-        self._read = 0
         keys: dict[str, None] = {}
         with self._open() as file:
             for _, line in zip(range(_SAMPLE), file, strict=False):
@@ -48,7 +47,7 @@ class JsonLines:
         """Yield all objects; lines that are none as :class:`BadRow`."""
         with self._open() as file:
             for number, line in enumerate(file, 1):
-                self._read += len(line)
+                self.read += len(line)
                 if not line.strip():
                     continue
                 value = _object(line)
@@ -57,20 +56,14 @@ class JsonLines:
                 else:
                     yield BadRow(number, value if isinstance(value, str) else "not a JSON object", line.strip()[:80])
 
-    def done(self) -> int:
-        """Return the number of megabytes read."""
-        return self._read >> 20
-
     def _open(self) -> TextIO:
         if self._packed:
             return io.TextIOWrapper(opened(self.path), encoding=self.encoding, errors="replace")
         return self.path.open(encoding=self.encoding, errors="replace")
 
 
-class ParquetFile:
+class ParquetFile(TableReader):
     """A Parquet file; it is read in batches of rows."""
-
-    unit = "rows"
 
     def __init__(self, path: Path) -> None:
         try:
@@ -84,7 +77,6 @@ class ParquetFile:
             raise InputError(f"{path} cannot be read as Parquet: {error}", fix="copy the file again") from None
         self.columns = [str(name) for name in self._file.schema_arrow.names]
         self.size = int(self._file.metadata.num_rows)
-        self._read = 0
 
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows."""
@@ -93,23 +85,17 @@ class ParquetFile:
             columns = [column.to_pylist() for column in batch.columns]
             for cells in zip(*columns, strict=True):
                 number += 1
-                self._read = number
+                self.read = number
                 yield TableRow(number, list(cells))
 
-    def done(self) -> int:
-        """Return the number of rows read."""
-        return self._read
 
-
-class SqliteTable:
+class SqliteTable(TableReader):
     """A table or view of an SQLite database.
 
     Args:
         path: the database; it is opened for reading only.
         table: name of the table; None: the only one.
     """
-
-    unit = "rows"
 
     def __init__(self, path: Path, table: str | None = None) -> None:
         self.name, self.kind = str(path), "SQLite"
@@ -141,23 +127,16 @@ class SqliteTable:
                 fix=f"write the view to a table: CREATE TABLE documents AS SELECT * FROM {self._quoted} LIMIT 1000000",
             ) from None
         self._database.set_progress_handler(None, 0)
-        self._read = 0
 
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows, in the order in which SQLite stores them."""
         for number, cells in enumerate(self._database.execute(f"SELECT * FROM {self._quoted}"), 1):
-            self._read = number
+            self.read = number
             yield TableRow(number, list(cells))
 
-    def done(self) -> int:
-        """Return the number of rows read."""
-        return self._read
 
-
-class Frame:
+class Frame(TableReader):
     """A DataFrame of pandas, Polars or PyArrow, or a mapping of column names to sequences."""
-
-    unit = "rows"
 
     def __init__(self, frame: Any) -> None:
         self.name, self.kind = "the DataFrame", type(frame).__module__.partition(".")[0]
@@ -165,17 +144,12 @@ class Frame:
         self._frame, self.columns = frame, [str(name) for name in names]
         self._columns = [listed(frame[name]) for name in names]
         self.size = len(self._columns[0]) if self._columns else 0
-        self._read = 0
 
     def records(self) -> Iterator[TableRow | BadRow]:
         """Yield all rows."""
         for number, cells in enumerate(zip(*(map(plain, column) for column in self._columns), strict=True), 1):
-            self._read = number
+            self.read = number
             yield TableRow(number, list(cells))
-
-    def done(self) -> int:
-        """Return the number of rows read."""
-        return self._read
 
 
 def quoted(name: str) -> str:

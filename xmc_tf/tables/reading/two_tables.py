@@ -6,7 +6,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
 
-class TwoTables:
+class TwoTables(TableReader):
     """Two tables with the same columns, read one after the other.
 
     Args:
@@ -23,7 +23,7 @@ class TwoTables:
         self._parts, self.in_test = (first, test), False
         self.name, self.kind, self.columns = first.name, first.kind, first.columns
         self.size, self.unit = first.size + test.size, first.unit
-        sizes = [(getattr(one, "nr_features", 0), getattr(one, "nr_labels", 0)) for one in self._parts]
+        sizes = [(one.nr_features, one.nr_labels) for one in self._parts]
         if sizes[0] != sizes[1]:
             raise InputError(
                 f"{test.name} does not fit {first.name}", expected=f"{sizes[0][0]:,} features, {sizes[0][1]:,} labels",
