@@ -107,19 +107,9 @@ def check_content(path: Path, record: Mapping[str, int], fix: str, *, all_bytes:
     Raises:
         InputError: the file is missing or has changed.
     """
-    if not path.is_file():
-        raise InputError(f"{path} does not exist", expected=f"a file of {record['bytes']:,} bytes", fix=fix)
-    size = path.stat().st_size
-    if size != record["bytes"]:
-        raise InputError(
-            f"{path} {'was cut short' if size < record['bytes'] else 'is too long'}",
-            expected=f"{record['bytes']:,} bytes", received=f"{size:,} bytes", fix=fix,
-        )  # fmt: skip
-    if all_bytes and (crc := crc_of_range(path)[0]) != record["crc32"]:
-        raise InputError(
-            f"{path} has changed since it was saved",
-            expected=f"checksum {record['crc32']:08x} (CRC-32)", received=f"checksum {crc:08x}", fix=fix,
-        )  # fmt: skip
+    own = Records(path.parent, path, {path.name: (record["bytes"], f"{record['crc32']:08x}")}, fix=fix)
+    if (problem := own.problem(path.name, all_bytes=all_bytes)) is not None:
+        raise problem
 
 
 def checksum_of(content: Mapping[str, Any]) -> str:
@@ -142,12 +132,14 @@ class Records:
         header: the file with the records.
         files: the length and checksum of each file, by relative posix path.
         unchanged: whether the header is unchanged since it was saved; None if unknown.
+        fix: what to do about a damaged file; "": what fits the header.
     """
 
     folder: Path
     header: Path
     files: Mapping[str, tuple[int, str]]
     unchanged: bool | None = None
+    fix: str = ""
 
     @classmethod
     def read(cls, folder: Path, header: str = MODEL_HEADER) -> "Records | None":
@@ -184,12 +176,13 @@ class Records:
                     return cls(records.folder, records.header, records._below(start), records.unchanged)
         return None
 
-    def problem(self, name: str, stop: Event | None = None) -> InputError | None:
+    def problem(self, name: str, stop: Event | None = None, *, all_bytes: bool = True) -> InputError | None:
         """Compare a file with its record; return the problem, or None.
 
         Args:
             name: the file's name.
             stop: passed by a reader that maps the file: it is mapped here too, and ``stop`` ends the comparison early.
+            all_bytes: whether to read the file; else only its size is compared.
         """
         path, (size, checksum) = self.folder / name, self.files[name]
         if not path.is_file():
@@ -203,6 +196,8 @@ class Records:
                 received=f"{found:,} bytes",
                 fix=self._fix,
             )
+        if not all_bytes:
+            return None
         try:
             now = _crc_of_mapped(path, stop) if stop is not None and found else crc_of_file(path)
         except OSError as error:
@@ -218,7 +213,7 @@ class Records:
 
     @property
     def _fix(self) -> str:
-        fix = _FIXES.get(self.header.name, _FIX_EXPORT)
+        fix = self.fix or _FIXES.get(self.header.name, _FIX_EXPORT)
         # If both have changed, either may be wrong.
         return f"{fix}; {self.header.name} has changed too" if self.unchanged is False else fix
 
