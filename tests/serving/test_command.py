@@ -51,6 +51,7 @@ def test_a_model_becomes_a_version_with_warm_up_requests(model, files, tmp_path,
     single = [batch[0].decode() for name, batch in asked[:10] if name == "serving_default" and len(batch) == 1]
     assert len(set(single)) == 10
     assert set(single) <= set(texts)
+    assert LocalModel(output).about["examples"] == [text for text in single if text.strip()][:3]
 
 
 def test_smaller_weights_say_what_they_cost(model, files, tmp_path, capsys):

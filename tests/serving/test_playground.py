@@ -15,12 +15,13 @@ import pytest
 
 from tests.serving import browser
 from tests.serving.cases import HARD, NAMES, documents
+from xmc_tf.common.folders.checksums import checksum_of
+from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.server.application import Application
 from xmc_tf.server.connections import bound_socket, in_background
 from xmc_tf.server.page.answering import Answering
 from xmc_tf.server.page.files import FILES
 from xmc_tf.server.page.routes import LIMITS, Page
-from xmc_tf.serving.warmup import WARMUP, write_warmup
 
 _JSON = {"Content-Type": "application/json"}
 TEXT = documents(1, seed=41)[0][0]
@@ -193,14 +194,12 @@ def test_k_labels_and_what_scores_mean(of_export):
     assert ask(of_export, "HEAD", "/")[2] == b""
 
 
-def test_examples_are_texts_of_the_warm_up_requests(exported, tmp_path):
+def test_examples_are_texts_of_the_export(exported, tmp_path):
     shutil.copytree(exported, tmp_path / "1")
-    texts = documents(5, seed=3)[0]
-    write_warmup(tmp_path / "1", texts, 5)
-    assert Answering(tmp_path / "1").about()["examples"] == texts[:3]
-    path = tmp_path / "1" / WARMUP
-    path.write_bytes(path.read_bytes()[:40])
-    assert Answering(tmp_path / "1").about()["examples"]
+    path = tmp_path / "1" / ABOUT
+    about = json.loads(path.read_text()) | {"examples": ["one text", "another"]}
+    path.write_text(json.dumps(about | {"checksum": checksum_of(about)}))
+    assert Answering(tmp_path / "1").about()["examples"] == ["one text", "another"]
 
 
 def test_a_wrong_folder_is_reported_and_can_be_fixed(exported, tmp_path):

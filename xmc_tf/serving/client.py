@@ -16,6 +16,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.common.progress import Progress
+from xmc_tf.serving.local import as_matrix
 
 # Far larger than answers are, and allowed by gRPC.
 _MAX_MESSAGE = 1 << 30
@@ -122,23 +123,19 @@ class Client:
             (texts × labels) scores, descending within a row, as from a model's own ``predict``.
         """
         about = self.about()
-        indptr, labels, scores = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
+        labels, scores = list[np.ndarray](), list[np.ndarray]()
         with Progress("asking the server", len(texts), "documents") as progress:
             for at in range(0, len(texts), batch):
                 answer = self.best(texts[at : at + batch], k)
-                there = answer.labels >= 0
-                indptr.append(indptr[-1][-1] + np.cumsum(there.sum(axis=1)))
-                labels.append(answer.labels[there].astype(np.int32))
-                scores.append(answer.scores[there])
-                progress.add(len(there))
+                labels.append(answer.labels)
+                scores.append(answer.scores)
+                progress.add(len(answer.labels))
                 if names is not None:
                     for row, row_names in zip(answer.labels.tolist(), answer.names, strict=True):
                         names.update(zip(row, row_names, strict=True))
-        result = csr_matrix((len(texts), about["nr_labels"]), dtype=np.float32)
-        # Set directly, because scipy would sort the rows by label.
-        result.indptr = np.concatenate(indptr)
-        result.indices, result.data = np.concatenate(labels), np.concatenate(scores)
-        return result
+        if not labels:
+            return csr_matrix((0, about["nr_labels"]), dtype=np.float32)
+        return as_matrix(np.concatenate(labels), np.concatenate(scores), about["nr_labels"])
 
 
 class _Wire(Protocol):

@@ -4,8 +4,7 @@ They are ``PredictionLog`` messages of ``tensorflow_serving.apis``, encoded here
 alone. ``tests/serving/test_command.py`` reads them with TensorFlow Serving's own parser.
 """
 
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 
-_LOG = logging.getLogger(__name__)
 # Where TensorFlow Serving looks for requests, and how many it reads at most.
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 MAX_REQUESTS = 1000
@@ -58,7 +56,7 @@ def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], cou
     check_warmup(texts, count)
     import tensorflow as tf
 
-    chosen = [_as_bytes(texts[int(at)]) for at in np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))))]
+    chosen = chosen_texts(texts, count)
     requests = [_request("serving_default", [text]) for text in chosen]
     requests += [
         _request("serving_default", chosen[:_BATCH]),
@@ -73,49 +71,15 @@ def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], cou
     return path
 
 
-def warmup_texts(folder: str | Path, count: int) -> list[str]:
-    """Return the texts of the first warm-up requests; none if the export has no readable ones."""
-    path = Path(folder) / WARMUP
-    if not path.is_file():
-        return []
-    import tensorflow as tf
-    from tensorflow.core.framework.tensor_pb2 import TensorProto
+def chosen_texts(texts: Sequence[str] | Sequence[bytes], count: int) -> list[bytes]:
+    """Return some texts in UTF-8, spread evenly over all of them.
 
-    found: list[str] = []
-    try:
-        for record in tf.data.TFRecordDataset(str(path)).take(count).as_numpy_iterator():
-            log = dict(_fields(dict(_fields(record))[_PREDICTION_LOG_PREDICT_LOG]))
-            for number, content in _fields(log[_PREDICT_LOG_REQUEST]):
-                entry = dict(_fields(content)) if number == _PREDICT_REQUEST_INPUTS else {}
-                if entry.get(1) == b"text":
-                    tensor = tf.make_ndarray(TensorProto.FromString(entry[2]))
-                    found += [text.decode("utf-8", "replace") for text in tensor.ravel()[:1]]
-    except Exception as error:  # noqa: BLE001  TensorFlow and protobuf raise their own errors
-        _LOG.warning("%s: the warm-up requests cannot be read: %s", path, str(error)[:200])
-    return found
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Decode the fields of variable length of a message that has no others."""
-    at = 0
-    while at < len(message):
-        key, at = _read_varint(message, at)
-        length, at = _read_varint(message, at)
-        if key & 7 != 2 or at + length > len(message):
-            raise ValueError("not a message of the expected form")
-        yield key >> 3, message[at : at + length]
-        at += length
-
-
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Decode a number and return it with the position of the next byte."""
-    value = shift = 0
-    while shift < 64:
-        value |= (message[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if message[at - 1] < 128:
-            return value, at
-    raise ValueError("a number of more than 64 bits")
+    Args:
+        texts: the texts.
+        count: maximum number of texts.
+    """
+    some = [texts[int(at)] for at in np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))))]
+    return [text.encode() if isinstance(text, str) else text for text in some]
 
 
 def _request(signature: str, texts: Sequence[bytes], **more: np.ndarray) -> bytes:
@@ -146,7 +110,3 @@ def _varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
-
-
-def _as_bytes(text: str | bytes) -> bytes:
-    return text.encode() if isinstance(text, str) else text

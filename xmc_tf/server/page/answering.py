@@ -8,9 +8,8 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.serving.local import LocalModel
-from xmc_tf.serving.warmup import warmup_texts
 
-_MAX_EXAMPLES, _MAX_EXAMPLE_LENGTH = 3, 2000
+_MAX_EXAMPLES = 3
 
 
 class PageAnswers(ABC):
@@ -127,13 +126,12 @@ class Answering(PageAnswers):
 
 
 def _examples(model: LocalModel) -> list[str]:
-    """Return texts to try: those of the warm-up requests; without them, names of labels."""
-    texts = [text for text in dict.fromkeys(warmup_texts(model.folder, 16)) if text.strip()][:_MAX_EXAMPLES]
-    if not texts:
-        # The best labels of an empty text are the most frequent ones.
-        names = model.ask([b""], "paths")["names"][0]
-        texts = [name.decode(errors="replace") for name in names if name][:_MAX_EXAMPLES]
-    return [text[:_MAX_EXAMPLE_LENGTH] for text in texts]
+    """Return texts to try: those of the export; without them, names of labels."""
+    if texts := model.about.get("examples"):
+        return [str(text) for text in texts]
+    # The best labels of an empty text are the most frequent ones.
+    names = model.ask([b""], "paths")["names"][0]
+    return [name.decode(errors="replace") for name in names if name][:_MAX_EXAMPLES]
 
 
 def scale_of(post: str) -> str:
