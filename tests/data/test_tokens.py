@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import TokenStore, token_files
+from xmc_tf.data import TokenStore
 
 small = st.lists(st.integers(0, 65_535), max_size=6)
 any_size = st.lists(st.one_of(st.integers(0, 65_535), st.integers(65_536, 2**31 - 1)), max_size=6)
 
 
-def write(folder, *chunks, **about):
+def write(folder, *chunks, size=1 << 16, **about):
     """Return a store with these documents, written chunk by chunk."""
-    with TokenStore.create(folder, about) as writer:
+    with TokenStore.create(folder, about, size) as writer:
         for chunk in chunks:
             writer.write(chunk)
     return TokenStore.open(folder)
@@ -30,31 +30,24 @@ def naive(documents, pad_id, width):
     return np.array(ids).reshape(len(documents), width), np.array(mask).reshape(len(documents), width)
 
 
-@given(chunks=st.lists(st.lists(st.one_of(small, any_size), max_size=5), max_size=4), piece=st.integers(1, 5))
-def test_comes_back_as_it_was_written(tmp_path_factory, chunks, piece):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(token_files, "PIECE", piece)  # also the seams of widening and of checking
-        store = write(tmp_path_factory.mktemp("store") / "tokens", *chunks)
+@given(chunks=st.lists(st.lists(st.one_of(small, any_size), max_size=5), max_size=4))
+def test_comes_back_as_it_was_written(tmp_path_factory, chunks):
+    largest = max((number for chunk in chunks for document in chunk for number in document), default=0)
+    store = write(tmp_path_factory.mktemp("store") / "tokens", *chunks, size=largest + 1)
     documents = [document for chunk in chunks for document in chunk]
     assert len(store) == len(documents)
     assert store.lengths.dtype == np.int32
     assert store.lengths.tolist() == [len(document) for document in documents]
     assert [store[i].tolist() for i in range(len(store))] == documents
-    largest = max((max(document) for document in documents if document), default=0)
     assert store.dtype == (np.uint16 if largest < 2**16 else np.int32)
 
 
-@pytest.mark.parametrize("piece", [1, 2, 3, 100])
-def test_an_id_that_needs_four_bytes_comes_late(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr(token_files, "PIECE", piece)
-    chunks = [[[1, 2, 3], [65_535]], [[], [5, 6, 7]], [[8, 65_536]], [[9], [70_000, 2**31 - 1]]]
-    store = write(tmp_path / "tokens", *chunks)
-    assert [store[i].tolist() for i in range(len(store))] == [document for chunk in chunks for document in chunk]
-    assert store.dtype == np.int32
-    assert (
-        store.fingerprint
-        == write(tmp_path / "at once", [document for chunk in chunks for document in chunk]).fingerprint
-    )
+def test_the_size_of_the_vocabulary_decides_the_bytes_of_an_id(tmp_path):
+    narrow, wide = (write(tmp_path / str(size), [[1, 2], [65_535]], size=size) for size in (65_536, 65_537))
+    assert (narrow.dtype, wide.dtype) == (np.uint16, np.int32)
+    assert narrow.fingerprint == wide.fingerprint
+    with pytest.raises(InputError, match=r"out of range\n.*0 to 65,535\n.*65536"):
+        write(tmp_path / "tokens", [[65_536]])
 
 
 @given(
@@ -64,7 +57,7 @@ def test_an_id_that_needs_four_bytes_comes_late(tmp_path, monkeypatch, piece):
     d=st.data(),
 )
 def test_padded_as_by_a_loop(tmp_path_factory, documents, pad_id, extra, d):
-    store = write(tmp_path_factory.mktemp("store") / "tokens", documents)
+    store = write(tmp_path_factory.mktemp("store") / "tokens", documents, size=2**31)
     rows = d.draw(st.lists(st.integers(0, len(documents) - 1), max_size=10))
     chosen = [documents[row] for row in rows]
     longest = max((len(document) for document in chosen), default=0)

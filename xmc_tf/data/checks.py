@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, issparse
@@ -13,16 +13,6 @@ from xmc_tf.data.structure import check_finite, check_indices, check_pointers
 
 _LOG = logging.getLogger(__name__)
 _NAMES = {"texts": "texts", "X": "the features X", "Y": "the labels Y", "names": "label names"}
-
-
-class TrainingInput(NamedTuple):
-    """The checked inputs of a training, with their counts."""
-
-    nr_documents: int
-    nr_labels: int
-    nr_features: int
-    labels_without_documents: int
-    documents_without_labels: int
 
 
 def check_pair(first: Any, second: Any, first_name: str = "X", second_name: str = "Y") -> None:
@@ -59,7 +49,7 @@ def check_training_input(
     names: Sequence[str] | None = None,
     files: Mapping[str, Any] | None = None,
     loaded: bool = False,
-) -> TrainingInput:
+) -> None:
     """Check all inputs of a training.
 
     Labels without documents and documents without labels are counted and logged; both are common.
@@ -71,9 +61,6 @@ def check_training_input(
         names: the labels' names.
         files: the files of "Y", "X", "texts" and "names", for messages.
         loaded: whether the matrices come from `load_matrix`, which has checked every number.
-
-    Returns:
-        The inputs, with their counts.
 
     Raises:
         InputError: an input cannot be used, or two do not fit together; the error names the file.
@@ -100,7 +87,6 @@ def check_training_input(
         _LOG.info("%s: %s of %s labels have no document", called["Y"], f"{idle:,}", f"{Y.shape[1]:,}")
     if bare:
         _LOG.info("%s: %s of %s documents have no label", called["Y"], f"{bare:,}", f"{Y.shape[0]:,}")
-    return TrainingInput(Y.shape[0], Y.shape[1], 0 if X is None else X.shape[1], idle, bare)
 
 
 def check_prediction_input(X: Any, nr_features: int, name: str = "the features X") -> None:

@@ -29,7 +29,6 @@ TOKENS = FolderKind(
     recognises=lambda header: header.get("format") == _FORMAT,
     parts={r"store\.json|ids\.bin|lengths\.npy|windows\.npy": None},
 )
-PIECE = 1 << 22  # number of ids read at a time in a pass over a file
 _NARROW: np.dtype = np.dtype("<u2")
 _WIDE: np.dtype = np.dtype("<i4")
 _FIX = "copy the whole folder again, or tokenize again"
@@ -38,8 +37,9 @@ _FIX = "copy the whole folder again, or tokenize again"
 class TokenWriter:
     """A writer of documents in order; created by ``TokenStore.create``."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._dtype = file, _NARROW
+    def __init__(self, file: BinaryIO, vocabulary_size: int) -> None:
+        self._file = file
+        self._dtype = _NARROW if vocabulary_size <= 1 << 16 else _WIDE
         self._crc, self._digest = 0, hashlib.sha256()
         self._lengths: list[np.ndarray] = []
         self._windows: list[np.ndarray] = []
@@ -69,16 +69,17 @@ class TokenWriter:
                 )
         lengths = np.array([part.size for part in parts], np.int32)
         ids = np.concatenate([part for part in parts if part.size] or [np.empty(0, np.int64)]).astype(np.int64)
-        if ids.size and (ids.min() < 0 or ids.max() > np.iinfo(np.int32).max):
+        largest = np.iinfo(self._dtype).max
+        if ids.size and (ids.min() < 0 or ids.max() > largest):
             wrong = int(ids.min() if ids.min() < 0 else ids.max())
-            raise InputError("a token id is out of range", expected="0 to 2,147,483,647", received=str(wrong))
-        if ids.size and ids.max() > np.iinfo(_NARROW).max:
-            self._widen()
+            raise InputError("a token id is out of range", expected=f"0 to {largest:,}", received=str(wrong))
         # The fingerprint does not depend on the type of the ids on disk or as passed.
         self._digest.update(ids.astype(_WIDE).tobytes())
         self._lengths.append(lengths)
         self._windows.append(counts)
-        self._append(ids.astype(self._dtype).tobytes())
+        content = ids.astype(self._dtype).tobytes()
+        self._file.write(content)
+        self._crc = zlib.crc32(content, self._crc)
 
     def finish(self, folder: Path, about: dict[str, Any]) -> None:
         """Write the files that belong to the ids."""
@@ -100,27 +101,6 @@ class TokenWriter:
             "about": about,
         }
         (folder / "store.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
-
-    def _append(self, content: bytes) -> None:
-        self._file.write(content)
-        self._crc = zlib.crc32(content, self._crc)
-
-    def _widen(self) -> None:
-        """Convert the written ids from two bytes to four, because a new id does not fit."""
-        if self._dtype == _WIDE:
-            return
-        self._dtype, self._crc = _WIDE, 0
-        self._file.flush()
-        total = self._file.tell() // _NARROW.itemsize
-        # From the end, so that nothing is overwritten before it is read.
-        for start in range((total - 1) // PIECE * PIECE, -1, -PIECE):
-            self._file.seek(start * _NARROW.itemsize)
-            piece = np.frombuffer(self._file.read(min(PIECE, total - start) * _NARROW.itemsize), _NARROW)
-            self._file.seek(start * _WIDE.itemsize)
-            self._file.write(piece.astype(_WIDE).tobytes())
-        self._file.seek(0)
-        for start in range(0, total, PIECE):
-            self._crc = zlib.crc32(self._file.read(min(PIECE, total - start) * _WIDE.itemsize), self._crc)
 
 
 def _save(path: Path, array: np.ndarray) -> dict[str, int]:

@@ -138,15 +138,18 @@ class TokenStore:
 
     @staticmethod
     @contextmanager
-    def create(folder: str | Path, about: dict[str, Any] | None = None) -> Iterator[TokenWriter]:
+    def create(
+        folder: str | Path, about: dict[str, Any] | None = None, vocabulary_size: int = 1 << 16
+    ) -> Iterator[TokenWriter]:
         """Yield a writer; the store is placed, replacing an older one, only if the block ends without an error.
 
         Args:
             folder: the folder of the store.
             about: a description of the tokens as JSON: their origin and settings.
+            vocabulary_size: number of different ids; up to 65,536, each takes two bytes, else four.
         """
-        with placed_folder(folder, TOKENS) as part, (part / "ids.bin").open("w+b") as file:
-            writer = TokenWriter(file)
+        with placed_folder(folder, TOKENS) as part, (part / "ids.bin").open("wb") as file:
+            writer = TokenWriter(file, vocabulary_size)
             yield writer
             writer.finish(part, about or {})
 

@@ -91,7 +91,10 @@ def _write(
     texts: TextFile | Sequence[Text], tokenizer: TextTokenizer, folder: Path, about: dict[str, Any]
 ) -> TokenStore:
     truncation, reading = TruncationCounter(), Reading(about["max_length"], about.get("max_windows", 1))
-    with TokenStore.create(folder, about) as writer, Progress("tokenizing", len(texts), "documents") as progress:
+    with (
+        TokenStore.create(folder, about, tokenizer.vocabulary_size) as writer,
+        Progress("tokenizing", len(texts), "documents") as progress,
+    ):
         for first in range(0, len(texts), _CHUNK):
             chunk = _slice(texts, first)
             writer.write(*tokenizer.windows(chunk, reading, truncation))
