@@ -37,13 +37,12 @@ from xmc_tf.serving.search import LevelSearch, MeanSearch, TreeSearch
 from xmc_tf.serving.signatures import Signatures
 from xmc_tf.serving.slimming import remove_shapes
 from xmc_tf.serving.streamed import StreamedVariables
-from xmc_tf.serving.warmup import check_warmup, chosen_texts, write_warmup
+from xmc_tf.serving.warmup import check_warmup, example_texts, write_warmup
 
 _LOG = logging.getLogger(__name__)
 _KEPT = (*SEARCH, *DECISIONS)  # options of predictions that an exported model keeps
 _OF_A_CALL = [field.name for field in dataclasses.fields(PredictionOptions) if field.name not in _KEPT]
 _EXAMPLES = 3  # number of labels named per node to describe it
-_EXAMPLE_TEXTS, _EXAMPLE_LENGTH = 3, 2000  # to try the model with
 
 
 class Exported(NamedTuple):
@@ -171,8 +170,7 @@ def export_model(
     beams = _beams(trees[0], options)
     with placed_folder(folder, EXPORT) as part:
         store = StreamedVariables(part / "variables" / "blocks")
-        levels, posts = list[Arrangement](), _post_processors(trees[0], options)
-        searches = []
+        levels, searches, posts = list[Arrangement](), list[TreeSearch](), _post_processors(trees[0], options)
         for number, tree in enumerate(trees):
             arranged, tree_search = _stream_levels(tree, options, store, f"tree_{number}_" if number else "", precision)
             levels += arranged
@@ -210,8 +208,7 @@ def export_model(
         }
         if warmup is not None:
             write_warmup(part, *warmup)
-            texts = [text.decode(errors="replace") for text in dict.fromkeys(chosen_texts(*warmup)) if text.strip()]
-            about["examples"] = [text[:_EXAMPLE_LENGTH] for text in texts[:_EXAMPLE_TEXTS]]
+            about["examples"] = example_texts(*warmup)
         about["files"] = record_files(part, exclude=[ABOUT])
         about["checksum"] = checksum_of(about)
         (part / ABOUT).parent.mkdir(exist_ok=True)

@@ -16,6 +16,7 @@ from xmc_tf.common.files.atomic import atomic_file
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 MAX_REQUESTS = 1000
 _BATCH = 16
+_EXAMPLES, _EXAMPLE_LENGTH = 3, 2000
 
 # Numbers of the fields in prediction_log.proto, predict.proto and model.proto.
 _PREDICTION_LOG_PREDICT_LOG = 6
@@ -56,7 +57,7 @@ def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], cou
     check_warmup(texts, count)
     import tensorflow as tf
 
-    chosen = chosen_texts(texts, count)
+    chosen = _chosen(texts, count)
     requests = [_request("serving_default", [text]) for text in chosen]
     requests += [
         _request("serving_default", chosen[:_BATCH]),
@@ -71,13 +72,14 @@ def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], cou
     return path
 
 
-def chosen_texts(texts: Sequence[str] | Sequence[bytes], count: int) -> list[bytes]:
-    """Return some texts in UTF-8, spread evenly over all of them.
+def example_texts(texts: Sequence[str] | Sequence[bytes], count: int) -> list[str]:
+    """Return the beginnings of the first texts that ``write_warmup`` chooses, to try the model with."""
+    chosen = [text.decode(errors="replace") for text in dict.fromkeys(_chosen(texts, count)) if text.strip()]
+    return [text[:_EXAMPLE_LENGTH] for text in chosen[:_EXAMPLES]]
 
-    Args:
-        texts: the texts.
-        count: maximum number of texts.
-    """
+
+def _chosen(texts: Sequence[str] | Sequence[bytes], count: int) -> list[bytes]:
+    """Return some texts in UTF-8, spread evenly over all of them."""
     some = [texts[int(at)] for at in np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))))]
     return [text.encode() if isinstance(text, str) else text for text in some]
 
