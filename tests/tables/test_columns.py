@@ -28,6 +28,24 @@ def test_of_two_columns_the_longer_one_is_the_text():
     assert (columns.texts, columns.labels) == ((0,), 1)
 
 
+def test_the_only_column_of_lists_holds_the_labels_in_any_language():
+    rows = [
+        [
+            f"r{n}",
+            f"otsikko {n}",
+            f"pitkä teksti, jossa on monta sanaa {n}; ja toinen osa, joka on aivan yhtä pitkä kuin tuo ensimmäinen",
+            f"kissat; koirat {n}",
+        ]
+        for n in range(9)
+    ]
+    names = ["id", "Otsikko", "Tiivistelmä", "Asiasanat"]
+    columns, said = choose_columns("t.csv", names, rows, ColumnOptions())
+    assert (columns.texts, columns.labels, columns.separator) == ((2,), 3, ";")
+    assert said[0] == "labels: column 'Asiasanat' (--label-column)"
+    with pytest.raises(InputError, match="which column holds the labels"):  # one of them may hold the authors
+        choose_columns("t.csv", [*names, "Tekijät"], [[*row, "Meri; Aalto"] for row in rows], ColumnOptions())
+
+
 def test_a_column_of_numbers_of_documents_is_no_label():
     with pytest.raises(InputError, match="which column holds the labels"):
         choose_columns("t.csv", ["id", "text"], [row[:2] for row in ROWS], ColumnOptions())

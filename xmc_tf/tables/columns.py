@@ -16,6 +16,8 @@ SEPARATORS = ("\t", "|", ";", ",")
 IDS = ("id", "ids", "uid", "identifier", "docid", "documentid", "recordid", "uri", "url")
 _NEITHER = ("id", "ids", "uid", "uri", "url", "number", "no", "nr", "row", "index", "date", "time")
 _LONGEST_LABEL = 200  # characters
+_USUAL_LABEL = 40  # mean characters of the parts of a cell that are probably labels
+_LISTS = 0.2  # share of a column's cells that hold several labels
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,8 @@ def choose_columns(
             shorter = min((0, 1), key=lambda at: _mean_length(sample, at))  # the other one is longer: the text
             shorter = shorter if text is None else 1 - text
             labels = None if columns[shorter].strip().lower() in _NEITHER else shorter
+        if labels is None and labelled:
+            labels = _only_lists(columns, sample, taken=(document,))
         if labels is not None and columns[labels].strip().lower() != "label":
             guesses.append(f"labels: column {columns[labels]!r} ({_short(options, 'label')})")
     if labels is None and labelled:
@@ -259,6 +263,21 @@ def column_of_ids(columns: Sequence[str], taken: Sequence[int | None] = ()) -> i
 def _by_name(columns: Sequence[str], names: Sequence[str], taken: Sequence[int | None]) -> int | None:
     lower = [re.sub(r"[^a-z]", "", column.lower()) for column in columns]
     return next((lower.index(one) for one in names if one in lower and lower.index(one) not in taken), None)
+
+
+def _only_lists(columns: Sequence[str], sample: Sequence[Sequence[Any]], taken: Sequence[int | None]) -> int | None:
+    """Return the place of the only column whose cells are lists of short parts; None: there is none, or several."""
+    found = []
+    for at in range(len(columns)):
+        if at in taken or columns[at].strip().lower() in _NEITHER:
+            continue
+        cells = [cell for row in sample if (cell := _text(row[at]).strip())]
+        separator = label_separator(cells)
+        parts = [part.strip() for cell in cells for part in cell.split(separator)] if separator in ("|", ";") else []
+        lists = sum(separator in cell for cell in cells) if parts else 0
+        if lists >= _LISTS * len(cells) and sum(map(len, parts)) <= _USUAL_LABEL * len(parts) and parts:
+            found.append(at)
+    return found[0] if len(found) == 1 else None
 
 
 def _mean_length(sample: Sequence[Sequence[Any]], at: int) -> float:
