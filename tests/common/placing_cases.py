@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from xmc_tf.common.folders import placing, renames
+from xmc_tf.common.folders import placing
 from xmc_tf.common.folders.kinds import FolderKind
 
 KIND = FolderKind(
@@ -76,4 +76,4 @@ def _die_at(step: int) -> None:
 
     for name in _STEPS:
         setattr(os, name, counted(getattr(os, name)))
-    renames._RENAMEAT2 = counted(renames._RENAMEAT2)
+    placing._RENAMEAT2 = counted(placing._RENAMEAT2)

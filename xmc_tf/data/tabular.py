@@ -39,23 +39,11 @@ def refuse_table(path: Path, head: bytes, name: str) -> None:
         is_header = all(len(column) <= 30 for column in columns) and (all(usual) or (named and any(usual)))
         is_even = len(rows) > 1 and len({len(row) for row in rows}) == 1
         if is_header or (named and is_even):
-            raise _is_table(path, name, lines[0], rows[0], separator, called, is_header)
+            raise InputError(
+                f"{name}: {path} is a table, not a file of texts",
+                expected="one document per line only, and labels in a separate matrix",
+                received=f"{len(columns)} columns separated by {called}, the first line: {lines[0][:80]!r}",
+                fix=f"train on the table (xmc-tf train {path} -m MODEL), or write its column of texts to a file",
+            )
     if named:
         _LOG.warning("%s: %s is read as text, one document per line, despite its name", name, path)
-
-
-def _is_table(
-    path: Path, name: str, line: str, columns: list[str], separator: str, called: str, is_header: bool
-) -> InputError:
-    texts = next((at for at, column in enumerate(columns) if column.strip().lower() in _OF_TEXTS), 0)
-    rest = "; next(rows)" if is_header else ""
-    code = (
-        f"import csv; rows = csv.reader(open({str(path)!r}), delimiter={separator!r}){rest}; "
-        f"[print(*row[{texts}].split()) for row in rows]"
-    )
-    return InputError(
-        f"{name}: {path} is a table, not a file of texts",
-        expected="one document per line only, and labels in a separate matrix",
-        received=f"{len(columns)} columns separated by {called}, the first line: {line[:80]!r}",
-        fix=f'write the column of texts to a separate file: python -c "{code}" > texts.txt',
-    )

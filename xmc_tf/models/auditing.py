@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.audit import Audit, AuditData, audit_labels, fold_scorer
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, Texts, check_pair
-from xmc_tf.models.labels import matrix_of_names
+from xmc_tf.models.labels import matrix_of_names, needed_names
 from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams
 from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_trainer
@@ -87,12 +87,7 @@ def _known_labels(labels: LabelData, names: Sequence[str] | None, nr_labels: int
         Y.eliminate_zeros()
         Y.data[:] = 1.0
         return Y
-    if names is None:
-        raise InputError(
-            "the labels are names, but the model's labels have no names",
-            expected=f"a sparse matrix of documents × {nr_labels:,} labels",
-            received="label names",
-        )
+    names = needed_names(names, nr_labels)
     known = set(names)
     kept = [[name for name in own if name in known] for own in labels.names]
     if unknown := sum(len(own) for own in labels.names) - sum(map(len, kept)):

@@ -72,6 +72,13 @@ def true_labels(labels: "LabelData", documents: Any, nr_labels: int, names: Sequ
 
 def _matrix_with_unknown(labels: "LabelData", nr_labels: int, names: Sequence[str] | None) -> csr_matrix:
     """Return the matrix of labels that have names; unknown ones are counted, named, and come last."""
+    names = needed_names(names, nr_labels)
+    every = [*names, *unknown_labels(labels, names)]
+    return matrix_of_names(labels.names, every, "the model's label names")
+
+
+def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:
+    """Return the label names of a model, or refuse labels that are names if it has none."""
     if names is None:
         raise InputError(
             "the labels are names, but the model's labels have no names",
@@ -79,8 +86,7 @@ def _matrix_with_unknown(labels: "LabelData", nr_labels: int, names: Sequence[st
             received="label names",
             fix="train the model with names=[...]",
         )
-    every = [*names, *unknown_labels(labels, names)]
-    return matrix_of_names(labels.names, every, "the model's label names")
+    return names
 
 
 def unknown_labels(labels: "LabelData", names: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ number that its callers cannot hold.
 
 import contextlib
 import json
-import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -68,10 +68,6 @@ def read_json(
     )
 
 
-_latest: dict[str, tuple[tuple[int, ...], Any]] = {}  # identity and content, by path
-_MOST_KEPT = 4
-
-
 def read_unchanged_json(path: Path, *, expected: str = "", fix: str = "") -> Any:
     """Return the content of a JSON object; as long as the file stays the same, it is read once. Do not change it.
 
@@ -82,18 +78,16 @@ def read_unchanged_json(path: Path, *, expected: str = "", fix: str = "") -> Any
         expected: as for `read_json`.
         fix: as for `read_json`.
     """
-    name = os.path.abspath(path)
-    with contextlib.suppress(OSError):  # read_json reports it
+    with contextlib.suppress(OSError, InputError):  # which reading it again reports, in the caller's words
         status = path.stat()
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        known = _latest.get(name)
-        if known is None or known[0] != identity:
-            known = identity, read_json(path, expected=expected, fix=fix)
-            if len(_latest) >= _MOST_KEPT:
-                _latest.clear()
-            _latest[name] = known
-        return known[1]
+        return _read_once(path.absolute(), identity)
     return read_json(path, expected=expected, fix=fix)
+
+
+@lru_cache(maxsize=4)
+def _read_once(path: Path, identity: tuple[int, ...]) -> Any:
+    return read_json(path)
 
 
 def parse_json(

@@ -10,6 +10,8 @@ A new folder is filled beside the old one. Then, in order of preference:
   header last. A journal in the folder lets the next run complete this.
 """
 
+import ctypes
+import errno
 import json
 import logging
 import os
@@ -24,12 +26,16 @@ from xmc_tf.common.files.atomic import is_staged, named_error, staged, umask
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.kinds import FolderKind, files_of
 from xmc_tf.common.folders.locks import folder_lock, leftovers_beside, place_beside, temporary_folder_beside
-from xmc_tf.common.folders.renames import exchange
 
 _LOG = logging.getLogger(__name__)
 JOURNAL = ".xmc_tf.placing"
 # In a folder with more files of others, such as a home folder, files are moved one by one: links would take long.
 _MOST_LINKED = 1000
+_AT_FDCWD = -100
+_EXCHANGE = 2
+_RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+# Errors of kernels, file systems (NFS, some of FUSE) and mount points that do not support it.
+_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES}
 
 
 @contextmanager
@@ -255,3 +261,19 @@ def _same_file(one: Path, other: Path) -> bool:
 
 def _leads_outside(name: str) -> bool:
     return Path(name).is_absolute() or ".." in Path(name).parts
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap two files or folders atomically.
+
+    Returns:
+        False if the file system cannot do it; then nothing has changed.
+    """
+    if _RENAMEAT2 is None:
+        return False
+    if _RENAMEAT2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _UNSUPPORTED:
+        return False
+    raise OSError(number, os.strerror(number), str(one), None, str(other))

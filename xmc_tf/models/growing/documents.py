@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features, check_labels, check_pair
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.growing.training_data import TrainingData, recounted
-from xmc_tf.models.labels import matrix_of_names
+from xmc_tf.models.labels import matrix_of_names, needed_names
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params import RankerParams
@@ -135,27 +135,22 @@ def further_labels(
         count = max(expected, Y.shape[1])
         return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], count)), lines
     documents = labels.names
-    if model.names is None:
-        raise InputError(
-            "the labels are names, but the model's labels have no names",
-            expected=f"a sparse matrix of documents × {model.nr_labels:,} labels",
-            received="label names",
-        )
-    known = {*model.names, *label_vocabulary(lines).preferred}
+    own = needed_names(model.names, model.nr_labels)
+    known = {*own, *label_vocabulary(lines).preferred}
     unknown = {name: row for row, document in reversed([*enumerate(documents)]) for name in document}
     unknown = {name: row for name, row in unknown.items() if name not in known}
     if unknown and new_labels is not True:
         name = min(unknown, key=lambda name: (unknown[name], name))
-        similar = nearest(name, model.names)
+        similar = nearest(name, own)
         raise InputError(
             "the documents have labels that the model does not have",
-            expected=f"one of its {len(model.names):,} labels",
+            expected=f"one of its {len(own):,} labels",
             received=f"{len(unknown):,}, the first in document {unknown[name]:,}: {name[:60]!r}",
             fix=(f"did you mean {similar!r}? Or " if similar else "")
             + "add the new labels to the model with --new-labels (in Python: new_labels=True)",
         )
     lines += sorted(unknown)
-    names = [*model.names, *label_vocabulary(lines).preferred]
+    names = [*own, *label_vocabulary(lines).preferred]
     return matrix_of_names(documents, names, "the labels of the model"), lines
 
 

@@ -56,11 +56,8 @@ def _findings(audit: Audit, kind: str, file: str) -> Html:
     caption = f"Findings of the kind {kind}, those with the largest gain first"
     numbers = [_SURE] if kind in (MISSING, WRONG) else [_SURE, _GAIN]  # of a single label, both are the same
     columns = [*(Column(title, "text") for title in _TEXTS[kind]), *numbers]
-    html = table(caption, columns, rows, style="sortable findings")
     identifier = kind.replace(" ", "")
-    html = html.replace('class="scroll"', 'class="scroll tall"', 1).replace(
-        "<table ", f'<table id="{identifier}-table" ', 1
-    )
+    html = table(caption, columns, rows, style="sortable findings", tall=f"{identifier}-table")
     return section(identifier, kind.capitalize(), paragraph(text(about, 300), "note"), html)
 
 

@@ -101,7 +101,9 @@ def words(value: str) -> Cell:
     return Cell(name(value), kind="text")
 
 
-def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, style: str = "") -> Html:
+def table(
+    caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, style: str = "", tall: str = ""
+) -> Html:
     """Return a table that scrolls inside its own box if it is wider than the page.
 
     Args:
@@ -109,16 +111,18 @@ def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]
         columns: the columns; the first one names the row.
         rows: the cells.
         style: class of the table; "sortable": with buttons to sort and a search box, once scripts run.
+        tall: identifier of a table that scrolls down too, for its search box; "": it does not.
     """
     head = "".join(f'<th scope="col" class="{one.kind}"{_title(one.about)}>{escape(one.title)}</th>' for one in columns)
     body = "\n".join(
         "<tr>" + "".join(_cell(one, place == 0) for place, one in enumerate(row)) + "</tr>" for row in rows
     )
+    identifier = f'id="{tall}" ' if tall else ""
     # The visible caption is outside the box, so that it does not scroll with a wide table.
     return (
         f'<p class="caption" aria-hidden="true">{escape(caption)}</p>'
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
-        f'<table class="{style}" aria-label="{escape(caption)}">\n<thead><tr>{head}</tr></thead>\n'
+        f'<div class="scroll{" tall" if tall else ""}" role="region" tabindex="0" aria-label="{escape(caption)}">'
+        f'<table {identifier}class="{style}" aria-label="{escape(caption)}">\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}\n</tbody></table></div>"
     )
 

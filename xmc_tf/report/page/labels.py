@@ -50,13 +50,9 @@ def labels(report: Report) -> Html:
     paper = paragraph(f"On paper, only the first 50 labels are shown. {LABELS_FILE} has all of them.", "note on-paper")
     return section(
         "labels", "All labels", paragraph(f"For this table, {report.decisions.rule}. {rest}", "note"),
-        _tall(table("Labels by test documents; P, R and F1 in percent", columns, rows, style="sortable")), paper,
+        table("Labels by test documents; P, R and F1 in percent", columns, rows, style="sortable", tall="label-table"),
+        paper,
     )  # fmt: skip
-
-
-def _tall(html: Html) -> Html:
-    """Return a table in a box that scrolls down too, with an identifier for its search box."""
-    return html.replace('class="scroll"', 'class="scroll tall"', 1).replace("<table ", '<table id="label-table" ', 1)
 
 
 def confusion(report: Report) -> Html:
