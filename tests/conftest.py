@@ -11,8 +11,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Before anything imports numba or TensorFlow: tests run side by side and must not each take all cores.
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")
-os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "2")
-os.environ.setdefault("TF_NUM_INTEROP_THREADS", "2")
+# One thread of TensorFlow: a second one spins while it waits for the first, for a tenth of the processor time.
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 # Keep byte code, as an installation does: hundreds of processes would compile the package each.
@@ -38,25 +39,39 @@ settings.register_profile("explore", settings.get_profile("same"), derandomize=F
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
-# Distributed files by minutes, the longest first.
-LONGEST_FILES = ("test_train_killed.py", "test_matcher.py", "test_collective_core.py", "test_linear_train.py")
+# One worker runs these packages, whose files share processes that have imported TensorFlow, or stages of trainings.
+ONE_WORKER = {"tests/distributed": "ranks", "tests/pipeline": "encoders", "tests/serving": "encoders"}
 
 
 def pytest_collection_modifyitems(items):
-    """Spread the distributed files evenly over the others, which use the cores while those wait.
+    """Run the packages of one worker first, so that none works alone at the end; other files fill the cores meanwhile.
 
     With pytest-xdist's --no-loadscope-reorder, files start in this order.
     """
-    files = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    longest = {name: place for place, name in enumerate(LONGEST_FILES)}
-    several = [path for path, found in files.items() if "distributed" in found[0].keywords]
-    others = [path for path in files if path not in several]
-    several.sort(key=lambda path: longest.get(path.name, len(longest)))
-    places = {path: (number + 0.5) / len(some) for some in (several, others) for number, path in enumerate(some)}
-    places |= {path: places[path] - 0.1 for path in several}  # no process works alone at the end
-    items[:] = [item for path in sorted(files, key=places.get) for item in files[path]]
+    items.sort(key=lambda item: not item.nodeid.startswith(tuple(ONE_WORKER)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give each worker of ``--dist loadfile`` whole files, and whole packages of ``ONE_WORKER``."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):  # pytest-xdist documents it for this purpose
+            folder = nodeid.split("::")[0].rpartition("/")[0]
+            return ONE_WORKER.get(folder) or super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
+
+
+@pytest.fixture(scope="session")
+def encoder_corpus(tmp_path_factory):
+    """Return a folder with texts, labels, features, a tree, and a tiny encoder, for trainings that share stages."""
+    from tests.pipeline.corpus import write_corpus
+
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(autouse=True, scope="module")

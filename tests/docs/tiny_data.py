@@ -45,6 +45,7 @@ def write_files(folder, documents=96, held_out=32):
         csv.writer(file).writerows([("text", "label"), *rows])
     prepare(folder / "data.csv", folder / "data.sqlite").close()
     (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names))
-    make_tiny(folder / "encoder", texts, length=128, hidden_size=16, num_attention_heads=2, intermediate_size=32)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    make_tiny(folder / "encoder", texts, length=128, **sizes)
     (folder / "bert-base-cased").symlink_to(folder / "encoder")  # the default encoder, without a network
     return folder

@@ -106,21 +106,13 @@ def test_a_vocabulary_may_be_given_for_predictions_in_files(model, tmp_path, cap
         run_evaluate([*files, *given[:3], str(tmp_path / "flat.ttl"), *given[4:]])
 
 
-def test_a_model_with_an_encoder_keeps_it(tiny_corpus, tmp_path):
-    names = (tiny_corpus / "labels.txt").read_text(encoding="utf-8").splitlines()
+def test_a_model_with_an_encoder_keeps_it(encoder_corpus, tmp_path):
+    names = (encoder_corpus / "labels.txt").read_text(encoding="utf-8").splitlines()
     write_vocabulary(tmp_path / "v.ttl", names)
-    flags = ["--labels", tiny_corpus / "labels.txt", "--vocabulary", tmp_path / "v.ttl", "--language", "en"]
-    run_train(tiny_corpus, tmp_path / "m", "--no-fine-tune", "--label-names", "false", *flags)
+    flags = ["--labels", encoder_corpus / "labels.txt", "--vocabulary", tmp_path / "v.ttl", "--language", "en"]
+    run_train(encoder_corpus, tmp_path / "m", "--no-fine-tune", "--label-names", "false", *flags)
     hierarchy = load(tmp_path / "m").hierarchy
     assert hierarchy is not None
     assert hierarchy.broader == {
         names[1]: (names[0],), names[2]: (names[0],), names[3]: (DRINKS,), names[4]: (DRINKS,)
     }  # fmt: skip
-
-
-@pytest.fixture
-def tiny_corpus(tmp_path_factory):
-    """Return a folder with texts, labels and a tiny encoder."""
-    from tests.pipeline.corpus import write_corpus  # it loads TensorFlow
-
-    return write_corpus(tmp_path_factory.mktemp("corpus"), layers=1)

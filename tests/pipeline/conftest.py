@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from tests.pipeline.corpus import published_for, run_train, write_corpus
+from tests.pipeline.corpus import published_for, run_train
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory):
+def corpus(encoder_corpus):
     """A folder with texts, labels, features, a tree, and a tiny encoder."""
-    return write_corpus(tmp_path_factory.mktemp("corpus"), layers=1)
+    return encoder_corpus
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ def documents(count, words, seed):
 def encoder(tmp_path_factory):
     """Return the folder of a tiny encoder."""
     folder = tmp_path_factory.mktemp("long") / "encoder"
-    write_encoder(folder, layers=1)
+    write_encoder(folder)
     return folder
 
 

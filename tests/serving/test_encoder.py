@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.pipeline.corpus import run_train, texts_and_labels, write_corpus
+from tests.pipeline.corpus import run_train, texts_and_labels
 from tests.plain_tensorflow import TEXT_OPERATIONS, ask_in_batches, foreign_operations, nodes
 from tests.serving.cases import HARD, assert_same
 from tests.serving.test_export import WAYS
@@ -16,16 +16,16 @@ from xmc_tf.serving.local import LocalModel
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
+def corpus(encoder_corpus):
     """Return texts, labels, and a tiny encoder."""
-    return write_corpus(tmp_path_factory.mktemp("corpus"), layers=1)
+    return encoder_corpus
 
 
 @pytest.fixture(scope="module")
 def trained(corpus):
     """Return a model of TF-IDF, encoder and rankers, which reads long texts in windows."""
     flags = ("--no-fine-tune", "--labels", corpus / "labels.txt", "--long-texts", "max")
-    return run_train(corpus, corpus / "model", *flags)
+    return run_train(corpus, corpus / "windows", *flags)
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +95,7 @@ def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
 @pytest.fixture(scope="module")
 def tuned(corpus):
     """Return a model that also uses its label head, and truncates long texts."""
-    flags = ("--max-steps", "6", "--save-steps", "100", "--labels", corpus / "labels.txt")
-    return run_train(corpus, corpus / "tuned", *flags)
+    return run_train(corpus, corpus / "named-too", "--labels", corpus / "labels.txt")
 
 
 def test_the_mean_of_head_and_rankers(tuned, corpus):

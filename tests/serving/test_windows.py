@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.pipeline.corpus import TOPICS, run_train, texts_and_labels, write_corpus, write_encoder
+from tests.pipeline.corpus import TOPICS, run_train, texts_and_labels, write_encoder
 from tests.serving.cases import assert_same
 from xmc_tf.data import TokenStore
 from xmc_tf.data.reading import Reading
@@ -25,7 +25,7 @@ READINGS = [Reading(LENGTH), Reading(LENGTH, MOST, "mean"), Reading(LENGTH, MOST
 def parts(tmp_path_factory):
     """Return a tiny encoder and its tokenizer."""
     folder = tmp_path_factory.mktemp("encoder") / "encoder"
-    write_encoder(folder, layers=1)
+    write_encoder(folder)
     return Encoder.load(folder), TextTokenizer.load(folder)
 
 
@@ -87,17 +87,12 @@ def test_callers_may_send_the_windows_side_by_side(parts, texts, reading, tmp_pa
     assert served.of_inputs({"token_ids": nothing, "token_mask": nothing}).documents.shape == (0, 16)
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """Return texts, labels, and a tiny encoder."""
-    return write_corpus(tmp_path_factory.mktemp("corpus"), layers=1)
-
-
-def test_a_whole_model_answers_as_prediction_does(corpus, texts, tmp_path, monkeypatch):
+def test_a_whole_model_answers_as_prediction_does(encoder_corpus, texts, tmp_path, monkeypatch):
     """It answers by the mean of rankers and label head, and reads long texts in windows."""
+    corpus = encoder_corpus
     flags = ("--max-steps", "6", "--save-steps", "100", "--labels", corpus / "labels.txt", "--truncate-length", LENGTH)
     flags += ("--long-texts", "max", "--max-windows", MOST, "--label-names", "false")
-    tuned = run_train(corpus, corpus / "tuned", *map(str, flags))
+    tuned = run_train(corpus, corpus / "short-windows", *map(str, flags))
     monkeypatch.setattr(label_head, "WINDOWS_AT_ONCE", 2)
     assert tuned.metadata.ensemble_method == "average"
     every = [*texts, *list(texts_and_labels(corpus, "tst")[0].lines())[:30]]
