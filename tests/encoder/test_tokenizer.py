@@ -18,7 +18,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import TextTokenizer
 from xmc_tf.encoder.charsmap import read_charsmap
-from xmc_tf.encoder.truncation import TruncationCounter
+from xmc_tf.encoder.tokenizer import TruncationCounter
 
 KINDS = {
     "bert": lambda: wordpiece("bert"),

@@ -9,7 +9,7 @@ from tests.encoder.tiny import VOCABULARY, tiny_encoder
 from xmc_tf.data import TokenStore
 from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import embeddings, encode_documents, tokenize_file
-from xmc_tf.encoder.truncation import TruncationCounter
+from xmc_tf.encoder.tokenizer import TruncationCounter
 
 KINDS = ("bert", "xlm-roberta")  # WordPiece, SentencePiece
 LENGTH = 8

@@ -7,7 +7,7 @@ from tests.features.texts import HARD, random_corpus
 from tests.files import contents
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile, save_matrix
-from xmc_tf.features import Tfidf, merging, over_ranks
+from xmc_tf.features import Tfidf, over_ranks
 from xmc_tf.features.over_ranks import vectorize_over_ranks
 from xmc_tf.params import TfidfParams
 
@@ -43,8 +43,8 @@ def test_the_files_of_one_process(params, path, tmp_path, monkeypatch):
     alone.mkdir()
     tfidf.save(alone / "tfidf")
     save_matrix(alone / "X.npz", tfidf.transform(texts, threads=1))
-    most, add_up = [], merging.add_up
-    monkeypatch.setattr(merging, "add_up", lambda parts: (most.append(sums := add_up(parts)), sums)[1])
+    most, add_up = [], over_ranks.add_up
+    monkeypatch.setattr(over_ranks, "add_up", lambda parts: (most.append(sums := add_up(parts)), sums)[1])
     for ranks in (1, 2, 5):
         most.clear()
         results = results_of(over(ranks, texts, params, tmp_path / str(ranks)))

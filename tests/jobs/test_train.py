@@ -51,15 +51,15 @@ def test_one_label_per_document_is_measured_as_such(single, capsys):
 
 
 def test_features_are_computed_once_a_run(multi, monkeypatch):
-    from xmc_tf.jobs import features
+    from xmc_tf.jobs import linear
     from xmc_tf.params import TfidfParams
 
-    fits, fit = [], features.fit_tfidf
-    monkeypatch.setattr(features, "fit_tfidf", lambda *a: fits.append(a[1]) or fit(*a))
+    fits, fit = [], linear.fit_tfidf
+    monkeypatch.setattr(linear, "fit_tfidf", lambda *a: fits.append(a[1]) or fit(*a))
     _train(multi, "--effort", "fast")
     assert len(fits) == 1
     store = TableStore.open(multi.with_suffix(".sqlite"))
-    again = features.DataSetFeatures(store)
+    again = linear.DataSetFeatures(store)
     tfidf, X = again.of(TfidfParams())
     test = again.of_test(tfidf.params)
     assert len(fits) == 2

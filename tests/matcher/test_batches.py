@@ -6,7 +6,6 @@ import time
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 
 from tests.matcher.trees import random_matrix, random_tree, store_of
 from xmc_tf.common.errors import InputError
@@ -182,14 +181,3 @@ def test_a_finite_source_ends():
     stream = BatchStream(lambda: iter([1, 2]), ahead=1)
     assert list(stream) == [1, 2]
     assert len(threads()) == before
-
-
-def test_inputs_that_do_not_fit_raise_an_error(store, sampler):
-    with pytest.raises(InputError, match="no such rank"):
-        batches_of(store, sampler, rank=2, size=2)
-    with pytest.raises(InputError, match="no documents to train on"):
-        batches_of(store, sampler, rows=np.empty(0, np.int64))
-    tree = random_tree(5, depth=1)
-    task = levels_of(tree, csr_matrix((3, tree.nr_labels), dtype=np.float32), max_match_clusters=99)[0]
-    with pytest.raises(InputError, match=r"53 rows\n.*3"):
-        batches_of(store, CandidateSampler(task, None))

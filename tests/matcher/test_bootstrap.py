@@ -6,7 +6,6 @@ from scipy.sparse import csr_matrix
 
 from tests.matcher.tiny import DIM, TREE, documents
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.matcher.bootstrap import bootstrap
 from xmc_tf.matcher.candidates.choosing import parents_matched
@@ -127,11 +126,3 @@ def test_at_random(problem):
         rows = head.local()
         assert rows[:, :-1].std() == pytest.approx(0.02, rel=0.05)
         assert not rows[:, -1].any()
-
-
-def test_missing_arguments_are_named(problem):
-    _, tasks, _ = problem
-    with pytest.raises(InputError, match="centroid needs the embeddings of the documents"):
-        bootstrap(head_of(tasks[0]), "centroid", task=tasks[0])
-    with pytest.raises(InputError, match="bootstrap_method"):
-        bootstrap(head_of(tasks[0]), "lineal", task=tasks[0])

@@ -1,13 +1,11 @@
 """Candidates: the children of the matched parents and all labels, sampled fairly and the same everywhere."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from tests.matcher.trees import random_matrix, random_tree, worlds
-from xmc_tf.common.errors import InputError
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
 from xmc_tf.matcher.levels import LevelTask, levels_of
 from xmc_tf.tree import LabelTree
@@ -174,22 +172,6 @@ def test_unsorted_and_repeated_parents_count_once():
     matched = csr_matrix((np.ones(3), [2, 0, 2], [0, 3, 3, 3]), shape=(3, 3))
     found = CandidateSampler(labels, matched).of(np.array([0]), epoch=0)
     assert found.ids.tolist() == [0, 1, 4, 5]
-
-
-def test_inputs_that_do_not_fit_raise_an_error():
-    top, labels = two_levels()
-    with pytest.raises(InputError, match=r"'tfn\+man' of level 2.*\n.*\n.*man: none"):
-        parents_matched(labels, "tfn+man", top.targets)
-    with pytest.raises(InputError, match="tfn: 2 × 3"):
-        parents_matched(labels, "tfn", top.targets[:2])
-    with pytest.raises(InputError, match="3 documents × 3 parents"):
-        CandidateSampler(labels, None)
-    with pytest.raises(InputError, match="3 documents × 3 parents"):
-        CandidateSampler(labels, PREDICTED[:2])
-    with pytest.raises(InputError, match="cap"):
-        CandidateSampler(labels, PREDICTED, cap=0)
-    with pytest.raises(InputError, match="0 to 2"):
-        CandidateSampler(labels, PREDICTED).of(np.array([0, 3]), epoch=0)
 
 
 def test_every_node_as_a_candidate_returns_the_labels():

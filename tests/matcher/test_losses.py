@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.common.errors import InputError
 from xmc_tf.matcher.head import LabelHead, Scaling
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.params.choices import LOSSES
@@ -82,8 +81,3 @@ def test_losses_and_their_gradients(name, route, normalize, scale):
             part[place] = kept
             by_differences[place] = (sides[0] - sides[1]) / 2e-5
         np.testing.assert_allclose(gradient, by_differences, rtol=1e-3, atol=1e-4)
-
-
-def test_an_unknown_loss_is_refused():
-    with pytest.raises(InputError, match="loss_function"):
-        head_loss("squared_hinge")

@@ -15,7 +15,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.head import LabelHead
-from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation
+from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.matcher.predict_levels import predict_level
 from xmc_tf.params import (

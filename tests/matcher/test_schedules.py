@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xmc_tf.common.errors import InputError
 from xmc_tf.matcher.optimizer import POLYNOMIAL_END, Schedule
 
 # Of a peak of 2, a warmup of 4 and 12 steps in all: at the steps 0, 1, 4, 6, 8, 12 and 20.
@@ -58,8 +57,3 @@ def test_keras_uses_the_schedule():
         optimizer.apply_gradients([(tf.constant(-1.0), variable)])
         rates.append(float(variable) - before)
     assert rates == pytest.approx([0.0, 0.5, 1.0, 0.5])
-
-
-def test_an_unknown_one_is_refused():
-    with pytest.raises(InputError, match="lr_schedule"):
-        Schedule("linaer", 1.0, 0, 1)

@@ -13,8 +13,7 @@ from xmc_tf.data import TokenStore
 from xmc_tf.data.reading import combine_windows
 from xmc_tf.matcher import training
 from xmc_tf.matcher.head import LabelHead
-from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation
-from xmc_tf.matcher.levels import levels_of
+from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation, levels_of
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.matcher.training import LevelByLevel
 from xmc_tf.ranks.solo import Solo

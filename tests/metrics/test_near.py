@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.metrics import FrequencyBuckets, measure, top_labels
 from xmc_tf.metrics.compare import compare
-from xmc_tf.metrics.near import mark_near
+from xmc_tf.metrics.measures import mark_near
 from xmc_tf.metrics.ranking import as_truth, mark_hits
 
 ANIMALS, CATS, DOGS, TEA, COFFEE = range(5)

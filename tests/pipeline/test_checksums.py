@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 from tests.collective.threads import on_ranks
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TextFile, load_matrix, save_matrix
-from xmc_tf.pipeline.checksums import checksum, files_of, same_everywhere
+from xmc_tf.pipeline.inputs import checksum, files_of, same_everywhere
 from xmc_tf.tree import LabelTree
 
 

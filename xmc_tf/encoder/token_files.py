@@ -12,8 +12,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data.reading import Reading
 from xmc_tf.data.text import TextFile
 from xmc_tf.data.tokens import TokenStore
-from xmc_tf.encoder.tokenizer import Text, TextTokenizer
-from xmc_tf.encoder.truncation import TruncationCounter
+from xmc_tf.encoder.tokenizer import Text, TextTokenizer, TruncationCounter
 
 log = logging.getLogger(__name__)
 

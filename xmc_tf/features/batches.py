@@ -1,6 +1,5 @@
 """Texts in batches of bounded size, processed by threads, with results in the order of the texts."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,6 +7,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile
 
 T = TypeVar("T")
@@ -80,9 +80,7 @@ def map_in_order(work: Callable[[T], R], batches: Iterator[T], threads: int) -> 
         batches: the batches; read only a few batches ahead.
         threads: number of threads; -1: one per core.
     """
-    threads = len(os.sched_getaffinity(0)) if threads == -1 else threads
-    if threads < 1:
-        raise InputError("threads is out of range", expected="-1 or at least 1", received=str(threads))
+    threads = thread_count(threads)
     first = list(islice(batches, 2))
     batches = chain(first, batches)
     if threads == 1 or len(first) < 2:

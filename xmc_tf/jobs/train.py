@@ -14,8 +14,7 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
-from xmc_tf.jobs.features import DataSetFeatures
-from xmc_tf.jobs.linear import ChosenModel, LinearTraining
+from xmc_tf.jobs.linear import ChosenModel, DataSetFeatures, LinearTraining
 from xmc_tf.jobs.settings import DataShape, announcement, choose_settings
 from xmc_tf.jobs.summary import JobSummary, Results, examples_of, next_commands
 from xmc_tf.metrics import evaluate

@@ -13,12 +13,10 @@ from scipy.sparse import csc_matrix, csr_matrix
 from xmc_tf.collective.tables.initial_values import first_values
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.row_access import set_rows
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.matcher.head import LabelHead, random_rows
 from xmc_tf.matcher.levels import LevelTask
 from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
-from xmc_tf.params.choices import BOOTSTRAPS
 from xmc_tf.rankers.fit import train_rankers
 
 logger = logging.getLogger(__name__)
@@ -56,10 +54,6 @@ def bootstrap(
         loss_function: loss of the training; "centroid" chooses biases for its scores.
         seed: seed of random rows and of the solver.
     """
-    if method not in BOOTSTRAPS:
-        raise InputError("bootstrap_method", expected=f"one of {', '.join(BOOTSTRAPS)}", received=repr(method))
-    if method in NEED_VECTORS and vectors is None:
-        raise InputError(f"bootstrap_method {method} needs the embeddings of the documents", received="none")
     if method == "inherit" and parent_head is None:
         logger.info("%s: the top level has nothing to inherit from and is initialized at random", head.name)
         method = "no-bootstrap"

@@ -19,8 +19,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.matcher.candidates.batches import Batch, LevelData, TrainingBatches
 from xmc_tf.matcher.candidates.choosing import EveryNode
 from xmc_tf.matcher.head import LabelHead
-from xmc_tf.matcher.optimizer import make_optimizer
-from xmc_tf.matcher.position import Position, TrainedVariables
+from xmc_tf.matcher.optimizer import Position, TrainedVariables, make_optimizer
 from xmc_tf.matcher.progress.curves import LevelCurves
 from xmc_tf.matcher.progress.summaries import Course, LevelSummaries, StepMeter
 from xmc_tf.matcher.train_step import head_in_place, make_train_batch, tensors_of

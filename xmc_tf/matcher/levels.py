@@ -1,12 +1,71 @@
-"""The levels of the tree that the encoder is fine-tuned on, and their labels: sums up the tree."""
+"""The inputs of fine-tuning: data, settings, and the levels of the tree, whose labels are sums up the tree."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.data import TokenStore
+from xmc_tf.params import MatcherParams, MatcherPredParams
 from xmc_tf.tree import LabelTree
+
+
+class Validation(NamedTuple):
+    """Documents that are not trained on, to measure the model during training.
+
+    Attributes:
+        store: their tokens.
+        Y: their labels, documents × labels.
+    """
+
+    store: TokenStore
+    Y: spmatrix
+
+
+@dataclass(frozen=True, eq=False)
+class MatcherData:
+    """The documents, labels and tree that a matcher is trained on.
+
+    Args:
+        store: tokens of the documents. Each window is trained on as if it were a document with all of the document's
+            labels.
+        Y: documents × labels; an entry makes the label positive.
+        tree: tree over the labels.
+        pad_id: token id that fills the space behind a document's end; the tokenizer's.
+        rows: numbers of the documents to train on, if some are held out. Default: all.
+        validation: documents to validate on; with them, the state that scored best is kept of each level.
+        names: label names for TensorBoard's projector. Default: the label numbers.
+    """
+
+    store: TokenStore
+    Y: spmatrix
+    tree: LabelTree
+    pad_id: int
+    rows: np.ndarray | None = None
+    validation: Validation | None = None
+    names: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
+class MatcherSettings:
+    """The settings of a matcher's training.
+
+    Args:
+        params: training parameters, one set for all levels or one per level.
+        pred_params: prediction parameters of the levels, in the same form; they decide the negatives that a level
+            predicts for the next one, and what validation measures.
+        max_match_clusters: the maximum number of nodes of a level that is fine-tuned. Larger levels are left to the
+            rankers, which need less memory and time per node.
+        seed: seed of everything random.
+    """
+
+    params: MatcherParams | Sequence[MatcherParams]
+    pred_params: MatcherPredParams | Sequence[MatcherPredParams] = field(default_factory=MatcherPredParams)
+    max_match_clusters: int = 32768
+    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +114,7 @@ def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
     return deepest
 
 
-def levels_of(
-    tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights: spmatrix | bool | None = None
-) -> list[LevelTask]:
+def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights: bool = False) -> list[LevelTask]:
     """Return the levels that are fine-tuned: from the children of the root to the last one that is small enough.
 
     Example:
@@ -70,47 +127,25 @@ def levels_of(
         tree: tree over the labels.
         Y: documents × labels; the values of the entries are ignored.
         max_match_clusters: the maximum number of nodes of a level; larger levels are left to the rankers.
-        weights: weights of the positives. None: 1. True: the number of the document's labels that the node contains.
-            A matrix with the entries of ``Y``: the sum of its entries below the node.
+        weights: whether a positive's weight is the number of the document's labels that the node contains, not 1.
 
     Returns:
         One task per level, the top first.
     """
-    if Y.shape[1] != tree.nr_labels:
-        raise InputError(
-            "the labels do not fit the tree",
-            expected=f"{tree.nr_labels:,} columns",
-            received=f"{Y.shape[1]:,}",
-        )
     deepest = deepest_level(tree, max_match_clusters)
-    values = _in_tree_order(_values(Y, weights), tree)
+    labels = _canonical(Y)
+    labels.data[:] = 1
+    values = _in_tree_order(labels, tree)
     tasks: list[LevelTask] = []
     for level in range(tree.depth, 0, -1):
         if level <= deepest:
-            targets = values.copy() if weights is None else values
-            if weights is None:
+            targets = values if weights else values.copy()
+            if not weights:
                 targets.data[:] = 1
             tasks.insert(0, LevelTask(level, tree.splits[level - 1], targets))
         if level > 1:
             values = _to_parents(values, tree.splits[level - 1])
     return tasks
-
-
-def _values(Y: spmatrix, weights: spmatrix | bool | None) -> csr_matrix:
-    """Return the values to sum up the tree: an entry for each label of a document."""
-    labels = _canonical(Y)
-    if weights is None or isinstance(weights, bool):
-        labels.data[:] = 1
-        return labels
-    relevance = _canonical(weights)
-    same = relevance.shape == labels.shape and np.array_equal(relevance.indptr, labels.indptr)
-    if not same or not np.array_equal(relevance.indices, labels.indices) or (relevance.data < 0).any():
-        raise InputError(
-            "the weights do not belong to the labels",
-            expected=f"a number above zero for each of the {labels.nnz:,} labels of {labels.shape[0]:,} documents",
-            received=f"{relevance.nnz:,} numbers in a matrix of {relevance.shape[0]:,} × {relevance.shape[1]:,}",
-        )
-    return relevance
 
 
 def _canonical(matrix: spmatrix) -> csr_matrix:

@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from xmc_tf.common.errors import InputError
-from xmc_tf.params.choices import LOSSES
-
 if TYPE_CHECKING:
     from xmc_tf.collective.tables.pairs import PairLoss
 
@@ -39,8 +36,6 @@ class HeadLoss:
 
 def head_loss(name: str) -> HeadLoss:
     """Return the loss of this name; see ``loss_function`` of the parameters."""
-    if name not in _LOSSES:
-        raise InputError("loss_function", expected=f"one of {', '.join(LOSSES)}", received=repr(name))
     return _LOSSES[name]
 
 

@@ -15,8 +15,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.matcher.fine_tune import LevelResult
 from xmc_tf.matcher.head import LabelHead, Scaling
-from xmc_tf.matcher.inputs import MatcherData, MatcherSettings
-from xmc_tf.matcher.levels import deepest_level
+from xmc_tf.matcher.levels import MatcherData, MatcherSettings, deepest_level
 from xmc_tf.matcher.predict_levels import predict_level
 from xmc_tf.matcher.training import LevelByLevel
 from xmc_tf.params import MatcherParams, MatcherPredParams

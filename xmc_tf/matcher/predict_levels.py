@@ -12,7 +12,6 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.collective.tables.row_access import get_rows
 from xmc_tf.common.compiled import kernel
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.reading import max_over_windows
 from xmc_tf.matcher.head import LabelHead
@@ -122,8 +121,6 @@ def predict_level(
     Returns:
         Documents × nodes in the order of the tree, float32; the best first within a row.
     """
-    if only_topk < 1:
-        raise InputError("only_topk", expected="1 or more", received=str(only_topk))
     code = post_processor_code(post_processor)
     splits = np.asarray(splits, np.int64)
     if parents is None:
@@ -131,7 +128,6 @@ def predict_level(
     elif windows is not None:
         parents = csr_matrix(parents)[np.repeat(np.arange(len(windows) - 1), np.diff(windows))]
     parents = csr_matrix(parents)
-    _check(parents, vectors, splits, head)
     parents.sort_indices()
     starts, indices = parents.indptr.astype(np.int64), kernel_view(parents.indices, np.int32)
     begins = counted = count_children(starts, indices, splits)
@@ -254,16 +250,3 @@ def _root(documents: int, code: int) -> csr_matrix:
     """Return the root as the parent of every document, with a score that does not change the children's."""
     parts = np.full(documents, neutral(code), np.float32), np.zeros(documents, np.int32), np.arange(documents + 1)
     return csr_matrix(parts, shape=(documents, 1))
-
-
-def _check(parents: csr_matrix, vectors: np.ndarray, splits: np.ndarray, head: LabelHead) -> None:
-    if parents.shape != (len(vectors), len(splits) - 1) or splits[-1] != head.nr_nodes:
-        raise InputError(
-            f"the parents do not fit {head.name}",
-            expected=f"{len(vectors):,} documents × {len(splits) - 1:,} parents of {head.nr_nodes:,} nodes",
-            received=f"{parents.shape[0]:,} × {parents.shape[1]:,} of {int(splits[-1]):,}",
-        )
-    if vectors.ndim != 2 or vectors.shape[1] != head.dim:
-        raise InputError(
-            f"the vectors do not fit {head.name}", expected=f"{head.dim} columns", received=str(vectors.shape)
-        )

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from scipy.sparse import csr_matrix, spmatrix, vstack
+from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.checkpoints.manifest import read_manifest
@@ -32,8 +32,7 @@ from xmc_tf.matcher.candidates.batches import LevelData
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
 from xmc_tf.matcher.fine_tune import LevelResult, fine_tune_level
 from xmc_tf.matcher.head import LabelHead
-from xmc_tf.matcher.inputs import MatcherData, MatcherSettings
-from xmc_tf.matcher.levels import LevelTask, levels_of
+from xmc_tf.matcher.levels import LevelTask, MatcherData, MatcherSettings, levels_of
 from xmc_tf.matcher.predict_levels import predict_level
 from xmc_tf.matcher.progress.curves import LevelCurves
 from xmc_tf.matcher.progress.summaries import LevelSummaries, write_projector, write_texts
@@ -127,8 +126,7 @@ class LevelByLevel:
         On return, the encoder has the weights of the last level.
         """
         world, data, settings = self.strategy.communicator, self.data, self.settings
-        values: spmatrix | bool = True if data.weights is None else data.weights
-        tasks = levels_of(data.tree, data.Y, max_match_clusters=settings.max_match_clusters, weights=values)
+        tasks = levels_of(data.tree, data.Y, max_match_clusters=settings.max_match_clusters, weights=True)
         params = per_level(settings.params, len(tasks), "matcher_params_chain")
         pred_params = per_level(settings.pred_params, len(tasks), "the matcher's prediction parameters")
         held_out = self._held_out_tasks(len(tasks))
@@ -244,7 +242,8 @@ class LevelByLevel:
         """Return predictions for all documents on every rank; each rank computes those of its own documents."""
         world, store = self.strategy.communicator, self.data.store
         low, high = own_documents(store, world)
-        above = None if task.nr_parents == 1 else _of_level_above(parents, task)[low:high]
+        assert parents is not None or task.nr_parents == 1
+        above = None if task.nr_parents == 1 or parents is None else parents[low:high]
         if store.nr_documents == len(store):
             own = _predicted(head, np.asarray(self.vectors()[low:high]), above, task, params)
         else:
@@ -256,7 +255,8 @@ class LevelByLevel:
     ) -> csr_matrix:
         """Return predictions for this rank's validation documents by the current encoder."""
         assert self.data.validation is not None
-        above = None if task.nr_parents == 1 else _of_level_above(parents, task)
+        assert parents is not None or task.nr_parents == 1
+        above = None if task.nr_parents == 1 else parents
         return self._predict_windows(head, task, self.data.validation.store, above, params)
 
     def _predict_windows(
@@ -327,17 +327,6 @@ def _predicted(
         head, vectors, parents, task.splits,
         only_topk=params.only_topk, post_processor=params.post_processor, windows=windows,
     )  # fmt: skip
-
-
-def _of_level_above(predicted: csr_matrix | None, task: LevelTask) -> csr_matrix:
-    """Return the predictions of the level above, which every level below the top needs.
-
-    Raises:
-        InputError: if they are missing.
-    """
-    if predicted is None:
-        raise InputError(f"level {task.level} needs predictions of the level above, which are missing")
-    return predicted
 
 
 def _numpy(variable: tf.Variable) -> np.ndarray:

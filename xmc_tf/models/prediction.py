@@ -113,7 +113,7 @@ def windows_of(
         quiet: whether to hide progress.
     """
     from xmc_tf.encoder import encode_windows, groups_of_documents
-    from xmc_tf.encoder.truncation import TruncationCounter
+    from xmc_tf.encoder.tokenizer import TruncationCounter
 
     truncation = TruncationCounter()
     with Progress("encoding", len(texts), "documents", quiet_s=float("inf") if quiet else 2.0) as progress:

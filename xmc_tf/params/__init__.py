@@ -39,7 +39,6 @@ from xmc_tf.params.linear import (
 )
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.models import XRLinearParams, XTransformerParams, XTransformerPredParams
-from xmc_tf.params.pecos_vectorizer import tfidf_of_pecos
 from xmc_tf.params.prediction import (
     DECISIONS,
     SEARCH,
@@ -50,6 +49,7 @@ from xmc_tf.params.prediction import (
 )
 from xmc_tf.params.sequences import SequenceParams, load_sequence_params
 from xmc_tf.params.shared_flags import (
+    WITHOUT_EFFECT,
     add_batch_size,
     add_gpu,
     add_keep_training_data,
@@ -62,8 +62,9 @@ from xmc_tf.params.shared_flags import (
     add_texts,
     add_threads,
     add_verbosity,
+    add_without_effect,
+    warn_without_effect,
 )
-from xmc_tf.params.tfidf import TfidfParams
+from xmc_tf.params.tfidf import TfidfParams, tfidf_of_pecos
 from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import knob
-from xmc_tf.params.without_effect import WITHOUT_EFFECT, add_without_effect, warn_without_effect

@@ -1,10 +1,14 @@
-"""Parameters of the TF-IDF features."""
+"""Parameters of the TF-IDF features, and their conversion from PECOS's vectorizer configurations."""
 
+import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.params.base import Params
 from xmc_tf.params.values import knob
 
@@ -103,3 +107,109 @@ class TfidfParams(Params):
             **changes: further parameters.
         """
         return cls(**{"language": AS_WRITTEN, "pieces": 0, **changes})
+
+
+_ALL = 2**31 - 1
+# Key → the only value that our TF-IDF supports. It is also PECOS's default, except for add_one_idf: our weights always
+# add 1.
+_FIXED: Mapping[str, Any] = {
+    "truncate_length": -1,
+    "max_df_ratio": 1.0,
+    "max_df_cnt": -1,
+    "binary": False,
+    "use_idf": True,
+    "smooth_idf": True,
+    "add_one_idf": True,
+    "keep_frequent_feature": True,
+    "analyzer": "word",
+}
+_SUPPORTED = ("ngram_range", "max_feature", "min_df_ratio", "min_df_cnt", "sublinear_tf", "norm")
+_WITHOUT_EFFECT = ("buffer_size", "threads")
+
+
+def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
+    """Return the parameters that correspond to a vectorizer configuration of PECOS.
+
+    Missing keys have PECOS's defaults: single words, no limits, case kept, plain counts.
+
+    Example:
+        >>> tfidf_of_pecos('{"type": "tfidf", "kwargs": {"ngram_range": [1, 2]}}', "config.json", 1000).ngram_max
+        2
+
+    Args:
+        text: JSON, with ``type`` and ``kwargs``.
+        place: the file or flag of the configuration, for messages.
+        nr_documents: number of documents, for ``min_df_ratio``.
+
+    Raises:
+        InputError: our TF-IDF does not support a value; the error names the key.
+    """
+    config = parse_json(text, of=place, expected="a vectorizer configuration", top=None, foreign=True)
+    if not isinstance(config, dict) or config.get("type") != "tfidf":
+        raise InputError(
+            f"{place}: type is not supported",
+            expected='"type": "tfidf"',
+            received=repr(config.get("type"))[:60] if isinstance(config, dict) else type(config).__name__,
+            fix="use tfidf, or compute the features with your vectorizer and give the matrix with -x",
+        )
+    kwargs, norm = _only_vectorizer(config.get("kwargs", {}), place)
+    for key, value in kwargs.items():
+        if key in _FIXED and value != _FIXED[key]:
+            raise _unsupported(place, key, json.dumps(_FIXED[key]), value)
+        if key not in (*_FIXED, *_SUPPORTED, *_WITHOUT_EFFECT):
+            raise InputError(f"{place}: unknown key {key}", expected=", ".join((*_SUPPORTED, *_FIXED)), received=key)
+    ngrams = kwargs.get("ngram_range", [1, 1])
+    if not (isinstance(ngrams, list) and len(ngrams) == 2 and ngrams[0] == 1 and type(ngrams[1]) is int):
+        raise _unsupported(place, "ngram_range", "[1, n]", ngrams)
+    share, count = kwargs.get("min_df_ratio", 0.0), kwargs.get("min_df_cnt", 0)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise _unsupported(place, "min_df_ratio", "a number from 0 to 1", share)
+    for key, value in (("min_df_cnt", count), ("max_feature", kwargs.get("max_feature", 0))):
+        if type(value) is not int or value < 0:
+            raise _unsupported(place, key, "a whole number from 0", value)
+    values = {
+        "ngram_max": ngrams[1],
+        "min_df": max(1, count, math.ceil(share * nr_documents)),
+        "max_features": kwargs.get("max_feature", 0) or _ALL,
+        "sublinear_tf": kwargs.get("sublinear_tf", False),
+        "language": AS_WRITTEN,
+        "pieces": 0,
+        "lowercase": False,
+        "min_word_length": 1,
+        "norm": norm,
+    }
+    try:
+        return TfidfParams.from_json(values)
+    except InputError as error:
+        raise error.found_in(place) from None
+
+
+def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:
+    """Return the only vectorizer of a configuration, and the norm applied at its end."""
+    if not isinstance(kwargs, dict):
+        raise InputError(f"{place}: kwargs is not an object", expected="the vectorizer's parameters in JSON")
+    if "base_vect_configs" not in kwargs:
+        return kwargs, kwargs.get("norm", "l2")
+    base = kwargs["base_vect_configs"]
+    if not (isinstance(base, list) and len(base) == 1 and isinstance(base[0], dict)):
+        received = f"{len(base)}" if isinstance(base, list) else type(base).__name__
+        raise InputError(
+            f"{place}: base_vect_configs must have one vectorizer", expected="one object in a list", received=received
+        )
+    if others := set(kwargs) - {"base_vect_configs", "norm_p", "buffer_size", "threads"}:
+        raise InputError(
+            f"{place}: unknown key {min(others)}", expected="base_vect_configs, norm_p", received=min(others)
+        )
+    norm_p = kwargs.get("norm_p", 2)
+    if norm_p not in (1, 2):
+        raise _unsupported(place, "norm_p", "1 or 2", norm_p)
+    return base[0], f"l{norm_p}"
+
+
+def _unsupported(place: str, key: str, expected: str, received: Any) -> InputError:
+    return InputError(
+        f"{place}: {key} has a value that the TF-IDF of xmc_tf does not support",
+        expected=expected,
+        received=json.dumps(received)[:60],
+        fix=f"leave {key} out, or compute the features with PECOS and give the matrix with -x",
+    )

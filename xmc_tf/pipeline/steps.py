@@ -1,5 +1,6 @@
 """The steps of a training, each a stage: what it depends on, and what makes it."""
 
+import dataclasses
 import shutil
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -11,18 +12,64 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.fusion import EvidenceChoice
-from xmc_tf.pipeline.checksums import files_of
+from xmc_tf.matcher.levels import deepest_level
+from xmc_tf.params import MatcherParams, MatcherPredParams, override_levels, per_level
 from xmc_tf.pipeline.devices import choose_precision
 from xmc_tf.pipeline.embeddings import embed_documents
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, evidence_choice, held_out_documents
-from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
-from xmc_tf.pipeline.level_params import level_params, with_effect_on_level, without_reading
+from xmc_tf.pipeline.inputs import Recipe, TrainingInputs, files_of
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.trees import cluster_labels, rankers_of, read_tree, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.rankers.distributed.training import threads_of_rank
 from xmc_tf.rankers.levels import level_pred_params
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.tree import LabelTree
+
+# Of the matcher's parameters those that change how it computes or what it tells, and not what comes out.
+_WITHOUT_EFFECT = (
+    "batch_gen_workers", "logging_steps", "pre_tokenize", "pre_tensorize_labels", "use_gpu", "checkpoint_dir",
+    "cache_dir", "max_num_labels_in_gpu", "model_shortcut", "init_model_dir",
+)  # fmt: skip
+
+
+def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, ...], tuple[MatcherPredParams, ...]]:
+    """Return the training and prediction options of each level: the parameters, with the caller's overrides.
+
+    Args:
+        recipe: what the user said; a list of blocks must have one for each level, as in PECOS.
+        tree: that the encoder is fine-tuned on.
+    """
+    levels = deepest_level(tree, recipe.params.max_match_clusters)
+    chain = per_level(recipe.params.matcher_params_chain, levels, "matcher_params_chain")
+    scales = recipe.steps_scale or (1.0,) * levels
+    if len(scales) != levels or min(scales) <= 0:
+        raise InputError(
+            "--steps-scale does not fit the tree",
+            expected=f"{levels} numbers above 0, one for each level that is fine-tuned on",
+            received=" ".join(f"{scale:g}" for scale in scales),
+        )
+    pred_chain = override_levels(recipe.pred_params.matcher_params_chain, levels, recipe.prediction)
+    return tuple(_scaled(one, scale) for one, scale in zip(chain, scales, strict=True)), pred_chain
+
+
+def with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
+    """Return the options that decide the result of a level."""
+    return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
+
+
+def without_reading(params: MatcherPredParams) -> dict[str, Any]:
+    """Return the options of a level's predictions without those of how documents are read, the same for all levels."""
+    return {name: value for name, value in params.to_json().items() if name not in ("long_texts", "max_windows")}
+
+
+def _scaled(params: MatcherParams, scale: float) -> MatcherParams:
+    return dataclasses.replace(
+        params,
+        max_steps=round(params.max_steps * scale) if params.max_steps > 0 else params.max_steps,
+        num_train_epochs=max(1, round(params.num_train_epochs * scale)),
+    )
+
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
@@ -155,7 +202,7 @@ class TrainingSteps:
         params, pred_params = level_params(recipe, label_tree)
 
         def make(folder: Path) -> Record:
-            from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation
+            from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation
             from xmc_tf.matcher.matcher import Matcher
             from xmc_tf.matcher.progress.curves import named_curves
 
@@ -239,52 +286,39 @@ class TrainingSteps:
 
     def rankers(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
         """The rankers over the trees."""
-        recipe, params = self.recipe, self.recipe.params.ranker_params
-
-        def make(folder: Path) -> Record:
-            label_trees = [read_tree(tree.folder) for tree in trees]
-            return rankers_of(
-                self.all_features(features, embeddings),
-                self.inputs.documents.Y,
-                label_trees,
-                params,
-                [
-                    level_pred_params(params, recipe.pred_params.ranker_params, tree.depth, recipe.prediction)
-                    for tree in label_trees
-                ],
-                self.communicator,
-                folder,
-                threads=recipe.threads,
-                seed=recipe.seed,
-            )
-
-        inputs = self._labels_and(params) | {
-            "pred_params": recipe.pred_params.ranker_params,
-            "wishes": recipe.prediction.search,  # renamed, it would repeat the stage in existing work folders
-            "seed": recipe.seed,
-        }
-        return self.stages.run("rankers", make, inputs=inputs, after=_there(features, embeddings, *trees), by_all=True)
+        # "wishes": renamed, it would repeat the stage in existing work folders.
+        inputs = {"wishes": self.recipe.prediction.search}
+        return self._ranker_stage("rankers", features, embeddings, trees, inputs)
 
     def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
         """The rankers over the first of the same trees, trained without the held-out documents."""
+        inputs = {"overrides": self.recipe.prediction.search, "held out": len(self.held_out)}
+        return self._ranker_stage("held-out", features, embeddings, trees[:AUXILIARY_TREES], inputs, self._trained_on)
+
+    def _ranker_stage(
+        self, name: str, features: Stage | None, embeddings: Stage, trees: Sequence[Stage], inputs: dict[str, Any],
+        rows: np.ndarray | None = None,
+    ) -> Stage:  # fmt: skip
+        """Train rankers on some documents, or on all of them."""
         recipe, params = self.recipe, self.recipe.params.ranker_params
-        trees = trees[:AUXILIARY_TREES]
 
         def make(folder: Path) -> Record:
             label_trees = [read_tree(tree.folder) for tree in trees]
-            rows, pred = self._trained_on, recipe.pred_params.ranker_params
+            X, Y, pred = (
+                self.all_features(features, embeddings),
+                self.inputs.documents.Y,
+                recipe.pred_params.ranker_params,
+            )
+            if rows is not None:
+                X, Y = X.rows(rows), Y.tocsr()[rows]
             return rankers_of(
-                self.all_features(features, embeddings).rows(rows), self.inputs.documents.Y.tocsr()[rows], label_trees,
-                params, [level_pred_params(params, pred, tree.depth, recipe.prediction) for tree in label_trees],
+                X, Y, label_trees, params,
+                [level_pred_params(params, pred, tree.depth, recipe.prediction) for tree in label_trees],
                 self.communicator, folder, threads=recipe.threads, seed=recipe.seed,
             )  # fmt: skip
 
-        inputs = self._labels_and(params) | {
-            "pred_params": recipe.pred_params.ranker_params, "overrides": recipe.prediction.search, "seed": recipe.seed,
-            "held out": len(self.held_out),
-        }  # fmt: skip
-        after = _there(features, embeddings, *trees)
-        return self.stages.run("held-out", make, inputs=inputs, after=after, by_all=True)
+        inputs |= self._labels_and(params) | {"pred_params": recipe.pred_params.ranker_params, "seed": recipe.seed}
+        return self.stages.run(name, make, inputs=inputs, after=_there(features, embeddings, *trees), by_all=True)
 
     def all_features(self, features: Stage | None, vectors: Stage | None) -> Features:
         """The documents' features and vectors side by side, mapped from where they lie."""

@@ -16,9 +16,8 @@ from xmc_tf.rankers.levels import RankerData
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain
-from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_embeddings_over_ranks
 from xmc_tf.tree.kmeans import build_tree
-from xmc_tf.tree.label_embeddings import label_embedding
+from xmc_tf.tree.label_embeddings import forget_label_embeddings, label_embedding, label_embeddings_over_ranks
 
 
 def rankers_of(

@@ -113,12 +113,6 @@ def matched_documents(
     for part in scheme.split("+"):
         matrix = {"tfn": teacher, "man": predicted, "usn": user}[part]
         if matrix is not None:
-            if matrix.shape != teacher.shape:
-                raise InputError(
-                    f"the matching for negatives ({part}) does not fit the tree",
-                    expected=f"{teacher.shape[0]:,} documents × {teacher.shape[1]:,} nodes",
-                    received=f"{matrix.shape[0]:,} × {matrix.shape[1]:,}",
-                )
             ones = matrix.tocsr().astype(np.float32, copy=True)
             ones.data[:] = 1.0
             total = total + ones

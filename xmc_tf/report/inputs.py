@@ -10,8 +10,8 @@ from scipy.sparse import csr_matrix, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Texts
 from xmc_tf.metrics.compare import Comparison, compare
+from xmc_tf.metrics.evaluation import inverse_propensity
 from xmc_tf.metrics.measures import check_shapes
-from xmc_tf.metrics.propensity import inverse_propensity
 from xmc_tf.metrics.ranking import as_truth
 
 if TYPE_CHECKING:

@@ -5,8 +5,6 @@ import math
 import numpy as np
 from scipy.sparse import csc_matrix
 
-from xmc_tf.common.errors import InputError
-
 
 def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
     """Return how often the labels are halved until a leaf holds at most ``max_leaf_size`` of them.
@@ -67,12 +65,6 @@ def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[
     Returns:
         One array of child bounds per level, from the root down to the parents of the leaves; none for a single leaf.
     """
-    if nr_splits < 2:
-        raise InputError(
-            "nr_splits is too small",
-            expected="nr_splits of 2 or more",
-            received=f"nr_splits={nr_splits}",
-        )
     if min_codes is None:
         min_codes = nr_splits
     if min_codes <= 1:

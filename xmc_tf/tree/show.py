@@ -58,22 +58,18 @@ def show(
     Returns:
         The lines, without a final line end.
     """
-    call = _Namer(tree, names, frequencies, words)
-    depth = _whole("depth", depth, 0)
-    max_children = _whole("max_children", max_children, 1)
+    shown = _Shown(tree, names, depth, max_children, frequencies, words)
 
     def below(level: int, node: int, margin: str) -> Iterator[str]:
-        if level == min(depth, tree.depth):
-            return
-        shown, hidden = call.children(level, node, max_children)
-        for n, child in enumerate(shown):
-            last = n == len(shown) - 1 and not hidden
-            yield f"{margin}{'└─' if last else '├─'} {call(level + 1, child)}"
+        children, hidden = shown.children(level, node)
+        for n, child in enumerate(children):
+            last = n == len(children) - 1 and not hidden
+            yield f"{margin}{'└─' if last else '├─'} {shown.name(level + 1, child)}"
             yield from below(level + 1, child, margin + ("   " if last else "│  "))
         if hidden:
             yield f"{margin}└─ … and {hidden:,} more"
 
-    return "\n".join([call(0, 0), *below(0, 0, "")])
+    return "\n".join([shown.name(0, 0), *below(0, 0, "")])
 
 
 def to_dot(
@@ -97,40 +93,32 @@ def to_dot(
     Returns:
         The graph.
     """
-    call = _Namer(tree, names, frequencies, words)
-    depth = _whole("depth", depth, 0)
-    max_children = _whole("max_children", max_children, 1)
-    lines = [
-        "digraph labels {",
-        "  rankdir=LR;",
-        '  node [shape=box, fontname="sans-serif"];',
-        f"  n0_0 [label={_quoted(call(0, 0))}];",
-    ]
+    shown = _Shown(tree, names, depth, max_children, frequencies, words)
 
-    def below(level: int, node: int) -> None:
-        if level == min(depth, tree.depth):
-            return
-        shown, hidden = call.children(level, node, max_children)
-        for child in shown:
-            lines.append(f"  n{level + 1}_{child} [label={_quoted(call(level + 1, child))}];")
-            lines.append(f"  n{level}_{node} -> n{level + 1}_{child};")
-            below(level + 1, child)
+    def below(level: int, node: int) -> Iterator[str]:
+        children, hidden = shown.children(level, node)
+        for child in children:
+            yield f"  n{level + 1}_{child} [label={_quoted(shown.name(level + 1, child))}];"
+            yield f"  n{level}_{node} -> n{level + 1}_{child};"
+            yield from below(level + 1, child)
         if hidden:
-            lines.append(f"  more{level}_{node} [label={_quoted(f'… and {hidden:,} more')}, style=dashed];")
-            lines.append(f"  n{level}_{node} -> more{level}_{node} [style=dashed];")
+            yield f"  more{level}_{node} [label={_quoted(f'… and {hidden:,} more')}, style=dashed];"
+            yield f"  n{level}_{node} -> more{level}_{node} [style=dashed];"
 
-    below(0, 0)
-    return "\n".join([*lines, "}"])
+    head = ["digraph labels {", "  rankdir=LR;", '  node [shape=box, fontname="sans-serif"];']
+    return "\n".join([*head, f"  n0_0 [label={_quoted(shown.name(0, 0))}];", *below(0, 0), "}"])
 
 
-class _Namer:
-    """The displayed names of nodes: a label's name, or a cluster's size and most frequent labels."""
+class _Shown:
+    """The shown part of a tree, and its names: a label's name, or a cluster's size and most frequent labels."""
 
     def __init__(
-        self, tree: LabelTree, names: Sequence[str] | None, frequencies: np.ndarray | None, words: int
-    ) -> None:
-        self.tree, self.names, self.words = tree, names, _whole("words", words, 1)
-        self.frequencies = frequencies
+        self, tree: LabelTree, names: Sequence[str] | None, depth: int, most: int, frequencies: np.ndarray | None,
+        words: int,
+    ) -> None:  # fmt: skip
+        self.tree, self.names, self.frequencies = tree, names, frequencies
+        self.depth, self.most = min(_whole("depth", depth, 0), tree.depth), _whole("max_children", most, 1)
+        self.words = _whole("words", words, 1)
         for what, given in (("names", names), ("frequencies", frequencies)):
             if given is not None and len(given) != tree.nr_labels:
                 raise InputError(
@@ -145,16 +133,19 @@ class _Namer:
             return np.argsort(labels, kind="stable")
         return np.lexsort((labels, -np.asarray(self.frequencies, np.float64)[labels]))
 
-    def children(self, level: int, node: int, most: int) -> tuple[list[int], int]:
+    def children(self, level: int, node: int) -> tuple[list[int], int]:
         """Return the children to show and the number of hidden ones, never 1, because "1 more" takes as much room."""
+        if level == self.depth:
+            return [], 0
         children = self.tree.children(level, node)
-        shown = len(children) if len(children) <= most + 1 else most
+        shown = len(children) if len(children) <= self.most + 1 else self.most
         if level + 1 < self.tree.depth:
             return list(children[:shown]), len(children) - shown
         labels = self.tree.labels[children.start : children.stop]
         return (children.start + self._biggest_first(labels)[:shown]).tolist(), len(children) - shown
 
-    def __call__(self, level: int, node: int) -> str:
+    def name(self, level: int, node: int) -> str:
+        """Return the name of a node."""
         labels = self.tree.labels_under(level, node)
         if level == self.tree.depth:
             name = self._name(labels[0])
@@ -216,10 +207,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         labels = given / "labels.txt"
     names = None if labels is None else load_names(labels, tree.nr_labels)
     frequencies = None if options.label_path is None else _frequencies(Path(options.label_path), tree.nr_labels)
-    if options.dot is None:
-        draw: Callable[..., str] = show
-    else:
-        draw = to_dot
+    draw: Callable[..., str] = show if options.dot is None else to_dot
     drawn = draw(
         tree, names, depth=options.depth, max_children=options.max_children, frequencies=frequencies,
         words=options.words,

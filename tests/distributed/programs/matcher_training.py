@@ -24,8 +24,7 @@ from xmc_tf.matcher.candidates.batches import LevelData
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead
-from xmc_tf.matcher.inputs import MatcherData, MatcherSettings, Validation
-from xmc_tf.matcher.levels import levels_of
+from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation, levels_of
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.params import MatcherParams, MatcherPredParams
 

@@ -16,7 +16,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import TokenStore, epoch_batches, share_of_batch
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode
 
@@ -100,19 +99,9 @@ class TrainingBatches:
         token_budget: int | None = None,
         ahead: int = 4,
     ) -> None:
-        if not 0 <= rank < size:
-            raise InputError("no such rank", expected=f"0 to {size - 1}", received=str(rank))
-        store, task = data.store, data.sampler.task
-        if task.nr_documents != store.nr_documents:
-            raise InputError(
-                "the labels do not fit the tokenized documents",
-                expected=f"{store.nr_documents:,} rows",
-                received=f"{task.nr_documents:,}",
-            )
+        store = data.store
         rows = np.arange(store.nr_documents) if data.rows is None else np.asarray(data.rows, np.int64)
         self.rows, _ = store.windows_of(rows)
-        if not len(self.rows):
-            raise InputError("there are no documents to train on", expected="one document or more", received="none")
         self._data, self._batch, self._seed = data, batch, seed
         self._rank, self._size = rank, size
         self._token_budget, self._ahead = token_budget, ahead

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.matcher.candidates.kernels import choose_candidates, count_candidates
 from xmc_tf.matcher.levels import LevelTask
@@ -53,13 +52,7 @@ def parents_matched(
     total = None
     for part in negative_sampling.split("+"):
         parents = {"tfn": true_parents, "man": predicted_parents}.get(part)
-        if parents is None or parents.shape != (task.nr_documents, task.nr_parents):
-            raise InputError(
-                f"the negatives {negative_sampling!r} of level {task.level} need other parents",
-                expected=f"{task.nr_documents:,} documents × {task.nr_parents:,} parents, for tfn the true and for man "
-                "the predicted ones",
-                received=f"{part}: " + ("none" if parents is None else f"{parents.shape[0]:,} × {parents.shape[1]:,}"),
-            )
+        assert parents is not None  # the matcher has predicted what "man" needs
         ones = csr_matrix(parents, dtype=np.float32, copy=True)
         ones.data[:] = 1
         total = ones if total is None else total + ones
@@ -92,21 +85,6 @@ class CandidateSampler:
     """
 
     def __init__(self, task: LevelTask, matched: spmatrix | None, cap: int | None = None, seed: int = 0) -> None:
-        if cap is not None and cap < 1:
-            raise InputError("the cap on candidates is too low", expected="1 or more", received=str(cap))
-        shape = (task.nr_documents, task.nr_parents)
-        if matched is None and task.nr_parents != 1:
-            raise InputError(
-                f"level {task.level} needs the parents of each document's candidates",
-                expected=f"a matrix of {shape[0]:,} documents × {shape[1]:,} parents",
-                received="none",
-            )
-        if matched is not None and matched.shape != shape:
-            raise InputError(
-                "the matched parents do not fit the level",
-                expected=f"{shape[0]:,} documents × {shape[1]:,} parents",
-                received=f"{matched.shape[0]:,} × {matched.shape[1]:,}",
-            )
         self.task = task
         self._cap = _NO_CAP if cap is None or matched is None else cap
         # The level is part of the key, so that the draws of two levels are independent.
@@ -129,12 +107,6 @@ class CandidateSampler:
             epoch: number of the epoch, from 0.
         """
         documents = np.require(documents, np.int64, ["C"])
-        if documents.size and (documents.min() < 0 or documents.max() >= self.task.nr_documents):
-            raise InputError(
-                "no such documents",
-                expected=f"numbers from 0 to {self.task.nr_documents - 1}",
-                received=f"{documents.min()} to {documents.max()}",
-            )
         totals = count_candidates(documents, *self._places)
         splits = np.zeros(len(documents) + 1, np.int64)
         np.cumsum(np.minimum(totals, self._cap), out=splits[1:])

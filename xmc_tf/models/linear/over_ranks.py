@@ -26,7 +26,7 @@ from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tree import LabelTree, load_chain, save_chain
-from xmc_tf.tree.distributed_embeddings import forget_label_embeddings, label_embeddings_over_ranks
+from xmc_tf.tree.label_embeddings import forget_label_embeddings, label_embeddings_over_ranks
 
 _LOG = logging.getLogger(__name__)
 _EVIDENCE = "evidence"

@@ -17,8 +17,7 @@ from xmc_tf.collective.optimizers.row_wise import RowAdam
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
-from xmc_tf.matcher.optimizer import Schedule, decays
-from xmc_tf.matcher.position import Position, TrainedVariables
+from xmc_tf.matcher.optimizer import Position, Schedule, TrainedVariables, decays
 from xmc_tf.matcher.progress.summaries import StepMeter
 from xmc_tf.sequences.data.batches import TrainBatches
 from xmc_tf.sequences.model.ranking import DECIDING
