@@ -1,16 +1,13 @@
-"""Training batches: the same on any number of ranks and from any start, prepared in advance, and closed cleanly."""
+"""Training batches: the same on any number of ranks and from any start."""
 
-import gc
-import threading
-import time
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from tests.matcher.trees import random_matrix, random_tree, store_of
-from xmc_tf.common.errors import InputError
 from xmc_tf.data import epoch_batches
-from xmc_tf.matcher.candidates.batches import BatchStream, LevelData, TrainingBatches
+from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
 from xmc_tf.matcher.levels import levels_of
 
@@ -37,18 +34,6 @@ def equal(one, other):
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "batches"]
-
-
-def wait_for(condition):
-    """Wait for a background thread."""
-    end = time.monotonic() + 100
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert condition()
-
-
 def test_a_batch_holds_its_documents_and_their_candidates(store, sampler):
     batches = batches_of(store, sampler)
     batch = batches.make(epoch=2, step=1)
@@ -64,8 +49,7 @@ def test_a_batch_holds_its_documents_and_their_candidates(store, sampler):
 def test_an_epoch_has_every_document_once_and_the_next_another_order(store, sampler):
     batches = batches_of(store, sampler)
     assert batches.steps_of(0) == 7
-    with batches.stream() as stream:
-        seen = [next(stream) for _ in range(14)]
+    seen = [*islice(batches.stream(), 14)]
     assert [(batch.epoch, batch.step) for batch in seen] == [(e, s) for e in (0, 1) for s in range(7)]
     orders = [np.concatenate([batch.documents for batch in seen if batch.epoch == epoch]) for epoch in (0, 1)]
     assert [sorted(order.tolist()) for order in orders] == [list(range(DOCUMENTS))] * 2
@@ -105,13 +89,11 @@ def test_a_stream_can_start_at_any_batch(store, sampler, budget):
     batches = batches_of(store, sampler, token_budget=budget)
     steps = batches.steps_of(0)
     assert steps == len(batches.plan(0))
-    with batches.stream() as stream:
-        whole = [next(stream) for _ in range(steps + 4)]
+    whole = [*islice(batches.stream(), steps + 4)]
     for start in (1, steps - 1, steps):
-        with batches_of(store, sampler, token_budget=budget).stream(0, start) as stream:
-            assert all(equal(next(stream), batch) for batch in whole[start:])
-    with batches.stream(1, 2) as stream:
-        assert equal(next(stream), whole[steps + 2])
+        stream = batches_of(store, sampler, token_budget=budget).stream(0, start)
+        assert all(equal(next(stream), batch) for batch in whole[start:])
+    assert equal(next(batches.stream(1, 2)), whole[steps + 2])
 
 
 def test_held_out_documents_are_in_no_batch(store, sampler):
@@ -122,62 +104,3 @@ def test_held_out_documents_are_in_no_batch(store, sampler):
     batch = batches.make(0, 0)
     assert batch.ids[:, 0].tolist() == (10 + batch.documents).tolist()
     assert equal(batch[5:9], sampler.of(batch.documents, epoch=0))
-
-
-def test_the_thread_prepares_the_given_number_of_batches(store, sampler):
-    with batches_of(store, sampler, ahead=3).stream() as stream:
-        wait_for(lambda: stream.ready == 3)
-        next(stream)
-        wait_for(lambda: stream.ready == 3)
-    made = []
-
-    def counting():
-        for number in range(100):
-            made.append(number)
-            yield number
-
-    with BatchStream(counting, ahead=2) as stream:
-        wait_for(lambda: len(made) == 3)  # two that wait, and one in the thread's hands
-        time.sleep(0.3)
-        assert len(made) == 3
-        assert [next(stream) for _ in range(5)] == [0, 1, 2, 3, 4]
-
-
-def test_a_closed_stream_has_no_thread_and_ends(store, sampler):
-    before = len(threads())
-    with batches_of(store, sampler).stream() as stream:
-        next(stream)
-        assert len(threads()) == before + 1
-    assert len(threads()) == before
-    assert list(stream) == []
-    stream.close()
-
-
-def test_the_thread_of_an_unused_stream_ends(store, sampler):
-    before = len(threads())
-    stream = batches_of(store, sampler).stream()
-    next(stream)
-    del stream
-    gc.collect()
-    wait_for(lambda: len(threads()) == before)
-
-
-def test_an_error_of_the_thread_is_raised_by_next():
-    def breaking():
-        yield 1
-        raise InputError("row 5 is broken")
-
-    before = len(threads())
-    stream = BatchStream(breaking, ahead=4)
-    assert next(stream) == 1
-    with pytest.raises(InputError, match="row 5 is broken"):
-        next(stream)
-    assert len(threads()) == before
-    assert list(stream) == []
-
-
-def test_a_finite_source_ends():
-    before = len(threads())
-    stream = BatchStream(lambda: iter([1, 2]), ahead=1)
-    assert list(stream) == [1, 2]
-    assert len(threads()) == before

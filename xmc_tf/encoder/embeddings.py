@@ -24,9 +24,7 @@ def encode_documents(
     rows: np.ndarray | Sequence[int] | None = None,
     *,
     batch_tokens: int | None = None,
-    out: np.ndarray | None = None,
     combine: str = "mean",
-    training: bool = False,
     progress: Progress | None = None,
 ) -> np.ndarray:
     """Return the embeddings of documents, not normalized, computed on this rank.
@@ -39,29 +37,17 @@ def encode_documents(
         store: the documents' tokens.
         rows: the documents in their order in the result; None: all.
         batch_tokens: maximum number of tokens of a batch, including padding; None: chosen for the device.
-        out: float32 [documents, dim] to write to, such as a memory-mapped file; None: a new array.
         combine: "mean" or "max", how the embeddings of a document's windows become one.
-        training: whether to apply dropout.
         progress: a progress display that also counts other documents; None: a new one.
 
     Returns:
-        ``out``, or the new array.
+        float32 [documents, dim].
     """
     rows = np.arange(store.nr_documents) if rows is None else np.asarray(rows, np.int64)
-    shape = (len(rows), encoder.dim)
-    if out is None:
-        out = np.empty(shape, np.float32)
-    elif out.shape != shape or out.dtype != np.float32:
-        raise InputError(
-            "the array for the embeddings does not fit",
-            expected=f"float32 of shape {shape}",
-            received=f"{out.dtype} of shape {out.shape}",
-        )
+    out = np.empty((len(rows), encoder.dim), np.float32)
     with nullcontext(progress) if progress is not None else Progress("encoding", len(rows), "documents") as shown:
         for low, high in groups_of_documents(store, rows):
-            windows = encode_windows(
-                encoder, store, rows[low:high], batch_tokens=batch_tokens, training=training, progress=shown
-            )
+            windows = encode_windows(encoder, store, rows[low:high], batch_tokens=batch_tokens, progress=shown)
             out[low:high] = windows.of_documents(combine)
     return out
 
@@ -72,7 +58,6 @@ def encode_windows(
     rows: np.ndarray,
     *,
     batch_tokens: int | None = None,
-    training: bool = False,
     progress: Progress | None = None,
 ) -> WindowEmbeddings:
     """Return the embeddings of all windows of documents; see :func:`encode_documents`, which has the same arguments."""
@@ -94,7 +79,7 @@ def encode_windows(
     with nullcontext(progress) if progress is not None else Progress("encoding", len(rows), "documents") as shown:
         for batch in _batches(lengths, batch_tokens):
             ids, mask = store.padded(windows[batch], pad_id=0, to=max(int(lengths[batch[0]]), 1))
-            out[batch] = encoder.in_graph(tf.constant(ids), tf.constant(mask), training).numpy()
+            out[batch] = encoder.in_graph(tf.constant(ids), tf.constant(mask)).numpy()
             shown.add(int(last[batch].sum()))
     return WindowEmbeddings(out, splits)
 

@@ -108,10 +108,8 @@ def fine_tune_level(
     report = _Report(level, total, optimizer, rank, summaries)
     started, meter = time.monotonic(), StepMeter(world)
     dropout_seed = (seed * 1009 + rank) * 64 + level
-    with (
-        batches.stream(position.epoch, position.batch) as stream,
-        Progress(f"level {level}", total - position.step, "steps", quiet_s=2.0 if rank == 0 else 1e9) as progress,
-    ):
+    stream, quiet_s = batches.stream(position.epoch, position.batch), 2.0 if rank == 0 else 1e9
+    with Progress(f"level {level}", total - position.step, "steps", quiet_s) as progress:
         while position.step < total and not position.given_up(params.max_no_improve_cnt):
             for _ in range(params.gradient_accumulation_steps):
                 batch = next(stream)

@@ -41,7 +41,6 @@ class Comparison:
         labels: number of labels.
         labels_per_document: mean number of true labels.
         occurs_in: where label frequencies were counted: "training" or "test".
-        frequency: number of occurrences of each label there.
         systems: in the order given.
     """
 
@@ -50,7 +49,6 @@ class Comparison:
     labels: int
     labels_per_document: float
     occurs_in: str
-    frequency: np.ndarray
     systems: list[MeasuredSystem]
 
     @property
@@ -158,6 +156,5 @@ def compare(
         labels=true.shape[1],
         labels_per_document=true.nnz / true.shape[0],
         occurs_in="test" if training_frequency is None else "training",
-        frequency=frequency,
         systems=systems,
     )

@@ -1,26 +1,16 @@
-"""This rank's part of each global batch, prepared by a background thread while the previous step computes.
+"""This rank's part of each global batch.
 
-One thread and a queue suffice: a batch takes numpy and a compiled kernel a few tenths of a millisecond, and TensorFlow
-releases Python's lock while a step computes. Measured on two cores with steps of 3 and of 75 ms, a step waits 0.02 to
-0.1 ms for its batch. With ``tf.data`` it waited 1.4 to 2.3 ms, because ``from_generator`` runs the same Python code,
-and converts each tensor, between two steps.
+A batch takes a few tenths of a millisecond, which a step of an encoder hides: no thread prepares it.
 """
 
-import queue
-import threading
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
 from xmc_tf.data import TokenStore, epoch_batches, share_of_batch
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode
-
-# Seconds that the thread waits for room in the queue before it checks whether the stream was closed.
-_CHECK_S = 0.1
 
 
 class Batch(NamedTuple):
@@ -73,9 +63,8 @@ class TrainingBatches:
 
     Example:
         >>> batches = TrainingBatches(LevelData(store, sampler, pad_id=0), batch=64, seed=0, rank=rank, size=size)
-        >>> with batches.stream(epoch=0, step=0) as stream:
-        ...     for batch in stream:
-        ...         train(batch)
+        >>> for batch in batches.stream(epoch=0, step=0):
+        ...     train(batch)
 
     Args:
         data: the documents, with their candidates.
@@ -85,7 +74,6 @@ class TrainingBatches:
         size: number of ranks.
         token_budget: maximum number of tokens of a global batch, padding included; ``batch`` is then the maximum
             number of windows. Default: no limit.
-        ahead: number of batches that are prepared in advance.
     """
 
     def __init__(
@@ -97,20 +85,19 @@ class TrainingBatches:
         rank: int = 0,
         size: int = 1,
         token_budget: int | None = None,
-        ahead: int = 4,
     ) -> None:
         store = data.store
         rows = np.arange(store.nr_documents) if data.rows is None else np.asarray(data.rows, np.int64)
         self.rows, _ = store.windows_of(rows)
         self._data, self._batch, self._seed = data, batch, seed
         self._rank, self._size = rank, size
-        self._token_budget, self._ahead = token_budget, ahead
+        self._token_budget = token_budget
         self._lengths = store.lengths[self.rows]
         self._plan: tuple[int, list[np.ndarray]] = -1, []
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """Return the windows of each global batch of an epoch."""
-        known, plan = self._plan  # read once: the background thread may replace it by another epoch's
+        known, plan = self._plan
         if known != epoch:
             batches = epoch_batches(
                 self._lengths, self._batch, seed=self._seed, epoch=epoch, token_budget=self._token_budget
@@ -137,86 +124,14 @@ class TrainingBatches:
             epoch, step, documents, ids, mask, chosen.ids, chosen.splits, chosen.targets, chosen.weights, len(whole)
         )
 
-    def stream(self, epoch: int = 0, step: int = 0) -> "BatchStream":
-        """Return an endless iterator over the batches, which a thread prepares until the stream is closed.
+    def stream(self, epoch: int = 0, step: int = 0) -> Iterator[Batch]:
+        """Yield the batches, endlessly.
 
         Args:
             epoch: first epoch.
             step: first batch of that epoch. The epoch's number of batches means the beginning of the next epoch.
         """
-
-        def endless() -> Iterator[Batch]:
-            here, first = epoch, step
-            while True:
-                for number in range(first, len(self.plan(here))):
-                    yield self.make(here, number)
-                here, first = here + 1, 0
-
-        return BatchStream(endless, self._ahead)
-
-
-class BatchStream:
-    """An iterator whose next items a thread prepares. Close it, best with a ``with`` statement.
-
-    Args:
-        source: returns the items; called and iterated over by the thread.
-        ahead: number of items that are prepared in advance.
-    """
-
-    def __init__(self, source: Callable[[], Iterator[Batch]], ahead: int) -> None:
-        self._ready: queue.Queue = queue.Queue(max(1, ahead))
-        self._stop = threading.Event()
-        # The thread must not refer to the stream: otherwise, a stream that nobody closes would never be collected.
-        self._thread = threading.Thread(
-            target=_fill, args=(source, self._ready, self._stop), name="batches", daemon=True
-        )
-        weakref.finalize(self, self._stop.set)
-        self._thread.start()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Batch:
-        if self._stop.is_set():
-            raise StopIteration
-        item = self._ready.get()
-        if isinstance(item, BaseException):
-            self.close()
-            raise item
-        return item
-
-    @property
-    def ready(self) -> int:
-        """Number of batches that are ready."""
-        return self._ready.qsize()
-
-    def close(self) -> None:
-        """End the thread and wait for it."""
-        self._stop.set()
-        self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _fill(source: Callable[[], Iterator[Batch]], ready: queue.Queue, stop: threading.Event) -> None:
-    """Put the items into the queue, then the end or the error; return early when ``stop`` is set."""
-    items = source()
-    while not stop.is_set():
-        try:
-            item: object = next(items, StopIteration())
-        except Exception as error:  # noqa: BLE001 - raised again by BatchStream
-            item = error
-        while not stop.is_set():
-            try:
-                ready.put(item, timeout=_CHECK_S)
-                break
-            except queue.Full:
-                continue
-        if isinstance(item, BaseException):
-            return
+        while True:
+            for number in range(step, len(self.plan(epoch))):
+                yield self.make(epoch, number)
+            epoch, step = epoch + 1, 0
