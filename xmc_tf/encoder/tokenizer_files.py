@@ -19,12 +19,8 @@ _LARGEST = 1 << 24  # bytes of a configuration
 _SETTING_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
-def inferred_type(folder: Path | None) -> dict[str, str]:
-    """Return the tokenizer's type for ``AutoTokenizer``, taken from PECOS's encoder beside it; empty if not needed.
-
-    Args:
-        folder: the tokenizer's folder; None for a name on the hub.
-    """
+def _inferred_type(folder: Path | None) -> dict[str, str]:
+    """Return the tokenizer's type for ``AutoTokenizer``, taken from PECOS's encoder beside it; empty if not needed."""
     if folder is None or _content(folder / "config.json").get("model_type"):
         return {}
     if _content(folder / "tokenizer_config.json").get("tokenizer_class"):
@@ -33,7 +29,7 @@ def inferred_type(folder: Path | None) -> dict[str, str]:
     return {"tokenizer_type": kind} if isinstance(kind, str) else {}
 
 
-def note_defaults(folder: Path | None, tokenizer: Any) -> None:
+def _note_defaults(folder: Path | None, tokenizer: Any) -> None:
     """Log the assumed settings of a folder that has a vocabulary without settings; warn if they look wrong."""
     if folder is None or any((folder / name).is_file() for name in _SETTING_FILES):
         return
@@ -123,9 +119,9 @@ def read_with_transformers(source: EncoderSource) -> TokenizerFiles:
         from transformers import AutoTokenizer  # takes a second to import
 
         found = AutoTokenizer.from_pretrained(
-            source.name, cache_dir=source.cache_dir, use_fast=True, **inferred_type(source.folder)
+            source.name, cache_dir=source.cache_dir, use_fast=True, **_inferred_type(source.folder)
         )
-        note_defaults(source.folder, found)
+        _note_defaults(source.folder, found)
     return of_transformers(found)
 
 

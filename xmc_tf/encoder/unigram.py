@@ -32,12 +32,8 @@ _NORMAL, _UNKNOWN = 1, 2
 _STEP = 2.0**-14  # of scores
 
 
-class LikeliestPieces(tf.Module):
-    """The segmentation of words by the sum of their pieces' scores.
-
-    Args:
-        model: the entry "model" of tokenizer.json.
-    """
+class _LikeliestPieces(tf.Module):
+    """The segmentation of words by the sum of their pieces' scores."""
 
     def __init__(self, model: dict[str, Any]) -> None:
         super().__init__(name="pieces")
@@ -45,7 +41,7 @@ class LikeliestPieces(tf.Module):
             raise cannot_run_in_graph("it makes bytes of unknown characters")
         if model["unk_id"] is None:
             raise cannot_run_in_graph("it has no unknown piece")
-        self._tokenizer = tf_text.SentencepieceTokenizer(compiled_model(model["vocab"], int(model["unk_id"])))
+        self._tokenizer = tf_text.SentencepieceTokenizer(_compiled_model(model["vocab"], int(model["unk_id"])))
 
     def __call__(self, runs: Runs) -> tuple[tf.Tensor, tf.Tensor]:
         """Segment words.
@@ -66,13 +62,8 @@ class LikeliestPieces(tf.Module):
         return tf.where(is_special(head.points), head.points - SPECIAL, pieces.values), head.rows
 
 
-def compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
-    """Return a model of SentencePiece, as a protocol buffer, that leaves texts as they are before it cuts them.
-
-    Args:
-        vocabulary: each piece and its score, in the order of their ids.
-        unknown: the id of the unknown piece.
-    """
+def _compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
+    """Return a model of SentencePiece, as a protocol buffer, that leaves texts as they are before it cuts them."""
     pieces = b"".join(
         _bytes(
             1,
@@ -131,7 +122,7 @@ class Unigram(tf.Module):
             late = [{**token, "content": backend.normalizer.normalize_str(token["content"])} for token in late]
         self._late = SpecialTokens(late)
         self._splits = _Words(_flat(config["pre_tokenizer"], "pretokenizers"))
-        self._pieces = LikeliestPieces(config["model"])
+        self._pieces = _LikeliestPieces(config["model"])
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Tokenize texts.
@@ -252,11 +243,7 @@ def _stripping(config: dict[str, Any]) -> Step:
 
 
 class _Words(tf.Module):
-    """The detection of word beginnings.
-
-    Args:
-        configs: the pre-tokenizers, in their order.
-    """
+    """The detection of word beginnings."""
 
     def __init__(self, configs: list[dict[str, Any]]) -> None:
         super().__init__(name="words")

@@ -93,11 +93,7 @@ class WordPiece(tf.Module):
 
 @lru_cache(maxsize=4)
 def _normalized_characters(rules: str) -> list[str | None]:
-    """Return each character after normalization, with spaces where a word ends.
-
-    Args:
-        rules: the normalizer and the splitter, as JSON. They are the same for most encoders that a process loads.
-    """
+    """Return each character after normalization, with spaces where a word ends."""
     described = json.loads(Tokenizer(models.BPE()).to_str())
     described["normalizer"], described["pre_tokenizer"] = json.loads(rules)
     backend = Tokenizer.from_str(json.dumps(described))

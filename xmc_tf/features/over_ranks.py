@@ -48,23 +48,10 @@ class NgramSums(NamedTuple):
         return NgramSums(*(column[places] for column in self))
 
 
-def choose_over_ranks(
+def _choose_over_ranks(
     communicator: Communicator, counts: Counts, nr_documents: int, params: TfidfParams
 ) -> Vocabulary | None:
-    """Return the vocabulary of the documents of all ranks; all ranks call it.
-
-    Args:
-        communicator: the ranks.
-        counts: the n-grams and pieces of this rank's documents.
-        nr_documents: number of documents of all ranks.
-        params: how to choose.
-
-    Returns:
-        The vocabulary on rank 0, None on the others.
-
-    Raises:
-        InputError: on all ranks, if no n-gram occurs in enough documents.
-    """
+    """Return the vocabulary of the documents of all ranks; all ranks call it."""
     blocks = [_choose(communicator, counts.ngrams, nr_documents, params, required=True)]
     if params.pieces:
         blocks.append(_choose(communicator, counts.pieces, nr_documents, params, params.piece_weight or 0.0))
@@ -217,7 +204,7 @@ def _fit(
     with Progress("TF-IDF: counting words", len(mine), "documents", 2.0 if first else float("inf")) as progress:
         counts = run_on_all_ranks(communicator, lambda: count_terms(mine, params, lexicon, threads, progress))
     params = weighted(params, sum(communicator.allgather(counts.nr_words)), len(texts))
-    vocabulary = choose_over_ranks(communicator, counts, len(texts), params)
+    vocabulary = _choose_over_ranks(communicator, counts, len(texts), params)
 
     def save() -> None:
         if vocabulary is not None:

@@ -116,7 +116,7 @@ def predict_level(
             parents' scores.
         kept: mask of the nodes that may be predicted. Default: all.
         windows: first window of each document, then the number of windows; a node's score is the largest of the
-            document's windows, after :func:`equalize_windows`. Default: each document is one window.
+            document's windows, after :func:`_equalize_windows`. Default: each document is one window.
 
     Returns:
         Documents × nodes in the order of the tree, float32; the best first within a row.
@@ -143,8 +143,8 @@ def predict_level(
         own = np.arange(low, high + 1) if windows is None else windows[low : high + 1]
         low, high = int(own[0]), int(own[-1])
         part = parents[low:high]
-        raw = score_children(head, vectors[low:high], part, splits)
-        equalize_windows(raw, begins[low : high + 1] - begins[low], own - low)
+        raw = _score_children(head, vectors[low:high], part, splits)
+        _equalize_windows(raw, begins[low : high + 1] - begins[low], own - low)
         best_children(
             part.indptr.astype(np.int64),
             kernel_view(part.indices, np.int32),
@@ -163,19 +163,10 @@ def predict_level(
     return found if windows is None else max_over_windows(found, windows, only_topk)
 
 
-def score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
+def _score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
     """Return raw scores of the children of each document's parents, in the order of parents and children.
 
     Call it on all ranks.
-
-    Args:
-        head: label head of the children's level.
-        vectors: embeddings.
-        parents: documents × parents, columns ascending; the values of the entries are ignored.
-        splits: first child of each parent, then the number of nodes.
-
-    Returns:
-        float32, the scores of one document after those of the other.
     """
     inputs = head.inputs(vectors).numpy()
     sizes = np.diff(splits)[parents.indices]
@@ -184,7 +175,7 @@ def score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, sp
     by_parent = np.argsort(parents.indices, kind="stable")
     first = np.searchsorted(parents.indices[by_parent], np.arange(len(splits)))
     raw = np.empty(int(sizes.sum()), np.float32)
-    for low, rows in head_blocks(head, splits):
+    for low, rows in _head_blocks(head, splits):
         begin, end = np.searchsorted(splits, [low, low + len(rows)])
         for parent in range(begin, end):
             pairs = by_parent[first[parent] : first[parent + 1]]
@@ -196,17 +187,12 @@ def score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, sp
     return raw
 
 
-def equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) -> None:
+def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) -> None:
     """Shift raw scores so that all windows of a document have the same log-sum-exp: the mean of theirs.
 
     Then the largest score of all windows is that of the window that prefers the node most to other nodes, as in a
     softmax. A window about nothing scores all nodes alike, and many of them higher than another window scores its
     topic. A document of one window keeps its scores.
-
-    Args:
-        raw: scores of the candidates, one window after the other; all windows of a document have the same candidates.
-        begins: where the scores of each window begin, and the end of the last.
-        windows: first window of each document, then the number of windows.
     """
     counts, sizes = np.diff(windows), np.diff(begins)
     if not len(raw) or counts.max() == 1:
@@ -220,7 +206,7 @@ def equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) -
     raw += np.repeat(np.repeat(means, counts) - totals, sizes)
 
 
-def head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def _head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the rows of the head in blocks of whole clusters: the number of the first row, and the rows.
 
     Iterate over it on all ranks.

@@ -49,16 +49,10 @@ def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, i
     return balanced(store.document_lengths + 1, communicator.size).range(communicator.rank)
 
 
-def vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Communicator) -> np.ndarray:
+def _vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Communicator) -> np.ndarray:
     """Return the embeddings of all documents, mapped into memory: the mean of a document's windows.
 
     Call it on all ranks.
-
-    Args:
-        encoder: the encoder, the same on all ranks.
-        store: tokens of the documents.
-        path: the file, on a disk that all hosts share; replaced if it exists.
-        communicator: the ranks.
     """
     low, high = own_documents(store, communicator)
 
@@ -192,7 +186,7 @@ class LevelByLevel:
         """
         if self._vectors is None:
             path, world = self.folder / "vectors.npy", self.strategy.communicator
-            self._vectors = vectors_of_all(self.encoder, self.data.store, path, world)
+            self._vectors = _vectors_of_all(self.encoder, self.data.store, path, world)
         return self._vectors
 
     def _own_held_out(self, matrix: csr_matrix) -> csr_matrix:

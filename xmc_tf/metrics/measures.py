@@ -240,15 +240,7 @@ def _shape_text(matrix: smat.spmatrix | np.ndarray) -> str:
 def _values(
     sums: MeasureSums, documents: int, all_documents: int, true: int, ks: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Return the measures of one bucket of labels except macro F1, given its sums.
-
-    Args:
-        sums: the bucket's sums.
-        documents: number of documents over which recall and nDCG are means.
-        all_documents: number of documents over which precision is a mean.
-        true: the number of true labels in all documents.
-        ks: the cut-offs.
-    """
+    """Return the measures of one bucket of labels except macro F1, given its sums."""
     at = np.array(ks) - 1
     nothing = np.zeros(len(at))
     return {

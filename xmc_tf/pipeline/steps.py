@@ -33,13 +33,8 @@ _WITHOUT_EFFECT = (
 )  # fmt: skip
 
 
-def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, ...], tuple[MatcherPredParams, ...]]:
-    """Return the training and prediction options of each level: the parameters, with the caller's overrides.
-
-    Args:
-        recipe: what the user said; a list of blocks must have one for each level, as in PECOS.
-        tree: that the encoder is fine-tuned on.
-    """
+def _level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, ...], tuple[MatcherPredParams, ...]]:
+    """Return the training and prediction options of each level: the parameters, with the caller's overrides."""
     levels = deepest_level(tree, recipe.params.max_match_clusters)
     chain = per_level(recipe.params.matcher_params_chain, levels, "matcher_params_chain")
     scales = recipe.steps_scale or (1.0,) * levels
@@ -53,12 +48,12 @@ def level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams, 
     return tuple(_scaled(one, scale) for one, scale in zip(chain, scales, strict=True)), pred_chain
 
 
-def with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
+def _with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
     """Return the options that decide the result of a level."""
     return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
 
 
-def without_reading(params: MatcherPredParams) -> dict[str, Any]:
+def _without_reading(params: MatcherPredParams) -> dict[str, Any]:
     """Return the options of a level's predictions without those of how documents are read, the same for all levels."""
     return {name: value for name, value in params.to_json().items() if name not in ("long_texts", "max_windows")}
 
@@ -199,7 +194,7 @@ class TrainingSteps:
         """The encoder fine-tuned level by level, and the heads of the levels."""
         recipe, own = self.recipe, self.inputs
         label_tree = read_tree(tree.folder)
-        params, pred_params = level_params(recipe, label_tree)
+        params, pred_params = _level_params(recipe, label_tree)
 
         def make(folder: Path) -> Record:
             from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation
@@ -233,8 +228,8 @@ class TrainingSteps:
             "texts": self.checksums["texts"],
             "labels": self.checksums["labels"],
             "validation": [self.checksums["validation texts"], self.checksums["validation labels"]],
-            "params": [with_effect_on_level(one) for one in params],
-            "pred_params": [without_reading(one) for one in pred_params],
+            "params": [_with_effect_on_level(one) for one in params],
+            "pred_params": [_without_reading(one) for one in pred_params],
             "seed": recipe.seed,
             **({"held out": len(self.held_out)} if len(self.held_out) else {}),
         } | self._reading

@@ -142,13 +142,7 @@ def _solve(
 def _in_order(
     pool: ThreadPoolExecutor, work: Sequence[tuple[int, Callable[[], _Piece]]], ahead: int
 ) -> Iterator[tuple[int, _Piece]]:
-    """Yield the results of calls in order, while a limited number of later ones are made.
-
-    Args:
-        pool: the threads.
-        work: the calls, each with a number that is passed on.
-        ahead: maximum number of calls that are started and not finished.
-    """
+    """Yield the results of calls in order, while a limited number of later ones are made."""
     rest, queue = iter(work), deque[tuple[int, Future[_Piece]]]()
     try:
         while True:

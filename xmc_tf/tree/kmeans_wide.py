@@ -95,13 +95,7 @@ def _halve(steps: "_Steps", half: int, spherical: bool, rounds: int) -> None:
 
 
 class _Steps:
-    """The steps that threads share.
-
-    Args:
-        entries: the features.
-        halving: the state.
-        pool: the threads.
-    """
+    """The steps that threads share."""
 
     def __init__(self, entries: LabelEntries, halving: Halving, pool: ThreadPool) -> None:
         self.entries, self.halving, self._pool = entries, halving, pool

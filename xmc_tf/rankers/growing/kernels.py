@@ -122,11 +122,7 @@ def adjust_labels(
 
 @inner
 def _compact(indptr, indices, data, rows, slot, held, bias):
-    """Return some documents as CSR by the places of their features, and how far each of them moves its weights.
-
-    Returns:
-        Starts, places and values; the value over what holds the weight; and the sum of value times that.
-    """
+    """Return some documents as CSR by the places of their features, and how far each of them moves its weights."""
     count = 0
     for row in rows:
         count += indptr[row + 1] - indptr[row]

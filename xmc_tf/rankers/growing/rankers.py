@@ -209,14 +209,7 @@ _Solve = Callable[[Growth, LevelProblem, int, int, np.ndarray], list[WeightColum
 
 
 def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threads: int) -> list[XLinear]:
-    """Return rankers with the columns of changed clusters from ``solve``, and the others as they are.
-
-    Args:
-        growths: what changes in each tree.
-        instances: the features of all documents.
-        solve: computes the columns of a task's labels.
-        threads: number of threads.
-    """
+    """Return rankers with the columns of changed clusters from ``solve``, and the others as they are."""
     problems = [[growth.levels.problem(t) for t in range(growth.levels.depth)] for growth in growths]
     parts: list[list[list[WeightColumns]]] = [[[] for _ in levels] for levels in problems]
     tasks: list[_Task] = []
@@ -248,13 +241,7 @@ def _model(growth: Growth, problems: Sequence[LevelProblem], parts: Sequence[lis
 
 
 def _weights(old: csc_matrix, columns: np.ndarray, parts: Sequence[WeightColumns]) -> csc_matrix:
-    """Return the weights of a level: the columns of ``parts``, and for all other nodes those of ``old``.
-
-    Args:
-        old: the present weights.
-        columns: the column of each node in ``old``; -1: it is new.
-        parts: computed columns.
-    """
+    """Return the weights of a level: the columns of ``parts``, and for all other nodes those of ``old``."""
     node_of = np.full(old.shape[1], -1, np.int64)
     node_of[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
     for part in parts:

@@ -25,26 +25,15 @@ def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc
     """
     chunks = stored.chunks(levels)
     first, last = (int(chunks.level_start[t + i]) for i in range(2))
-    matrix = columns_of_chunks(stored, chunks, levels[t], first, np.arange(first, last))
+    matrix = _columns_of_chunks(stored, chunks, levels[t], first, np.arange(first, last))
     assert matrix.nnz == stored.nr_weights[t]
     return matrix
 
 
-def columns_of_chunks(
+def _columns_of_chunks(
     stored: StoredSearch, chunks: Chunks, level: Level, level_start: int, wanted: np.ndarray
 ) -> csc_matrix:
-    """Return a level's weights of which only the columns of some chunks are filled.
-
-    Args:
-        stored: the layout.
-        chunks: its chunks.
-        level: the level.
-        level_start: the first chunk of the level.
-        wanted: numbers of the chunks, ascending.
-
-    Raises:
-        InputError: a chunk is damaged.
-    """
+    """Return a level's weights of which only the columns of some chunks are filled."""
     clusters = level.clusters
     # As the kernel numbers chunks: those before the level have no children here.
     indptr = np.concatenate([np.zeros(level_start, np.int64), clusters.indptr.astype(np.int64)])
