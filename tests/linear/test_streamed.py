@@ -15,8 +15,9 @@ from xmc_tf.rankers import XLinear, streamed
 from xmc_tf.rankers.fit import train_trees
 from xmc_tf.rankers.layout import chunks, stored
 from xmc_tf.rankers.level import UnreadWeights
+from xmc_tf.rankers.levels import RankerData
 from xmc_tf.rankers.streamed import train_streamed
-from xmc_tf.tree import label_embeddings
+from xmc_tf.tree import LabelTree, label_embeddings
 
 ROWS, LABELS = 60, 40
 CHAINS = [random_chain(LABELS, [3, 9]), random_chain(LABELS, [4], seed=1)]
@@ -24,11 +25,12 @@ CHAINS = [random_chain(LABELS, [3, 9]), random_chain(LABELS, [4], seed=1)]
 
 def both(tmp_path, kind="sparse", chains=CHAINS, threads=2, **level):
     X, Y, params = features(kind, ROWS), label_matrix(ROWS, LABELS), ranker_params(**level)
+    trees = [LabelTree.from_chain(chain) for chain in chains]
     folders = [tmp_path / str(number) for number in range(len(chains))]
     return (
         X,
-        train_trees(X, Y, chains, params=params, threads=threads, seed=3),
-        train_streamed(X, Y, chains, folders, params=params, threads=threads, seed=3),
+        train_trees(X, Y, [tree.to_chain() for tree in trees], params=params, threads=threads, seed=3),
+        train_streamed(RankerData(X, Y, trees), folders, params=params, threads=threads, seed=3),
     )
 
 

@@ -25,7 +25,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.log_folder import log_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
-from xmc_tf.data.row_file import RowFile
 from xmc_tf.encoder import encode_documents, encode_windows
 from xmc_tf.matcher.bootstrap import NEED_VECTORS, bootstrap
 from xmc_tf.matcher.candidates.batches import LevelData
@@ -42,6 +41,7 @@ from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.rounds import equal_rounds
+from xmc_tf.ranks.stacking import stack_rows
 
 
 def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, int]:
@@ -56,23 +56,13 @@ def _vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: C
     """
     low, high = own_documents(store, communicator)
 
-    def make() -> None:
-        if communicator.rank == 0:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            RowFile.create(path, (store.nr_documents, encoder.dim))
-
-    def fill() -> None:
+    def encode() -> np.ndarray:
+        path.parent.mkdir(parents=True, exist_ok=True)
         # Only the first rank shows its progress.
-        quiet_s = 2.0 if communicator.rank == 0 else math.inf
-        with Progress("encoding", high - low, "documents", quiet_s=quiet_s) as progress:
-            vectors = encode_documents(encoder, store, np.arange(low, high), progress=progress)
-        with RowFile(path) as file:
-            file.write(low, vectors)
-            file.sync()
+        with Progress("encoding", high - low, "documents", 2.0 if communicator.rank == 0 else math.inf) as progress:
+            return encode_documents(encoder, store, np.arange(low, high), progress=progress)
 
-    run_on_all_ranks(communicator, make)
-    run_on_all_ranks(communicator, fill)
-    communicator.barrier()
+    stack_rows(communicator, [run_on_all_ranks(communicator, encode)], path)
     return np.load(path, mmap_mode="r")
 
 

@@ -174,4 +174,8 @@ class RankerData:
 
     def levels(self, params: RankerParams) -> list[Levels]:
         """Return the training problems of the levels of each tree."""
-        return [Levels(self.Y, tree.to_chain(), self.R, params, self.user_negatives) for tree in self.trees]
+        return [self.levels_of(tree, params) for tree in self.trees]
+
+    def levels_of(self, tree: LabelTree, params: RankerParams) -> Levels:
+        """Return the training problems of the levels of one of the trees."""
+        return Levels(self.Y, tree.to_chain(), self.R, params, self.user_negatives)

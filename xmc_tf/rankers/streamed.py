@@ -5,7 +5,7 @@ and the clusters in work, and the disk holds the model once. The weights are tho
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import pairwise
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_matrix, spmatrix
+from scipy.sparse import csc_matrix
 
 from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
-from xmc_tf.data import Features, check_pair
+from xmc_tf.data import check_pair
 from xmc_tf.params import RankerParams, RankerPredParams, per_level
 from xmc_tf.rankers.disk import write_parameters
 from xmc_tf.rankers.fit import levels_title
@@ -27,7 +27,7 @@ from xmc_tf.rankers.kernels.layout import SMALL_SHARE, fill, measure
 from xmc_tf.rankers.layout.chunks import ChunkTable
 from xmc_tf.rankers.layout.stored import SearchWriter
 from xmc_tf.rankers.level import Level, UnreadWeights
-from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.levels import RankerData
 from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.tasks import Instances, LevelTasks, level_tasks, solve_task, task_labels
 from xmc_tf.rankers.xlinear import XLinear
@@ -53,42 +53,35 @@ class _Piece(NamedTuple):
 
 
 def train_streamed(
-    X: Features,
-    Y: spmatrix,
-    chains: Sequence[Sequence[spmatrix]],
+    data: RankerData,
     folders: Sequence[Path],
     *,
-    R: spmatrix | None = None,
     params: RankerParams | None = None,
     pred_params: Sequence[RankerPredParams] | None = None,
-    user_negatives: Mapping[int, spmatrix] | None = None,
     threads: int = -1,
     seed: int = 0,
 ) -> list[XLinear]:
     """Train the rankers of several trees, one after the other, each into a folder.
 
     Args:
-        X: features of the training documents; best memory-mapped.
-        Y: (documents × labels).
-        chains: cluster matrices of each tree.
+        data: features, labels and trees; best memory-mapped.
         folders: the folder of each tree's rankers, which must not exist.
-        R: relevance of the positives, for cost-sensitive training.
         params: training parameters.
         pred_params: default prediction parameters of each tree's model.
-        user_negatives: see :func:`~xmc_tf.rankers.problems.user_matching`.
         threads: number of threads; -1: one per core. The files do not depend on it.
         seed: seed of the orders in which the solvers visit the documents.
 
     Returns:
         The rankers, mapped from their folders.
     """
-    check_pair(X, Y)
+    X = data.X
+    check_pair(X, data.Y)
     params, instances = params or RankerParams(), Instances(X)
     release_freed_memory()
-    for number, (chain, folder) in enumerate(zip(chains, folders, strict=True)):
-        levels = Levels(Y, chain, R, params, user_negatives)
+    for number, (tree, folder) in enumerate(zip(data.trees, folders, strict=True)):
+        levels = data.levels_of(tree, params)
         preds = per_level(
-            (pred_params or [RankerPredParams()] * len(chains))[number].hlm_args.model_chain, levels.depth
+            (pred_params or [RankerPredParams()] * len(folders))[number].hlm_args.model_chain, levels.depth
         )
         made: list[Level] = []
         with SearchWriter(folder) as writer:

@@ -96,11 +96,8 @@ class OnDisk(InMemory):
         """Return the trained rankers of each tree; those on disk are mapped."""
         if self._layout == "pecos" or (self._layout == "auto" and not are_many(data.X, csr_matrix(data.Y))):
             return super().rankers(data, params, pred_params, seed)
-        return train_streamed(
-            data.X, data.Y, [tree.to_chain() for tree in data.trees],
-            [self._place / str(number) for number in range(len(data.trees))], R=data.R, params=params,
-            pred_params=pred_params, user_negatives=data.user_negatives, threads=self.threads, seed=seed,
-        )  # fmt: skip
+        folders = [self._place / str(number) for number in range(len(data.trees))]
+        return train_streamed(data, folders, params=params, pred_params=pred_params, threads=self.threads, seed=seed)
 
     def remove(self) -> None:
         """Remove the rankers beside the model's folder, which are part of the saved model now."""
