@@ -42,8 +42,8 @@ def test_a_rank_that_skips_a_lookup_is_reported_with_both_collectives():
 
 def assert_both_ways(waits, leaves_out):
     place = r"; stalled_training\.py:\d+ in <module>: step\("
-    assert re.search(rf"^waits in .*the ids of a lookup in table 'items' \(items/ids\) for \d+ s.*{place}", waits)
-    sums = r"waits in the sum of the replicated variables' gradients \(xmc_tf/gradients/float32\) for \d+ s"
+    assert re.search(rf"^waits in .*items/ids for \d+ s.*{place}", waits)
+    sums = r"waits in xmc_tf/gradients/float32 for \d+ s"
     assert re.match(sums + place, leaves_out)
 
 
@@ -66,11 +66,9 @@ def test_the_launcher_quotes_a_stall_without_tensorflow_while_the_watches_are_at
     assert re.search(r"failed: rank 0 \(pid \d+ on \S+\) ended with exit status 1\. The others were stopped", end)
     assert re.search(r"^    stall: rank 0 has waited \d+ s for rank 1, which is elsewhere$", end, re.MULTILINE)
     said = dict(re.findall(r"^      rank (\d) \(pid \d+ on \S+\) (.*)$", end, re.MULTILINE))
-    assert re.match(
-        r"waits in a method of the communicator .* for \d+ s; stalled\.py:\d+ in <module>: world\.all", said["0"]
-    )
+    assert re.match(r"waits in xmc_tf/communicator/.* for \d+ s; stalled\.py:\d+ in <module>: world\.all", said["0"])
     assert re.match(r"is in no collective; stalled\.py:\d+ in <module>: time\.sleep", said["1"])
-    assert said["2"].startswith("waits in a method of the communicator")
+    assert said["2"].startswith("waits in xmc_tf/communicator/")
 
 
 def test_without_a_timeout_a_stall_is_only_logged():

@@ -14,7 +14,7 @@ from xmc_tf.ranks.channels.handshake import new_secret
 from xmc_tf.ranks.stalls import marks as marks_module
 from xmc_tf.ranks.stalls import watch
 from xmc_tf.ranks.stalls.marks import MARKS, Marks
-from xmc_tf.ranks.stalls.report import describe, describe_collective
+from xmc_tf.ranks.stalls.report import describe
 from xmc_tf.ranks.stalls.settings import timeout_of
 from xmc_tf.ranks.stalls.state import State, current_state
 
@@ -115,14 +115,6 @@ def test_the_state_has_the_current_line():
     assert " in test_the_state_has_the_current_line: state = current_state(" in state.place
 
 
-def test_collectives_are_described():
-    assert describe_collective("my/items/rows") == "the rows of a lookup in table 'my/items' (my/items/rows)"
-    assert describe_collective("a/rows/gradient").startswith("the gradient of a lookup in table 'a'")
-    assert describe_collective("xmc_tf/gradients/float32").startswith("the sum of the replicated variables' gradients")
-    assert describe_collective("xmc_tf/broadcast of kernel:0").startswith("the first rank's values")
-    assert describe_collective("something else") == "something else"
-
-
 def test_a_stall_is_reported():
     states = [
         State(0, 10, "a", {"xmc_tf/norm": 1.2}, "train.py:9 in main: step()"),
@@ -132,11 +124,10 @@ def test_a_stall_is_reported():
     ]
     assert describe(states, 30) == [
         "stall: rank 1 has waited 30 s for rank 0, 2, which are elsewhere",
-        "  rank 1 (pid 11 on a) waits in the ids of a lookup in table 't' (t/ids) for 31 s, "
-        "the rows of a lookup in table 't' (t/rows) for 2 s; train.py:7 in main: step()",
-        "  rank 0 (pid 10 on a) waits in the norm of all gradients (xmc_tf/norm) for 1 s; train.py:9 in main: step()",
+        "  rank 1 (pid 11 on a) waits in t/ids for 31 s, t/rows for 2 s; train.py:7 in main: step()",
+        "  rank 0 (pid 10 on a) waits in xmc_tf/norm for 1 s; train.py:9 in main: step()",
         "  rank 2 (pid 12 on b) has ended",
-        "  rank 3 (pid 13 on b) waits in the ids of a lookup in table 't' (t/ids) for 29 s",
+        "  rank 3 (pid 13 on b) waits in t/ids for 29 s",
     ]
     together = [State(rank, rank, "a", {"t/ids": 5.0}) for rank in range(40)]
     lines = describe(together, 5)

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -16,7 +17,7 @@ from xmc_tf.collective.engines.choosing import start_engine
 from xmc_tf.collective.fitting.compiling import check_keras, compiled_over_ranks
 from xmc_tf.collective.fitting.models import prepare_models
 from xmc_tf.collective.growing.eviction import Rule
-from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding, make_growing_with
+from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.growing.lookup import growing_lookup
 from xmc_tf.collective.growing.table import GrowingTable, make_growing_table
 from xmc_tf.collective.keras_2 import check_keras_3
@@ -30,7 +31,7 @@ from xmc_tf.collective.several.embedding_table import EmbeddingTable
 from xmc_tf.collective.several.planner import PlanOptions, make_plan
 from xmc_tf.collective.tables.bags import Combiner, Ids
 from xmc_tf.collective.tables.initial_values import Initializer
-from xmc_tf.collective.tables.keras_embedding import shard_embeddings
+from xmc_tf.collective.tables.keras_embedding import EmbeddingScope, shard_embeddings
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import ShardedTable, make_table, replicated_here
 from xmc_tf.collective.tables.wire import WireFormat, check_format
@@ -164,10 +165,9 @@ class CollectiveStrategy:
         check_format(chosen.wire)
         before, self._embedding_scope = self._embedding_scope, chosen
         try:
-            with (
-                shard_embeddings(self._table_of_layer, lambda rows, dim: _large(rows, dim, chosen), chosen.wire),
-                make_growing_with(lambda layer: (self._growing_table_of_layer(layer), chosen.wire)),
-            ):
+            wants = partial(_large, scope=chosen)
+            make, make_growing = self._table_of_layer, self._growing_table_of_layer
+            with shard_embeddings(EmbeddingScope(make, wants, chosen.wire, make_growing)):
                 yield self
         finally:
             self._embedding_scope = before

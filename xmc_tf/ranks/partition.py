@@ -159,26 +159,14 @@ def _cuts(boundaries: np.ndarray, rows: int) -> np.ndarray:
 
 
 def _smallest_limit(before: np.ndarray, size: int) -> int:
-    """Return the smallest maximum weight with which ``size`` ranges cover all rows.
-
-    A bisection that is exact and needs few steps: a limit that is too small rises to the next value that changes the
-    ranges; one that suffices falls to the maximum weight used.
-    """
+    """Return the smallest maximum weight with which ``size`` ranges cover all rows, by bisection."""
     total = int(before[-1])
     low, high = max(-(-total // size), int(np.diff(before).max(initial=0))), total
     while low < high:
-        limit = (low + high) // 2
-        at, largest, least_more = 0, 0, total
+        limit, at = (low + high) // 2, 0
         for _ in range(size):
-            stop = _reach(before, at, limit)
-            largest = max(largest, int(before[stop] - before[at]))
-            if stop + 1 < len(before):
-                least_more = min(least_more, int(before[stop + 1] - before[at]))
-            at = stop
-        if at + 1 == len(before):
-            high = min(largest, limit)
-        else:
-            low = max(least_more, limit + 1)
+            at = _reach(before, at, limit)
+        low, high = (low, limit) if at + 1 == len(before) else (limit + 1, high)
     return high
 
 

@@ -1,8 +1,6 @@
 """A Keras layer like Embedding for strings or any whole numbers, whose rows are made when first seen."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -12,14 +10,9 @@ from xmc_tf.collective.growing.eviction import Rule, rules_of
 from xmc_tf.collective.growing.lookup import growing_lookup
 from xmc_tf.collective.growing.table import GrowingTable
 from xmc_tf.collective.tables.bags import Combiner
+from xmc_tf.collective.tables.keras_embedding import embedding_scope_of
 from xmc_tf.collective.tables.table_variable import TableVariable
-from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.common.errors import InputError
-
-# layer -> its table and the format in which rows are sent
-MakeGrowing = Callable[["GrowingEmbedding"], tuple[GrowingTable, WireFormat]]
-
-_MAKER: ContextVar[MakeGrowing | None] = ContextVar("maker_of_growing_tables", default=None)
 
 
 class GrowingEmbedding(keras.layers.Layer):
@@ -57,21 +50,10 @@ class GrowingEmbedding(keras.layers.Layer):
     ) -> None:
         super().__init__(autocast=False, **options)
         self.supports_jit = False
-        maker = _MAKER.get()
-        if maker is None:
-            raise InputError(
-                "GrowingEmbedding outside of an embedding scope",
-                expected="a strategy that owns its rows",
-                fix="create it inside `with strategy.embedding_scope():`",
-            )
-        self.output_dim, self.admit_after, self.rules, self.combiner = (
-            output_dim,
-            admit_after,
-            rules_of(evict),
-            combiner,
-        )
+        self._scope = embedding_scope_of("GrowingEmbedding", "create it inside `with strategy.embedding_scope():`")
+        self.output_dim, self.admit_after, self.combiner = output_dim, admit_after, combiner
+        self.rules = rules_of(evict)
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
-        self._maker = maker
 
     def build(self, input_shape: Any = None) -> None:
         """Create this rank's part of the table, without rows.
@@ -79,7 +61,7 @@ class GrowingEmbedding(keras.layers.Layer):
         Args:
             input_shape: not used; ids may have any shape.
         """
-        self.table, self._wire = self._maker(self)
+        self.table: GrowingTable = self._scope.make_growing(self)
         self.embeddings = TableVariable(self.table)
         self.built = True
 
@@ -90,7 +72,7 @@ class GrowingEmbedding(keras.layers.Layer):
             inputs: ids: strings or whole numbers, of any shape, dense or ragged.
             training: whether new ids get a row; otherwise the result for them is zeros.
         """
-        rows = growing_lookup(self.table, inputs, self.combiner, wire=self._wire, training=bool(training))
+        rows = growing_lookup(self.table, inputs, self.combiner, wire=self._scope.wire, training=bool(training))
         return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
 
     def compute_output_spec(self, inputs: Any, training: bool | None = None) -> keras.KerasTensor:
@@ -114,13 +96,3 @@ class GrowingEmbedding(keras.layers.Layer):
             f"{self.name!r} has a growing table, which Keras cannot save",
             fix="save_training(folder, model, strategy.communicator), or strategy.export_saved_model(folder, model)",
         )
-
-
-@contextmanager
-def make_growing_with(maker: MakeGrowing) -> Iterator[None]:
-    """Let the growing embeddings that are created in the block have tables of ``maker``."""
-    token = _MAKER.set(maker)
-    try:
-        yield
-    finally:
-        _MAKER.reset(token)

@@ -27,15 +27,30 @@ logger = logging.getLogger(__name__)
 MakeTable = Callable[[str, int, int, Initializer, bool], ShardedTable]
 
 
-class _Sharding(NamedTuple):
-    """The maker of the tables of sharded embeddings, which embeddings are sharded, and the format of rows."""
+class EmbeddingScope(NamedTuple):
+    """What layers that are made inside of an embedding scope need.
+
+    Args:
+        make: makes the table of a sharded embedding.
+        wants: returns whether an embedding with this number of rows and columns is sharded.
+        wire: the format in which rows are sent.
+        make_growing: makes the table of a ``GrowingEmbedding``.
+    """
 
     make: MakeTable
     wants: Callable[[int, int], bool]
     wire: WireFormat
+    make_growing: Callable[[Any], Any]
 
 
-_SHARDING: ContextVar[_Sharding | None] = ContextVar("sharding", default=None)
+_SCOPE: ContextVar[EmbeddingScope | None] = ContextVar("embedding_scope", default=None)
+
+
+def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
+    """Return the scope in which a layer is made, and refuse to make it outside of one."""
+    if (scope := _SCOPE.get()) is None:
+        raise InputError(f"{layer} outside of an embedding scope", expected="a strategy that owns its rows", fix=fix)
+    return scope
 
 
 class ShardedEmbedding(keras.layers.Embedding):
@@ -47,12 +62,10 @@ class ShardedEmbedding(keras.layers.Embedding):
     table: ShardedTable
 
     def __init__(self, input_dim: int, output_dim: int, *args: Any, weights: Any = None, **kwargs: Any) -> None:
-        sharding = _SHARDING.get()
-        if sharding is None:
-            raise InputError("ShardedEmbedding outside of an embedding scope", fix="make a keras.layers.Embedding")
+        scope = embedding_scope_of("ShardedEmbedding", "make a keras.layers.Embedding")
         super().__init__(input_dim, output_dim, *args, **kwargs)
         self.supports_jit = False
-        self._make_table, self._wire = sharding.make, sharding.wire
+        self._make_table, self._wire = scope.make, scope.wire
         given = weights[0] if isinstance(weights, list) else weights
         self._first_rows = None if given is None else np.asarray(given, np.float32)
         unsupported = ("embeddings_regularizer", "embeddings_constraint", "activity_regularizer", "lora_rank")
@@ -121,14 +134,8 @@ def load_rows(table: ShardedTable, whole: np.ndarray, slot: str | None = None) -
 
 
 @contextmanager
-def shard_embeddings(make: MakeTable, wants: Callable[[int, int], bool], wire: WireFormat) -> Iterator[None]:
-    """Make the large Keras Embeddings of the block sharded ones, also those that Keras builds later or loads.
-
-    Args:
-        make: makes a table.
-        wants: returns whether an embedding with this number of rows and columns is sharded.
-        wire: the format in which rows are sent.
-    """
+def shard_embeddings(scope: EmbeddingScope) -> Iterator[None]:
+    """Make the large Keras Embeddings of the block sharded ones, also those that Keras builds later or loads."""
     original = keras.layers.Embedding.__new__
 
     def new(cls: type, *args: Any, **kwargs: Any) -> keras.layers.Embedding:
@@ -136,16 +143,16 @@ def shard_embeddings(make: MakeTable, wants: Callable[[int, int], bool], wire: W
         if cls is keras.layers.Embedding:
             named = [kwargs[name] for name in ("input_dim", "output_dim")[len(args) :] if name in kwargs]
             rows, dim = [*args, *named][:2]
-            if wants(rows, dim):
+            if scope.wants(rows, dim):
                 return original(ShardedEmbedding, *args, **kwargs)
             logger.info("an embedding of %d rows is small and stays replicated", rows)
         return original(cls, *args, **kwargs)
 
-    token = _SHARDING.set(_Sharding(make, wants, wire))
+    token = _SCOPE.set(scope)
     keras.layers.Embedding.__new__ = new
     try:
         with keras_2_refused("layers.Embedding", "__init__", "an Embedding inside embedding_scope()"):
             yield
     finally:
         del keras.layers.Embedding.__new__
-        _SHARDING.reset(token)
+        _SCOPE.reset(token)

@@ -4,48 +4,7 @@ from collections.abc import Sequence
 
 from xmc_tf.ranks.stalls.state import State
 
-# By the last part of a collective's name, if the first part is a table's name.
-_OF_A_TABLE = {
-    "ids": "the ids of a lookup in table {!r}",
-    "rows": "the rows of a lookup in table {!r}",
-    "rows/gradient": "the gradient of a lookup in table {!r}",
-    "pairs": "the pairs to score against table {!r}",
-    "vectors": "the vectors to score against table {!r}",
-    "vectors/gradient": "the gradient of the vectors that were scored against table {!r}",
-    "scores": "the scores against table {!r}",
-    "scores/gradient": "the gradient of the scores against table {!r}",
-    "targets": "the targets of pairs of table {!r}",
-    "weights": "the weights of pairs of table {!r}",
-    "losses": "the losses of pairs of table {!r}",
-    "losses/gradient": "the gradient of the losses of pairs of table {!r}",
-    "positives": "the positives of table {!r}",
-    "shares": "the shares of losses against all rows of table {!r}",
-    "shares/gradient": "the gradient of shares of losses against all rows of table {!r}",
-    "route": "the choice of a route for table {!r}",
-}
-_OWN = {
-    "gradients": "the sum of the replicated variables' gradients",
-    "norm": "the norm of all gradients",
-    "broadcast": "the first rank's values of a replicated variable",
-    "communicator": "a method of the communicator",
-}
 _MOST_RANKS, _MOST_WAITS = 16, 3
-
-
-def describe_collective(name: str) -> str:
-    """Return a collective's meaning and name.
-
-    Example:
-        >>> describe_collective("items/rows")
-        "the rows of a lookup in table 'items' (items/rows)"
-    """
-    if name.startswith("xmc_tf/"):
-        kind = name.split("/")[1].split(" ")[0]
-        return f"{_OWN[kind]} ({name})" if kind in _OWN else name
-    for ending, words in sorted(_OF_A_TABLE.items(), key=lambda one: -len(one[0])):
-        if name.endswith(f"/{ending}"):
-            return f"{words.format(name.removesuffix(f'/{ending}'))} ({name})"
-    return name
 
 
 def describe(states: Sequence[State], seconds: float) -> list[str]:
@@ -75,7 +34,7 @@ def _line(state: State) -> str:
     who = f"rank {state.rank} (pid {state.pid} on {state.host})"
     if state.silence:
         return f"{who} {state.silence}"
-    waits = [f"{describe_collective(name)} for {seconds:.0f} s" for name, seconds in state.waits.items()]
+    waits = [f"{name} for {seconds:.0f} s" for name, seconds in state.waits.items()]
     if len(waits) > _MOST_WAITS:
         waits[_MOST_WAITS:] = [f"{len(waits) - _MOST_WAITS} more"]
     what = f"waits in {', '.join(waits)}" if waits else "is in no collective"
