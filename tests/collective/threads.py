@@ -30,12 +30,9 @@ class ThreadCommunicator:
     def broadcast(self, value, root=0):
         return self.allgather(value)[root]
 
-    def gather(self, value, root=0):
+    def gather(self, value):
         gathered = self.allgather(value)
-        return gathered if self.rank == root else []
-
-    def scatter(self, values, root=0):
-        return self.allgather(values)[root][self.rank]
+        return gathered if self.rank == 0 else []
 
     def alltoall(self, values):
         return [theirs[self.rank] for theirs in self.allgather(values)]

@@ -85,8 +85,8 @@ def _choose(
         return chosen
 
     chosen = run_on_all_ranks(communicator, select)
-    wanted = None if chosen is None else [chosen.keys[chosen.first == rank] for rank in range(communicator.size)]
-    named = communicator.gather(_names(counted, communicator.scatter(wanted)))
+    wanted = [] if chosen is None else [chosen.keys[chosen.first == rank] for rank in range(communicator.size)]
+    named = communicator.gather(_names(counted, communicator.broadcast(wanted)[communicator.rank]))
     if chosen is None:
         return None
     lines = _names_in_order(named, chosen.first)

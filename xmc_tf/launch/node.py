@@ -79,7 +79,7 @@ class HostNode:
                             selector.register(stand_in, selectors.EVENT_READ)
                     elif key.fileobj is not self._launcher:
                         assert isinstance(key.fileobj, socket.socket)
-                        self._dismiss(key.fileobj)
+                        self._by_stand_in.pop(key.fileobj).stop()  # it has ended
                         selector.unregister(key.fileobj)
                     elif not (data := self._launcher.recv(1 << 16)):
                         return None
@@ -135,10 +135,6 @@ class HostNode:
             return False
         return True
 
-    def _dismiss(self, stand_in: socket.socket) -> None:
-        """Stop the rank of a stand-in that has ended."""
-        self._by_stand_in.pop(stand_in).stop()
-
     def _start(self, environment: Mapping[str, str], stand_in: socket.socket | None) -> Child:
         """Start a rank, whose numbers are in its variables."""
         rank, local_rank, local_size = _numbers(environment)
@@ -160,7 +156,8 @@ class HostNode:
                 if status:
                     # mpiexec then stops the other ranks; wait, so that other failures are reported first.
                     child.wait_for_stop(PATIENCE_S)
-                _reply(stand_in, status)
+                with contextlib.suppress(OSError):  # it has been killed
+                    stand_in.sendall(frame({"status": _exit_code(status)}))
 
         def show(stream: str, text: str) -> None:
             self._send(LINE, **of, stream=stream, text=text)
@@ -183,7 +180,7 @@ class HostNode:
         last, run = deque[str](maxlen=20), self._job["run"]
 
         def ended(status: int) -> None:
-            self._send(DONE, run=run, number=number, status=128 - status if status < 0 else status, lines=list(last))
+            self._send(DONE, run=run, number=number, status=_exit_code(status), lines=list(last))
 
         environment = {**os.environ, **self._job["environment"], NODE: self._stand_ins.getsockname()}
         command = ["/bin/sh", "-c", line]
@@ -240,9 +237,8 @@ def _numbers(environment: Mapping[str, str]) -> tuple[int, int, int]:
     return rank, local_rank, local_size
 
 
-def _reply(stand_in: socket.socket, status: int) -> None:
-    with contextlib.suppress(OSError):  # it has been killed
-        stand_in.sendall(frame({"status": 128 - status if status < 0 else status}))
+def _exit_code(status: int) -> int:
+    return 128 - status if status < 0 else status
 
 
 def main() -> None:

@@ -71,14 +71,13 @@ class Communicator(ABC):
         length = self._broadcast(np.array([len(data)]).view(np.uint8), root).view(np.int64)[0]
         return _load(self._broadcast_bytes(data if self.rank == root else np.zeros(length, np.uint8), root))
 
-    def gather(self, value: Value, root: int = 0) -> list[Value]:
-        """Return the values of all ranks, in rank order, on rank ``root``, and an empty list on the others."""
-        self._check_root(root)
+    def gather(self, value: Value) -> list[Value]:
+        """Return the values of all ranks, in rank order, on rank 0, and an empty list on the others."""
         if self.size == 1:
             return [value]
         data = _dump(value)
-        received, counts = self.alltoall_array(data, [len(data) if rank == root else 0 for rank in range(self.size)])
-        return _load_each(received, counts) if self.rank == root else []
+        received, counts = self.alltoall_array(data, [len(data), *[0] * (self.size - 1)])
+        return _load_each(received, counts) if self.rank == 0 else []
 
     def allgather(self, value: Value) -> list[Value]:
         """Return the values of all ranks, in rank order, on every rank."""
@@ -88,20 +87,10 @@ class Communicator(ABC):
         counts = self._gather_counts(len(data))
         return _load_each(self._allgather_bytes(data, counts), counts)
 
-    def scatter(self, values: Sequence[Value] | None, root: int = 0) -> Value:
-        """Return ``values[r]`` of rank ``root`` on each rank r; the other ranks may pass None."""
-        self._check_root(root)
-        if self.rank == root:
-            values = self._one_per_rank(values, "scatter")
-            if self.size == 1:
-                return values[0]
-        parts = [_dump(value) for value in values or ()] if self.rank == root else [np.zeros(0, np.uint8)] * self.size
-        received, counts = self.alltoall_array(np.concatenate(parts), [len(part) for part in parts])
-        return _load_each(received, counts)[0]
-
     def alltoall(self, values: Sequence[Value]) -> list[Value]:
         """Send ``values[r]`` to each rank r, and return the values received, in rank order."""
-        values = self._one_per_rank(values, "alltoall")
+        if len(values) != self.size:
+            raise InputError("alltoall: values", expected=f"{self.size}, one for each rank", received=str(len(values)))
         if self.size == 1:
             return list(values)
         parts = [_dump(value) for value in values]
@@ -227,12 +216,6 @@ class Communicator(ABC):
     def _check_root(self, root: int) -> None:
         if not 0 <= root < self.size:
             raise InputError(f"there is no rank {root}", expected=f"a rank from 0 to {self.size - 1}")
-
-    def _one_per_rank(self, values: Sequence[Value] | None, call: str) -> Sequence[Value]:
-        if values is None or len(values) != self.size:
-            received = "none" if values is None else str(len(values))
-            raise InputError(f"{call}: values", expected=f"{self.size}, one for each rank", received=received)
-        return values
 
 
 def _dump(value: object) -> np.ndarray:

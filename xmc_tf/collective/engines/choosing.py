@@ -2,11 +2,19 @@
 
 import os
 from functools import cache
+from typing import TYPE_CHECKING, TypeAlias, Union
 
-from xmc_tf.collective.engines.engine import Engine
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.choosing import choose_communicator, how_started
 from xmc_tf.ranks.communicator import Communicator
+
+if TYPE_CHECKING:
+    from xmc_tf.collective.engines.horovod_engine import HorovodEngine
+    from xmc_tf.collective.engines.mpi_engine import MpiEngine
+
+# The collective operations of a rank. All ranks must call them in the same order with the same names. Tensors are of
+# types that the engine can send; see ``operations``, which callers use.
+Engine: TypeAlias = Union["HorovodEngine", "MpiEngine"]
 
 
 @cache

@@ -29,7 +29,7 @@ class HorovodEngine:
         return f"Horovod over {transport}" + (" and NCCL" if hvd.nccl_built() else "")
 
     def alltoall(self, tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-        """Send rows to each rank; see ``Engine``."""
+        """Send rows to each rank; see ``MpiEngine``."""
         splits = _not_constant(splits)
         moved, received = marked(
             name, [tensor, splits], lambda: hvd.alltoall(tensor, splits=splits, name=node_name(name))
@@ -37,14 +37,14 @@ class HorovodEngine:
         return moved, received
 
     def sums(self, tensors: Sequence[tf.Tensor], name: str) -> Sequence[tf.Tensor]:
-        """Return the sums over the ranks; see ``Engine``."""
+        """Return the sums over the ranks; see ``MpiEngine``."""
         group = [_not_constant(tensor) for tensor in tensors]
         if len(group) == 1:
             return marked(name, group, lambda: [hvd.allreduce(group[0], op=hvd.Sum, name=node_name(name))])
         return marked(name, group, lambda: hvd.grouped_allreduce(group, op=hvd.Sum, name=node_name(name)))
 
     def allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
-        """Return the rows of all ranks; see ``Engine``."""
+        """Return the rows of all ranks; see ``MpiEngine``."""
         tensor = _not_constant(tensor)
         return marked(name, [tensor], lambda: [hvd.allgather(tensor, name=node_name(name))])[0]
 

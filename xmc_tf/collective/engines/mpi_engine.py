@@ -30,6 +30,7 @@ class MpiEngine:
     MPI would match an exchange with a sum, and mix up their data.
     """
 
+    # Whether an exchange counts numbers in 32 bits, so that their number is limited; otherwise it counts rows.
     counts_numbers = False
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class MpiEngine:
         return f"mpi4py over {MPI.get_vendor()[0]} {'.'.join(map(str, MPI.get_vendor()[1]))}"
 
     def alltoall(self, tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-        """Send rows to each rank; see ``Engine``."""
+        """Send ``splits[r]`` rows to each rank r; return the rows received and their number from each rank."""
 
         @MARKS.as_wait(name)
         def exchange(rows: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +64,7 @@ class MpiEngine:
         return moved, received
 
     def sums(self, tensors: Sequence[tf.Tensor], name: str) -> Sequence[tf.Tensor]:
-        """Return the sums over the ranks; see ``Engine``."""
+        """Return the sums over the ranks of tensors of one type, bitwise equal on all ranks."""
 
         @MARKS.as_wait(name)
         def summed(*arrays: np.ndarray) -> list[np.ndarray]:
@@ -83,7 +84,7 @@ class MpiEngine:
         return tf.nest.flatten(tf.numpy_function(summed, list(tensors), [tensor.dtype for tensor in tensors]))
 
     def allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
-        """Return the rows of all ranks; see ``Engine``."""
+        """Return the rows of all ranks, in rank order; ranks may have different numbers of rows."""
 
         @MARKS.as_wait(name)
         def gathered(rows: np.ndarray) -> np.ndarray:
