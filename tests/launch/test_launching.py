@@ -28,7 +28,7 @@ def test_cores_are_divided_among_the_ranks(cores, ranks):
 
 
 def state(rank, status, last_line_at=0.0, ended_at=10.0, stopped=False):
-    return RankState(rank, "host", 100 + rank, [0], last_line_at, status=status, ended_at=ended_at, stopped=stopped)
+    return RankState(rank, "host", 100 + rank, last_line_at, status=status, ended_at=ended_at, stopped=stopped)
 
 
 def test_the_first_failure_is_the_cause_and_not_the_first_end():

@@ -98,7 +98,7 @@ def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchP
     try:
         plan = make_plan()
         checks = _checks(args, plan.program) if _is_checked(args, plan.hosts) else None
-        job = Job(plan, nodes, output, checks, min_np=args.min_np, verbose=args.verbose)
+        job = Job(plan, nodes, output, checks, min_np=args.min_np)
         status = job.check_only() if args.check_only else job.run()
     finally:
         nodes.close(status)
@@ -121,8 +121,8 @@ def _describe_run(args: argparse.Namespace, program: Sequence[str], hosts: Hosts
         return "\n".join([*lines, "starts:  nothing (--check-only)"])
     if args.min_np is not None:
         lines.append(f"restart: on at least {count(args.min_np, 'rank')}, if hosts are lost")
-    shown = ["the ranks' lines", *([] if args.quiet else ["progress"]), *(["places of ranks"] if args.verbose else [])]
-    return "\n".join([*lines, f"prints:  {', '.join(shown)}", *([f"writes:  {args.log_dir}"] if args.log_dir else [])])
+    lines.append(f"prints:  the ranks' lines{'' if args.quiet else ', progress'}")
+    return "\n".join([*lines, *([f"writes:  {args.log_dir}"] if args.log_dir else [])])
 
 
 def _refuse_ranks() -> None:

@@ -43,7 +43,6 @@ class Job:
         output: where lines go.
         checks: what to check; None for a run on this host alone, which is not checked.
         min_np: the least number of ranks to go on with when hosts are lost; None to end then.
-        verbose: print the placement of the ranks, too.
     """
 
     def __init__(
@@ -54,10 +53,8 @@ class Job:
         checks: Checks | None,
         *,
         min_np: int | None,
-        verbose: bool = False,
     ) -> None:
-        self._plan, self._nodes, self._output, self._checks = plan, nodes, output, checks
-        self._min_np, self._verbose = min_np, verbose
+        self._plan, self._nodes, self._output, self._checks, self._min_np = plan, nodes, output, checks, min_np
 
     def check_only(self) -> int:
         """Check the hosts, print the table, and return 1 if a check has failed."""
@@ -86,7 +83,7 @@ class Job:
                     return outcome.status  # all hosts are there: the program itself has failed
                 self._output.error(f"restarting on {hosts.size} ranks ({hosts.as_flag()})")
             plan = dataclasses.replace(self._plan, hosts=hosts, gpus={**self._plan.gpus, **report.gpus})
-            outcome = RunningPlan(plan, self._nodes, self._output, self._verbose).run()
+            outcome = RunningPlan(plan, self._nodes, self._output).run()
             before = hosts
             if outcome.status == 0 or outcome.interrupted or self._min_np is None:
                 return outcome.status

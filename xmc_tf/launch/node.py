@@ -166,11 +166,11 @@ class HostNode:
         try:
             child = Child(self._job["program"], environment, cores=pinned, show=show, ended=ended)
         except OSError as error:
-            self._send(STARTED, **of, host=socket.gethostname(), pid=0, cores=[])
+            self._send(STARTED, **of, host=socket.gethostname(), pid=0)
             show("err", str(error))
             self._send(END, **of, status=_CANNOT_START, stopped=False)
             raise
-        self._send(STARTED, **of, host=socket.gethostname(), pid=child.pid, cores=pinned)
+        self._send(STARTED, **of, host=socket.gethostname(), pid=child.pid)
         self._children.append(child)
         child.follow()
         return child

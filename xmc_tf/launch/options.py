@@ -109,7 +109,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--log-dir", metavar="DIR", help="also write the lines of each rank to a file in this folder")
     add("--dry-run", action="store_true", help="print what would run where, and start nothing")
     add("-q", "--quiet", action="store_true", help="print only the ranks' lines, and errors")
-    add("-v", "--verbose", action="store_true", help="also print the placement of the ranks")
 
 
 def check_numbers(args: argparse.Namespace) -> None:

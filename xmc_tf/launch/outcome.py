@@ -20,7 +20,6 @@ class RankState:
         rank: the rank.
         host: its host.
         pid: its process id.
-        cores: the cores it may use.
         output: the last lines of its standard output.
         errors: the last lines of its standard error.
         last_line_at: when its last line was received.
@@ -32,7 +31,6 @@ class RankState:
     rank: int
     host: str
     pid: int
-    cores: list[int]
     last_line_at: float
     output: deque[str] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=ERROR_LINES))

@@ -4,9 +4,7 @@ import contextlib
 import itertools
 import os
 import queue
-import sys
 import time
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from xmc_tf.common.process import signals
@@ -53,11 +51,10 @@ class RunningPlan:
         plan: what to run where.
         nodes: the nodes of its hosts.
         output: where lines go.
-        verbose: print the placement of the ranks, too.
     """
 
-    def __init__(self, plan: LaunchPlan, nodes: Nodes, output: Output, verbose: bool = False) -> None:
-        self.plan, self._nodes, self._output, self._verbose = plan, nodes, output, verbose
+    def __init__(self, plan: LaunchPlan, nodes: Nodes, output: Output) -> None:
+        self.plan, self._nodes, self._output = plan, nodes, output
         self.ranks: dict[int, RankState] = {}
         self._stopped_at: float | None = None
         self._number = next(_NUMBERS)
@@ -71,20 +68,14 @@ class RunningPlan:
         job: dict[str, Any] = {"run": self._number, "program": list(plan.program), "environment": exported}
         job |= {"threads": plan.threads, "pin": plan.pin}
         try:
-            with contextlib.closing(self._engine(variables)) as engine:
+            made = Mpi(plan.hosts, nodes, variables) if plan.controller == "mpi" else Gloo(plan.hosts, nodes)
+            with contextlib.closing(made) as engine:
                 for host in plan.hosts:
                     nodes[host.name].send(JOB, gpus=list(plan.gpus.get(host.name, ())), **job)
                 engine.start()
                 return self._outcome(engine)
         except NodeError:  # a node has just been lost
             return Outcome(1, lost=True)
-        finally:
-            if self._verbose:
-                self._show_places()
-
-    def _engine(self, variables: Mapping[str, str]) -> Launcher:
-        hosts, nodes = self.plan.hosts, self._nodes
-        return Mpi(hosts, nodes, variables) if self.plan.controller == "mpi" else Gloo(hosts, nodes)
 
     def _outcome(self, engine: Launcher) -> Outcome:
         try:
@@ -147,7 +138,7 @@ class RunningPlan:
             return
         rank = message["rank"]
         if kind == STARTED:
-            self.ranks[rank] = RankState(rank, message["host"], message["pid"], message["cores"], last_line_at=now)
+            self.ranks[rank] = RankState(rank, message["host"], message["pid"], last_line_at=now)
             if self._stopped_at is not None:
                 self._nodes.send(STOP)
             return
@@ -166,7 +157,7 @@ class RunningPlan:
             if host.name == name:
                 first = self.plan.hosts.first_rank(host)
                 for rank in range(first, first + host.slots):
-                    state = self.ranks.setdefault(rank, RankState(rank, name, 0, [], last_line_at=time.monotonic()))
+                    state = self.ranks.setdefault(rank, RankState(rank, name, 0, last_line_at=time.monotonic()))
                     state.ended_at = state.ended_at or time.monotonic()
 
     def _explain(self, engine: Launcher, missing: list[int]) -> None:
@@ -182,8 +173,3 @@ class RunningPlan:
             self._output.error(f"\nfailed: {runner} ended with status {status}")
         for line in list(engine.tail):
             self._output.error(f"    {line}")
-
-    def _show_places(self) -> None:
-        for state in sorted(self.ranks.values(), key=lambda state: state.rank):
-            where = f"rank {state.rank}: pid {state.pid} on {state.host}, cores {state.cores}"
-            print(f"{where}, exit status {state.exit_code}", file=sys.stderr)
