@@ -10,8 +10,7 @@ import tensorflow as tf
 from tests.collective.threads import on_ranks, results_of
 from tests.plain_tensorflow import ask, foreign_operations
 from xmc_tf.collective import saved_model
-from xmc_tf.collective.fingerprint import write_fingerprint
-from xmc_tf.collective.saved_model import Signature, export_saved_model
+from xmc_tf.collective.saved_model import Signature, export_saved_model, write_fingerprint
 from xmc_tf.collective.tables import whole_rows
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import make_table

@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
 
 # Private, but the only variable without memory. tests/collective/test_saved_model.py shows that it is not saved itself,
 # and that the rows written beside it become its value.
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
+from tensorflow.python.saved_model import fingerprinting_utils
 
-from xmc_tf.collective.fingerprint import write_fingerprint
 from xmc_tf.collective.growing.serving import served_forms
 from xmc_tf.collective.tables.serving_tables import serve_from
 from xmc_tf.collective.tables.table import ShardedTable
@@ -259,6 +260,22 @@ def _merge(part: Path) -> None:
     about: dict[str, Any] = {"format": PLAIN, "files": record_files(part, exclude=[ABOUT])}
     about["checksum"] = checksum_of(about)
     (part / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+def write_fingerprint(folder: Path) -> None:
+    """Write ``fingerprint.pb``, after the last change of a SavedModel, without a random number.
+
+    Exports of equal models have equal files.
+
+    Args:
+        folder: folder of the SavedModel.
+    """
+    fingerprinting_utils.write_fingerprint(str(folder))
+    path = folder / "fingerprint.pb"
+    content = FingerprintDef.FromString(path.read_bytes())
+    if "uuid" in FingerprintDef.DESCRIPTOR.fields_by_name:  # each call writes another one
+        content.ClearField("uuid")
+    path.write_bytes(content.SerializeToString(deterministic=True))
 
 
 def _slices(part: Path) -> Path:

@@ -30,7 +30,15 @@ def write_from_all_ranks(
         target: the final path.
         ranges: by array name, a function that yields its entries; each rank must be able to make any range.
     """
-    _write(communicator, file, target, {name: (file.cuts(name, communicator.size), ranges[name]) for name in ranges})
+    own = {}
+    for name, numbers in ranges.items():
+        begin, end = file.cuts(name, communicator.size)[communicator.rank : communicator.rank + 2]
+        own[name] = OwnRange(end - begin, partial(_shifted, numbers, begin))
+    write_own_ranges(communicator, file, target, own)
+
+
+def _shifted(numbers: Range, by: int, begin: int, end: int) -> Iterator[np.ndarray]:
+    yield from numbers(begin + by, end + by)
 
 
 class OwnRange(NamedTuple):
@@ -58,7 +66,7 @@ def write_own_ranges(
         target: the final path.
         own: by array name, this rank's entries.
     """
-    rank, size = communicator.rank, communicator.size
+    rank, size, first = communicator.rank, communicator.size, communicator.rank == 0
     gathered = communicator.allgather({name: one.length for name, one in own.items()})
     starts = {name: [0, *accumulate(lengths[name] for lengths in gathered)] for name in own}
     cuts = {name: file.cuts(name, starts[name][1:-1]) for name in own}
@@ -81,27 +89,15 @@ def write_own_ranges(
             yield from own[name].numbers(begin - first, min(end, last) - first)
         yield from (head[name] for head in received if name in head)
 
-    _write(communicator, file, target, {name: (cuts[name], partial(numbers, name)) for name in own})
-
-
-def _write(
-    communicator: Communicator, file: SharedNpz | SharedNpy, target: Path, parts: Mapping[str, tuple[list[int], Range]]
-) -> None:
-    """Write a file, each rank the range of every array between its cuts."""
-    first, rank = communicator.rank == 0, communicator.rank
     run_on_all_ranks(communicator, lambda: file.create() if first else None)
 
     def fill() -> dict[str, RangeChecksum]:
-        prints = {}
-        for name, (cuts, numbers) in parts.items():
-            begin, end = cuts[rank : rank + 2]
-            prints[name] = file.fill(name, begin, numbers(begin, end))
-        return prints
+        return {name: file.fill(name, cuts[name][rank], numbers(name, *cuts[name][rank : rank + 2])) for name in own}
 
-    gathered = communicator.allgather(run_on_all_ranks(communicator, fill))
+    checksums = communicator.allgather(run_on_all_ranks(communicator, fill))
 
     def finish() -> None:
-        file.finish({name: [prints[name] for prints in gathered] for name in parts})
+        file.finish({name: [one[name] for one in checksums] for name in own})
         file.path.replace(target)
 
     run_on_all_ranks(communicator, lambda: finish() if first else None)

@@ -16,7 +16,7 @@ import tensorflow as tf
 # values, and tests/serving/test_memory.py that they are never all in memory.
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 
-from xmc_tf.collective.fingerprint import write_fingerprint
+from xmc_tf.collective.saved_model import write_fingerprint
 
 BLOCK_BYTES = 64 << 20
 

@@ -100,7 +100,8 @@ def make_host(name: str, slots: int, where: str) -> Host:
     Raises:
         InputError: naming ``where``, for a name that no host can have, and for an impossible number.
     """
-    if not _is_name(name):
+    # IPv6 addresses contain the colon that separates name and slots for horovodrun and mpiexec.
+    if len(name) > 253 or _NAME.fullmatch(name) is None:
         raise InputError(f"{where}: not a host name", expected="a name or an address", received=repr(name))
     if not 0 < slots <= MOST_SLOTS:
         raise InputError(
@@ -117,23 +118,9 @@ def is_here(name: str) -> bool:
     if name in (THIS_HOST, socket.gethostname()):
         return True
     try:
-        address = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)[0][4][0]
+        family, kind, _, _, address = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)  # which only an own address allows
     except OSError:
         return False
-    return _is_own(str(address))
-
-
-def _is_own(address: str) -> bool:
-    """Return whether a socket can be bound to the address, which only an own address allows."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return False
     return True
-
-
-def _is_name(text: str) -> bool:
-    # IPv6 addresses contain the colon that separates name and slots for horovodrun and mpiexec.
-    return len(text) <= 253 and _NAME.fullmatch(text) is not None
