@@ -28,7 +28,7 @@ MakeTable = Callable[[str, int, int, Initializer, bool], ShardedTable]
 
 
 class EmbeddingScope(NamedTuple):
-    """What layers that are made inside of an embedding scope need.
+    """The settings of an embedding scope, and the makers of its tables.
 
     Args:
         make: makes the table of a sharded embedding.
