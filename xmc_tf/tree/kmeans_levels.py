@@ -48,14 +48,7 @@ class BinaryLevel:
         """Put the labels with ``left`` set into left children, the others into right ones."""
         node = np.repeat(np.arange(self.nr_nodes), np.diff(self.starts))
         places = np.argsort(2 * node + ~left, kind="stable")
-        begin, end, _, _, _, order, private, norms = self.entries
-        self.entries = self.entries._replace(
-            begin=begin[places],
-            end=end[places],
-            order=order[places],
-            private=private[places],
-            norms=norms[places],
-        )
+        self.entries = _at_places(self.entries, places)
         starts = np.empty(2 * self.starts.size - 1, np.int64)
         starts[0::2], starts[1::2] = self.starts, (self.starts[:-1] + self.starts[1:]) >> 1
         empties = np.empty(2 * self.empties.size, np.int64)
@@ -67,18 +60,11 @@ class BinaryLevel:
         if first == 0 and last == self.nr_nodes:
             return self
         low, high = int(self.starts[first]), int(self.starts[last])
-        begin, end, _, _, _, order, private, norms = self.entries
         return BinaryLevel(
             starts=self.starts[first : last + 1] - low,
             empties=self.empties[first:last],
             widths=self.widths[first:last].copy(),
-            entries=self.entries._replace(
-                begin=begin[low:high].copy(),
-                end=end[low:high].copy(),
-                order=order[low:high].copy(),
-                private=private[low:high].copy(),
-                norms=norms[low:high].copy(),
-            ),
+            entries=_at_places(self.entries, np.arange(low, high)),
         )
 
     def drop_unshared(self, pool: ThreadPool) -> None:
@@ -97,6 +83,12 @@ class BinaryLevel:
         self.entries = self.entries._replace(
             indices=read_only(indices, np.uint32), values=read_only(values, np.float32)
         )
+
+
+def _at_places(entries: LabelEntries, places: np.ndarray) -> LabelEntries:
+    """Return the labels at some places, in this order; their features stay where they are."""
+    names = ("begin", "end", "order", "private", "norms")
+    return entries._replace(**{name: getattr(entries, name)[places] for name in names})
 
 
 def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
@@ -169,15 +161,11 @@ def level_of_nodes(features: Features, level: BinaryLevel, pool: ThreadPool) -> 
     node = np.repeat(np.arange(level.nr_nodes), np.diff(level.starts))
     order = level.entries.order
     order = order[np.argsort(2 * node + empty[order], kind="stable")]
-    places = place[order]
-    begin, end, _, _, _, _, private, norms = root.entries
     changed = BinaryLevel(
         starts=level.starts,
         empties=np.bincount(node, empty[order], level.nr_nodes).astype(np.int64),
         widths=np.repeat(root.widths, level.nr_nodes),
-        entries=root.entries._replace(
-            begin=begin[places], end=end[places], order=order, private=private[places], norms=norms[places]
-        ),
+        entries=_at_places(root.entries, place[order]),
     )
     changed.drop_unshared(pool)
     return changed
