@@ -116,25 +116,25 @@ def test_training_equals_plain_keras(world):
     rates = {"head": 0.05, "decayed": 0.01, "bias": 0.01}
     batches = TrainingBatches(world.data(params), batch=16, seed=7)
     wanted = []
-    with batches.stream() as stream:
-        for step in range(12):
-            batch = next(stream)
-            with tf.GradientTape() as tape:
-                vectors = plain(batch.ids, batch.mask)
-                scores = vectors @ tf.transpose(rows[:, :-1]) + rows[:, -1]
-                losses = []
-                for document in range(len(batch.documents)):
-                    of = slice(batch.splits[document], batch.splits[document + 1])
-                    slack = 1 - (2 * batch.targets[of] - 1) * tf.gather(scores[document], batch.candidates[of])
-                    losses.append(tf.reduce_mean(tf.nn.relu(slack) ** 2))
-                loss = tf.reduce_mean(losses)
-            variables = [one for kind in kinds.values() for one in kind]
-            clipped, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 0.3)
-            of_variable = {id(one): gradient for one, gradient in zip(variables, clipped, strict=True)}
-            for kind, its in kinds.items():
-                optimizers[kind].learning_rate = rates[kind] * linear[step]
-                optimizers[kind].apply_gradients([(tf.convert_to_tensor(of_variable[id(one)]), one) for one in its])
-            wanted.append(float(loss))
+    stream = batches.stream()
+    for step in range(12):
+        batch = next(stream)
+        with tf.GradientTape() as tape:
+            vectors = plain(batch.ids, batch.mask)
+            scores = vectors @ tf.transpose(rows[:, :-1]) + rows[:, -1]
+            losses = []
+            for document in range(len(batch.documents)):
+                of = slice(batch.splits[document], batch.splits[document + 1])
+                slack = 1 - (2 * batch.targets[of] - 1) * tf.gather(scores[document], batch.candidates[of])
+                losses.append(tf.reduce_mean(tf.nn.relu(slack) ** 2))
+            loss = tf.reduce_mean(losses)
+        variables = [one for kind in kinds.values() for one in kind]
+        clipped, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 0.3)
+        of_variable = {id(one): gradient for one, gradient in zip(variables, clipped, strict=True)}
+        for kind, its in kinds.items():
+            optimizers[kind].learning_rate = rates[kind] * linear[step]
+            optimizers[kind].apply_gradients([(tf.convert_to_tensor(of_variable[id(one)]), one) for one in its])
+        wanted.append(float(loss))
     np.testing.assert_allclose(result.losses, wanted, rtol=1e-4)
     np.testing.assert_allclose(head.local(), rows.numpy(), rtol=1e-3, atol=3e-4)
     np.testing.assert_allclose(encoder.kernel.numpy(), plain.kernel.numpy(), rtol=1e-3, atol=3e-4)
@@ -151,19 +151,19 @@ def test_accumulated_batches_make_one_step(world):
     batches = TrainingBatches(world.data(params), batch=8, seed=7)
     variables = [*plain.trainable_variables, rows.table.variable]
     wanted = []
-    with batches.stream() as stream:
-        for _ in range(6):
-            with tf.GradientTape() as tape:
-                loss = 0.0
-                for batch in (next(stream), next(stream)):
-                    ragged = tf.RaggedTensor.from_row_splits(batch.candidates, batch.splits)
-                    vectors = plain(batch.ids, batch.mask)
-                    losses = rows.losses(
-                        vectors, ragged, ragged.with_flat_values(batch.targets), head_loss("squared-hinge")
-                    )
-                    loss += tf.reduce_mean(losses) / 2
-            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-            wanted.append(float(loss))
+    stream = batches.stream()
+    for _ in range(6):
+        with tf.GradientTape() as tape:
+            loss = 0.0
+            for batch in (next(stream), next(stream)):
+                ragged = tf.RaggedTensor.from_row_splits(batch.candidates, batch.splits)
+                vectors = plain(batch.ids, batch.mask)
+                losses = rows.losses(
+                    vectors, ragged, ragged.with_flat_values(batch.targets), head_loss("squared-hinge")
+                )
+                loss += tf.reduce_mean(losses) / 2
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        wanted.append(float(loss))
     np.testing.assert_allclose(result.losses, wanted, rtol=1e-5)
     np.testing.assert_allclose(head.local(), rows.local(), rtol=1e-3, atol=1e-4)
 
