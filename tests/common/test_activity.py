@@ -4,17 +4,9 @@ import logging
 
 import pytest
 
+from tests.clock import Clock
 from xmc_tf.common import activity
 from xmc_tf.common.progress import Progress
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    now = 100.0
-
-    def monotonic(self):
-        return self.now
 
 
 @pytest.fixture

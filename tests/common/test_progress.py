@@ -7,17 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.clock import Clock
 from xmc_tf.common import progress
 from xmc_tf.common.progress import Progress
-
-
-class Clock:
-    """A clock that the test moves."""
-
-    now = 100.0
-
-    def monotonic(self):
-        return self.now
 
 
 @pytest.fixture

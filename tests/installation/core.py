@@ -93,7 +93,7 @@ def _attempt(run: Callable[..., str], python: str, wheel: Path, folder: Path, ev
     done = time.monotonic()
     megabytes = round(_megabytes(folder / "venv") - before)
     packages = json.loads(run(own, "-m", "pip", "--disable-pip-version-check", "list", "--format=json"))
-    run(*pip, *_TEST_TOOLS, *(_MORE_TOOLS if every else ()))
+    run(*pip, "--no-compile", *_TEST_TOOLS, *(_MORE_TOOLS if every else ()))  # most of their code is not used
     chosen = ("-n", 2, "--dist", "loadfile", "tests") if every else _CHEAP
     pytest = (own, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--core", "-m", "not distributed")
     places = {"PYTHONPATH": str(_ROOT), "PYTHONDONTWRITEBYTECODE": "1", "XMC_TF_CACHE": str(folder / "cache")}
