@@ -42,12 +42,11 @@ demo: $(LIGHT) $(ENCODERS)  ## install the light part (2 minutes), train on real
 setup: $(FULL)  ## install everything for tests and clusters; compiles Horovod once with g++ (8 minutes, later 2)
 	@echo "ready: $(VENV)"
 
-# The installation check mostly waits for pip and for single processes: beside the tests, it costs little time. Kernels that
-# most tests need are compiled beside the check of style, so that processes of tests do not each compile them.
+# The installation check mostly waits for pip and for single processes: beside the tests, it costs little time. It begins with a
+# training in this environment, which compiles most kernels beside the check of style, before three tests would at once.
 test: setup  ## install, lint, run all tests
 	@mkdir -p build; \
 	setsid $(PY) -m tests.installation >build/installation.log 2>&1 & beside=$$!; \
-	$(PY) -m xmc_tf.models.linear.first_use >build/kernels.log 2>&1 & \
 	trap 'kill -- -$$beside 2>/dev/null || kill $$beside 2>/dev/null || true' EXIT; \
 	$(MAKE_COMMAND) --no-print-directory lint; \
 	echo "tests, $(TEST_JOBS) files at a time; beside them, an installation by pip alone, of the newest versions"; \
