@@ -11,7 +11,6 @@ from xmc_tf.data import (
     Features,
     TextFile,
     as_features,
-    check_code_matrix,
     check_labels,
     check_pair,
     check_prediction_input,
@@ -112,22 +111,6 @@ def test_validation_input(Y):
         check_validation_input(Y, 5)
     with pytest.raises(InputError, match="not a sparse matrix"):
         check_labels(None)
-
-
-def test_code_matrix(caplog):
-    C = sp.csc_matrix(np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0]], np.float32))
-    check_code_matrix(C, 4)
-    assert "1 of 3 clusters have no label" in caplog.text
-    with pytest.raises(InputError, match=r"expected: 5 rows, one per label(.|\n)*received: 4 rows, 3 columns"):
-        check_code_matrix(C, 5)
-    with pytest.raises(InputError, match="this matrix is transposed"):
-        check_code_matrix(C, 3)
-    double = C.tolil()
-    double[1, 2] = 1
-    with pytest.raises(InputError, match=r"label 1 \(row, counted from 0\) is in 2 clusters"):
-        check_code_matrix(double.tocsc(), 4)
-    with pytest.raises(InputError, match=r"label 0 .* is in 0 clusters"):
-        check_code_matrix(sp.csr_matrix(np.array([[0, 0], [1, 0]], np.float32)), 2)
 
 
 def test_features_side_by_side(X):

@@ -9,16 +9,16 @@ import numpy as np
 
 from xmc_tf.audit.data import AuditData
 from xmc_tf.audit.doubts import weigh
-from xmc_tf.audit.duplicates import different_duplicates
 from xmc_tf.audit.evidence import PairEvidence, gather_evidence
 from xmc_tf.audit.finding import KINDS, MISSING, WRONG, Finding
-from xmc_tf.audit.label_findings import indistinguishable, silent_names
-from xmc_tf.audit.reasons import reasons
+from xmc_tf.audit.label_findings import different_duplicates, indistinguishable, silent_names
 from xmc_tf.common.errors import InputError
+from xmc_tf.fusion import POOL
 
 _LOG = logging.getLogger(__name__)
 FEWEST_DOCUMENTS = 20
 MOST = 500
+_CLOSE = 10  # similar documents that are counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,46 @@ def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarr
     return [
         Finding(
             kind, int(pairs.rows[pair]), int(pairs.labels[pair]), None, float(sure[pair]), float(sure[pair]),
-            reasons(data, evidence, pair),
+            _reasons(data, evidence, pair),
         )
         for pair in best[sure[best] > 0].tolist()
     ]  # fmt: skip
+
+
+def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
+    """Return what speaks for a label of a document, or against it."""
+    row, label = int(found.pairs.rows[pair]), int(found.pairs.labels[pair])
+    parts = [_by_text(found, pair), _by_name(data, found, pair), _by_neighbours(data, found, row, label)]
+    parts.append(_by_company(data, found, row, label))
+    return "; ".join(filter(None, parts))
+
+
+def _by_text(found: PairEvidence, pair: int) -> str:
+    rank = round(float(np.exp(-found.column("rank")[pair])))
+    return f"prediction {rank} from the text" if rank <= POOL else f"not among the {POOL} predictions from the text"
+
+
+def _by_name(data: AuditData, found: PairEvidence, pair: int) -> str:
+    if data.names is None or not found.named.nnz:
+        return ""
+    worth = float(found.column("name")[pair])
+    return f"its name is in the text, of which {worth:.0%} have it" if worth > 0 else "its name is not in the text"
+
+
+def _by_neighbours(data: AuditData, found: PairEvidence, row: int, label: int) -> str:
+    near, Y = found.near, data.Y
+    similar = near.indices[near.indptr[row] : near.indptr[row + 1]][:_CLOSE]
+    if not len(similar):
+        return ""
+    count = sum(label in Y.indices[Y.indptr[one] : Y.indptr[one + 1]] for one in similar)
+    return f"{count} of the {len(similar)} most similar documents have it"
+
+
+def _by_company(data: AuditData, found: PairEvidence, row: int, label: int) -> str:
+    closest = found.companions.closest(row, label)
+    if closest is None:
+        return ""
+    other, both, every = closest
+    if not both:
+        return "no other document has it together with one of the other labels"
+    return f"{both} of {every} other documents with {data.label_name(other)!r} have it"

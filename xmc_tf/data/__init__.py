@@ -2,7 +2,6 @@
 
 from xmc_tf.data.batches import epoch_batches, padding_share, share_of_batch
 from xmc_tf.data.checks import (
-    check_code_matrix,
     check_features,
     check_labels,
     check_pair,
@@ -29,7 +28,6 @@ __all__ = [
     "TokenStore",
     "TokenWriter",
     "as_features",
-    "check_code_matrix",
     "check_features",
     "check_labels",
     "check_pair",

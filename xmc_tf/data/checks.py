@@ -171,31 +171,6 @@ def check_features(X: Any, name: str = "the features X", loaded: bool = False) -
         )
 
 
-def check_code_matrix(C: Any, nr_labels: int, name: str = "the code matrix C") -> None:
-    """Check a label-to-cluster matrix: one row per label, each label in exactly one cluster."""
-    if not issparse(C) or C.format not in ("csr", "csc"):
-        raise InputError(f"{name} is not a sparse matrix", expected="labels by clusters, CSC", received=_kind(C))
-    _check_sparse(C, name, "clusters")
-    if C.shape[0] != nr_labels:
-        raise InputError(
-            f"{name} does not fit the labels",
-            expected=f"{nr_labels:,} rows, one per label",
-            received=f"{C.shape[0]:,} rows, {C.shape[1]:,} columns",
-            fix="rows are labels and columns are clusters"
-            + ("; this matrix is transposed" if C.shape[1] == nr_labels else ""),
-        )
-    clusters = _entries(C, axis=1)
-    if (wrong := np.flatnonzero(clusters != 1)).size:
-        raise InputError(
-            f"{name}: label {wrong[0]:,} (row, counted from 0) is in {clusters[wrong[0]]} clusters",
-            expected="each label in exactly one cluster",
-            received=f"{wrong.size:,} labels in none or several",
-            fix="give each row one entry",
-        )
-    if empty := int(C.shape[1] - np.count_nonzero(_entries(C, axis=0))):
-        _LOG.warning("%s: %s of %s clusters have no label", name, f"{empty:,}", f"{C.shape[1]:,}")
-
-
 def nr_rows(documents: Any) -> int:
     """Return the number of documents in texts, a matrix or `Features`."""
     return int(documents.shape[0]) if hasattr(documents, "shape") else len(documents)

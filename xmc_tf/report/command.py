@@ -15,6 +15,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
+from xmc_tf.models.results import over_all_labels
 from xmc_tf.params import TfidfParams, add_verbosity
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
 from xmc_tf.report.run_curves import curves_of_model
@@ -91,14 +92,17 @@ def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
     training = vstack([store.labels(one) for one in used], format="csr")
     return ReportInputs(
         arguments.title or f"{folders[0].name or 'model'}: {split} documents of {store.path.name}",
-        _widened(store.labels(split), len(column)),
-        _widened(predictions[0], len(column)),
+        over_all_labels(store.labels(split), len(column), None),
+        over_all_labels(predictions[0], len(column), None),
         names=list(column),
         texts=texts,
         document_names=store.document_names(split),
-        training_labels=None if split == TRAIN else _widened(training, len(column)),
+        training_labels=None if split == TRAIN else over_all_labels(training, len(column), None),
         model=first,
-        others={title: _widened(one, len(column)) for title, one in zip(titles[1:], predictions[1:], strict=True)},
+        others={
+            title: over_all_labels(one, len(column), None)
+            for title, one in zip(titles[1:], predictions[1:], strict=True)
+        },
         name=titles[0],
         curves=curves_of_model(store, folders[0]),
         settings={
@@ -132,11 +136,6 @@ def _titles(folders: Sequence[Path]) -> list[str]:
         name if names.count(name) == 1 else f"{folder} ({number})"
         for number, (name, folder) in enumerate(zip(names, folders, strict=True), 1)
     ]
-
-
-def _widened(matrix: csr_matrix, labels: int) -> csr_matrix:
-    """Return the matrix with further labels, which no document has."""
-    return csr_matrix((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], labels))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Nested parameters of a classifier, such as ``tfidf__ngram_max``, and the training options of the models."""
+"""Nested parameters of a classifier, such as ``tfidf__ngram_max``, and their checks."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,15 +7,11 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import (
     HierarchicalKMeansParams,
-    LinearChainParams,
     LinearLevelParams,
     MatcherParams,
-    MatcherPredParams,
     Params,
     RankerParams,
     TfidfParams,
-    XTransformerParams,
-    XTransformerPredParams,
 )
 
 # Parameters of the classifier that are blocks of parameters themselves; None stands for the class's defaults.
@@ -55,42 +51,6 @@ def replaced(params: Mapping[str, Any], name: str, changes: Mapping[str, Any]) -
                 expected=", ".join(f"{name}__{one}" for one in known),
             )
     return dataclasses.replace(block, **changes)
-
-
-def tfidf_params(params: Mapping[str, Any]) -> TfidfParams:
-    """Return the options of TF-IDF."""
-    return params["tfidf"] or TfidfParams()
-
-
-def tree_params(params: Mapping[str, Any], seed: int) -> HierarchicalKMeansParams:
-    """Return the options of the label tree."""
-    return dataclasses.replace(params["tree"] or HierarchicalKMeansParams(), seed=seed)
-
-
-def ranker_params(params: Mapping[str, Any]) -> RankerParams:
-    """Return the options of the rankers: those of one level apply to all levels."""
-    ranker = params["ranker"] or LinearLevelParams()
-    return ranker if isinstance(ranker, RankerParams) else RankerParams(hlm_args=LinearChainParams(model_chain=ranker))
-
-
-def transformer_params(params: Mapping[str, Any], seed: int) -> XTransformerParams:
-    """Return the training options of an XR-Transformer."""
-    matcher = params["matcher"] or MatcherParams()
-    if params["encoder"] is not None:
-        matcher = dataclasses.replace(matcher, model_shortcut=str(params["encoder"]))
-    tree = tree_params(params, seed)
-    return XTransformerParams(
-        preliminary_indexer_params=tree,
-        refined_indexer_params=tree,
-        matcher_params_chain=matcher,
-        ranker_params=ranker_params(params),
-        do_fine_tune=params["fine_tune"],
-    )
-
-
-def transformer_pred_params(params: Mapping[str, Any]) -> XTransformerPredParams:
-    """Return the prediction options of an XR-Transformer."""
-    return XTransformerPredParams(matcher_params_chain=MatcherPredParams(truncate_length=params["max_tokens"]))
 
 
 def check_options(params: Mapping[str, Any]) -> None:

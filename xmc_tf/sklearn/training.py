@@ -1,6 +1,7 @@
 """Training either model with the parameters of a classifier."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scipy.sparse import csr_matrix
@@ -9,15 +10,19 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import missing_package
 from xmc_tf.data import Features
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import XRLinearParams
-from xmc_tf.sklearn.documents import Documents
-from xmc_tf.sklearn.options import (
-    ranker_params,
-    tfidf_params,
-    transformer_params,
-    transformer_pred_params,
-    tree_params,
+from xmc_tf.params import (
+    HierarchicalKMeansParams,
+    LinearChainParams,
+    LinearLevelParams,
+    MatcherParams,
+    MatcherPredParams,
+    RankerParams,
+    TfidfParams,
+    XRLinearParams,
+    XTransformerParams,
+    XTransformerPredParams,
 )
+from xmc_tf.sklearn.documents import Documents
 
 if TYPE_CHECKING:
     from xmc_tf.models.xtransformer import XTransformer
@@ -38,10 +43,13 @@ def train(
         threads: number of threads; -1: one per core.
         seed: random seed.
     """
+    tfidf, matcher = params["tfidf"] or TfidfParams(), params["matcher"] or MatcherParams()
+    tree = replace(params["tree"] or HierarchicalKMeansParams(), seed=seed)
+    ranker = params["ranker"] or LinearLevelParams()
+    if not isinstance(ranker, RankerParams):  # options of one level apply to all levels
+        ranker = RankerParams(hlm_args=LinearChainParams(model_chain=ranker))
     if params["model"] == "linear":
-        linear = XRLinearParams(
-            ranker=ranker_params(params), tree=tree_params(params, seed), tfidf=tfidf_params(params)
-        )
+        linear = XRLinearParams(ranker=ranker, tree=tree, tfidf=tfidf)
         return XRLinear.train(documents, Y, names=names, params=linear, threads=threads, seed=seed)
     if isinstance(documents, Features):
         raise InputError(
@@ -56,7 +64,17 @@ def train(
     except ModuleNotFoundError as error:
         raise missing_package(error) or error from None
 
+    if params["encoder"] is not None:
+        matcher = replace(matcher, model_shortcut=str(params["encoder"]))
+    transformer = XTransformerParams(
+        preliminary_indexer_params=tree,
+        refined_indexer_params=tree,
+        matcher_params_chain=matcher,
+        ranker_params=ranker,
+        do_fine_tune=params["fine_tune"],
+    )
+    predicting = XTransformerPredParams(matcher_params_chain=MatcherPredParams(truncate_length=params["max_tokens"]))
+    run = TrainingRun(threads=threads, seed=seed)
     return XTransformer.train(
-        documents, Y, names=names, params=transformer_params(params, seed), pred_params=transformer_pred_params(params),
-        tfidf=tfidf_params(params), run=TrainingRun(threads=threads, seed=seed),
+        documents, Y, names=names, params=transformer, pred_params=predicting, tfidf=tfidf, run=run
     )  # fmt: skip
