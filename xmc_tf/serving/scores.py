@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from xmc_tf.rankers.kernels.postprocess import post_processor_code
+from xmc_tf.rankers.postprocess import post_processor_code
 
 _LARGEST_NODE = 2**31 - 1
 # Below every score: not a candidate.
