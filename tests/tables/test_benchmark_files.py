@@ -73,7 +73,7 @@ def test_json_with_numbers_of_labels(tmp_path):
     )
     store = prepare(table, tmp_path / "out.sqlite", PrepareOptions(splits=SplitOptions(0, 0), label_names=names))
     assert _labels(store) == [{"all", "odd" if n % 2 else "even"} for n in range(9)]
-    assert store.texts("train")[3] == "content 3"
+    assert store.texts("train")[3] == "title 3 content 3"
     short = _write(tmp_path / "short.txt", "even\nodd\n")
     with pytest.raises(InputError, match="a label has no name"):
         prepare(table, tmp_path / "new.sqlite", PrepareOptions(label_names=short))

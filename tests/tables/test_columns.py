@@ -23,6 +23,13 @@ def test_columns_are_found_by_their_names(names, texts, labels, guesses):
     assert len(said) == guesses
 
 
+def test_the_title_is_part_of_the_text():
+    rows = [[row[0], f"title {row[0]}", *row[1:]] for row in ROWS]
+    columns, said = choose_columns("t.csv", ["id", "title", "abstract", "label"], rows, ColumnOptions())
+    assert (columns.texts, columns.labels) == ((1, 2), 3)
+    assert said == ["texts: columns 'title' and 'abstract' (--text-column)"]
+
+
 def test_of_two_columns_the_longer_one_is_the_text():
     columns, _ = choose_columns("t.csv", ["column 1", "column 2"], [row[1:] for row in ROWS], ColumnOptions())
     assert (columns.texts, columns.labels) == ((0,), 1)

@@ -182,8 +182,12 @@ def choose_columns(
             found = labels
         if found is None:
             raise _unknown(name, columns, "texts", options.named("text"))
-        texts = (found,)
-        if columns[found].strip().lower() != "text":
+        # A document has its title too, which may be all that a row has.
+        title = _by_name(columns, ("title",), taken=(labels, document, found))
+        texts = (found,) if title is None else (title, found)
+        if title is not None:
+            guesses.append(f"texts: columns {columns[title]!r} and {columns[found]!r} ({_short(options, 'text')})")
+        elif columns[found].strip().lower() != "text":
             guesses.append(f"texts: column {columns[found]!r} ({_short(options, 'text')})")
     if options.ids is not None:
         ids: int | None = place_of(name, columns, options.ids, options.named("id"))
