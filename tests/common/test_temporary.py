@@ -19,10 +19,10 @@ def temporary(tmp_path, monkeypatch):
 
 
 def test_folders_in_use_and_those_of_others_stay(temporary):
-    others = [temporary / "data", temporary / "xmc-tf-of-a-user"]
+    others = [temporary / "data", temporary / "xmc-tf-mymodels"]
     for folder in others:
         folder.mkdir()
-    link = temporary / "xmc-tf-12345678"
+    link = temporary / "xmc-tf-temporary-12345678"
     link.symlink_to(others[0])
     with TemporaryFolder() as name:
         remove_leftovers()

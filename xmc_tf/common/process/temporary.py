@@ -13,7 +13,7 @@ import weakref
 from pathlib import Path
 
 _LOG = logging.getLogger(__name__)
-_PREFIX = "xmc-tf-"
+_PREFIX = "xmc-tf-temporary-"  # not a name that users give their folders, which would be removed
 
 
 class TemporaryFolder:
