@@ -166,8 +166,6 @@ def test_what_is_no_sequence_of_texts():
         Tfidf.fit("a text")
     with pytest.raises(InputError, match=r"text 2 is no text\n.*str or bytes\n.*float"):
         Tfidf.fit(["a text", b"another", float("nan")])
-    with pytest.raises(InputError, match=r"threads.*\n.*-1.*\n.*0"):
-        Tfidf.fit(["a text"], threads=0)
 
 
 def test_no_texts_are_no_rows():

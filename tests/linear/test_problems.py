@@ -96,10 +96,8 @@ def test_negatives_are_sums_of_schemes(scheme, expected):
     assert matched.has_sorted_indices
 
 
-def test_missing_user_negatives_and_those_of_another_shape():
+def test_without_user_negatives_none_match():
     assert matched_documents("usn+man", TEACHER, None, None).nnz == 0
-    with pytest.raises(InputError, match=r"negatives \(usn\).*\n.*3 documents × 2 nodes\n.*4 × 2"):
-        matched_documents("usn", TEACHER, None, csc_matrix((4, 2)))
 
 
 def test_user_negatives_reach_the_parents_and_all_above():

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.common.errors import InputError
 from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
 
 # (labels, nr_splits, max_leaf_size, min_codes) -> nodes of each level below the root, the labels last; as libpecos
@@ -68,8 +67,3 @@ def test_levels_cover_one_another(leaves, nr_splits, min_codes):
         assert t == 0 or children.max() <= nr_splits
         nodes = int(splits[-1])
     assert nodes == leaves
-
-
-def test_one_child_a_node_would_never_end():
-    with pytest.raises(InputError, match="nr_splits=1"):
-        upper_splits(4, 1, None)
