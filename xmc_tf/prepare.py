@@ -9,7 +9,6 @@ from pathlib import Path
 
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.params import add_verbosity
 from xmc_tf.tables.preparation import prepare
@@ -30,9 +29,7 @@ is not given is guessed from the table, and reported. Rerun an interrupted comma
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.prepare"), description=_DESCRIPTION, formatter_class=cli.HelpFormatter
-    )
+    out = cli.make_parser("xmc_tf.prepare", _DESCRIPTION)
     out.add_argument("table", metavar="TABLE", help="file or folder")
     out.add_argument(
         "-o", "--output", metavar="FILE", help="database to write (default: TABLE with the ending .sqlite)"

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from xmc_tf.common.process.terminal import printable
+from xmc_tf.prepare import main as prepare_main
 
 _SHOW = """
 import sys
@@ -48,3 +49,17 @@ def test_a_command_shows_any_name(name):
     assert b"\x1b" not in done.stderr
     assert done.stderr.count(b"npz") == 2
     assert b"fix:      look" in done.stderr
+
+
+def test_a_result_and_an_unknown_argument_show_the_name_of_a_file_escaped(tmp_path, capsys):
+    table = tmp_path / "data.csv"
+    table.write_text("text,label\n" + "a text,x\nanother,y\n" * 20, encoding="utf-8")
+    output = tmp_path / "red\x1b[31m.sqlite"
+    prepare_main([str(table), "-o", str(output)])
+    assert output.exists()
+    assert "red\\x1b[31m.sqlite" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        prepare_main([str(table), "--unknown\x1b[31m"])
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert "--unknown\\x1b[31m" in said

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
-from xmc_tf.common.process.invocation import as_called
 from xmc_tf.params.choices import HEAD_PRECISIONS
 from xmc_tf.plan.fine_tuning import FineTuningOptions
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
@@ -52,9 +51,7 @@ def whole(text: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    out = argparse.ArgumentParser(
-        prog=as_called("python -m xmc_tf.plan"), description=_DESCRIPTION, formatter_class=cli.HelpFormatter
-    )
+    out = cli.make_parser("xmc_tf.plan", _DESCRIPTION)
     data, fine, machines = DataSizes(1, 1), FineTuningOptions(), Machines(1, 1)
     group = out.add_argument_group("data")
     add = group.add_argument

@@ -58,7 +58,10 @@ def _locked_folder() -> tuple[str, int]:
     """Return a new folder, and the open descriptor that holds its lock."""
     while True:
         name = tempfile.mkdtemp(prefix=_PREFIX)
-        handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue  # another run took it for a leftover before it was opened
         with contextlib.suppress(OSError):  # a disk without locks, whose folders no run removes
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.path.exists(name):
