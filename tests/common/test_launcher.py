@@ -1,13 +1,13 @@
 """Tests that a rank ends with its launcher, and that other processes do not end with their ancestors."""
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from tests.distributed.launch import is_running
-from xmc_tf.common.process.launcher import RANK_VARIABLES, launcher_of
+from xmc_tf.common.process.launcher import RANK_VARIABLES, Process, find, launcher_of
 
 RANK = """
 import os, sys, time
@@ -32,17 +32,17 @@ def killed_above(name, variables, seconds, begin=START):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     with above.stdout as output:
-        pid = int(next(line for line in output if line.strip().isdigit()))  # below what it cleans up
+        process = find(int(next(line for line in output if line.strip().isdigit())))  # below what it cleans up
         above.kill()
         above.wait()
-        return output.read(), pid  # until the rank ends, which writes there too
+        return output.read(), process  # until the rank ends, which writes there too
 
 
 def test_a_rank_ends_with_its_launcher():
     said, rank = killed_above("mpirun", AS_RANK, seconds=60)
     assert "the launcher (mpirun, pid " in said
     assert said.endswith(") has ended: this rank ends too\ninterrupted by SIGTERM\n")
-    assert not is_running(rank)
+    assert not rank.alive
 
 
 DAEMON = """
@@ -69,6 +69,19 @@ time.sleep(60)
 def test_other_processes_do_not_end_with_their_parent(name, variables, begin):
     said, _ = killed_above(name, variables, seconds=0.5, begin=begin)
     assert said == "done\n"
+
+
+def test_a_process_differs_from_a_later_one_with_the_same_number():
+    own = find(os.getpid())
+    assert own.alive
+    assert not Process(own.pid, own.started - 1).alive
+    child = subprocess.Popen(["sleep", "60"])
+    process = find(child.pid)
+    os.kill(child.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, but has not been waited for
+    assert not process.alive
+    child.wait()
+    assert find(child.pid) is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.temporary import TemporaryFolder
+from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.launch.hosts.hosts import Hosts, is_here
 from xmc_tf.launch.node import RUN, START
 from xmc_tf.launch.nodes import Nodes

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from xmc_tf.common.process.temporary import TemporaryFolder
+from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.launch import looking
 from xmc_tf.launch.child import PATIENCE_S, Child
 from xmc_tf.launch.stand_in import NODE

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.temporary import TemporaryFolder
+from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.pipeline.stages import Stages
 from xmc_tf.ranks.choosing import choose_communicator
 

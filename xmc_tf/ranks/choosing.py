@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process import cli, launcher
+from xmc_tf.common.process import cli, launcher, run_records
 from xmc_tf.ranks.communicator import Communicator
 
 log = logging.getLogger(__name__)
@@ -56,6 +56,7 @@ def choose_communicator() -> Communicator:
         InputError: there are several processes, but the package through which they communicate cannot be imported.
     """
     launcher.end_with_launcher()
+    run_records.start()
     kind, reason = how_started(os.environ)
     communicator = _BACKENDS[kind](reason)
     # Most runs have a single process, which is not worth a line.

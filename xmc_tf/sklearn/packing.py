@@ -4,7 +4,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xmc_tf.common.process.temporary import TemporaryFolder
+from xmc_tf.common.process.run_records import TemporaryFolder
 
 if TYPE_CHECKING:
     from xmc_tf.models.xtransformer import XTransformer

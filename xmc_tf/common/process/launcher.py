@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 # The variables in which launchers pass the rank.
 RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -24,9 +25,45 @@ _HOROVODRUN_AS_SHELL = re.compile(r"mpirun (--allow-run-as-root --tag-output|-l)
 _KILL_S = 20.0  # from SIGTERM to SIGKILL, for a program that handles the first in its own way
 
 
+class Process(NamedTuple):
+    """A process of this host; its start time distinguishes it from a later one with the same number."""
+
+    pid: int
+    started: int  # clock ticks since the host's start
+
+    @property
+    def alive(self) -> bool:
+        """Return whether the process still runs."""
+        return find(self.pid) == self
+
+
+def find(pid: int) -> Process | None:
+    """Return the process of that number, unless it has ended."""
+    fields = _stat(pid)
+    return None if fields is None or fields[0] in "ZX" else Process(pid, int(fields[19]))
+
+
 def is_rank() -> bool:
     """Return whether a launcher has started this process."""
     return any(name in os.environ for name in RANK_VARIABLES)
+
+
+def launchers() -> list[tuple[Process, str]]:
+    """Return this process's ancestors that are launchers, and their names, the nearest first."""
+    return [(process, name) for process in ancestors() if (name := _launcher_name(process.pid))]
+
+
+def ancestors(up_to: Process | None = None) -> list[Process]:
+    """Return the ancestors of this process, the nearest first, up to and including ``up_to``; default: all."""
+    found: list[Process] = []
+    pid = os.getppid()
+    while pid > 1 and (not found or found[-1] != up_to):
+        process, fields = find(pid), _stat(pid)
+        if process is None or fields is None:
+            break
+        found.append(process)
+        pid = int(fields[1])
+    return found
 
 
 _watching = threading.Lock()  # taken once and kept
@@ -40,12 +77,10 @@ def end_with_launcher() -> None:
     if not is_rank():
         return
     handles: dict[int, str] = {}
-    pid = os.getppid()
-    while pid > 1:
+    for process, name in launchers():
         with contextlib.suppress(OSError):  # it has just ended
-            if name := _launcher_name(pid):
-                handles[os.pidfd_open(pid)] = f"{name}, pid {pid}"
-        pid = _parent_of(pid)
+            handle = os.pidfd_open(process.pid)
+            handles[handle] = f"{name}, pid {process.pid}"
     if handles and _watching.acquire(blocking=False):
         threading.Thread(target=_watch, args=(handles, os.getpid()), name="xmc_tf launcher", daemon=True).start()
 
@@ -63,17 +98,21 @@ def _watch(handles: dict[int, str], own: int) -> None:
     os.kill(own, signal.SIGKILL)
 
 
-def _parent_of(pid: int) -> int:
-    """Return the parent of a process (see proc(5)), or 0 if it does not exist."""
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields of a process from its state on (see proc(5)), or None if it does not exist."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return 0
+        return None
 
 
 def _launcher_name(pid: int) -> str:
     """Return the name of a process's launcher, or "" for another program."""
-    return launcher_of(Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0"))
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return ""
+    return launcher_of(words)
 
 
 def launcher_of(words: list[str]) -> str:

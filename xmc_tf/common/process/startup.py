@@ -6,4 +6,8 @@ from xmc_tf.common.process import launcher, signals
 def prepare() -> None:
     """Make signals end the process without a traceback, and a rank end with its launcher, from now on."""
     signals.end_at_once()
-    launcher.end_with_launcher()
+    if launcher.is_rank():
+        from xmc_tf.common.process import run_records
+
+        run_records.record_launcher()
+        launcher.end_with_launcher()

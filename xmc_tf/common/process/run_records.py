@@ -1,0 +1,249 @@
+"""Records of files that a run keeps outside its folders, which the next run removes if this one was killed.
+
+A rank under Open MPI has a segment in ``/dev/shm`` and a session folder, horovodrun has semaphores there, and a
+training without ``work_dir`` has a temporary folder. If all processes are killed at once, these files stay. A record in
+``xmc-tf-UID``, in the folder for temporary files, names the files and their processes. A file is only removed if it is
+recorded, belongs to this user, and all its processes have ended.
+"""
+
+import atexit
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+import socket
+import stat
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+
+from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.process import signals
+from xmc_tf.common.process.launcher import Process, ancestors, find, is_rank, launchers
+
+log = logging.getLogger(__name__)
+
+_SHARED_MEMORY = Path("/dev/shm")
+_OURS_IN_MEMORY = re.compile(r"(vader_segment\.|sem\.mp-)[\w.-]+")
+_OUR_FOLDERS = re.compile(r"xmc-tf-\w+|pid\.\d+")
+_LARGEST_RECORD = 1 << 16
+
+
+@dataclass
+class ProcessRecord:
+    """The record of a process.
+
+    Args:
+        place: the host, its boot, and the PID namespace, in which process numbers are valid.
+        owners: the processes, by number and start time; the first one writes the record.
+        in_memory: names or patterns in ``/dev/shm``.
+        folders: temporary folders.
+    """
+
+    place: list[str]
+    owners: list[list[int]]
+    in_memory: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+
+    @property
+    def dead(self) -> bool:
+        """Return whether all its processes are known to have ended."""
+        return self.place == _place() and not any(Process(*owner).alive for owner in self.owners)
+
+
+_own: dict[int, ProcessRecord] = {}  # by process number, because a fork has its own record
+
+
+def start() -> None:
+    """Remove what killed runs have left on this host, and record the files of this process's launcher.
+
+    Call this before MPI is started.
+    """
+    if os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", os.environ.get("HOROVOD_LOCAL_RANK", "0")) == "0":
+        clean_up()
+    record_launcher()
+
+
+class TemporaryFolder:
+    """A new temporary folder, removed with this object, or by the next run if this one is killed.
+
+    ``tempfile.TemporaryDirectory`` warns if it is not closed, but a model that needs its folder is just dropped.
+
+    Attributes:
+        name: path of the folder.
+    """
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="xmc-tf-")
+        self._remove = weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+        _remember(folders=[self.name])
+
+    def cleanup(self) -> None:
+        """Remove the folder now."""
+        self._remove()
+
+    def __enter__(self) -> str:
+        return self.name
+
+    def __exit__(self, *_: object) -> None:
+        self.cleanup()
+
+
+def clean_up() -> None:
+    """Remove what killed runs have left on this host, and log it."""
+    folder = _folder(make=False)
+    if folder is None:
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(BlockingIOError):  # another process is doing so
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for path in sorted(folder.glob("*.json")):
+                _remove_leftovers(path)
+    finally:
+        os.close(handle)
+
+
+def record_launcher() -> None:
+    """Record the files of this process's launcher, if it has one and they are not recorded yet."""
+    if os.getpid() in _own or not is_rank():
+        return
+    in_memory, folders, owners = [], [], []
+    variables = dict(os.environ)  # set by Open MPI 4
+    if (job := variables.get("OMPI_MCA_ess_base_jobid", "")).isdecimal():
+        in_memory.append(f"vader_segment.*.{os.geteuid()}.{int(job):x}.*")
+    session = Path(variables.get("OMPI_MCA_orte_jobfam_session_dir", ""))
+    started_by = launchers()
+    for process, _ in started_by:
+        owners.append(list(process))
+        if session.name == f"pid.{process.pid}":
+            folders.append(str(session))
+    # The processes between horovodrun and the ranks have mapped its semaphores, which shows their names.
+    for process in ancestors(up_to=started_by[-1][0]) if started_by else []:
+        with contextlib.suppress(OSError):  # a process of another user, or one that has just ended
+            maps = Path(f"/proc/{process.pid}/maps").read_text()
+            names = sorted(set(re.findall(rf"{_SHARED_MEMORY}/(sem\.mp-\S+)$", maps, re.MULTILINE)))
+            if names:
+                owners.append(list(process))
+                in_memory += names
+    if in_memory or folders:
+        _remember(in_memory, folders, owners)
+
+
+def _remove_leftovers(path: Path) -> None:
+    record = _read(path)
+    if record is None or not record.dead:
+        return
+    removed = []
+    for name in _unused(_matching_segments(record.in_memory)):
+        with contextlib.suppress(OSError):
+            (_SHARED_MEMORY / name).unlink()
+            removed.append(str(_SHARED_MEMORY / name))
+    for one in map(Path, record.folders):
+        if _OUR_FOLDERS.fullmatch(one.name) and _is_mine(one, stat.S_ISDIR):
+            shutil.rmtree(one, ignore_errors=True)
+            removed.append(str(one))
+            with contextlib.suppress(OSError):  # Open MPI's folder of all sessions, if it is empty
+                if one.name.startswith("pid."):
+                    one.parent.rmdir()
+    path.unlink(missing_ok=True)
+    if removed:
+        log.info("removed what a killed run (pid %d) has left: %s", record.owners[0][0], " ".join(removed))
+
+
+def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners: Iterable[list[int]] = ()) -> None:
+    """Add to this process's record."""
+    place, own = _folder(make=True), find(os.getpid())
+    if place is None or own is None:
+        return
+    record = _own.get(own.pid)
+    path = place / f"{own.pid}-{own.started}.json"
+    if record is None:
+        record = _own[own.pid] = ProcessRecord(_place(), [list(own)])
+        atexit.register(_forget, path, own.pid)
+    record.in_memory += in_memory
+    record.folders += folders
+    record.owners += owners
+    part = path.with_suffix(".part")
+    with contextlib.suppress(OSError):  # a full disk: without a record, nothing is removed
+        part.write_text(json.dumps(asdict(record)))
+        part.rename(path)
+
+
+def _forget(path: Path, pid: int) -> None:
+    """Remove the record at the end of the process, which has removed its files; the launcher removes its own.
+
+    If a signal ends the run, they may not do so, and the record stays.
+    """
+    if pid == os.getpid() and signals.received() is None:
+        path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> ProcessRecord | None:
+    """Return a record, or None if the file is not one of ours."""
+    try:
+        if not _is_mine(path, stat.S_ISREG) or path.stat().st_size > _LARGEST_RECORD:
+            return None
+        held = read_json(path, limit=_LARGEST_RECORD)
+        record = ProcessRecord(
+            [str(word) for word in held["place"]],
+            [[int(pid), int(started)] for pid, started in held["owners"]],
+            [str(name) for name in held["in_memory"]],
+            [str(name) for name in held["folders"]],
+        )
+        return record if record.owners else None
+    except (OSError, ValueError, KeyError, TypeError):  # an InputError is a ValueError
+        return None
+
+
+def _matching_segments(patterns: Iterable[str]) -> set[str]:
+    """Return the names in shared memory that match the patterns, if they are of the kinds that runs leave."""
+    found = {path for pattern in patterns if "/" not in pattern for path in _SHARED_MEMORY.glob(pattern)}
+    return {path.name for path in found if _OURS_IN_MEMORY.fullmatch(path.name) and _is_mine(path, stat.S_ISREG)}
+
+
+def _unused(names: set[str]) -> list[str]:
+    """Return the names that no process has mapped: a later job may have the same number."""
+    if names:
+        for maps in Path("/proc").glob("[0-9]*/maps"):
+            with contextlib.suppress(
+                OSError
+            ):  # a process of another user, which cannot have mapped ours, or one that has just ended
+                names = names - set(re.findall(rf"{_SHARED_MEMORY}/(\S+)$", maps.read_text(), re.MULTILINE))
+    return sorted(names)
+
+
+def _is_mine(path: Path, kind: Callable[[int], bool]) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return status.st_uid == os.geteuid() and kind(status.st_mode)
+
+
+def _folder(make: bool) -> Path | None:
+    """Return the folder of the records, or None if it does not exist or others can write to it."""
+    folder = Path(tempfile.gettempdir()) / f"xmc-tf-{os.geteuid()}"
+    if make:
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700)
+    safe = _is_mine(folder, stat.S_ISDIR) and not folder.stat().st_mode & 0o077
+    return folder if safe else None
+
+
+@cache
+def _place() -> list[str]:
+    """Return the scope in which process numbers are unique: host, boot and PID namespace."""
+    place = [socket.gethostname()]
+    for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"):
+        try:
+            place.append(os.readlink(path) if path.endswith("pid") else Path(path).read_text().strip())
+        except OSError:
+            place.append("?")
+    return place
