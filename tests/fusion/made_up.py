@@ -1,7 +1,10 @@
 """Documents of features, whose labels are not easy to tell apart."""
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, spmatrix
+
+from xmc_tf.label_names import Mentions
+from xmc_tf.label_names.kernels import EXACT
 
 
 def documents(count=600, labels=60, seed=0):
@@ -17,3 +20,14 @@ def documents(count=600, labels=60, seed=0):
         X[row, rng.choice(own[chosen].ravel(), 4)] = 1
         X[row, rng.integers(0, 500, 8)] += 1
     return csr_matrix(X / np.linalg.norm(X, axis=1, keepdims=True)), csr_matrix(Y)
+
+
+def mentions_of(worths: spmatrix) -> Mentions:
+    """Return mentions of whole names with these worths: texts × labels."""
+    worths = csr_matrix(worths).sorted_indices()
+    rows = np.repeat(np.arange(worths.shape[0]), np.diff(worths.indptr))
+    each = np.ones(len(rows), np.int32)
+    return Mentions(
+        rows, worths.indices.astype(np.int64), worths.data.astype(np.float32), np.full(len(rows), EXACT, np.int8),
+        each.astype(np.float32), each, np.zeros(len(rows), np.float32), np.zeros(len(rows), np.int8), 80 * each, each,
+    )  # fmt: skip

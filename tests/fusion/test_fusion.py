@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, random
 
+from tests.fusion.made_up import mentions_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Decision, Fusion, ProbabilityModel, decide
 from xmc_tf.fusion.candidates import join_candidates
@@ -22,7 +23,8 @@ def made_up(rows=3000, labels=30, seed=0):
     evidence = random(rows, labels, 0.1, format="csr", dtype=np.float32, rng=rng)
     raw = 3 * scores.toarray() + 4 * evidence.toarray() - 3
     probability = 1 / (1 + np.exp(-raw))
-    return scores, evidence, csr_matrix((rng.random((rows, labels)) < probability).astype(np.float32))
+    truth = csr_matrix((rng.random((rows, labels)) < probability).astype(np.float32))
+    return scores, mentions_of(evidence), truth
 
 
 def test_the_fit_is_the_minimum_that_scipy_finds():
@@ -89,7 +91,7 @@ def test_blocks_of_documents_give_the_same(monkeypatch):
 def test_the_union_of_candidates():
     scores = csr_matrix(np.array([[0.5, 0, 0.2], [0, 0, 0]], np.float32))
     evidence = csr_matrix(np.array([[0, 0, 0.4], [0.1, 0, 0]], np.float32))
-    found = join_candidates(scores, evidence)
+    found = join_candidates(scores, mentions_of(evidence))
     assert found.rows.tolist() == [0, 0, 1]
     assert found.labels.tolist() == [0, 2, 0]
     assert np.allclose(found.score, [0.5, 0.2, 0])
@@ -162,19 +164,18 @@ def test_promises_are_kept_in_most_samples(least):
 
 
 def test_labels_whose_only_document_is_held_out_say_nothing():
-    """They are candidates only because they are right, so a curve with them would be too good."""
+    """Without names, they are candidates only because they are right, so a curve with them would be too good."""
     rng = np.random.default_rng(0)
-    scores, evidence, truth = made_up(rows=600, labels=20)
-    # Labels of one document each: found by their names there, and in a fifth of all other documents, wrongly.
+    scores, _, truth = made_up(rows=600, labels=20)
+    # Labels of one document each: found there, and in a fifth of all other documents, wrongly.
     alone = csr_matrix((np.ones(600, np.float32), (np.arange(600), np.arange(600))), shape=(600, 600))
     named = alone + random(600, 600, 0.004, format="csr", dtype=np.float32, rng=rng).astype(bool)
     Y = csr_matrix(np.hstack([truth.toarray(), alone.toarray()]))
-    both = csr_matrix(np.hstack([evidence.toarray(), 0.5 * named.toarray()]).astype(np.float32))
-    found = csr_matrix(np.hstack([scores.toarray(), np.zeros((600, 600))]).astype(np.float32))
+    found = csr_matrix(np.hstack([scores.toarray(), 0.5 * named.toarray()]).astype(np.float32))
     folds = [np.arange(0, 100), np.arange(100, 200)]
     rows = np.concatenate(folds)
-    fusion = Fusion.learn(found[rows], both[rows], Y[rows], Y, fold_sizes=[100, 100])
-    frequent = Fusion.learn(scores[rows], evidence[rows], truth[rows], truth, fold_sizes=[100, 100])
+    fusion = Fusion.learn(found[rows], None, Y[rows], Y, fold_sizes=[100, 100])
+    frequent = Fusion.learn(scores[rows], None, truth[rows], truth, fold_sizes=[100, 100])
     document, label = named[rows].nonzero()
     from_elsewhere = (document // 100 != label // 100).sum()
     assert fusion.curve.counts[-1] == frequent.curve.counts[-1] + from_elsewhere

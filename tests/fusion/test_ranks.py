@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, random
 
 from xmc_tf.fusion.candidates import join_candidates
-from xmc_tf.fusion.fusion import _documents_elsewhere
+from xmc_tf.fusion.fusion import _Folds
 from xmc_tf.fusion.ranks import SAME, calibrated, learn_rank_weights, rank_in_document
 
 
@@ -38,8 +38,10 @@ def test_the_order_of_labels_stays():
 
 def test_ranks_of_candidates():
     rows, labels = np.array([0, 0, 0, 2, 2]), np.array([1, 4, 5, 0, 7])
-    ranks = rank_in_document(rows, labels, np.array([0.2, 0.9, 0.2, 0.1, 0.3]))
-    assert ranks.tolist() == [1, 0, 2, 1, 0]
+    probability, every = np.array([0.2, 0.9, 0.2, 0.1, 0.3]), np.ones(5, bool)
+    assert rank_in_document(rows, labels, probability, every).tolist() == [1, 0, 2, 1, 0]
+    # Labels without documents are not counted.
+    assert rank_in_document(rows, labels, probability, labels != 4).tolist() == [0, 0, 1, 1, 0]
 
 
 def test_documents_are_counted_without_those_of_the_fold():
@@ -49,8 +51,12 @@ def test_documents_are_counted_without_those_of_the_fold():
     folds = [np.arange(0, 10), np.arange(20, 35)]
     rows = np.concatenate(folds)
     found = join_candidates(random(25, 6, 0.5, format="csr", dtype=np.float32, rng=rng), None)
-    counted = _documents_elsewhere(found, csr_matrix(Y[rows]), Y.getnnz(axis=0), [10, 15])
+    hidden = [np.arange(6) == 2, np.arange(6) == 4]
+    folded = _Folds(csr_matrix(Y[rows]), Y.getnnz(axis=0), hidden, [10, 15])
+    counted, is_hidden = folded.documents_elsewhere(found), folded.hidden_of(found)
     for place in range(len(found.rows)):
         fold = folds[0] if found.rows[place] < 10 else folds[1]
         others = np.setdiff1d(np.arange(50), fold)
-        assert counted[place] == Y[others].getnnz(axis=0)[found.labels[place]]
+        assert is_hidden[place] == (found.labels[place] == (2 if found.rows[place] < 10 else 4))
+        assert counted[place] == (0 if is_hidden[place] else Y[others].getnnz(axis=0)[found.labels[place]])
+    assert folded.nr_hidden == Y[folds[0], 2].nnz + Y[folds[1], 4].nnz

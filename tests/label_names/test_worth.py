@@ -15,6 +15,18 @@ from xmc_tf.label_names.matcher import find_matches
 from xmc_tf.label_names.worth import count_matches, is_right
 
 
+def worths(names, texts):
+    """Return what the names in texts are worth: texts × labels."""
+    return names.mentions(texts).worths(len(texts), names.nr_labels)
+
+
+def held_out_worths(mentions, folds, shape):
+    """Return the same for the documents of folds, at their places."""
+    rows = np.concatenate(folds)[mentions.rows]
+    order = np.argsort(rows, kind="stable")
+    return mentions._replace(rows=rows).only(order).worths(*shape)
+
+
 def test_names_qualifiers_and_alternatives():
     found = label_vocabulary(["Mercury (planet)", "cat\tfeline [animal]\t\tcat", "(1970)"])
     assert found.preferred == ["Mercury (planet)", "cat", "(1970)"]
@@ -26,7 +38,7 @@ def test_a_name_that_is_always_right_is_worth_more():
     texts = ["alpha"] * 40 + ["gamma"] * 40
     Y = csr_matrix(np.array([[1, 0]] * 40 + [[0, 1]] * 10 + [[0, 0]] * 30, np.float32))
     names, _ = LabelNames.learn(["alpha", "gamma"], texts, Y)
-    alpha, gamma = names.evidence(["alpha", "gamma"]).diagonal()
+    alpha, gamma = worths(names, ["alpha", "gamma"]).diagonal()
     assert alpha > 0.85
     assert 0.2 < gamma < 0.4
 
@@ -34,14 +46,16 @@ def test_a_name_that_is_always_right_is_worth_more():
 def test_a_document_does_not_count_in_its_own_evidence():
     names, texts, Y = many()
     folds = np.array_split(np.arange(len(texts)), 5)
-    _, evidence = LabelNames.learn(names, texts, Y, folds=folds)
     row = 17
-    others = np.concatenate(folds[1:])
     changed = Y.tolil()
     changed[row] = 1 - changed[row].toarray()
-    _, again = LabelNames.learn(names, texts, changed.tocsr(), folds=folds)
-    assert (evidence.known[folds[0]] != again.known[folds[0]]).nnz == 0
-    assert (abs(evidence.known[others] - again.known[others])).max() > 0.005
+    first, again = (
+        held_out_worths(LabelNames.learn(names, texts, labels, folds=folds)[1], folds, Y.shape)
+        for labels in (Y, changed.tocsr())
+    )
+    others = np.concatenate(folds[1:])
+    assert (first[folds[0]] != again[folds[0]]).nnz == 0
+    assert abs(first[others] - again[others]).max() > 0.005
 
 
 def test_labels_without_documents_are_found_by_their_names():
@@ -49,7 +63,7 @@ def test_labels_without_documents_are_found_by_their_names():
     Y = Y.tolil()
     Y[:, 3] = 0
     found, _ = LabelNames.learn(names, texts, Y.tocsr())
-    assert found.evidence([names[3]])[0, 3] > 0.02
+    assert worths(found, [names[3]])[0, 3] > 0.02
 
 
 def test_saved_names_are_the_same(tmp_path):
@@ -57,7 +71,7 @@ def test_saved_names_are_the_same(tmp_path):
     learned, _ = LabelNames.learn(names, texts, Y)
     learned.save(tmp_path / "names")
     loaded = LabelNames.load(tmp_path / "names")
-    assert (learned.evidence(texts) != loaded.evidence(texts)).nnz == 0
+    assert (worths(learned, texts) != worths(loaded, texts)).nnz == 0
     learned.save(tmp_path / "again")
     assert (tmp_path / "names" / _FILE).read_bytes() == (tmp_path / "again" / _FILE).read_bytes()
 
@@ -75,25 +89,30 @@ def test_matches_of_labels_without_documents_say_nothing():
     names, texts, Y = many()
     hidden = Y.tolil()
     hidden[:, 3] = 0
-    learned, evidence = LabelNames.learn(names, texts, hidden.tocsr(), folds=[np.arange(len(texts))[::2]])
-    rows = np.flatnonzero(evidence.known[:, [3]].toarray().ravel())
+    folds = [np.arange(len(texts))[::2]]
+    learned, mentions = LabelNames.learn(names, texts, hidden.tocsr(), folds=folds)
+    elsewhere = held_out_worths(mentions, folds, Y.shape)
+    rows = np.flatnonzero(elsewhere[:, [3]].toarray().ravel())
     assert len(rows) > 10
     # The worth is that of similar names, in the training documents as in others, and not less with each match.
-    held_out = evidence.known.toarray()[rows, 3]
-    assert np.allclose(learned.evidence(texts).toarray()[rows, 3], held_out, atol=0.03)
+    held_out = elsewhere.toarray()[rows, 3]
+    assert np.allclose(worths(learned, texts).toarray()[rows, 3], held_out, atol=0.03)
     assert len(np.unique(held_out)) <= NR_GRADES
-    assert evidence.known[rows, 3].max() > 0.1
-    assert not evidence.if_new[:, [3]].nnz
+    assert elsewhere[rows, 3].max() > 0.1
 
 
-def test_the_worth_of_a_new_name_does_not_know_the_labels_own_documents():
+def test_a_hidden_label_is_read_as_if_no_document_had_it():
     names, texts, Y = many()
-    if_new = LabelNames.learn(names, texts, Y)[1].if_new.toarray()
-    hidden = Y.tolil()
-    hidden[:, 3] = 0
-    found = LabelNames.learn(names, texts, hidden.tocsr())[0].evidence(texts).toarray()
-    # Only the share of all names, which counts little, differs by the label's documents.
-    assert np.abs(if_new[:, 3] - found[:, 3]).max() < 0.02
+    folds = [np.arange(0, 60), np.arange(60, 120)]
+    hidden = [np.arange(40) == 3, np.arange(40) == 9]
+    found = LabelNames.learn(names, texts, Y, folds=folds, hidden=hidden)[1]
+    for fold, label in ((0, 3), (1, 9)):
+        without = Y.tolil()
+        without[:, label] = 0
+        expected = LabelNames.learn(names, texts, without.tocsr(), folds=folds)[1]
+        own = [one.only((one.rows // 60 == fold) & (one.labels == label)) for one in (found, expected)]
+        assert len(own[0].rows) > 1
+        assert np.array_equal(own[0].worth, own[1].worth)
 
 
 def test_added_names_are_found_as_if_they_had_been_there():
@@ -104,21 +123,23 @@ def test_added_names_are_found_as_if_they_had_been_there():
     empty = Y.tolil()
     empty[:, 30:] = 0
     whole, _ = LabelNames.learn(names, texts, empty.tocsr())
-    found, expected = longer.evidence(texts), whole.evidence(texts)
-    assert np.array_equal(found.toarray()[:, :30], learned.evidence(texts).toarray())
+    found, expected = worths(longer, texts), worths(whole, texts)
+    assert np.array_equal(found.toarray()[:, :30], worths(learned, texts).toarray())
     # Words that are in no name of the training have a weight of their own, which changes which matches are partial.
     both = (found[:, 30:40] > 0).multiply(expected[:, 30:] > 0)
     assert both.nnz > 0.9 * expected[:, 30:].nnz
-    assert longer.evidence(["unknown things"])[0, 40] > 0
+    assert worths(longer, ["unknown things"])[0, 40] > 0
     assert longer.with_added(["more"]).nr_labels == 42
     again = learned.with_added(added).with_added(["entirely other\tunknown"])
-    assert np.array_equal(again.evidence(texts).toarray(), found.toarray())
+    assert np.array_equal(worths(again, texts).toarray(), found.toarray())
 
 
 def test_the_evidence_in_held_out_documents_is_that_of_names_learned_without_them():
     names, texts, Y = many()
     folds = [np.arange(0, 40), np.arange(40, 90)]
-    _, evidence = LabelNames.learn(names, texts, Y, folds=folds)
+    mentions = LabelNames.learn(names, texts, Y, folds=folds)[1]
+    assert mentions.rows.max() < 90
+    found_there = held_out_worths(mentions, folds, Y.shape)
     whole, _ = LabelNames.learn(names, texts, Y)
     for fold in folds:
         others = np.setdiff1d(np.arange(len(texts)), fold)
@@ -130,6 +151,4 @@ def test_the_evidence_in_held_out_documents_is_that_of_names_learned_without_the
             np.bincount(Y[others].indices, minlength=Y.shape[1]),
         )
         elsewhere = dataclasses.replace(whole, worth=counted.worth())
-        expected = elsewhere.evidence([texts[row] for row in fold])
-        assert (evidence.known[fold] != expected).nnz == 0
-    assert not evidence.known[90:].nnz
+        assert (found_there[fold] != worths(elsewhere, [texts[row] for row in fold])).nnz == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.label_names.cases import NAMES, TEXTS, labels_of, many
 from tests.words.small import small_dictionaries_in
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion import Fusion
+from xmc_tf.fusion import Fusion, hidden_labels
 from xmc_tf.label_names import LabelNames
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.serving.evidence import EvidenceParts, FusedSearch
@@ -29,14 +29,6 @@ def graph(learned):
     return tf.function(NameMatches(learned).__call__, input_signature=[tf.TensorSpec([None], tf.string)])
 
 
-def evidence_of(keys, worths, shape):
-    out = np.zeros(shape, np.float32)
-    for key, worth in zip(keys.numpy(), worths.numpy(), strict=True):
-        place = np.unravel_index(key, shape)
-        out[place] = max(out[place], worth)
-    return out
-
-
 some_bytes = st.one_of(
     st.text(max_size=40).map(lambda text: text.encode("utf-8", "replace")),
     st.binary(max_size=40),
@@ -51,19 +43,24 @@ some_bytes = st.one_of(
 @example([b"a" * 1000 + b"\x00cats"])
 @example([b"cats\xe2\x82", b"\xe2\x82cats", b"\xf0\x9f\x98cats\xff", b"\xed\xa0\x80cats"])
 @example([])
-def test_any_text_gives_the_same_evidence(learned, graph, texts):
-    expected = learned.evidence(texts, threads=1).toarray()
-    found = evidence_of(*graph(tf.constant(texts, tf.string)), (len(texts), len(NAMES)))
-    assert np.array_equal(found, expected)
+def test_any_text_mentions_the_same_labels(learned, graph, texts):
+    expected = learned.mentions(texts, threads=1)
+    found = graph(tf.constant(texts, tf.string))
+    assert np.array_equal(found.keys, expected.rows * len(NAMES) + expected.labels)
+    for name in ("worth", "grade", "coverage", "counts", "position", "inside", "rarity", "words"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
 def test_probabilities_and_their_order_are_the_same():
     names, texts, Y = many()
-    learned, evidence = LabelNames.learn(names, texts, Y, folds=np.array_split(np.arange(len(texts)), 4))
+    folds = np.array_split(np.arange(len(texts)), 4)
+    hidden = [hidden_labels(np.ones(len(names), bool), fold) for fold in range(len(folds))]
+    learned, mentions = LabelNames.learn(names, texts, Y, folds=folds, hidden=hidden)
     rng = np.random.default_rng(0)
     scores = Y.copy()
     scores.data = rng.random(len(scores.data)).astype(np.float32)
-    fusion = Fusion.learn(scores, evidence.known, Y, Y, evidence.if_new)
+    fusion = Fusion.learn(scores, mentions, Y, Y, hidden, fold_sizes=[len(fold) for fold in folds])
+    fusion.log_documents[::7] = 0  # labels without documents
     search = FusedSearch(EvidenceParts(fusion, 3, "l3-hinge", learned))
     nodes = np.full((len(texts), 3), -1, np.int32)
     values = np.zeros((len(texts), 3), np.float32)
@@ -71,7 +68,7 @@ def test_probabilities_and_their_order_are_the_same():
         own = slice(scores.indptr[row], scores.indptr[row + 1])
         nodes[row, : len(scores.indices[own])] = scores.indices[own]
         values[row, : len(scores.indices[own])] = scores.data[own]
-    for given_texts, used in ((texts, learned.evidence(texts)), (None, None)):
+    for given_texts, used in ((texts, learned.mentions(texts)), (None, None)):
         text = None if given_texts is None else tf.constant(given_texts)
         beam = search(text, Beam(tf.constant(nodes), tf.constant(values)), 5)
         expected = fusion.combine(scores, used, 5)

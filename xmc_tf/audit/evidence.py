@@ -13,9 +13,9 @@ from xmc_tf.audit.companions import COMPANY, Companions
 from xmc_tf.audit.data import AuditData
 from xmc_tf.audit.neighbours import ALIKE, alike_documents, unit_rows
 from xmc_tf.audit.pairs import LabelPairs, random_pairs
-from xmc_tf.label_names import LabelNames
+from xmc_tf.label_names import LabelNames, Mentions
 from xmc_tf.label_names.matcher import find_matches
-from xmc_tf.label_names.worth import evidence_matrix, is_right, worth_elsewhere
+from xmc_tf.label_names.worth import worth_elsewhere
 
 FOLDS = 5
 _CELLS = 30_000_000  # similarities at a time, to bound memory
@@ -102,15 +102,12 @@ def _named(data: AuditData, folds: list[np.ndarray]) -> csr_matrix:
     """Return what names in texts are worth, learned for each fold from the other ones: documents × labels."""
     if data.texts is None or data.names is None:
         return csr_matrix(data.Y.shape, dtype=np.float32)
-    if data.label_names is None:
-        learned = LabelNames.learn(
-            data.names, data.texts, data.Y, data.threads, folds=folds, language=data.language
-        )  # fmt: skip
-        return learned[1].known
-    index = data.label_names.index
-    found = find_matches(index, data.texts, data.label_names.reading, data.threads)
-    worth = worth_elsewhere(index, found, is_right(index, found, data.Y), data.Y, folds)
-    return evidence_matrix(index, found, worth, data.Y.shape[1])
+    names = data.label_names
+    if names is None:
+        names, _ = LabelNames.learn(data.names, data.texts, data.Y, data.threads, language=data.language)
+    found = find_matches(names.index, data.texts, names.reading, data.threads)
+    worth = worth_elsewhere(names.index, found, data.Y, folds)
+    return Mentions.of(names.index, found, worth).worths(*data.Y.shape)
 
 
 def _scores(

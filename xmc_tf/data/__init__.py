@@ -11,6 +11,7 @@ from xmc_tf.data.checks import (
 )
 from xmc_tf.data.feature_files import load_features
 from xmc_tf.data.features import Features, as_features
+from xmc_tf.data.joined_texts import JoinedTexts
 from xmc_tf.data.label_choice import load_label_choice
 from xmc_tf.data.labelled_text import LabelledText
 from xmc_tf.data.labels import load_names
@@ -22,6 +23,7 @@ from xmc_tf.data.tokens import TokenStore
 
 __all__ = [
     "Features",
+    "JoinedTexts",
     "LabelledText",
     "TextFile",
     "Texts",

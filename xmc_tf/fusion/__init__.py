@@ -8,6 +8,7 @@ from xmc_tf.fusion.evidence import (
     ScoreHeldOut,
     bounded_post_processor,
     decide,
+    hidden_labels,
 )
 from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.fusion.held_out import held_out_folds
@@ -24,4 +25,5 @@ __all__ = [
     "choose_evidence",
     "decide",
     "held_out_folds",
+    "hidden_labels",
 ]

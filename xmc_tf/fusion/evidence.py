@@ -18,15 +18,16 @@ from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
 from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
 from xmc_tf.fusion.fusion import Fusion
 from xmc_tf.fusion.thresholds import CONFIDENCE
-from xmc_tf.label_names import LabelNames, label_vocabulary
+from xmc_tf.label_names import LabelNames, Mentions, label_vocabulary
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.tfidf import AS_WRITTEN
 
 _LOG = logging.getLogger(__name__)
 POOL = 30  # number of labels of the rankers that are candidates
 
-ScoreHeldOut = Callable[[np.ndarray, np.ndarray], csr_matrix]
-"""Trains rankers on some documents (rows, ascending) and returns their scores of others."""
+HIDDEN = 10  # one in ten labels is read as if it had no documents, in each fold
+ScoreHeldOut = Callable[[np.ndarray, np.ndarray, np.ndarray], csr_matrix]
+"""Trains rankers on some documents (rows, ascending), without some of their labels (bool [labels]); scores others."""
 
 
 @dataclass(eq=False)
@@ -64,7 +65,7 @@ class ProbabilityModel:
             names: the name of each label; alternative names follow after tabs. None: names are no evidence.
             texts: the training documents; None: without names.
             Y: their labels, documents × labels.
-            score: trains rankers on some documents and scores others.
+            score: trains rankers on some documents and the names, and scores other documents.
             folds: documents to hold out in each of some trainings, ascending; see ``held_out_folds``.
             threads: number of threads; -1: one per core. The result does not depend on it.
             embed: the model's encoder; None: it has none.
@@ -75,17 +76,22 @@ class ProbabilityModel:
             language: language of the texts and names; see :class:`TfidfParams`.
         """
         Y = csr_matrix(Y)
-        label_names, evidence = None, None
+        label_names, mentions, known = None, None, np.bincount(Y.indices, minlength=Y.shape[1]) > 0
+        hidden = [hidden_labels(known if names else known & False, fold) for fold in range(len(folds))]
         if names is not None:
             assert texts is not None
-            label_names, evidence = LabelNames.learn(names, texts, Y, threads, folds=folds, language=language)
+            label_names, mentions = LabelNames.learn(
+                names, texts, Y, threads, folds=folds, hidden=hidden, language=language
+            )  # fmt: skip
         every = np.arange(Y.shape[0])
-        found = [score(np.setdiff1d(every, held_out, assume_unique=True), held_out) for held_out in folds]
+        found = [
+            score(np.setdiff1d(every, held_out, assume_unique=True), held_out, without)
+            for held_out, without in zip(folds, hidden, strict=True)
+        ]
         if not found:
             empty = csr_matrix((0, Y.shape[1]), dtype=np.float32)
-            return cls(Fusion.learn(empty, None if names is None else empty, empty, Y), label_names)
+            return cls(Fusion.learn(empty, mentions, empty, Y), label_names)
         rows = np.concatenate(folds)
-        scores = vstack(found, format="csr")
         embedded, centers = None, None
         if held_out_vectors is not None:
             vectors = held_out_vectors()
@@ -93,10 +99,10 @@ class ProbabilityModel:
             if embeddings is not None:
                 centers = HeldOutCenters.of(Y, embeddings, rows, vectors, of_names)
             if of_names is not None:
-                embedded = EmbeddedNames.of(np.bincount(Y.indices, minlength=Y.shape[1]), of_names, vectors)
-        known, if_new = (None, None) if evidence is None else (evidence.known[rows], evidence.if_new[rows])
+                embedded = EmbeddedNames.of(~known, np.logical_or.reduce(hidden), of_names, vectors)
         fusion = Fusion.learn(
-            scores, known, Y[rows], Y, if_new, embedded, fold_sizes=[len(fold) for fold in folds], centers=centers
+            vstack(found, format="csr"), mentions, Y[rows], Y, hidden, embedded,
+            fold_sizes=[len(fold) for fold in folds], centers=centers,
         )  # fmt: skip
         return cls(fusion, label_names)
 
@@ -111,13 +117,13 @@ class ProbabilityModel:
         named = {} if self.names is None else {NAMES: self.names.save}
         return {FUSION: self.fusion.save, **named}
 
-    def in_text(self, text: str) -> csr_matrix | None:
-        """Return what the names in a text are worth: 1 × labels; None: names are no evidence.
+    def in_text(self, text: str) -> Mentions | None:
+        """Return the labels that a text mentions; None: names are no evidence.
 
         Args:
             text: the text.
         """
-        return None if self.names is None else self.names.evidence([text], 1)
+        return None if self.names is None else self.names.mentions([text], 1)
 
     def with_added(self, lines: Sequence[str], embed: Embed | None = None) -> Self:
         """Return the evidence with labels that are added after the training; with names, these find them.
@@ -150,11 +156,11 @@ class ProbabilityModel:
             threads: number of threads; -1: one per core.
             vectors: embeddings of the documents, of length 1, if the model has an encoder.
         """
-        evidence = None if texts is None or self.names is None else self.names.evidence(texts, threads)
+        mentions = None if texts is None or self.names is None else self.names.mentions(texts, threads)
         if self.allowed is not None:
             scores = _of_labels(scores, self.allowed)
-            evidence = None if evidence is None else _of_labels(evidence, self.allowed)
-        return self.fusion.combine(scores, evidence, only_topk, threshold, vectors, self.allowed)
+            mentions = None if mentions is None else mentions.only(np.isin(mentions.labels, self.allowed))
+        return self.fusion.combine(scores, mentions, only_topk, threshold, vectors, self.allowed)
 
     def save(self, folder: Path) -> None:
         """Write the parts of a model's folder."""
@@ -184,6 +190,19 @@ class ProbabilityModel:
                 fix="copy the model again",
             )  # fmt: skip
         return cls(fusion, names)
+
+
+def hidden_labels(known: np.ndarray, fold: int) -> np.ndarray:
+    """Return the labels that a fold's training reads as if they had no documents: bool [labels].
+
+    Args:
+        known: bool [labels]: those that have some.
+        fold: number of the fold.
+    """
+    labels = np.flatnonzero(known)
+    out = np.zeros(len(known), bool)
+    out[np.random.default_rng([fold, 0x68696465]).permutation(labels)[: len(labels) // HIDDEN]] = True
+    return out
 
 
 def _names_once(names: Sequence[str], embed: Embed) -> EmbedLabels:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from xmc_tf.fusion.candidates import LabelCandidates
+from xmc_tf.fusion.candidates import NOT_MENTIONED, LabelCandidates
+from xmc_tf.label_names.kernels import EXACT
 
 NAMES = (
     "constant",
@@ -24,13 +25,26 @@ NAMES = (
     "similarity above 2",
     "closeness",
     "closeness below the best",
+    "part of a name",
+    "whole name",
+    "whole name as written",
+    "covered part of a name",
+    "rarity of the name",
+    "whole name of several words",
+    "score × mentioned",
+    "mentions",
+    "position",
+    "inside a longer name",
+    "share of the mentions of the text",
 )
 """All scores and worths are log-odds. A function of them that bends at two places fits better than a straight line."""
-LATER = NAMES[-2:]
+LATER = NAMES[-13:]
 """The features that models of older versions do not have."""
 
 # The weights without any documents to learn from: the score is nearly a probability, and names support it.
-DEFAULT_WEIGHTS = np.array([0, 1, 0, 0, -4, 0.3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], np.float64)
+DEFAULT_WEIGHTS = np.array([0, 1, 0, 0, -4, 0.3, 0, 0, 1, *[0] * 21], np.float64)
+RARITY = 1 / 160  # unit of the rarity of a name
+LEAST_SHARE = 1e-3
 LARGEST = 9.0  # log-odds are limited to this
 
 
@@ -39,42 +53,29 @@ def candidate_features(found: LabelCandidates, log_documents: np.ndarray) -> np.
 
     Args:
         found: the candidates.
-        log_documents: for each label, the logarithm of 1 + the number of its training documents.
+        log_documents: for each candidate, the logarithm of 1 + the number of training documents of its label.
     """
-    best, total = _of_rows(found)
-    return _columns(found, found.score, log_documents[found.labels], best, total, found.closeness)
-
-
-def features_if_new(found: LabelCandidates) -> np.ndarray:
-    """Return the features that each candidate would have if its label had no documents, and so no score.
-
-    Args:
-        found: the candidates; the worths are those of names of labels without documents.
-    """
-    best, total = _of_rows(found, without_own=True)
-    none = np.zeros(len(found.rows))
-    return _columns(found, none, none, best, total, none)
-
-
-def _columns(
-    found: LabelCandidates,
-    scores: np.ndarray,
-    log_documents: np.ndarray,
-    best: np.ndarray,
-    total: np.ndarray,
-    closeness: np.ndarray,
-) -> np.ndarray:
-    worths, similarity = found.worth, found.similarity
+    best, total = _best_of_rows(found.rows, found.score), _sums_of_rows(found.rows, found.score)
+    scores, worths, similarity, closeness = found.score, found.worth, found.similarity, found.closeness
     ranked, named = scores > 0, worths > 0
     score = np.where(ranked, log_odds(scores), 0.0)
     name = np.where(named, log_odds(worths), 0.0)
-    out = np.empty((len(scores), len(NAMES)))
+    at, mentions = found.mention, found.mentions
+    there = at != NOT_MENTIONED
+    whole = there & mentions.full[at]
+    part = there & ~whole
+    often = np.log(np.maximum(mentions.counts[at], 1))
+    strength = RARITY * mentions.rarity[at] * mentions.coverage[at].astype(np.float64) * (1 + often)
+    share = there * np.log(strength / (_sums_of_rows(found.rows, strength) + LEAST_SHARE) + LEAST_SHARE)
     columns: tuple[np.ndarray | float, ...] = (
         1.0, score, np.maximum(score, -2.0), np.maximum(score, 0.0), ~ranked, name, np.maximum(name, -3.0) * named,
         np.maximum(name, -1.0) * named, named, score * name, score * named, log_documents, log_odds(best),
         np.log(total + 0.1), similarity, np.maximum(similarity - 1.0, 0.0), np.maximum(similarity - 2.0, 0.0),
-        closeness, closeness - _best_of_rows(found.rows, closeness),
+        closeness, closeness - _best_of_rows(found.rows, closeness), part, whole, whole & (mentions.grade[at] == EXACT),
+        part * mentions.coverage[at], RARITY * mentions.rarity[at], whole & (mentions.words[at] > 1), score * there,
+        often, whole * mentions.position[at], mentions.inside[at], share,
     )  # fmt: skip
+    out = np.empty((len(scores), len(NAMES)))
     for place, column in enumerate(columns):
         out[:, place] = column
     return out
@@ -88,34 +89,17 @@ def log_odds(probability: np.ndarray) -> np.ndarray:
 
 
 def _best_of_rows(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return for each candidate the largest value of its document.
+    """Return for each candidate the largest value of its document; rows are ascending."""
+    return _over_rows(rows, values, np.maximum)
 
-    Args:
-        rows: the document of each candidate, ascending.
-        values: a value of each candidate.
-    """
+
+def _sums_of_rows(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return for each candidate the sum of the values of its document; rows are ascending."""
+    return _over_rows(rows, values, np.add)
+
+
+def _over_rows(rows: np.ndarray, values: np.ndarray, over: np.ufunc) -> np.ndarray:
     if not len(rows):
         return np.zeros(0)
     first = np.flatnonzero(np.concatenate([[True], rows[1:] != rows[:-1]]))
-    return np.repeat(np.maximum.reduceat(values, first), np.diff(np.append(first, len(rows))))
-
-
-def _of_rows(found: LabelCandidates, without_own: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each candidate the best score of its document, and the sum of the scores.
-
-    Args:
-        found: the candidates.
-        without_own: whether to leave out the candidate's own score.
-    """
-    if not len(found.rows):
-        return np.zeros(0), np.zeros(0)
-    score = found.score
-    first = np.flatnonzero(np.concatenate([[True], found.rows[1:] != found.rows[:-1]]))
-    counts = np.diff(np.append(first, len(found.rows)))
-    best, total = (np.repeat(over.reduceat(score, first), counts) for over in (np.maximum, np.add))
-    if not without_own:
-        return best, total
-    leads = score == best
-    second = np.repeat(np.maximum.reduceat(np.where(leads, 0.0, score), first), counts)
-    alone = np.repeat(np.add.reduceat(leads.astype(np.int64), first), counts) == 1
-    return np.where(leads & alone, second, best), np.maximum(total - score, 0.0)
+    return np.repeat(over.reduceat(values, first), np.diff(np.append(first, len(rows))))

@@ -18,16 +18,22 @@ from xmc_tf.common.folders.model_parts import FUSION_HEADER
 from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
 from xmc_tf.fusion.embedded_names import EmbeddedNames
-from xmc_tf.fusion.features import DEFAULT_WEIGHTS, LATER, NAMES, candidate_features, features_if_new
+from xmc_tf.fusion.features import DEFAULT_WEIGHTS, LATER, NAMES, candidate_features
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.ranks import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
 from xmc_tf.fusion.similarity import Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
+from xmc_tf.label_names import Mentions
 
 _DOCUMENTS = "documents.npy"
 _WEIGHTS = ("weights", "new_weights")
 _VERSION = 2
 _BEST = 5  # labels of a document whose calibration is measured
+_FEWEST_RIGHT = 10  # labels without documents that are right, to learn how often they are
+_PENALTY_OF_NEW = 10.0  # the weights of labels without documents are like those of others
+_SHIFTS, _LARGEST_SHIFT = 12, 4.0
+_MOST_SHIFTED = 3000  # documents that the shift is computed from
+_SHOWN = 10  # labels of a document that are calibrated
 ROWS = 20_000  # documents at a time, to bound memory
 _FIX = "copy the model again"
 
@@ -47,6 +53,8 @@ class Fusion:
         names: whether names were evidence when it was learned.
         centers: the centers of labels in the space of the encoder; None: the model has no encoder.
         error: expected calibration error on the held-out documents, of the best labels of each; NaN: not measured.
+        names_are_documents: whether the rankers were trained on the names of the labels too; models of older versions
+            were not, so their scores of labels without documents mean nothing.
     """
 
     weights: np.ndarray
@@ -59,6 +67,7 @@ class Fusion:
     names: bool = True
     centers: LabelCenters | None = None
     error: float = math.nan
+    names_are_documents: bool = False
 
     @property
     def nr_labels(self) -> int:
@@ -69,10 +78,10 @@ class Fusion:
     def learn(
         cls,
         scores: csr_matrix,
-        evidence: csr_matrix | None,
+        mentions: Mentions | None,
         held_out: spmatrix,
         Y: spmatrix,
-        if_new: csr_matrix | None = None,
+        hidden: Sequence[np.ndarray] = (),
         embedded: EmbeddedNames | None = None,
         fold_sizes: Sequence[int] = (),
         centers: HeldOutCenters | None = None,
@@ -81,56 +90,60 @@ class Fusion:
 
         Args:
             scores: documents × labels: the rankers' best labels, with scores from 0 to 1.
-            evidence: documents × labels: what names in the documents are worth; None: names are no evidence.
+            mentions: the labels that these documents mention; None: names are no evidence, and no documents either.
             held_out: the labels of these documents.
             Y: the labels of all training documents, whose numbers are features.
-            if_new: documents × labels: what the names would be worth if their label had no training documents.
+            hidden: for each fold, bool [labels]: labels of which the rankers that scored it knew nothing but names.
             embedded: embeddings of names and of these documents; None: there is no encoder.
             fold_sizes: number of documents of each fold, if the held-out documents are among those of ``Y``: the
                 rankers that scored a fold were trained without its documents.
             centers: centers of the labels in the space of the encoder; None: there is no encoder.
         """
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
-        log_documents = np.log1p(documents).astype(np.float32)
-        truth = csr_matrix(held_out)
+        truth, named = csr_matrix(held_out), mentions is not None
         learned = cls(
-            DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, log_documents, PrecisionCurve([], [], []), truth.shape[0],
-            names=evidence is not None,
+            DEFAULT_WEIGHTS, DEFAULT_WEIGHTS, np.log1p(documents).astype(np.float32), PrecisionCurve([], [], []),
+            truth.shape[0], names=named, names_are_documents=named,
+            similarity=None if embedded is None else embedded.similarity,
+            centers=None if centers is None else centers.every,
         )  # fmt: skip
-        # Labels without documents are in none of these either, which says nothing about new texts.
-        found = learned._candidates(scores, evidence).of_labels(documents > 0)
+        folds = _Folds(truth, documents, hidden, fold_sizes)
+        has_documents = None if mentions is None else folds.documents_elsewhere(mentions) > 0
+        vectors = None if embedded is None else embedded.documents
+        found = learned._candidates(scores, mentions, learned.similarity, vectors, has_documents)
+        elsewhere, is_hidden = folds.documents_elsewhere(found), folds.hidden_of(found)
         if centers is not None:
-            learned = dataclasses.replace(learned, centers=centers.every)
-            found = found._replace(closeness=centers.elsewhere.of_pairs(centers.documents, found.rows, found.labels))
+            closeness = centers.elsewhere.of_pairs(centers.documents, found.rows, found.labels)
+            found = found._replace(closeness=np.where(elsewhere > 0, closeness, FARTHEST))
         right = _is_right(found, truth)
-        features = candidate_features(found, log_documents.astype(np.float64))
-        elsewhere = _documents_elsewhere(found, truth, documents, fold_sizes)
-        features[:, NAMES.index("documents")] = np.log1p(elsewhere)
-        weights = _fitted(features, right)
-        new_weights = DEFAULT_WEIGHTS
-        if if_new is not None:
-            similarity = None if embedded is None else embedded.of_known()
-            vectors = None if embedded is None else embedded.documents
-            named = learned._candidates(scores, if_new, similarity, vectors)
-            some = (named.worth > 0) | (named.similarity != 0)
-            if embedded is not None:  # the others have no embedding
-                some &= np.isin(named.labels, embedded.labels)
-            new_weights = _fitted(features_if_new(named)[some], _is_right(named, truth)[some])
-            if embedded is not None and similarity is not None:
-                learned = dataclasses.replace(
-                    learned, similarity=similarity.of_labels(embedded.new_labels, embedded.new_vectors)
-                )
-        learned = dataclasses.replace(learned, weights=weights, new_weights=new_weights)
-        # A label whose only documents are in the fold would not be a candidate in a new document. Here it is one only
-        # because it is right somewhere in the fold, so it says nothing about how often candidates are right.
-        found, features, right = found.only(elsewhere > 0), features[elsewhere > 0], right[elsewhere > 0]
-        probability = _sigmoid(features @ weights)
-        ranks = rank_in_document(found.rows, found.labels, probability)
-        rank_weights = learn_rank_weights(probability, ranks, right)
+        features = candidate_features(found, np.log1p(elsewhere))
+        known = elsewhere > 0
+        weights = _fitted(features[known], right[known], DEFAULT_WEIGHTS)
+        # Labels that lose all their documents with a fold show how often such labels are right, if there are any: in a
+        # vocabulary, most labels are never used. Hidden ones, which are as frequent as others, teach the rest.
+        unused = ~known & ~is_hidden
+        vocabulary = right[unused].sum() >= _FEWEST_RIGHT
+        new = is_hidden | unused if vocabulary else is_hidden
+        start = _shifted(weights, features[new], right[new])
+        new_weights = _fitted(features[new], right[new], start, _PENALTY_OF_NEW)
+        raw = np.where(known, features @ weights, features @ new_weights)
+        taught = known | new
+        ranks = rank_in_document(found.rows, found.labels, _sigmoid(raw), known)
+        rank_weights = learn_rank_weights(_sigmoid(raw)[taught], ranks[taught], right[taught])
+        shift = calibrating_shift(found, raw, right, known, unused if vocabulary else is_hidden, rank_weights)
+        new_weights[0] += shift
+        probability = _sigmoid(raw + shift * ~known)
+        ranks = rank_in_document(found.rows, found.labels, probability, known)
         best = calibrated(probability, ranks, rank_weights)
-        curve = measure_curve(best, right, found.rows, truth.nnz)
-        error = calibration_error(best[ranks < _BEST], right[ranks < _BEST])
-        return dataclasses.replace(learned, curve=curve, rank_weights=rank_weights, error=error)
+        # Without names, a label without documents is a candidate only because it is right somewhere in the fold.
+        shown = ~is_hidden if named else known
+        top = shown & (ranks < _BEST)
+        return dataclasses.replace(
+            learned, weights=weights, new_weights=new_weights, rank_weights=rank_weights,
+            curve=measure_curve(best[shown], right[shown], found.rows[shown], truth.nnz - folds.nr_hidden),
+            error=calibration_error(best[top], right[top]),
+            similarity=None if embedded is None else embedded.of_new(),
+        )  # fmt: skip
 
     def with_added(self, count: int, vectors: np.ndarray | None = None) -> Self:
         """Return the fusion with more labels, which have no training documents.
@@ -150,7 +163,7 @@ class Fusion:
     def combine(
         self,
         scores: csr_matrix,
-        evidence: csr_matrix | None,
+        mentions: Mentions | None,
         only_topk: int,
         threshold: float = 0.0,
         vectors: np.ndarray | None = None,
@@ -160,7 +173,7 @@ class Fusion:
 
         Args:
             scores: documents × labels: the rankers' best labels. Labels that were added later may be missing.
-            evidence: documents × labels: what names in the documents are worth.
+            mentions: the labels that the documents mention; None: only their features are known.
             only_topk: maximum number of labels per document.
             threshold: labels with a lower probability are left out.
             vectors: embeddings of the documents, of length 1; None: not known.
@@ -176,7 +189,7 @@ class Fusion:
             whole = count <= ROWS
             rows = slice(begin, begin + ROWS)
             some = scores if whole else scores[rows]
-            named = evidence if whole or evidence is None else evidence[rows]
+            named = mentions if whole or mentions is None else mentions.of_rows(begin, begin + ROWS)
             embedded = None if vectors is None else vectors[rows]
             found = self._with_closeness(self._candidates(some, named, similarity, embedded), embedded)
             parts.append(self._best(found, some.shape[0], only_topk, threshold))
@@ -190,14 +203,22 @@ class Fusion:
     def _candidates(
         self,
         scores: csr_matrix,
-        evidence: csr_matrix | None,
+        mentions: Mentions | None,
         similarity: Similarity | None = None,
         vectors: np.ndarray | None = None,
+        has_documents: np.ndarray | None = None,
     ) -> LabelCandidates:
-        known = self.log_documents > 0
+        known, needs_score = self.log_documents > 0, None
+        if mentions is not None and self.names_are_documents:
+            # The rankers find what part of a name says, where there are documents.
+            needs_score = ~mentions.full & (known[mentions.labels] if has_documents is None else has_documents)
+        elif mentions is not None:
+            mentions = mentions.only(mentions.worth > 0)
+        ranked = np.ones_like(known) if self.names_are_documents else known
         if similarity is None or vectors is None or not len(similarity.labels):
-            return join_candidates(scores, evidence, known)
-        found = join_candidates(scores, evidence, known, similarity.candidates(vectors, len(known)))
+            return join_candidates(scores, mentions, ranked, needs_score=needs_score)
+        alike = similarity.candidates(vectors, len(known))
+        found = join_candidates(scores, mentions, ranked, alike, needs_score)
         return found._replace(similarity=similarity.of_pairs(vectors, found.rows, found.labels))
 
     def _with_closeness(self, found: LabelCandidates, vectors: np.ndarray | None) -> LabelCandidates:
@@ -213,19 +234,17 @@ class Fusion:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return probabilities and labels of the best labels of all documents, and their number in each."""
         probability = self._probability(found)
+        ranks = rank_in_document(found.rows, found.labels, probability, self.log_documents[found.labels] > 0)
         order = np.lexsort((found.labels, -probability, found.rows))
         rows = found.rows[order]
         starts = np.searchsorted(rows, np.arange(nr_rows))
-        # Labels without documents have no rank: labels that are added must not change the probabilities of others.
-        known = self.log_documents[found.labels[order]] > 0
-        better = np.concatenate([[0], np.cumsum(known)])
-        best = calibrated(probability[order], better[:-1] - better[starts[rows]], self.rank_weights)
+        best = calibrated(probability[order], ranks[order], self.rank_weights)
         keep = (np.arange(len(rows)) - starts[rows] < only_topk) & (best >= threshold)
         counts = np.bincount(rows[keep], minlength=nr_rows)
         return best[keep], found.labels[order[keep]].astype(np.int32), counts
 
     def _probability(self, found: LabelCandidates) -> np.ndarray:
-        features = candidate_features(found, self.log_documents.astype(np.float64))
+        features = candidate_features(found, self.log_documents[found.labels].astype(np.float64))
         raw = features @ self.weights
         new = self.log_documents[found.labels] == 0
         raw[new] = features[new] @ self.new_weights
@@ -250,6 +269,7 @@ class Fusion:
             "rank_weights": dict(zip(RANK_NAMES, self.rank_weights.tolist(), strict=True)),
             "nr_held_out": self.nr_held_out,
             "names": self.names,
+            "names_are_documents": self.names_are_documents,
             **({} if math.isnan(self.error) else {"calibration_error": round(self.error, 5)}),
             "curve": self.curve._asdict(),
         }
@@ -281,14 +301,25 @@ class Fusion:
             named = bool(content.get("names", True))  # older models have names always
             similarity, centers = Similarity.load(path.parent), LabelCenters.load(path.parent, len(documents))
             measured = float(content.get("calibration_error", math.nan))
-            return cls(known, new, documents, curve, count, similarity, ranks, named, centers, measured)
+            are_documents = bool(content.get("names_are_documents", False))
+            return cls(known, new, documents, curve, count, similarity, ranks, named, centers, measured, are_documents)
         except (EOFError, OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path.parent} cannot be read: {error}", fix=_FIX) from None
 
 
-def _fitted(features: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _fitted(features: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float = 1.0) -> np.ndarray:
     """Return weights, with not a digit more than is the same with every version of a mathematical library."""
-    return np.round(fit_logistic(features, right, DEFAULT_WEIGHTS), 6)
+    return np.round(fit_logistic(features, right, start, penalty), 6)
+
+
+def _shifted(weights: np.ndarray, features: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return weights with the constant at which the mean probability is the share that is right."""
+    weights = weights.copy()
+    if not right.any() or right.all():
+        return weights
+    for _ in range(_SHIFTS):
+        weights[0] += math.log(right.mean() / _sigmoid(features @ weights).mean())
+    return weights
 
 
 def _is_right(found: LabelCandidates, truth: csr_matrix) -> np.ndarray:
@@ -303,14 +334,77 @@ def _sigmoid(raw: np.ndarray) -> np.ndarray:
     return (1.0 / (1.0 + np.exp(-raw))).astype(np.float32)
 
 
-def _documents_elsewhere(
-    found: LabelCandidates, truth: csr_matrix, documents: np.ndarray, fold_sizes: Sequence[int]
-) -> np.ndarray:
-    """Return for each candidate the number of documents of its label that are not in its fold."""
-    counts = documents[found.labels]
-    ends = np.cumsum([0, *fold_sizes])
-    for first, last in pairwise(ends):
-        own = np.bincount(truth[first:last].indices, minlength=len(documents))
-        some = slice(*np.searchsorted(found.rows, [first, last]))
-        counts[some] -= own[found.labels[some]]
-    return counts
+def calibrating_shift(
+    found: LabelCandidates, raw: np.ndarray, right: np.ndarray, known: np.ndarray, wanted: np.ndarray,
+    rank_weights: np.ndarray,
+) -> float:  # fmt: skip
+    """Return what to add to the log-odds of labels without documents, so that those that are shown are calibrated.
+
+    Args:
+        found: the candidates.
+        raw: their log-odds.
+        right: whether they are right.
+        known: whether their labels have documents.
+        wanted: the candidates to calibrate.
+        rank_weights: of the correction by rank.
+    """
+    documents = np.unique(found.rows)
+    some = np.isin(found.rows, documents[:: -(-len(documents) // _MOST_SHIFTED)]) if len(documents) else wanted
+    rows, labels, raw, right, known, wanted = (
+        one[some] for one in (found.rows, found.labels, raw, right, known, wanted)
+    )
+    low, high = -_LARGEST_SHIFT, _LARGEST_SHIFT
+    for _ in range(_SHIFTS):
+        shift = (low + high) / 2
+        probability = _sigmoid(raw + shift * ~known)
+        best = calibrated(probability, rank_in_document(rows, labels, probability, known), rank_weights)
+        place = rank_in_document(rows, labels, probability, np.ones_like(known))
+        top = wanted & (place < _SHOWN)
+        if best[top].sum() > right[top].sum():
+            high = shift
+        else:
+            low = shift
+    return round((low + high) / 2, 3) if wanted.any() and right[wanted].any() else 0.0
+
+
+class _Folds:
+    """Held-out documents by fold: what rankers knew that were trained without a fold, and without hidden labels.
+
+    Args:
+        truth: labels of the held-out documents, one fold after the other.
+        documents: number of training documents of each label.
+        hidden: for each fold, bool [labels]; or empty.
+        sizes: number of documents of each fold; empty: they are not among the training documents.
+    """
+
+    def __init__(
+        self, truth: csr_matrix, documents: np.ndarray, hidden: Sequence[np.ndarray], sizes: Sequence[int]
+    ) -> None:
+        self._truth, self._documents, self._hidden = truth, documents, hidden
+        self._ranges = list(pairwise(np.cumsum([0, *sizes]).tolist()))
+
+    def documents_elsewhere(self, found: "LabelCandidates | Mentions") -> np.ndarray:
+        """Return for each candidate the number of documents of its label that the rankers of its fold knew."""
+        counts = self._documents[found.labels]
+        for first, last in self._ranges:
+            own = np.bincount(self._truth[first:last].indices, minlength=len(self._documents))
+            some = slice(*np.searchsorted(found.rows, [first, last]))
+            counts[some] -= own[found.labels[some]]
+        counts[self.hidden_of(found)] = 0
+        return counts
+
+    def hidden_of(self, found: "LabelCandidates | Mentions") -> np.ndarray:
+        """Return whether the label of each candidate was hidden from the rankers of its fold."""
+        out = np.zeros(len(found.rows), bool)
+        for one, (first, last) in zip(self._hidden, self._ranges, strict=False):
+            some = slice(*np.searchsorted(found.rows, [first, last]))
+            out[some] = one[found.labels[some]]
+        return out
+
+    @property
+    def nr_hidden(self) -> int:
+        """Number of labels of documents that were hidden."""
+        return sum(
+            int(one[self._truth[first:last].indices].sum())
+            for one, (first, last) in zip(self._hidden, self._ranges, strict=False)
+        )

@@ -16,17 +16,21 @@ SAME = np.array([0, 1, 0, 0, 0], np.float64)
 _FITTED = 20  # labels of a document that the weights are learned from
 
 
-def rank_in_document(rows: np.ndarray, labels: np.ndarray, probability: np.ndarray) -> np.ndarray:
-    """Return the rank of each candidate among those of its document, from 0.
+def rank_in_document(rows: np.ndarray, labels: np.ndarray, probability: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Return for each candidate the number of better ones of its document that have training documents.
+
+    Labels without documents do not count: labels that are added must not change the probabilities of others.
 
     Args:
         rows: the document of each candidate, ascending.
         labels: the label, which decides between equal probabilities.
         probability: the probability.
+        known: whether the label has training documents.
     """
     order = np.lexsort((labels, -probability, rows))
+    better = np.concatenate([[0], np.cumsum(known[order])])
     ranks = np.empty(len(rows), np.int64)
-    ranks[order] = np.arange(len(rows)) - np.searchsorted(rows, rows[order])
+    ranks[order] = better[:-1] - better[np.searchsorted(rows, rows[order])]
     return ranks
 
 

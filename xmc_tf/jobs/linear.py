@@ -7,17 +7,15 @@ import dataclasses
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from xmc_tf.data import as_features
-from xmc_tf.data.text import LazyTexts
+from xmc_tf.data import JoinedTexts, as_features
 from xmc_tf.jobs.settings import COMPARED_TREES, Settings
 from xmc_tf.label_names import have_letters
 from xmc_tf.metrics import evaluate
@@ -25,49 +23,10 @@ from xmc_tf.models.linear.in_memory import InMemory, fit_tfidf
 from xmc_tf.models.linear.training import LinearData, LinearRecipe, train_linear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import PredictionOptions, TfidfParams, XRLinearParams
-from xmc_tf.tables.store import StoredTexts, TableStore
+from xmc_tf.tables.store import TableStore
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
-
-
-class JoinedTexts(LazyTexts):
-    """The texts of several splits, one after the other, read when they are used.
-
-    Args:
-        parts: the texts of each split.
-    """
-
-    def __init__(self, parts: Sequence[StoredTexts]) -> None:
-        self.parts = list(parts)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.parts))
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "JoinedTexts": ...
-
-    def __getitem__(self, index: int | slice) -> "str | JoinedTexts":
-        if isinstance(index, slice):
-            first, last, step = index.indices(len(self))
-            if step != 1:
-                raise ValueError("the step of a slice of texts must be 1")
-            begins = accumulate(map(len, self.parts), initial=0)
-            return JoinedTexts(
-                [part[max(first - at, 0) : max(last - at, 0)] for part, at in zip(self.parts, begins, strict=False)]
-            )
-        for part in self.parts:
-            if index < len(part):
-                return part[index]
-            index -= len(part)
-        raise IndexError("there is no such document")
-
-    def __iter__(self) -> Iterator[str]:
-        for part in self.parts:
-            yield from part
 
 
 class DataSetFeatures:

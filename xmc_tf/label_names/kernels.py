@@ -65,8 +65,8 @@ def _hash(characters, first, last, factor):
 
 
 @inner
-def hash_words(characters, count, keys, exact, reading):
-    """Write two hashes of each word and piece, and return their number, which is at most twice that of characters."""
+def hash_words(characters, count, keys, exact, starts, reading):
+    """Write two hashes of each word and piece and where it begins; return their number, at most 2 × characters."""
     words = 0
     at = 0
     while at < count:
@@ -93,11 +93,13 @@ def hash_words(characters, count, keys, exact, reading):
             whole = reading.lemma_exact[reading.lemma_of[place]]
         keys[words] = key
         exact[words] = whole
+        starts[words] = at
         words += 1
         if reading.piece > 0 and end - at >= LONG and not characters[at] & UNSPACED:
             for first in range(at, end - reading.piece + 1):
                 keys[words] = _hash(characters, first, first + reading.piece, SPREAD)
                 exact[words] = _hash(characters, first, first + reading.piece, FULL)
+                starts[words] = first
                 words += 1
         at = at + 1 if characters[at] & UNSPACED else end
     return words
@@ -109,11 +111,11 @@ def hash_texts(data, offsets, reading):
     size = data.shape[0]
     keys, exact = np.empty(2 * size, np.int64), np.empty(2 * size, np.int64)
     counts = np.empty(offsets.shape[0] - 1, np.int64)
-    characters = np.empty(size, np.int32)
+    characters, starts = np.empty(size, np.int32), np.empty(2 * size, np.int32)
     total = 0
     for i in range(counts.shape[0]):
         count = decode(data, offsets[i], offsets[i + 1], reading.characters, characters)
-        counts[i] = hash_words(characters, count, keys[total:], exact[total:], reading)
+        counts[i] = hash_words(characters, count, keys[total:], exact[total:], starts, reading)
         total += counts[i]
     return keys[:total].copy(), exact[:total].copy(), counts
 
@@ -144,11 +146,11 @@ def count_words(data, offsets, reading, words):
         longest = max(longest, offsets[i + 1] - offsets[i])
     characters = np.empty(longest, np.int32)
     keys, exact = np.empty(2 * longest, np.int64), np.empty(2 * longest, np.int64)
-    here = np.empty(2 * longest, np.int32)
+    here, starts = np.empty(2 * longest, np.int32), np.empty(2 * longest, np.int32)
     out = np.zeros(words.shape[0], np.int64)
     for i in range(offsets.shape[0] - 1):
         count = decode(data, offsets[i], offsets[i + 1], reading.characters, characters)
-        count = hash_words(characters, count, keys, exact, reading)
+        count = hash_words(characters, count, keys, exact, starts, reading)
         for j in range(_known(keys, count, words, here)):
             out[here[j]] += 1
     return out
@@ -158,41 +160,60 @@ def count_words(data, offsets, reading, words):
 def match_names(
     data, offsets, reading, words, exact_words, labels, splits, name_words, name_exact, weights, lists, listed, places
 ):  # fmt: skip
-    """Return the number of matches of each text, their names and grades."""
+    """Return the number of matches of each text, and of each match: name, grade, coverage, count, position, inside."""
     n = offsets.shape[0] - 1
     longest = 1
     for i in range(n):
         longest = max(longest, offsets[i + 1] - offsets[i])
-    characters = np.empty(longest, np.int32)
+    # Places are counted in characters of words, because decoders differ in the number of separators for damaged bytes.
+    characters, before = np.empty(longest, np.int32), np.empty(longest, np.int32)
     keys, exact = np.empty(2 * longest, np.int64), np.empty(2 * longest, np.int64)
-    here = np.empty(2 * longest, np.int32)
-    # The last text in which each word has been seen, counted from 1.
+    here, starts = np.empty(2 * longest, np.int32), np.empty(2 * longest, np.int32)
+    # The last text in which each word has been seen, counted from 1; and there its number, its first place, and the
+    # number of words of the longest name with it that stands in the text as a whole.
     seen, seen_exact = np.zeros(words.shape[0], np.int32), np.zeros(exact_words.shape[0], np.int32)
+    often, first_at, longest_name = np.zeros_like(seen), np.zeros_like(seen), np.zeros_like(seen)
     counts = np.zeros(n, np.int64)
-    names, grades = np.empty(1024, np.int32), np.empty(1024, np.int8)
+    names, grades, inside = np.empty(1024, np.int32), np.empty(1024, np.int8), np.empty(1024, np.int8)
+    coverage, mentions, position = np.empty(1024, np.float32), np.empty(1024, np.int32), np.empty(1024, np.float32)
     total = 0
     for i in range(n):
         begin = total
-        count = decode(data, offsets[i], offsets[i + 1], reading.characters, characters)
-        count = hash_words(characters, count, keys, exact, reading)
+        length = decode(data, offsets[i], offsets[i + 1], reading.characters, characters)
+        count = hash_words(characters, length, keys, exact, starts, reading)
+        letters = 0
+        for j in range(length):
+            before[j] = letters
+            letters += characters[j] != 0
         for j in range(_known(exact, count, exact_words, here)):
             seen_exact[here[j]] = i + 1
+        for j in range(count):
+            place = np.searchsorted(words, keys[j])
+            if place < words.shape[0] and words[place] == keys[j]:
+                if seen[place] != i + 1:
+                    seen[place] = i + 1
+                    often[place] = 0
+                    first_at[place] = before[starts[j]]
+                    longest_name[place] = 0
+                often[place] += 1
         nr_here = _known(keys, count, words, here)
-        for j in range(nr_here):
-            seen[here[j]] = i + 1
         for j in range(nr_here):
             for at in range(lists[here[j]], lists[here[j] + 1]):
                 name = listed[at]
                 first, last = splits[name], splits[name + 1]
                 own = first + places[at]
                 matched, whole, same, found_before = 0, 0, True, False
+                fewest, latest = 2 * longest, 0
                 for place in range(first, last):
                     whole += weights[place]
-                    if seen[name_words[place]] == i + 1:
+                    word = name_words[place]
+                    if seen[word] == i + 1:
                         if place < own:
                             found_before = True  # the name has been found by that word
                             break
                         matched += weights[place]
+                        fewest = min(fewest, often[word])
+                        latest = max(latest, first_at[word])
                         if seen_exact[name_exact[place]] != i + 1:
                             same = False
                 if found_before or 2 * matched < whole:
@@ -200,8 +221,27 @@ def match_names(
                 if total == names.shape[0]:
                     names = np.concatenate((names, np.empty_like(names)))
                     grades = np.concatenate((grades, np.empty_like(grades)))
+                    inside = np.concatenate((inside, np.empty_like(inside)))
+                    coverage = np.concatenate((coverage, np.empty_like(coverage)))
+                    mentions = np.concatenate((mentions, np.empty_like(mentions)))
+                    position = np.concatenate((position, np.empty_like(position)))
                 names[total] = name
                 grades[total] = PARTIAL if matched < whole else EXACT if same else INFLECTED
+                coverage[total] = np.float32(matched) / np.float32(whole)
+                mentions[total] = fewest
+                position[total] = np.float32(latest) / np.float32(letters)
+                if matched == whole:
+                    for place in range(first, last):
+                        longest_name[name_words[place]] = max(longest_name[name_words[place]], last - first)
                 total += 1
+        for match in range(begin, total):
+            first, last = splits[names[match]], splits[names[match] + 1]
+            inside[match] = grades[match] != PARTIAL
+            for place in range(first, last):
+                if longest_name[name_words[place]] <= last - first:
+                    inside[match] = 0
         counts[i] = total - begin
-    return counts, names[:total].copy(), grades[:total].copy()
+    return (
+        counts, names[:total].copy(), grades[:total].copy(), coverage[:total].copy(), mentions[:total].copy(),
+        position[:total].copy(), inside[:total].copy(),
+    )  # fmt: skip

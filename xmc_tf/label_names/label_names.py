@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 from zipfile import BadZipFile
 
 import numpy as np
@@ -16,11 +16,11 @@ from xmc_tf.label_names.characters import runs_of_table, table_of_runs
 from xmc_tf.label_names.index import NameIndex, build_index, extend_index, reordered_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.matcher import count_documents, find_matches
+from xmc_tf.label_names.mentions import Mentions
 from xmc_tf.label_names.reading import WordReading, as_written, reading_of
 from xmc_tf.label_names.vocabulary import label_vocabulary
 from xmc_tf.label_names.worth import (
     count_matches,
-    evidence_matrix,
     is_right,
     kinds_of_names,
     shown,
@@ -33,26 +33,14 @@ _FILE = "names.npz"
 _RUNS = ("character_starts", "character_values")  # in the file
 
 
-class TrainingEvidence(NamedTuple):
-    """The evidence of names in training documents: documents × labels.
-
-    Attributes:
-        known: what the names in held-out documents are worth, learned from the documents of the other folds and from
-            those in no fold; nothing in documents that are not held out.
-        if_new: what they would be worth if their label had no documents.
-    """
-
-    known: csr_matrix
-    if_new: csr_matrix
-
-
 @dataclass(frozen=True, eq=False)
 class LabelNames:
     """Names of labels as evidence.
 
     Example:
-        >>> names, evidence = LabelNames.learn(["cats", "dogs"], ["a cat", "two dogs"], Y)
-        >>> names.evidence(["cats and dogs"]).toarray()
+        >>> names, _ = LabelNames.learn(["cats", "dogs"], ["a cat", "two dogs"], Y)
+        >>> names.mentions(["cats and dogs"]).labels
+        array([0, 1])
 
     Args:
         index: the names and their words.
@@ -81,8 +69,9 @@ class LabelNames:
         threads: int = -1,
         *,
         folds: Sequence[np.ndarray] = (),
+        hidden: Sequence[np.ndarray] = (),
         language: str = AS_WRITTEN,
-    ) -> "tuple[Self, TrainingEvidence]":
+    ) -> tuple[Self, Mentions]:
         """Learn what the names of labels are worth.
 
         Args:
@@ -91,11 +80,13 @@ class LabelNames:
             Y: their labels, documents × labels.
             threads: number of threads; -1: one per core. The result does not depend on it.
             folds: documents that are held out in each of some trainings.
+            hidden: for each fold, bool [labels]: labels that are read as if no document had them.
             language: language of the texts and names, whose words are compared by their lemmas; see
                 :class:`TfidfParams`.
 
         Returns:
-            The names, and the evidence in the documents of each fold, learned from all documents but those.
+            The names, and the mentions in the documents of the folds, one fold after the other, each with the worths
+            that are learned without its documents.
         """
         vocabulary = label_vocabulary(names)
         reading = reading_of(chosen_languages(language, texts))
@@ -107,11 +98,14 @@ class LabelNames:
         Y = csr_matrix(Y)
         right = is_right(index, found, Y)
         counted = count_matches(index, found, right, np.bincount(Y.indices, minlength=len(names)))
-        evidence = TrainingEvidence(
-            evidence_matrix(index, found, worth_elsewhere(index, found, right, Y, folds), len(names)),
-            evidence_matrix(index, found, counted.worth_if_new(found), len(names)),
-        )
-        return cls(index, counted.worth(), reading, len(names), counted.priors()), evidence
+        learned = cls(index, counted.worth(), reading, len(names), counted.priors())
+        held_out = np.concatenate([np.zeros(0, np.int64), *folds])
+        mentions = Mentions.of(index, found, worth_elsewhere(index, found, Y, folds, hidden))
+        number_of = np.full(len(texts), -1)
+        number_of[held_out] = np.arange(len(held_out))
+        mentions = mentions._replace(rows=number_of[mentions.rows])
+        mentions = mentions.only(mentions.rows >= 0)
+        return learned, mentions.only(np.argsort(mentions.rows, kind="stable"))
 
     def with_added(self, lines: Sequence[str]) -> Self:
         """Return the names with those of labels that are added after the training.
@@ -139,15 +133,15 @@ class LabelNames:
         index = reordered_index(self.index, order, numbers[order])
         return dataclasses.replace(self, index=index, worth=self.worth[order], nr_labels=int(number_of.max()) + 1)
 
-    def evidence(self, texts: Texts, threads: int = -1) -> csr_matrix:
-        """Return what the names in texts are worth: documents × labels, the share of right ones among such matches.
+    def mentions(self, texts: Texts, threads: int = -1) -> Mentions:
+        """Return the labels that texts mention.
 
         Args:
             texts: the texts.
             threads: number of threads; -1: one per core.
         """
         found = find_matches(self.index, texts, self.reading, threads)
-        return evidence_matrix(self.index, found, self.worth[found.names, found.grades], self.nr_labels)
+        return Mentions.of(self.index, found, self.worth[found.names, found.grades])
 
     def save(self, folder: str | Path) -> None:
         """Write a folder.

@@ -16,6 +16,7 @@ from xmc_tf.label_names.reading import WordReading
 
 _BYTES = 1 << 20  # of text in a batch
 _Batch: TypeAlias = tuple[np.ndarray, np.ndarray]
+_KINDS = (np.int32, np.int8, np.float32, np.int32, np.float32, np.int8)  # of the columns of matches
 R = TypeVar("R")
 
 
@@ -27,11 +28,24 @@ class Matches(NamedTuple):
         names: int32: the numbers of the names.
         grades: int8: ``EXACT`` if all words of the name occur; ``INFLECTED`` if all occur, some of them only with
             another ending; ``PARTIAL`` if at least half of the name's weight occurs.
+        coverage: float32: the share of the name's weight that occurs.
+        counts: int32: how often the rarest of its words in the text occurs.
+        position: float32: where the last of its words occurs first, as a share of the characters of the text's words.
+        inside: int8: 1 if each of its words is also in a longer name that occurs as a whole.
     """
 
     splits: np.ndarray
     names: np.ndarray
     grades: np.ndarray
+    coverage: np.ndarray
+    counts: np.ndarray
+    position: np.ndarray
+    inside: np.ndarray
+
+    def only(self, wanted: np.ndarray) -> "Matches":
+        """Return some matches: bool [matches]."""
+        before = np.concatenate([[0], np.cumsum(wanted)])
+        return Matches(before[self.splits], *(column[wanted] for column in self[1:]))
 
 
 def find_matches(index: NameIndex, texts: Texts, reading: WordReading, threads: int = -1) -> Matches:
@@ -52,8 +66,10 @@ def find_matches(index: NameIndex, texts: Texts, reading: WordReading, threads: 
     parts = list(_mapped(match, texts, threads))
     counts = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
     splits = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    names = np.concatenate([np.zeros(0, np.int32), *(part[1] for part in parts)])
-    return Matches(splits, names, np.concatenate([np.zeros(0, np.int8), *(part[2] for part in parts)]))
+    columns = (
+        np.concatenate([np.zeros(0, kind), *(part[place] for part in parts)]) for place, kind in enumerate(_KINDS, 1)
+    )
+    return Matches(splits, *columns)
 
 
 def count_documents(words: np.ndarray, texts: Texts, reading: WordReading, threads: int = -1) -> np.ndarray:

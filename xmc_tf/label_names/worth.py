@@ -54,13 +54,6 @@ class MatchCounts(NamedTuple):
         counted = (self.right + _PRIOR_MATCHES * prior) / (self.matches + _PRIOR_MATCHES)
         return shown(np.where(self.known[:, None], counted, prior))
 
-    def worth_if_new(self, found: Matches) -> np.ndarray:
-        """Return the worth that each match would have if its label had no documents; 0 for labels that have none."""
-        prior = self._share_of_kind(
-            self.of_kind[self.kinds] - self.matches, self.right_of_kind[self.kinds] - self.right
-        )[found.names, found.grades]
-        return shown(np.where(self.known[found.names], prior, 0.0))
-
     def _share_of_kind(self, matches: np.ndarray, right: np.ndarray) -> np.ndarray:
         share = self.right_of_kind.sum() / max(self.of_kind.sum(), 1)
         return (right + _PRIOR_SIMILAR * share) / (np.maximum(matches, 0) + _PRIOR_SIMILAR)
@@ -90,7 +83,7 @@ def count_matches(index: NameIndex, found: Matches, right: np.ndarray, documents
 
 
 def worth_elsewhere(
-    index: NameIndex, found: Matches, right: np.ndarray, Y: csr_matrix, folds: Sequence[np.ndarray]
+    index: NameIndex, found: Matches, Y: csr_matrix, folds: Sequence[np.ndarray], hidden: Sequence[np.ndarray] = ()
 ) -> np.ndarray:
     """Return the worth of each match in held-out documents, counted on all documents that are not in the same fold.
 
@@ -100,19 +93,21 @@ def worth_elsewhere(
     Args:
         index: the names.
         found: their matches in the training documents.
-        right: for each match, whether the document has the label.
         Y: labels of the documents.
         folds: the documents that are held out together; matches in all others are worth nothing.
+        hidden: for each fold, bool [labels]: labels that are read as if no document had them.
     """
-    document = np.repeat(np.arange(Y.shape[0]), np.diff(found.splits))
+    document, right = np.repeat(np.arange(Y.shape[0]), np.diff(found.splits)), is_right(index, found, Y)
     out = np.zeros(len(document), np.float32)
-    for fold in folds:
+    for number, fold in enumerate(folds):
         held_out = np.zeros(Y.shape[0], bool)
         held_out[fold] = True
         own = held_out[document]
-        others = found._replace(names=found.names[~own], grades=found.grades[~own])
         documents = np.bincount(Y[np.flatnonzero(~held_out)].indices, minlength=Y.shape[1])
-        worth = count_matches(index, others, right[~own], documents).worth()
+        if hidden:
+            documents[hidden[number]] = 0
+        counted = right & (documents[index.labels[found.names]] > 0)
+        worth = count_matches(index, found.only(~own), counted[~own], documents).worth()
         out[own] = worth[found.names[own], found.grades[own]]
     return out
 
@@ -124,27 +119,6 @@ def is_right(index: NameIndex, found: Matches, Y: csr_matrix) -> np.ndarray:
     positives = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr)) * np.int64(Y.shape[1]) + Y.indices
     place = np.minimum(np.searchsorted(positives, key), max(len(positives) - 1, 0))
     return positives[place] == key if len(positives) else np.zeros(len(key), bool)
-
-
-def evidence_matrix(index: NameIndex, found: Matches, worth: np.ndarray, nr_labels: int) -> csr_matrix:
-    """Return the worth of each label's best match: documents × labels.
-
-    Args:
-        index: the names.
-        found: the matches.
-        worth: the worth of each match.
-        nr_labels: number of labels.
-    """
-    nr_rows = len(found.splits) - 1
-    some = worth > 0
-    rows = np.repeat(np.arange(nr_rows), np.diff(found.splits))[some]
-    labels, worth = index.labels[found.names[some]], worth[some]
-    order = np.lexsort((worth, labels, rows))
-    rows, labels, worth = rows[order], labels[order], worth[order]
-    best = np.ones(len(rows), bool)
-    best[:-1] = (rows[1:] != rows[:-1]) | (labels[1:] != labels[:-1])
-    indptr = np.searchsorted(rows[best], np.arange(nr_rows + 1))
-    return csr_matrix((worth[best], labels[best], indptr), shape=(nr_rows, nr_labels))
 
 
 def shown(worth: np.ndarray) -> np.ndarray:

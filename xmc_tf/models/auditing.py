@@ -60,11 +60,11 @@ def audit_documents(
             "the names of the documents do not fit", expected=f"{Y.shape[0]:,}", received=f"{len(documents):,}"
         )
     params = replace(params, hlm_args=replace(params.hlm_args, neg_mining_chain=_NEGATIVES))
-    train = held_out_trainer(
-        X, Y, [tree.to_chain() for tree in trees], params=params,
-        pred_params=[level_pred_params(params, RankerPredParams(), tree.depth, PredictionOptions()) for tree in trees],
-        threads=threads, seed=model.metadata.seed,
-    )  # fmt: skip
+    planted = (
+        [tree.to_chain() for tree in trees],
+        [level_pred_params(params, RankerPredParams(), tree.depth, PredictionOptions()) for tree in trees],
+    )
+    train = held_out_trainer(X, Y, lambda *_: planted, params=params, threads=threads, seed=model.metadata.seed)
     whole = model.evidence is not None and model.evidence.nr_labels == Y.shape[1]
     data = AuditData(
         X, Y, fold_scorer(train, threads), texts, names,

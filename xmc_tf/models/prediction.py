@@ -12,15 +12,15 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
 from xmc_tf.data.reading import Reading, WindowEmbeddings
-from xmc_tf.fusion import POOL as FUSED
 from xmc_tf.fusion import bounded_post_processor, decide
 from xmc_tf.models.parts import Parts
-from xmc_tf.models.results import above, in_pieces, labels_of_rankers, over_all_labels
+from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
 from xmc_tf.pipeline.steps import side_by_side
-from xmc_tf.rankers.ensemble import trees_of
+from xmc_tf.rankers.deepening import deepened
+from xmc_tf.rankers.ensemble import TreeEnsemble, trees_of
 
 _TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
 POOL = 100  # labels that an ensemble looks at, of each of the two
@@ -38,13 +38,18 @@ def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> c
         return found if decision.threshold is None else above(found, decision.threshold)
     assert evidence is not None
     topk = _topk(model, options)
-    options = for_fusion(model, dataclasses.replace(options, only_topk=max(topk, FUSED)))
+    options = for_fusion(model, options)
 
     def combined(some: Texts, some_X: Features | None) -> csr_matrix:
         vectors: list[np.ndarray] = []
-        found = scored(model, some, some_X, options, vectors)
-        embedded = rows_of_length(1.0, np.concatenate(vectors)) if vectors else None
-        return evidence.combine(found, some, topk, decision.threshold or 0.0, options.threads, embedded)
+
+        def search(size: int) -> csr_matrix:
+            return scored(model, some, some_X, dataclasses.replace(options, only_topk=size), vectors)
+
+        return fused(
+            evidence, search, some, topk, decision.threshold, options.threads,
+            lambda: rows_of_length(1.0, np.concatenate(vectors)) if vectors else None,
+        )  # fmt: skip
 
     return in_pieces(combined, texts, X, options.max_pred_chunk, model.nr_labels)
 
@@ -147,12 +152,17 @@ def _predict(
         vectors, by_heads = _encoded_and_scored(model, texts, options)
         kept.append(vectors)
         return by_heads
-    # More than are asked for: what only one of the two has among its best counts as nothing in the other.
-    more = dataclasses.replace(options, only_topk=max(_topk(model, options), POOL))
-    vectors, by_heads = _encoded_and_scored(model, texts, more)
-    kept.append(vectors)
-    X = ranker_features(model, texts, features, vectors, options)
-    return blend(method_of(options), by_heads, _by_rankers(model, X, more), _topk(model, options))
+
+    def blended(size: int) -> csr_matrix:
+        more = dataclasses.replace(options, only_topk=size)
+        vectors, by_heads = _encoded_and_scored(model, texts, more)
+        if size == POOL:
+            kept.append(vectors)
+        X = ranker_features(model, texts, features, vectors, options)
+        return blend(method_of(options), by_heads, _by_rankers(model, X, more, size), size)
+
+    # What only one of the two has among its best counts as nothing in the other.
+    return deepened(blended, _topk(model, options), POOL)
 
 
 def _encoded_and_scored(model: Parts, texts: Texts, options: PredictionOptions) -> tuple[np.ndarray, csr_matrix]:
@@ -190,10 +200,12 @@ def ranker_features(
     return side_by_side(sparse, dense, rows_of_length(model.metadata.embedding_weight, vectors))
 
 
-def _by_rankers(model: Parts, X: Features, options: PredictionOptions) -> csr_matrix:
-    """The rankers' search."""
+def _by_rankers(model: Parts, X: Features, options: PredictionOptions, first: int | None = None) -> csr_matrix:
+    """Return the best labels by the rankers' scores; of several trees, each contributes ``first`` of them."""
+    more = {"first": first} if first is not None and isinstance(model.ranker, TreeEnsemble) else {}
     return model.ranker.predict(
         X,
+        **more,
         beam_size=options.beam_size,
         only_topk=options.only_topk,
         post_processor=options.post_processor,

@@ -10,7 +10,9 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.process.terminal import printable
-from xmc_tf.data import Features, TextFile, check_pair, check_validation_input, load_matrix, save_matrix
+from xmc_tf.data import Features, TextFile, Texts, check_pair, check_validation_input, load_matrix, save_matrix
+from xmc_tf.fusion import POOL, ProbabilityModel
+from xmc_tf.rankers.deepening import beginning, beyond, extended
 
 _LOG = logging.getLogger(__name__)
 
@@ -146,3 +148,36 @@ def _save(path: str, predicted: csr_matrix, names: Names) -> None:
     else:
         save_matrix(path, predicted, any_name=True)
     _LOG.info("predictions: %s", path)
+
+
+def fused(
+    evidence: ProbabilityModel,
+    search: Callable[[int], csr_matrix],
+    texts: Texts | None,
+    only_topk: int,
+    threshold: float | None,
+    threads: int,
+    vectors: Callable[[], np.ndarray | None] = lambda: None,
+) -> csr_matrix:
+    """Return the probabilities of the best labels of documents: documents × labels, descending within a row.
+
+    The candidates of the rankers are the same however many labels are wanted. Labels beyond them follow in the rankers'
+    order, with smaller probabilities.
+
+    Args:
+        evidence: turns scores into probabilities.
+        search: returns a number of best labels by the rankers' scores, of which the shorter list is the beginning.
+        texts: the texts of the documents; None: only their features are known.
+        only_topk: number of labels per document.
+        threshold: labels with a lower probability are left out; None: none.
+        threads: number of threads; -1: one per core.
+        vectors: returns the embeddings of the documents, of length 1, after the search.
+    """
+    scores = search(max(only_topk, POOL))
+    pooled = beginning(scores, POOL)
+    if only_topk <= POOL:
+        return evidence.combine(pooled, texts, only_topk, threshold or 0.0, threads, vectors())
+    found = evidence.combine(pooled, texts, only_topk, 0.0, threads, vectors())
+    further = over_all_labels(beyond(scores, POOL), evidence.nr_labels, evidence.allowed)
+    found = beginning(extended(found, further, shares=True), only_topk)
+    return found if threshold is None else above(found, threshold)

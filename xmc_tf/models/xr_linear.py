@@ -21,7 +21,7 @@ from xmc_tf.models.labels import Labels, label_matrix
 from xmc_tf.models.linear.folder import load_model, write_model
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.model import Model
-from xmc_tf.models.results import above, in_pieces, labels_of_rankers, over_all_labels
+from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.paths import checked_labels
@@ -90,17 +90,16 @@ class XRLinear(LinearParts, Model):
             X = documents if X is None else X
         else:
             texts, X = documents, X or self.features(documents, options.threads, options.quiet)
-        topk, post = options.only_topk, options.post_processor
-        if decision.probable:
-            topk, post = max(topk or self.only_topk, POOL), bounded_post_processor(self.post_processor)
-        found = self.ranker.predict(
-            X, beam_size=options.beam_size, only_topk=topk, post_processor=post, threads=options.threads
-        )
-        threshold = decision.threshold
+        post, threshold = options.post_processor, decision.threshold
+        search = partial(self.ranker.predict, X, beam_size=options.beam_size, threads=options.threads)
         if decision.probable:
             assert self.evidence is not None
-            topk = options.only_topk or self.only_topk
-            return self.evidence.combine(found, texts, topk, threshold or 0.0, options.threads)
+            post, topk = bounded_post_processor(self.post_processor), options.only_topk or self.only_topk
+            return fused(
+                self.evidence, lambda size: search(only_topk=size, post_processor=post), texts, topk, threshold,
+                options.threads,
+            )  # fmt: skip
+        found = search(only_topk=options.only_topk, post_processor=post)
         found = over_all_labels(found, self.nr_labels, None if self.evidence is None else self.evidence.allowed)
         return found if threshold is None else above(found, threshold)
 

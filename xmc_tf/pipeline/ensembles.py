@@ -1,11 +1,11 @@
 """Whose scores count: those of the label head, those of the rankers, or both."""
 
-import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics import ensemble
 from xmc_tf.pipeline.inputs import Recipe
+from xmc_tf.rankers.deepening import beginning
 
 
 def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
@@ -44,13 +44,4 @@ def blend(method: str, heads: csr_matrix, rankers: csr_matrix, only_topk: int) -
         rankers: documents × labels, those of the rankers.
         only_topk: labels to keep.
     """
-    return best_of_rows(ensemble(method, [heads, rankers]), only_topk)
-
-
-def best_of_rows(predicted: csr_matrix, count: int) -> csr_matrix:
-    """The first entries of each row of a prediction that is sorted by score."""
-    lengths = np.minimum(np.diff(predicted.indptr), count)
-    place = np.arange(predicted.nnz) - np.repeat(predicted.indptr[:-1], np.diff(predicted.indptr))
-    keep = place < np.repeat(lengths, np.diff(predicted.indptr))
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    return csr_matrix((predicted.data[keep].astype(np.float32), predicted.indices[keep], indptr), shape=predicted.shape)
+    return beginning(ensemble(method, [heads, rankers]), only_topk)

@@ -1,7 +1,7 @@
 """Scores of documents that rankers were not trained on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
@@ -39,46 +39,61 @@ class HeldOutRankers(NamedTuple):
     post_processor: str | None
 
 
-TrainWithout = Callable[[np.ndarray, np.ndarray], HeldOutRankers]
-"""Trains rankers on some documents (rows, ascending), for others."""
+class TrainWithout(Protocol):
+    """Trains rankers on some documents (rows, ascending), for others."""
+
+    def __call__(
+        self, trained_on: np.ndarray, held_out: np.ndarray, hidden: np.ndarray | None = None
+    ) -> HeldOutRankers:
+        """Train without some labels of documents (bool [labels])."""
+
+
+Planted = tuple[Sequence[Sequence[spmatrix]], Sequence[RankerPredParams]]
+"""The cluster matrices of each tree, and the prediction parameters of its rankers."""
+Plant = Callable[[Features, csr_matrix], Planted]
+"""Returns the trees over the labels of some documents."""
 
 
 def held_out_trainer(
     X: Features,
     Y: spmatrix,
-    chains: Sequence[Sequence[spmatrix]],
+    plant: Plant,
     *,
+    nr_names: int = 0,
     R: spmatrix | None = None,
     params: RankerParams,
-    pred_params: Sequence[RankerPredParams],
     user_negatives: Mapping[int, spmatrix] | None = None,
     threads: int = -1,
     seed: int = 0,
 ) -> TrainWithout:
-    """Return a function that trains rankers on some documents, over the given trees, for others.
+    """Return a function that trains rankers on some documents and all names, for other documents.
 
     Args:
-        X: all documents.
+        X: all documents, and behind them the names of labels.
         Y: their labels.
-        chains: cluster matrices of each tree; see ``train_trees``, and so below.
+        plant: makes the trees. Trees that know the held-out documents would put labels, of which they hold all
+            documents, where these documents are found.
+        nr_names: number of names.
         R: relevance of the labels, or None.
         params: training parameters of the rankers.
-        pred_params: prediction parameters of each tree's rankers.
         user_negatives: additional negatives, or None.
         threads: number of threads; -1: one per core.
         seed: the training seed.
     """
     Y = csr_matrix(Y)
     counts = None if X.sparse is None else np.bincount(X.sparse.indices, minlength=X.nr_sparse)
+    names = np.arange(X.nr_rows - nr_names, X.nr_rows)
 
-    def train(trained_on: np.ndarray, held_out: np.ndarray) -> HeldOutRankers:
+    def train(trained_on: np.ndarray, held_out: np.ndarray, hidden: np.ndarray | None = None) -> HeldOutRankers:
         scored = X.rows(held_out)
         rare = rare_features(counts, scored)
+        rows = np.concatenate([trained_on, names])
+        some, labels = without_features(X.rows(rows), rare), without_labels(Y[rows], len(trained_on), hidden)
+        chains, pred_params = plant(some, labels)
         models = train_trees(
-            without_features(X.rows(trained_on), rare), Y[trained_on], chains,
-            R=None if R is None else csr_matrix(R)[trained_on], params=params, pred_params=pred_params,
-            user_negatives={level: csr_matrix(one)[trained_on] for level, one in (user_negatives or {}).items()},
-            threads=threads, seed=seed,
+            some, labels, chains, R=None if R is None else csr_matrix(R)[rows].multiply(labels), params=params,
+            pred_params=pred_params, threads=threads, seed=seed,
+            user_negatives={level: csr_matrix(one)[rows] for level, one in (user_negatives or {}).items()},
         )  # fmt: skip
         post = bounded_post_processor(models[0].levels[-1].pred_params.post_processor)
         return HeldOutRankers(rankers_of(models), without_features(scored, rare), post)
@@ -86,22 +101,37 @@ def held_out_trainer(
     return train
 
 
-def held_out_scorer(
-    X: Features, Y: spmatrix, chains: Sequence[Sequence[spmatrix]], *, threads: int = -1, **more: Any
-) -> ScoreHeldOut:
+def without_labels(Y: csr_matrix, nr_documents: int, hidden: np.ndarray | None) -> csr_matrix:
+    """Return labels without some of those of documents; names keep theirs.
+
+    Args:
+        Y: labels of documents, and behind them of names.
+        nr_documents: number of documents.
+        hidden: bool [labels]; None: none.
+    """
+    if hidden is None or not hidden.any():
+        return Y
+    out = Y.copy()
+    documents = slice(0, out.indptr[nr_documents])
+    out.data[documents][hidden[out.indices[documents]]] = 0
+    out.eliminate_zeros()
+    return out
+
+
+def held_out_scorer(X: Features, Y: spmatrix, plant: Plant, *, threads: int = -1, **more: Any) -> ScoreHeldOut:
     """Return a function that trains rankers on some documents and scores others.
 
     Args:
         X: all documents.
         Y: their labels.
-        chains: cluster matrices of each tree.
+        plant: makes the trees.
         threads: number of threads; -1: one per core.
         **more: further arguments of :func:`held_out_trainer`.
     """
-    train = held_out_trainer(X, Y, chains, threads=threads, **more)
+    train = held_out_trainer(X, Y, plant, threads=threads, **more)
 
-    def score(trained_on: np.ndarray, held_out: np.ndarray) -> csr_matrix:
-        rankers, scored, post = train(trained_on, held_out)
+    def score(trained_on: np.ndarray, held_out: np.ndarray, hidden: np.ndarray) -> csr_matrix:
+        rankers, scored, post = train(trained_on, held_out, hidden)
         return rankers.predict(scored, only_topk=POOL, post_processor=post, threads=threads)
 
     return score

@@ -13,10 +13,19 @@ from scipy.sparse import issparse, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import LARGEST_SEED
-from xmc_tf.data import Features, TextFile, Texts, check_training_input, check_validation_input
+from xmc_tf.data import (
+    Features,
+    JoinedTexts,
+    TextFile,
+    Texts,
+    as_features,
+    check_training_input,
+    check_validation_input,
+)
 from xmc_tf.data.checks import check_pair
 from xmc_tf.data.reading import Reading
 from xmc_tf.data.vocabularies import LabelHierarchy
+from xmc_tf.label_names import NameDocuments
 from xmc_tf.params import (
     MatcherParams,
     MatcherPredParams,
@@ -114,17 +123,33 @@ class Documents:
         Y: documents × labels.
         X: documents × features.
         files: where they come from, by "texts", "Y", "X", "names", for messages.
+        nr_names: number of names of labels, which are the last rows.
     """
 
     texts: Texts
     Y: spmatrix
     X: Features | None = None
     files: Mapping[str, Any] = field(default_factory=dict)
+    nr_names: int = 0
 
     @property
     def nr_documents(self) -> int:
-        """Number of documents."""
-        return int(self.Y.shape[0])
+        """Number of documents, without the names of labels."""
+        return int(self.Y.shape[0]) - self.nr_names
+
+    def with_names(self, lines: Sequence[str]) -> "Documents":
+        """Return the documents, and behind them a further one for each name of a label, which has no other features.
+
+        Args:
+            lines: the name of each label; alternative names follow after tabs.
+        """
+        names, X = NameDocuments.of(lines), self.X
+        if X is not None:
+            count = len(names.texts)
+            dense = None if X.dense is None else np.pad(X.dense, ((0, count), (0, 0)))
+            X = as_features((None if X.sparse is None else names.unlabelled_below(X.sparse), dense))
+        texts = JoinedTexts([self.texts, names.texts])
+        return Documents(texts, names.below(self.Y), X, self.files, len(names.texts))
 
     @property
     def nr_labels(self) -> int:
@@ -238,6 +263,11 @@ class TrainingInputs:
         }
         same_everywhere(communicator, sums)
         return sums
+
+    def with_names(self) -> "TrainingInputs":
+        """Return the inputs with a further document for each name of a label."""
+        assert self.lines is not None
+        return dataclasses.replace(self, documents=self.documents.with_names(self.lines))
 
     def _check_here(self) -> None:
         train, held_out = self.documents, self.validation

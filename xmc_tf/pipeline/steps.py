@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
-from xmc_tf.fusion import EvidenceChoice
+from xmc_tf.fusion import EvidenceChoice, hidden_labels
 from xmc_tf.matcher.levels import deepest_level
 from xmc_tf.params import MatcherParams, MatcherPredParams, override_levels, per_level
 from xmc_tf.pipeline.devices import choose_precision
 from xmc_tf.pipeline.embeddings import embed_documents
-from xmc_tf.pipeline.held_out import AUXILIARY_TREES, evidence_choice, held_out_documents
+from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_documents, without_labels
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs, files_of
 from xmc_tf.pipeline.stages import Record, Stage, Stages
-from xmc_tf.pipeline.trees import cluster_labels, rankers_of, read_tree, write_tree
+from xmc_tf.pipeline.trees import cluster_labels, rankers_of, read_tree, trees_over, write_tree
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.rankers.distributed.training import threads_of_rank
 from xmc_tf.rankers.levels import level_pred_params
@@ -81,12 +82,19 @@ class TrainingSteps:
         recipe: how it is done.
         stages: where results lie.
         checksums: of the data.
+        evidence: whether the model has probabilities, and whether names are documents and evidence for them.
     """
 
     def __init__(
-        self, inputs: TrainingInputs, recipe: Recipe, stages: Stages, checksums: dict[str, str | None]
+        self,
+        inputs: TrainingInputs,
+        recipe: Recipe,
+        stages: Stages,
+        checksums: dict[str, str | None],
+        evidence: EvidenceChoice,
     ) -> None:
         self.inputs, self.recipe, self.stages, self.checksums = inputs, recipe, stages, checksums
+        self.evidence = evidence
         self.communicator: Communicator = stages.communicator
         self._tokenizer_in = Path()
 
@@ -150,11 +158,6 @@ class TrainingSteps:
     def store(self) -> TokenStore:
         """The documents' tokens; made once a host, and taken again where they are the same."""
         return self._tokens("tokens", self.inputs.documents.texts)
-
-    @cached_property
-    def evidence(self) -> EvidenceChoice:
-        """Whether the model has probabilities, and whether names are evidence for them."""
-        return evidence_choice(self.recipe.params, self.inputs.lines, self.inputs.documents.nr_documents)
 
     @cached_property
     def held_out(self) -> np.ndarray:
@@ -286,8 +289,8 @@ class TrainingSteps:
         return self._ranker_stage("rankers", features, embeddings, trees, inputs)
 
     def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
-        """The rankers over the first of the same trees, trained without the held-out documents."""
-        inputs = {"overrides": self.recipe.prediction.search, "held out": len(self.held_out)}
+        """The rankers over trees like the first ones, which do not know the held-out documents."""
+        inputs = {"overrides": self.recipe.prediction.search, "held out": len(self.held_out), "version": 2}
         return self._ranker_stage("held-out", features, embeddings, trees[:AUXILIARY_TREES], inputs, self._trained_on)
 
     def _ranker_stage(
@@ -305,7 +308,9 @@ class TrainingSteps:
                 recipe.pred_params.ranker_params,
             )
             if rows is not None:
-                X, Y = X.rows(rows), Y.tocsr()[rows]
+                X, Y = X.rows(rows), self._without_held_out(rows)
+                own = 1 if recipe.params.fix_clustering else 0  # trees that are given
+                label_trees[own:] = trees_over(X, Y, recipe.params.ranker_trees[own : len(trees)], recipe.threads)
             return rankers_of(
                 X, Y, label_trees, params,
                 [level_pred_params(params, pred, tree.depth, recipe.prediction) for tree in label_trees],
@@ -328,8 +333,17 @@ class TrainingSteps:
 
     @property
     def _trained_on(self) -> np.ndarray:
-        """The documents that are not held out."""
-        return np.setdiff1d(np.arange(self.inputs.documents.nr_documents), self.held_out, assume_unique=True)
+        """The documents that are not held out, and the names of labels."""
+        return np.setdiff1d(np.arange(self.inputs.documents.Y.shape[0]), self.held_out, assume_unique=True)
+
+    def _without_held_out(self, rows: np.ndarray) -> csr_matrix:
+        """Return the labels that the rankers for held-out documents learn: of some labels, they know only the names."""
+        documents = self.inputs.documents
+        Y = csr_matrix(documents.Y)
+        if not documents.nr_names:
+            return Y[rows]
+        known = np.bincount(Y[: documents.nr_documents].indices, minlength=Y.shape[1]) > 0
+        return without_labels(Y[rows], len(rows) - documents.nr_names, hidden_labels(known, 0))
 
     @property
     def _reading(self) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from xmc_tf.common.folders.model_parts import NO_PROBABILITIES
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.params import MatcherParams, XTransformerParams
 from xmc_tf.pipeline.ensembles import chosen_method
-from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
+from xmc_tf.pipeline.held_out import evidence_choice
+from xmc_tf.pipeline.inputs import Recipe, TrainingInputs, checksum
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.steps import TrainingSteps
 
@@ -51,7 +52,13 @@ def make_parts(
         stages: where the parts lie.
         strategy: makes the strategy, where the encoder is fine-tuned: a frozen one needs no collectives on tensors.
     """
-    params, steps = recipe.params, TrainingSteps(inputs, recipe, stages, inputs.check(stages.communicator))
+    params, checksums = recipe.params, inputs.check(stages.communicator)
+    evidence = evidence_choice(params, inputs.lines, inputs.documents.nr_documents)
+    if evidence.label_names:
+        inputs = inputs.with_names()
+        names = checksum(inputs.lines)
+        checksums |= {what: f"{checksums[what]} {names}" for what in ("texts", "labels")}
+    steps = TrainingSteps(inputs, recipe, stages, checksums, evidence)
     features = steps.features()
     encoded = pretrained = steps.pretrained()
     parts: dict[str, Path] = {}

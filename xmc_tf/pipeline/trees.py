@@ -15,6 +15,7 @@ from xmc_tf.rankers.fit import train_trees
 from xmc_tf.rankers.levels import RankerData
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import forget_label_embeddings, label_embedding, label_embeddings_over_ranks
@@ -127,6 +128,14 @@ def cluster_labels(
     communicator.barrier()  # a slower rank may still open the embeddings, which rank 0 removes
     record = run_on_all_ranks(communicator, lambda: write() if communicator.rank == 0 else {})
     return communicator.broadcast(record)
+
+
+def trees_over(
+    X: Features, Y: spmatrix, options: Sequence[HierarchicalKMeansParams], threads: int = -1
+) -> list[LabelTree]:
+    """Return trees over the labels of documents; each rank builds them alone, and they are the same."""
+    embeddings = as_features(label_embedding("pifa", X, Y, threads=threads))
+    return [build_tree(embeddings, one, Solo(), threads=threads) for one in options]
 
 
 def read_tree(folder: Path) -> LabelTree:

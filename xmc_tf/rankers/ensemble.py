@@ -12,12 +12,13 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
+from xmc_tf.rankers.deepening import deepened
 from xmc_tf.rankers.kernels.union import best_by_mean, place_scores, unite
 from xmc_tf.rankers.query_arrays import ranked_csr
 from xmc_tf.rankers.xlinear import XLinear
 
-POOL = 20
-"""Number of labels that each tree contributes at least: what it drops counts as 0 in the mean."""
+POOL = 30
+"""Number of labels that each tree contributes to the first of a list: what it drops counts as 0 in the mean."""
 
 
 class EnsembleScores(NamedTuple):
@@ -192,6 +193,7 @@ class TreeEnsemble:
         only_topk: int | None = None,
         post_processor: str | None = None,
         threads: int = -1,
+        first: int = POOL,
     ) -> csr_matrix:
         """Return the best labels of each document by their mean score over the trees.
 
@@ -201,6 +203,7 @@ class TreeEnsemble:
             only_topk: number of labels per document. Default: the model's.
             post_processor: post-processor of all levels. Default: the model's.
             threads: number of threads; -1: one per core.
+            first: number of labels that each tree contributes to the first of the list.
 
         Returns:
             (documents × labels) scores, descending within a row.
@@ -208,10 +211,12 @@ class TreeEnsemble:
         most = self.only_topk if only_topk is None else only_topk
         if most < 1:
             raise InputError("beam size and top k must be at least 1", received=str(most))
-        found = self.scores(
-            X, beam_size=beam_size, candidates=max(most, POOL), post_processor=post_processor, threads=threads
-        )
-        return found.best(min(most, self.nr_labels), threads)
+
+        def search(size: int) -> csr_matrix:
+            found = self.scores(X, beam_size=beam_size, candidates=size, post_processor=post_processor, threads=threads)
+            return found.best(min(size, self.nr_labels), threads)
+
+        return deepened(search, most, first)
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
         """Return the mean scores of selected labels, each scored by every tree.

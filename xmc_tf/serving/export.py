@@ -176,7 +176,9 @@ def export_model(
             levels += arranged
             searches.append(tree_search)
         search: TreeSearch | MeanSearch | BlendedSearch
-        search = searches[0] if len(searches) == 1 else MeanSearch(searches, POOL)
+        search = (
+            searches[0] if len(searches) == 1 else MeanSearch(searches, POOL if parts.head is None else parts.head.pool)
+        )
         if parts.head is not None:
             assert dense is not None
             search = BlendedSearch(search, parts.head, store.add("label_head", parts.head.rows), dense.length)

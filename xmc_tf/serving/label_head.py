@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from xmc_tf.serving.query import Query, TextWindows
 from xmc_tf.serving.scores import chained, rank, unrank
-from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch
+from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch, deepened
 
 WINDOWS_AT_ONCE = 256
 
@@ -48,11 +48,11 @@ class BlendedSearch:
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
         """Find the best ``most`` labels; the beams above the labels are the rankers'."""
-        beams = self._search(query, min(max(most, self._head.pool), self._rows.shape[0]))
-        return [
-            *beams[:-1],
-            _mean([self._best_of_head(query, max(most, self._head.pool)), beams[-1]], most, self._rows),
-        ]
+        return deepened(self._both, query, most, self._head.pool)
+
+    def _both(self, query: Query, size: int) -> list[Beam]:
+        beams = self._search(query, min(size, self._rows.shape[0]))
+        return [*beams[:-1], _mean([self._best_of_head(query, size), beams[-1]], size, self._rows)]
 
     def _best_of_head(self, query: Query, most: int) -> Beam:
         assert query.dense is not None

@@ -1,10 +1,11 @@
 """Beam search as a graph of TensorFlow ops: at each level, only the children of the best nodes so far."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from xmc_tf.rankers.deepening import GROWTH
 from xmc_tf.serving.arrangement import Arrangement
 from xmc_tf.serving.query import Query
 from xmc_tf.serving.scores import additive, chained, rank, unrank
@@ -163,7 +164,8 @@ class MeanSearch:
 
     Args:
         searches: the search of each tree; all must have post-processors whose scores are not negative.
-        pool: number of labels that each tree contributes at least; a label missing in a tree counts as 0 there.
+        pool: number of labels that each tree contributes to the first of the list; a label missing in a tree counts as
+            0 there.
     """
 
     def __init__(self, searches: Sequence[TreeSearch], pool: int) -> None:
@@ -171,8 +173,53 @@ class MeanSearch:
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
         """Find the best ``most`` labels; the beams above the labels are those of the first tree."""
-        found = [search(query, max(most, self._pool)) for search in self._searches]
-        return [*found[0][:-1], mean_of([beams[-1] for beams in found], most)]
+        return deepened(self._search, query, most, self._pool)
+
+    def _search(self, query: Query, size: int) -> list[Beam]:
+        found = [search(query, size) for search in self._searches]
+        return [*found[0][:-1], mean_of([beams[-1] for beams in found], size)]
+
+
+def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int, first: int) -> list[Beam]:
+    """Return the best labels, of which a shorter list is the beginning; see ``xmc_tf.rankers.deepening``.
+
+    Args:
+        search: returns the beam of each level for a number of best labels.
+        query: the documents.
+        most: number of labels per document.
+        first: size of the first search.
+    """
+    *above, found = search(query, first)
+    while first < most:
+        first *= GROWTH
+        found = extended(found, search(query, first)[-1])
+    return [*above, first_of(found, most)]
+
+
+def extended(found: Beam, more: Beam, shares: bool = False) -> Beam:
+    """Return a beam with further labels behind the others, whose scores are not higher.
+
+    Args:
+        found: the best labels.
+        more: those of a deeper search.
+        shares: whether the further scores are shares of the lowest one that is found; else they are at most the lowest.
+    """
+    known = tf.reduce_any(tf.equal(more.nodes[:, :, None], found.nodes[:, None, :]), axis=2)
+    new = tf.where(known, -1, more.nodes)
+    lowest = tf.reduce_min(tf.where(found.nodes >= 0, found.scores, tf.float32.max), axis=1, keepdims=True)
+    if shares:
+        scores = more.scores * tf.where(lowest == tf.float32.max, 1.0, lowest)
+    else:
+        scores = tf.minimum(more.scores, lowest)
+    nodes = tf.concat([found.nodes, new], axis=1)
+    scores = tf.concat([found.scores, tf.where(new >= 0, scores, 0.0)], axis=1)
+    order = tf.argsort(tf.cast(nodes < 0, tf.int32), axis=1, stable=True)
+    return Beam(tf.gather(nodes, order, batch_dims=1), tf.gather(scores, order, batch_dims=1))
+
+
+def first_of(beam: Beam, most: int) -> Beam:
+    """Return the first labels of a beam."""
+    return Beam(beam.nodes[:, :most], beam.scores[:, :most])
 
 
 def mean_of(beams: Sequence[Beam], most: int) -> Beam:

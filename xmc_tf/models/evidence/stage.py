@@ -17,7 +17,7 @@ from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 
-_VERSION = 4  # of what is learned; the results of others are not kept
+_VERSION = 5  # of what is learned; the results of others are not kept
 
 
 def evidence_stage(
@@ -51,7 +51,7 @@ def evidence_stage(
         auxiliary = Parts({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
 
-        def score(_: np.ndarray, some: np.ndarray) -> csr_matrix:
+        def score(_: np.ndarray, some: np.ndarray, __: np.ndarray) -> csr_matrix:
             every: Any = documents.texts
             texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)
@@ -63,7 +63,7 @@ def evidence_stage(
             lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
             embed=lambda names: embedded(auxiliary, names),
             held_out_vectors=lambda: rows_of_length(1.0, np.concatenate(vectors)),
-            embeddings=np.load(embeddings.folder / "E.npy", mmap_mode="r"), language=language,
+            embeddings=np.load(embeddings.folder / "E.npy", mmap_mode="r")[: documents.nr_documents], language=language,
         )  # fmt: skip
         evidence.save(folder)
         return {"said": f"{len(rows):,} held-out documents"}

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from scipy.sparse import csr_matrix
-
 from xmc_tf.data.features import Features
 from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.label_names import Mentions
 from xmc_tf.models.explaining.explanation import Contribution, Evidence, NodeExplanation
 from xmc_tf.rankers.contributions import NodeContributions, contributions, labels_below
 from xmc_tf.rankers.ensemble import Rankers, trees_of
@@ -59,21 +58,21 @@ def source_of_probability(evidence: ProbabilityModel) -> str:
     return f"probability from {', '.join(first)} and {last}" if first else f"probability from {last}"
 
 
-def name_evidence(matches: csr_matrix | None, label: int) -> list[Evidence]:
-    """Return the evidence of a label's name, if it stands in the text.
+def name_evidence(mentions: Mentions | None, label: int) -> list[Evidence]:
+    """Return the evidence of a label's name, if all or part of it stands in the text.
 
     Args:
-        matches: one document × labels, the worth of the names in the text; None: names are not used.
+        mentions: the labels that the text mentions; None: names are not used.
         label: number of the label.
     """
-    worth = 0.0 if matches is None else float(matches[0, label])
-    if not worth:
+    if mentions is None or label not in mentions.labels:
         return []
-    return [
-        Evidence(
-            "label name", worth, note="a name of the label stands in the text; the share of such labels that are true"
-        )
-    ]
+    own = mentions.only(mentions.labels == label)
+    if not own.full[0] and not own.worth[0]:
+        return []
+    what = "a name of the label stands" if own.full[0] else "part of a name of the label stands"
+    note = f"{what} in the text; the share of such labels that are true"
+    return [Evidence("label name", float(own.worth[0]), note=note)]
 
 
 def name_of(label: int, names: Sequence[str] | None) -> str:

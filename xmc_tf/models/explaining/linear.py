@@ -56,7 +56,7 @@ def explain_linear(
     feature_name = names_of_features(model.tfidf if model.reads_text else None, text)
     matches = model.evidence.in_text(text) if model.evidence and text is not None else None
     # Features alone have no names in them: what is missing then is what names add.
-    nameless = predict(X, max(POOL, predicted.nnz)) if matches is not None and matches.nnz else None
+    nameless = predict(X, max(POOL, predicted.nnz)) if matches is not None and len(matches.labels) else None
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
         trees, named = tree_evidence(model.ranker, X, label, feature_name, model.names), name_evidence(matches, label)

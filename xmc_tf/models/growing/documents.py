@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features, check_labels, check_pair
-from xmc_tf.label_names import label_vocabulary
+from xmc_tf.label_names import NameDocuments, label_vocabulary
 from xmc_tf.models.growing.training_data import TrainingData, recounted
 from xmc_tf.models.labels import matrix_of_names, needed_names
 from xmc_tf.models.linear.parts import LinearParts
@@ -53,11 +53,13 @@ def with_documents(
     count, known = int(Y.shape[1]), model.ranker.nr_labels
     # Labels that have been added by their names stay so until one of them has documents.
     found_by_name = model.evidence is not None and model.evidence.names is not None
-    only_names = found_by_name and int(Y.indices.max()) < known
+    only_names = found_by_name and not new_lines and int(Y.indices.max(initial=0)) < known
     in_rankers = known if only_names else count
+    names = _new_names(model, new_lines, in_rankers)
     every = TrainingData(
-        vstack([training.X, csr_matrix(X.sparse)], format="csr"),
-        vstack([training.labels(in_rankers), _cut(Y, in_rankers)], format="csr"),
+        vstack([training.X, csr_matrix(X.sparse), names.X], format="csr"),
+        vstack([training.labels(in_rankers), _cut(Y, in_rankers), names.Y], format="csr"),
+        np.concatenate([training.is_name, np.zeros(X.nr_rows, bool), names.is_name]),
     )
     trees = [model.tree, *model.more_trees]
     if in_rankers > known:
@@ -66,18 +68,18 @@ def with_documents(
     growths = []
     for ranker, tree in zip(trees_of(model.ranker), trees, strict=True):
         levels = Levels(every.Y, tree.to_chain(), None, params, None)
-        changed = with_documents_from(levels, training.nr_documents)
+        changed = with_documents_from(levels, training.nr_rows)
         columns = [np.arange(clusters.shape[0]) for clusters in levels.clusters]
         columns[-1][known:] = -1
         new = np.asarray(levels.clusters[-1].T @ (columns[-1] < 0).astype(np.float32)).ravel() > 0
         changed[-1] |= new
-        growths.append(Growth(ranker, levels, columns, changed, training.nr_documents))
+        growths.append(Growth(ranker, levels, columns, changed, training.nr_rows))
     solve = solved_again if exact else adjusted
     rankers = solve(growths, Instances(as_features(every.X)), threads, model.metadata.seed)
     evidence = model.evidence
     if evidence is not None:
         evidence = dataclasses.replace(evidence.with_added(new_lines) if new_lines else evidence, allowed=None)
-    names = None if model.names is None else [*model.names, *label_vocabulary(new_lines).preferred]
+    called = None if model.names is None else [*model.names, *label_vocabulary(new_lines).preferred]
     changes = {
         "nr_documents": every.nr_documents,
         "nr_labels": in_rankers,
@@ -86,9 +88,24 @@ def with_documents(
         **({ADDED: count - in_rankers} if ADDED in model.metadata.content or count > in_rankers else {}),
     }
     return dataclasses.replace(
-        model, ranker=rankers_of(rankers), tree=trees[0], more_trees=trees[1:], names=names,
-        metadata=model.metadata.replace(**changes), own_training=every, evidence=recounted(evidence, every.Y),
+        model, ranker=rankers_of(rankers), tree=trees[0], more_trees=trees[1:], names=called,
+        metadata=model.metadata.replace(**changes), own_training=every, evidence=recounted(evidence, every),
     )  # fmt: skip
+
+
+def _new_names(model: LinearParts, lines: Sequence[str], nr_labels: int) -> TrainingData:
+    """Return the names of new labels as documents, if those of the others are documents too."""
+    fusion = None if model.evidence is None else model.evidence.fusion
+    names = NameDocuments.of(lines if fusion is not None and fusion.names_are_documents else [])
+    X = csr_matrix(model.features(names.texts, threads=1).sparse) if names.texts else _empty(model.ranker.nr_features)
+    Y = names.Y
+    first = nr_labels - Y.shape[1] if names.texts else 0
+    Y = csr_matrix((Y.data, Y.indices + first, Y.indptr), shape=(Y.shape[0], nr_labels))
+    return TrainingData(X, Y, np.ones(Y.shape[0], bool))
+
+
+def _empty(width: int) -> csr_matrix:
+    return csr_matrix((0, width), dtype=np.float32)
 
 
 def training_of(model: LinearParts) -> TrainingData:

@@ -45,7 +45,7 @@ def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
     rankers = [_ranker(ranker, tree, in_rankers) for ranker, tree in zip(trees_of(model.ranker), trees, strict=True)]
     training = model.training_data
     if training is not None:
-        training = TrainingData(training.X, training.labels(model.ranker.nr_labels)[:, in_rankers])
+        training = training.with_labels(training.labels(model.ranker.nr_labels)[:, in_rankers])
     return with_fewer_labels(model, number_of, kept, rankers, trees, training)
 
 
@@ -98,11 +98,11 @@ def with_merged_labels(
     kept = np.unique(stays)
     number_of = np.searchsorted(kept, stays)
     in_rankers = kept[kept < model.ranker.nr_labels]
-    after = TrainingData(training.X, _renumbered(training.labels(model.ranker.nr_labels), number_of, len(in_rankers)))
+    after = training.with_labels(_renumbered(training.labels(model.ranker.nr_labels), number_of, len(in_rankers)))
     trees = [without_leaves(tree, in_rankers) for tree in (model.tree, *model.more_trees)]
     rankers = _solved_again(model, training, after, trees, in_rankers, threads)
     merged = with_fewer_labels(model, number_of, kept, rankers, trees, after)
-    return dataclasses.replace(merged, evidence=recounted(merged.evidence, after.Y))
+    return dataclasses.replace(merged, evidence=recounted(merged.evidence, after))
 
 
 def with_corrections(model: _Model, training: TrainingData, X: Features, Y: csr_matrix, threads: int = -1) -> _Model:
@@ -122,7 +122,7 @@ def with_corrections(model: _Model, training: TrainingData, X: Features, Y: csr_
             "a label has no documents yet", expected="labels with documents", fix="append documents with it"
         )
     before = training.labels(nr_labels)
-    rows = _rows_of(training.X, csr_matrix(X.sparse))
+    rows = [[row for row in own if not training.is_name[row]] for own in _rows_of(training.X, csr_matrix(X.sparse))]
     if not any(len(own) for own in rows):
         raise InputError(
             "the model was trained on none of these documents", expected="documents of its training",
@@ -135,13 +135,13 @@ def with_corrections(model: _Model, training: TrainingData, X: Features, Y: csr_
         labels = np.sort(Y.indices[Y.indptr[document] : Y.indptr[document + 1]]).tolist()
         for row in own:
             after.rows[row], after.data[row] = labels, [1.0] * len(labels)
-    every = TrainingData(training.X, csr_matrix(after, dtype=np.float32))
+    every = training.with_labels(csr_matrix(after, dtype=np.float32))
     trees = [model.tree, *model.more_trees]
     rankers = _solved_again(model, training, every, trees, np.arange(nr_labels), threads)
     metadata = model.metadata.replace(nr_weights=sum(ranker.nr_weights for ranker in rankers))
     return dataclasses.replace(
         model, ranker=rankers_of(rankers), metadata=metadata, own_training=every,
-        evidence=recounted(model.evidence, every.Y),
+        evidence=recounted(model.evidence, every),
     )  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def _solved_again(
     for ranker, tree, new in zip(trees_of(model.ranker), [model.tree, *model.more_trees], trees, strict=True):
         old, levels = (Levels(some, one.to_chain(), None, params, None) for some, one in ((Y, tree), (after.Y, new)))
         columns = [*(np.arange(clusters.shape[0]) for clusters in levels.clusters[:-1]), kept]
-        growths.append(Growth(ranker, levels, columns, changed_clusters(old, levels, columns), before.nr_documents))
+        growths.append(Growth(ranker, levels, columns, changed_clusters(old, levels, columns), before.nr_rows))
     return solved_again(growths, Instances(as_features(before.X)), threads, model.metadata.seed)
 
 

@@ -14,6 +14,8 @@ from xmc_tf.data import Features, load_matrix, save_matrix
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.params import RankerParams
 
+_IS_NAME = "is_name.npy"
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
@@ -22,19 +24,22 @@ class TrainingData:
     Args:
         X: features, documents × features.
         Y: labels, documents × labels of the rankers.
+        is_name: bool [documents]: whether a document is the name of a label, and none of the user's.
     """
 
     X: csr_matrix
     Y: csr_matrix
+    is_name: np.ndarray
 
     @classmethod
-    def of(cls, X: Features, Y: spmatrix, params: RankerParams) -> Self:
+    def of(cls, X: Features, Y: spmatrix, params: RankerParams, nr_names: int = 0) -> Self:
         """Return the data of a training, if a model can grow by it.
 
         Args:
             X: the features.
             Y: the labels.
             params: training parameters of the rankers.
+            nr_names: number of names of labels, which are the last documents.
 
         Raises:
             InputError: there are dense features, or the rankers depend on more than features and labels.
@@ -56,12 +61,26 @@ class TrainingData:
                 fix="leave out --keep-training-data (in Python: keep_training_data)",
             )
         assert X.sparse is not None
-        return cls(csr_matrix(X.sparse), _binary(Y))
+        return cls(csr_matrix(X.sparse), _binary(Y), np.arange(X.nr_rows) >= X.nr_rows - nr_names)
+
+    @property
+    def nr_rows(self) -> int:
+        """Number of documents, names among them."""
+        return int(self.X.shape[0])
 
     @property
     def nr_documents(self) -> int:
-        """Number of documents."""
-        return int(self.X.shape[0])
+        """Number of documents, without names."""
+        return self.nr_rows - int(self.is_name.sum())
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Number of documents of each label, without names."""
+        return np.bincount(self.Y[~self.is_name].indices, minlength=self.Y.shape[1])
+
+    def with_labels(self, Y: csr_matrix) -> Self:
+        """Return the same documents with other labels."""
+        return replace(self, Y=Y)
 
     def labels(self, nr_labels: int) -> csr_matrix:
         """Return the labels of the documents, with empty columns for labels that were added later."""
@@ -81,6 +100,8 @@ class TrainingData:
         """Write the part of a model's folder."""
         save_matrix(place / "X.npz", self.X)
         save_matrix(place / "Y.npz", self.Y)
+        if self.is_name.any():
+            np.save(place / _IS_NAME, self.is_name)
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
@@ -97,19 +118,22 @@ class TrainingData:
                 received=f"{Y.shape[0]:,}",
                 fix="copy the model again",
             )
-        return cls(csr_matrix(X), csr_matrix(Y))
+        path = place / _IS_NAME
+        is_name = np.load(path, allow_pickle=False) if path.exists() else np.zeros(X.shape[0], bool)
+        return cls(csr_matrix(X), csr_matrix(Y), is_name)
 
 
-def recounted(evidence: ProbabilityModel | None, Y: csr_matrix) -> ProbabilityModel | None:
+def recounted(evidence: ProbabilityModel | None, training: TrainingData) -> ProbabilityModel | None:
     """Return evidence with the numbers of documents that labels have.
 
     Args:
         evidence: the evidence, or None.
-        Y: the labels of all training documents; further labels of the evidence have none.
+        training: all training documents; further labels of the evidence have none.
     """
     if evidence is None:
         return None
-    documents = np.bincount(Y.indices, minlength=max(evidence.nr_labels, Y.shape[1]))
+    documents = training.counts
+    documents = np.pad(documents, (0, max(evidence.nr_labels - len(documents), 0)))
     fusion = replace(evidence.fusion, log_documents=np.log1p(documents).astype(np.float32))
     return replace(evidence, fusion=fusion)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scipy.sparse import csr_matrix, spmatrix
 
-from xmc_tf.data import Features, TextFile, Texts, as_features
+from xmc_tf.data import Features, JoinedTexts, TextFile, Texts, as_features
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
 from xmc_tf.rankers.fit import train_trees
@@ -109,7 +109,13 @@ def fit_tfidf(texts: Texts, params: TfidfParams, threads: int = -1) -> "tuple[Tf
     """Return a vectorizer that is fitted to texts, and their features."""
     from xmc_tf.features import Tfidf  # it loads TensorFlow, which a model of features does not need
 
-    if isinstance(texts, TextFile):
-        texts.check()
+    check_texts(texts)
     tfidf = Tfidf.fit(texts, params, threads=threads)
     return tfidf, as_features(tfidf.transform(texts, threads=threads))
+
+
+def check_texts(texts: Texts) -> None:
+    """Refuse a file that is not UTF-8, and log what is wrong with its lines."""
+    for part in texts.sources if isinstance(texts, JoinedTexts) else [texts]:
+        if isinstance(part, TextFile):
+            part.check()

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from scipy.sparse import spmatrix
 
-from xmc_tf.data import Features, TextFile, Texts, as_features, save_matrix
+from xmc_tf.data import Features, Texts, as_features, save_matrix
 from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.features.store import fitted_params
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.linear.folder import write_model
-from xmc_tf.models.linear.in_memory import Result, fit_tfidf
+from xmc_tf.models.linear.in_memory import Result, check_texts, fit_tfidf
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
 from xmc_tf.rankers.distributed.stage import place_rankers
@@ -53,10 +53,9 @@ class OverRanks:
 
     def features(self, texts: Texts, params: TfidfParams) -> tuple[None, Features, TfidfParams]:
         """Return the features of texts, mapped, and the parameters of the vectorizer, which is in the work folder."""
-        assert isinstance(texts, TextFile)
         work, communicator, target = self._work, self.communicator, self._work.file("X.npz")
         if not communicator.broadcast(target.exists()):
-            self._on_first(texts.check)
+            self._on_first(lambda: check_texts(texts))
             if all(communicator.allgather(find_spec("tensorflow_text") is not None)):
                 from xmc_tf.features.over_ranks import vectorize_over_ranks
 

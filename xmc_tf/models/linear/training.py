@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from scipy.sparse import spmatrix
+from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_parts import NO_PROBABILITIES
 from xmc_tf.common.process.versions import package_versions
-from xmc_tf.data import Features, Texts
+from xmc_tf.data import Features, JoinedTexts, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import Obstacles, ProbabilityModel, choose_evidence, held_out_folds
-from xmc_tf.label_names import label_vocabulary
+from xmc_tf.label_names import NameDocuments, label_vocabulary
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.in_memory import InMemory
 from xmc_tf.models.linear.over_ranks import OverRanks
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams, XRLinearParams, params_of_effort
-from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_scorer
+from xmc_tf.pipeline.held_out import AUXILIARY_TREES, Planted, held_out_scorer
 from xmc_tf.rankers.ensemble import rankers_of
 from xmc_tf.rankers.levels import RankerData, level_pred_params, trained_levels
 from xmc_tf.rankers.xlinear import XLinear
@@ -53,6 +53,7 @@ class LinearData:
         R: relevance of the labels, documents × labels, or None. Over ranks, only that of rank 0 is used.
         negatives: additional negatives, by the number of levels above the labels, the clusters' in the order of the
             columns of the tree's matrix. Over ranks, only those of rank 0 are used.
+        nr_names: number of names of labels, which are the last rows of all these matrices and texts.
         called: what "tree", "label features", "labels" and "negatives of clusters" are called in messages.
     """
 
@@ -66,6 +67,7 @@ class LinearData:
     label_features: Features | None = None
     R: spmatrix | None = None
     negatives: Mapping[int, spmatrix] = field(default_factory=dict)
+    nr_names: int = 0
     called: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -138,31 +140,48 @@ def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverR
     place = place or InMemory(recipe.threads)
     names = None if data.lines is None else label_vocabulary(data.lines).preferred
     wanted = choose_evidence(recipe.probabilities, recipe.label_names, data.Y.shape[0], _obstacles(data, recipe))
-    params = params_of_effort(recipe.params, recipe.effort, *data.Y.shape)
-    X, tfidf = data.X, data.tfidf
+    taught = _with_names(data) if wanted.label_names else data
+    params = params_of_effort(recipe.params, recipe.effort, *taught.Y.shape)
+    X, tfidf = taught.X, taught.tfidf
     if X is None:
-        assert data.texts is not None
-        tfidf, X, fitted = place.features(data.texts, params.tfidf)
+        assert taught.texts is not None
+        tfidf, X, fitted = place.features(taught.texts, params.tfidf)
         params = dataclasses.replace(params, tfidf=fitted)  # with the language that was found
     recipe = dataclasses.replace(recipe, params=params)
-    kept = TrainingData.of(X, data.Y, params.ranker) if recipe.keep_training_data else None
+    kept = TrainingData.of(X, taught.Y, params.ranker, taught.nr_names) if recipe.keep_training_data else None
     _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*data.Y.shape, X.nr_features)))
-    trees = _label_trees(data, recipe, X, place)
-    negatives = place.agreed(lambda: _in_order(data, trees))
-    ranker_data = RankerData(X, data.Y, trees, data.R, negatives)
+    trees = _label_trees(taught, recipe, X, place)
+    negatives = place.agreed(lambda: _in_order(taught, trees))
+    ranker_data = RankerData(X, taught.Y, trees, taught.R, negatives)
     pred_params = recipe.pred_params(trees)
     rankers = place.rankers(ranker_data, params.ranker, pred_params, recipe.seed)
     evidence = None
     if wanted.probabilities:
-        lines = data.lines if wanted.label_names else None
-        evidence = place.evidence(partial(_learn_evidence, data, lines, recipe, ranker_data))
+        evidence = place.evidence(partial(_learn_evidence, data, taught, recipe, ranker_data))
     predicted, names = _predicted(trees, names, params.ranker)
     metadata = _metadata(X, rankers, recipe, pred_params, data.texts is not None)
+    metadata = metadata.replace(nr_documents=data.Y.shape[0])
     if wanted.why_not:
         metadata = metadata.replace(**{NO_PROBABILITIES: wanted.why_not})
     return LinearParts(
         rankers_of(rankers), predicted[0], names, metadata, own_tfidf=tfidf, evidence=evidence,
         more_trees=predicted[1:], own_training=kept, hierarchy=data.hierarchy,
+    )  # fmt: skip
+
+
+def _with_names(data: LinearData) -> LinearData:
+    """Return the data with a further document for each name of a label."""
+    assert data.lines is not None
+    assert data.texts is not None
+    names = NameDocuments.of(data.lines)
+    X = data.X
+    if X is not None:
+        assert data.tfidf is not None
+        X = as_features(vstack([X.sparse, data.tfidf.transform(names.texts)], format="csr"))
+    return dataclasses.replace(
+        data, Y=names.below(data.Y), texts=JoinedTexts([data.texts, names.texts]), X=X, nr_names=len(names.texts),
+        R=None if data.R is None else names.below(data.R),
+        negatives={level: names.unlabelled_below(one) for level, one in data.negatives.items()},
     )  # fmt: skip
 
 
@@ -188,25 +207,31 @@ def _label_trees(data: LinearData, recipe: LinearRecipe, X: Features, place: InM
         _check_one_tree(len(options), data.called.get("tree", "the label tree"))
         return [data.tree]
 
-    def build() -> list[LabelTree]:
-        embeddings, within = data.label_features, None
-        if embeddings is None:
-            above, below = recipe.label_embeddings
-            embeddings = place.label_embedding(above, X, data.Y)
-            within = None if above == below else partial(place.label_embedding, below, X, data.Y)
-        threads = place.threads if place.threads != -1 else options[0].threads
-        trees = []
-        for one in options:
-            trees.append(
-                build_tree(
-                    embeddings, one, place.communicator, threads=threads, min_n_sub_tree=recipe.min_n_sub_tree,
-                    sub_embeddings=within,
-                )
-            )  # fmt: skip
-            _LOG.info("label tree: %s", " > ".join(f"{size:,}" for size in trees[-1].level_sizes))
-        return trees
+    return place.trees(lambda: _built_trees(X, data.Y, recipe, place, len(options), data.label_features), len(options))
 
-    return place.trees(build, len(options))
+
+def _built_trees(
+    X: Features, Y: spmatrix, recipe: LinearRecipe, place: InMemory | OverRanks, count: int,
+    label_features: Features | None = None,
+) -> list[LabelTree]:  # fmt: skip
+    """Return the first label trees, built from label features, or from the embeddings of the labels of documents."""
+    embeddings, within = label_features, None
+    options = recipe.params.trees[:count]
+    if embeddings is None:
+        above, below = recipe.label_embeddings
+        embeddings = place.label_embedding(above, X, Y)
+        within = None if above == below else partial(place.label_embedding, below, X, Y)
+    threads = place.threads if place.threads != -1 else options[0].threads
+    trees = []
+    for one in options:
+        trees.append(
+            build_tree(
+                embeddings, one, place.communicator, threads=threads, min_n_sub_tree=recipe.min_n_sub_tree,
+                sub_embeddings=within,
+            )
+        )  # fmt: skip
+        _LOG.info("label tree: %s", " > ".join(f"{size:,}" for size in trees[-1].level_sizes))
+    return trees
 
 
 def _check_one_tree(count: int, given: str) -> None:
@@ -239,21 +264,29 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
 
 @doing("learning how often labels with a score, or with their names in the text, are right")
 def _learn_evidence(
-    data: LinearData, lines: Sequence[str] | None, recipe: LinearRecipe, rankers: RankerData
+    data: LinearData, taught: LinearData, recipe: LinearRecipe, rankers: RankerData
 ) -> ProbabilityModel:
-    """Learn to make probabilities of scores, and of label names if there are lines, on documents that are held out."""
+    """Learn to make probabilities of scores, and of label names where they were taught, on documents held out."""
     # Scores alone teach the fusion as much from one tree, and with few trees each fold costs a large part of the
     # training's time.
-    folds = len(rankers.trees) - 1 if lines is None else None
-    trees, params = rankers.trees[: AUXILIARY_TREES if lines else 1], recipe.params
+    named, params = taught.nr_names > 0, recipe.params
+    folds = None if named else len(rankers.trees) - 1
+    count = min(AUXILIARY_TREES if named else 1, len(rankers.trees))
+
+    def plant(X: Features, Y: csr_matrix) -> Planted:
+        trees = rankers.trees[:count]
+        if data.tree is None and data.label_features is None:
+            trees = _built_trees(X, Y, recipe, InMemory(recipe.threads), count)
+        return [tree.to_chain() for tree in trees], recipe.pred_params(trees)
+
     score = held_out_scorer(
-        rankers.X, rankers.Y, [tree.to_chain() for tree in trees], R=rankers.R, params=params.ranker,
-        pred_params=recipe.pred_params(trees), user_negatives=rankers.user_negatives, threads=recipe.threads,
-        seed=recipe.seed,
+        rankers.X, rankers.Y, plant, nr_names=taught.nr_names, R=rankers.R, params=params.ranker,
+        user_negatives=rankers.user_negatives, threads=recipe.threads, seed=recipe.seed,
     )  # fmt: skip
     return ProbabilityModel.learn(
-        lines, data.texts, data.Y, score, folds=held_out_folds(data.Y.shape[0], recipe.seed, folds),
-        threads=recipe.threads, language=params.tfidf.language,
+        data.lines if named else None, data.texts, data.Y, score,
+        folds=held_out_folds(data.Y.shape[0], recipe.seed, folds), threads=recipe.threads,
+        language=params.tfidf.language,
     )  # fmt: skip
 
 

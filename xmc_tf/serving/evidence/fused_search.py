@@ -7,12 +7,13 @@ import tensorflow as tf
 
 from xmc_tf.fusion import Fusion
 from xmc_tf.fusion.centers import FARTHEST
-from xmc_tf.fusion.features import LARGEST
+from xmc_tf.fusion.features import LARGEST, LEAST_SHARE, RARITY
 from xmc_tf.label_names import LabelNames
-from xmc_tf.serving.evidence.name_matches import NameMatches
+from xmc_tf.label_names.kernels import EXACT, PARTIAL
+from xmc_tf.serving.evidence.name_matches import GraphMentions, NameMatches
 from xmc_tf.serving.evidence.name_similarity import NameSimilarity
 from xmc_tf.serving.scores import rank, unrank
-from xmc_tf.serving.search import Beam
+from xmc_tf.serving.search import Beam, extended, first_of
 
 
 class EvidenceParts(NamedTuple):
@@ -48,6 +49,7 @@ class FusedSearch(tf.Module):
         self._weights, self._new_weights = parts.fusion.weights, parts.fusion.new_weights
         self._rank_weights = parts.fusion.rank_weights
         self._nr_labels = parts.fusion.nr_labels
+        self._names_are_documents = parts.fusion.names_are_documents
         similarity = parts.fusion.similarity
         self.centers = None
         if parts.fusion.centers is not None:
@@ -60,35 +62,47 @@ class FusedSearch(tf.Module):
 
         Args:
             text: strings [n]; None: only the documents' features are known.
-            beam: the rankers' best labels.
+            beam: the rankers' best labels, of which the first ``pool`` are candidates.
             most: maximum number of labels per document.
             documents: embeddings of the documents, of length 1, if the model has an encoder.
         """
         similar = None if documents is None else self.similar
         with tf.device("CPU:0"):
             count = tf.shape(beam.nodes, tf.int64)[0]
-            known = tf.gather(self.log_documents, tf.maximum(beam.nodes, 0)) > 0
-            there = tf.where((beam.nodes >= 0) & known)
-            ranked = there[:, 0] * self._nr_labels + tf.cast(tf.gather_nd(beam.nodes, there), tf.int64)
-            scores = tf.cast(tf.gather_nd(beam.scores, there), tf.float64)
-            named, worths = tf.zeros([0], tf.int64), tf.zeros([0], tf.float32)
-            if text is not None and self.names is not None:
-                named, worths = self.names(text)
+            pooled = Beam(beam.nodes[:, : self.pool], beam.scores[:, : self.pool])
+            there = tf.where((pooled.nodes >= 0) & (self._known(pooled.nodes) | self._names_are_documents))
+            ranked = there[:, 0] * self._nr_labels + tf.cast(tf.gather_nd(pooled.nodes, there), tf.int64)
+            scores = tf.cast(tf.gather_nd(pooled.scores, there), tf.float64)
+            mentions = None if text is None or self.names is None else self.names(text)
+            alone = tf.zeros([0], tf.int64) if mentions is None else self._candidates(mentions)
             alike = tf.zeros([0], tf.int64)
             if similar is not None:
                 row, label = similar.candidates(documents)
                 alike = row * self._nr_labels + tf.cast(label, tf.int64)
-            keys = tf.unique(tf.sort(tf.concat([ranked, named, alike], axis=0))).y
-            size = tf.size(keys)
-            score = tf.scatter_nd(tf.searchsorted(keys, ranked)[:, None], scores, [size])
-            worth = tf.math.unsorted_segment_max(tf.cast(worths, tf.float64), tf.searchsorted(keys, named), size)
-            worth = tf.maximum(worth, 0.0)  # the maximum of nothing is the lowest number
+            keys = tf.unique(tf.sort(tf.concat([ranked, alone, alike], axis=0))).y
+            score = tf.scatter_nd(tf.searchsorted(keys, ranked)[:, None], scores, [tf.size(keys)])
             rows, labels = keys // self._nr_labels, tf.cast(keys % self._nr_labels, tf.int32)
             close = tf.zeros_like(score) if similar is None else similar.of_pairs(documents, rows, labels)
             closeness = self._closeness(documents, rows, labels)
-            raw = self._raw(rows, labels, score, worth, close, closeness, count)
+            raw = self._raw(rows, labels, score, _aligned(mentions, keys), close, closeness, count)
             probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
-            return self._calibrated(_best(rows, labels, probability, count, most))
+            found = self._calibrated(_best(rows, labels, probability, count, most))
+            if most <= self.pool:
+                return found
+            last = beam.scores[:, self.pool - 1 : self.pool]
+            shares = tf.math.divide_no_nan(beam.scores[:, self.pool :], last)
+            return first_of(extended(found, Beam(beam.nodes[:, self.pool :], shares), shares=True), most)
+
+    def _known(self, nodes: tf.Tensor) -> tf.Tensor:
+        """Return whether labels have training documents."""
+        return tf.gather(self.log_documents, tf.maximum(nodes, 0)) > 0
+
+    def _candidates(self, mentions: GraphMentions) -> tf.Tensor:
+        """Return the keys of the mentions that make their labels candidates; see ``xmc_tf.fusion.Fusion``."""
+        if not self._names_are_documents:
+            return tf.boolean_mask(mentions.keys, mentions.worth > 0)
+        labels = tf.cast(mentions.keys % self._nr_labels, tf.int32)
+        return tf.boolean_mask(mentions.keys, (mentions.grade != PARTIAL) | ~self._known(labels))
 
     def _closeness(self, documents: tf.Tensor | None, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """Return the cosines of documents and centers of labels; see ``xmc_tf.fusion.centers``."""
@@ -103,13 +117,24 @@ class FusedSearch(tf.Module):
         rows: tf.Tensor,
         labels: tf.Tensor,
         score: tf.Tensor,
-        worth: tf.Tensor,
+        mentions: GraphMentions,
         close: tf.Tensor,
         closeness: tf.Tensor,
         count: tf.Tensor,
     ) -> tf.Tensor:
         """Return the weighted sum of the features; see ``xmc_tf.fusion.features``."""
+        worth = tf.cast(mentions.worth, tf.float64)
+        if not self._names_are_documents:
+            mentions = GraphMentions(*(tf.zeros_like(column) for column in mentions))
         ranked, named = tf.cast(score > 0, tf.float64), tf.cast(worth > 0, tf.float64)
+        there = tf.cast(mentions.rarity > 0, tf.float64)
+        whole = there * tf.cast(mentions.grade != PARTIAL, tf.float64)
+        part, coverage = there - whole, tf.cast(mentions.coverage, tf.float64)
+        rarity = RARITY * tf.cast(mentions.rarity, tf.float64)
+        often = tf.math.log(tf.cast(tf.maximum(mentions.counts, 1), tf.float64))
+        strength = rarity * coverage * (1.0 + often)
+        strengths = tf.gather(tf.math.unsorted_segment_sum(strength, rows, count), rows)
+        share = there * tf.math.log(strength / (strengths + LEAST_SHARE) + LEAST_SHARE)
         best = tf.math.unsorted_segment_max(score, rows, count)
         total = tf.math.unsorted_segment_sum(score, rows, count)
         ranker, name = _log_odds(score) * ranked, _log_odds(worth) * named
@@ -120,7 +145,10 @@ class FusedSearch(tf.Module):
             log_documents, tf.gather(_log_odds(best), rows),
             tf.gather(tf.math.log(total + 0.1), rows), close, tf.maximum(close - 1.0, 0.0),
             tf.maximum(close - 2.0, 0.0), closeness,
-            closeness - tf.gather(tf.math.unsorted_segment_max(closeness, rows, count), rows),
+            closeness - tf.gather(tf.math.unsorted_segment_max(closeness, rows, count), rows), part, whole,
+            whole * tf.cast(mentions.grade == EXACT, tf.float64), part * coverage, rarity,
+            whole * tf.cast(mentions.words > 1, tf.float64), ranker * there, often,
+            whole * tf.cast(mentions.position, tf.float64), tf.cast(mentions.inside, tf.float64), share,
         )  # fmt: skip
         known, new = (
             tf.add_n([column * weight for column, weight in zip(columns, weights, strict=True)])
@@ -137,6 +165,19 @@ class FusedSearch(tf.Module):
         raw = tf.add_n([column * weight for column, weight in zip(columns, self._rank_weights, strict=True)])
         probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
         return Beam(best.nodes, tf.where(best.nodes >= 0, probability, 0.0))
+
+
+def _aligned(mentions: GraphMentions | None, keys: tf.Tensor) -> GraphMentions:
+    """Return the mention of each candidate; zeros where there is none."""
+    if mentions is None:
+        nothing, no_share = tf.zeros_like(keys, tf.int32), tf.zeros_like(keys, tf.float32)
+        return GraphMentions(
+            keys, no_share, nothing, no_share, nothing, no_share, nothing, nothing, nothing
+        )  # fmt: skip
+    place = tf.searchsorted(mentions.keys, keys)
+    same = tf.gather(tf.pad(mentions.keys, [[0, 1]], constant_values=-1), place) == keys
+    columns = (tf.gather(tf.pad(column, [[0, 1]]), place) for column in mentions[1:])
+    return GraphMentions(keys, *(tf.where(same, column, tf.zeros_like(column)) for column in columns))
 
 
 def _log_odds(probability: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,6 @@
-"""Matches of label names in texts as TensorFlow ops, equal to those of ``xmc_tf.label_names``."""
+"""Mentions of labels in texts as TensorFlow ops, equal to those of ``xmc_tf.label_names``."""
+
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -6,10 +8,44 @@ import tensorflow as tf
 from xmc_tf.label_names import LabelNames
 from xmc_tf.label_names.characters import SKIPPED, UNSPACED
 from xmc_tf.label_names.kernels import EXACT, FULL, INFLECTED, LONG, LONGEST, NR_GRADES, PARTIAL, PREFIX, SPREAD
+from xmc_tf.label_names.mentions import WORTH_STEPS
+
+_LARGEST = 2**31 - 1
+
+
+class GraphMentions(NamedTuple):
+    """Labels that texts mention, ascending by key: document × number of labels + label.
+
+    The other fields are those of :class:`xmc_tf.label_names.Mentions`.
+    """
+
+    keys: tf.Tensor
+    worth: tf.Tensor
+    grade: tf.Tensor
+    coverage: tf.Tensor
+    counts: tf.Tensor
+    position: tf.Tensor
+    inside: tf.Tensor
+    rarity: tf.Tensor
+    words: tf.Tensor
+
+
+class _Words(NamedTuple):
+    """The distinct words of names in texts.
+
+    Attributes:
+        pairs: int64: document × number of words + word, ascending.
+        counts: int32: how often the word occurs.
+        first: int64: the number of characters of words before it, where it occurs first.
+    """
+
+    pairs: tf.Tensor
+    counts: tf.Tensor
+    first: tf.Tensor
 
 
 class NameMatches(tf.Module):
-    """The evidence of label names in texts.
+    """The labels that texts mention by their names.
 
     Args:
         names: the names.
@@ -32,22 +68,17 @@ class NameMatches(tf.Module):
             }
         self._nr_words, self._nr_labels = len(index.words), names.nr_labels
 
-    def __call__(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the evidence in texts.
+    def __call__(self, text: tf.Tensor) -> GraphMentions:
+        """Return the labels that texts mention.
 
         Args:
             text: strings [n].
-
-        Returns:
-            int64: document × number of labels + label, one for each match; and float32: its worth. A label may occur
-            more than once in a document, with several names.
         """
         with tf.device("CPU:0"):
-            here, here_exact = self._words(text)
-            return self._matches(here, here_exact)
+            return self._mentions(*self._words(text))
 
-    def _words(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the distinct words of names in each text: document × number of words + word, ascending."""
+    def _words(self, text: tf.Tensor) -> tuple[_Words, tf.Tensor, tf.Tensor]:
+        """Return the words of names in texts, these as a whole, and the characters of each text's words."""
         characters, rows = self._characters(text)
         unspaced = tf.bitwise.bitwise_and(characters, UNSPACED) != 0
         spaced = (characters > 0) & ~unspaced
@@ -70,6 +101,9 @@ class NameMatches(tf.Module):
         )
         characters = tf.cast(characters, tf.int64)
         padded = tf.concat([characters, tf.zeros([1], tf.int64)], axis=0)
+        letter = tf.cast(characters > 0, tf.int64)
+        lengths = tf.math.unsorted_segment_sum(letter, rows, tf.size(text))
+        begins, letters_before = tf.cumsum(lengths, exclusive=True), tf.cumsum(letter, exclusive=True)
         key = self._hash(padded, start, tf.minimum(end, start + PREFIX), SPREAD)
         exact = self._hash(padded, start, tf.minimum(end, start + LONGEST), FULL)
         row = tf.gather(rows, start)
@@ -83,7 +117,17 @@ class NameMatches(tf.Module):
             key = tf.concat([key, self._hash(padded, first, piece_ends, SPREAD)], axis=0)
             exact = tf.concat([exact, self._hash(padded, first, piece_ends, FULL)], axis=0)
             row = tf.concat([row, tf.gather(row, word)], axis=0)
-        return self._known(key, row, "words"), self._known(exact, row, "exact")
+            start = tf.concat([start, first], axis=0)
+        pairs, found = self._known(key, row, "words")
+        order = tf.argsort(pairs, stable=True)
+        distinct, which = tf.unique(tf.gather(pairs, order))
+        place = tf.gather(tf.gather(letters_before, start) - tf.gather(begins, row), tf.gather(found, order))
+        count = tf.size(distinct)
+        words = _Words(
+            distinct, tf.math.unsorted_segment_sum(tf.ones_like(which), which, count),
+            tf.math.unsorted_segment_min(place, which, count),
+        )  # fmt: skip
+        return words, tf.unique(tf.sort(self._known(exact, row, "exact")[0])).y, lengths
 
     def _lemmas(self, key: tf.Tensor, exact: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the hashes of the lemmas of words."""
@@ -123,16 +167,16 @@ class NameMatches(tf.Module):
         zero = tf.constant(0, tf.int64)
         return tf.while_loop(lambda at, _: at < longest, step, [zero, hashed])[1]
 
-    def _known(self, hashes: tf.Tensor, rows: tf.Tensor, name: str) -> tf.Tensor:
-        """Return the distinct pairs of document and known word, as one number each, ascending."""
+    def _known(self, hashes: tf.Tensor, rows: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the pairs of document and known word, as one number each, and the place of each hash."""
         known = self.held[name].value()
         place = tf.minimum(tf.searchsorted(known, hashes), tf.size(known) - 1)
         found = tf.where(tf.gather(known, place) == hashes)[:, 0]
         pairs = tf.gather(rows, found) * tf.size(known, out_type=tf.int64) + tf.cast(tf.gather(place, found), tf.int64)
-        return tf.unique(tf.sort(pairs)).y
+        return pairs, found
 
-    def _matches(self, here: tf.Tensor, here_exact: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        held = self.held
+    def _mentions(self, here_words: _Words, here_exact: tf.Tensor, lengths: tf.Tensor) -> GraphMentions:
+        held, here = self.held, here_words.pairs
         nr_words = tf.size(held["words"], out_type=tf.int64)
         rows, words = here // nr_words, here % nr_words
         # The names listed under each word.
@@ -145,7 +189,9 @@ class NameMatches(tf.Module):
         first = tf.gather(splits, name)
         one, at = _spread(first, tf.gather(splits, name + 1))
         of_row = tf.gather(row, one)
-        there = _contains(here, of_row * nr_words + tf.cast(tf.gather(held["name_words"], at), tf.int64))
+        pair = of_row * nr_words + tf.cast(tf.gather(held["name_words"], at), tf.int64)
+        there = _contains(here, pair)
+        place = tf.where(there, tf.searchsorted(here, pair), 0)
         nr_exact = tf.size(held["exact"], out_type=tf.int64)
         same = _contains(here_exact, of_row * nr_exact + tf.cast(tf.gather(held["name_exact"], at), tf.int64))
         weights = tf.gather(held["weights"], at)
@@ -162,10 +208,43 @@ class NameMatches(tf.Module):
         )  # fmt: skip
         whole, matched, inflected, found_before = tf.unstack(sums, num=4, axis=1)
         grade = tf.where(matched < whole, PARTIAL, tf.where(inflected > 0, INFLECTED, EXACT))
-        worth = tf.gather(held["worth"], name * NR_GRADES + grade)
-        kept = tf.where((2 * matched >= whole) & (found_before == 0) & (worth > 0))[:, 0]
-        label = tf.cast(tf.gather(held["labels"], tf.gather(name, kept)), tf.int64)
-        return tf.gather(row, kept) * self._nr_labels + label, tf.gather(worth, kept)
+        words = tf.gather(splits, name + 1) - first
+        full = (matched == whole) & (found_before == 0)
+        # The number of words of the longest whole name with each word. A lookup in nothing fails, even if unused.
+        longest = tf.math.unsorted_segment_max(
+            tf.where(tf.gather(full, one), tf.gather(words, one), 0), place, tf.maximum(tf.size(here), 1)
+        )
+        fewest = tf.where(there, tf.gather(tf.pad(here_words.counts, [[0, 1]]), place), _LARGEST)
+        latest = tf.where(there, tf.gather(tf.pad(here_words.first, [[0, 1]]), place), 0)
+        inside = tf.cast(there & (tf.gather(longest, place) > tf.gather(words, one)), tf.int32)
+        kept = tf.where((2 * matched >= whole) & (found_before == 0))[:, 0]
+        grade, name, row = (tf.gather(column, kept) for column in (grade, name, row))
+        whole, matched = (tf.gather(column, kept) for column in (whole, matched))
+        position = tf.gather(tf.math.unsorted_segment_max(latest, one, count), kept)
+        columns = (
+            tf.gather(held["worth"], name * NR_GRADES + grade), grade,
+            tf.cast(matched, tf.float32) / tf.cast(whole, tf.float32),
+            tf.gather(tf.math.unsorted_segment_min(fewest, one, count), kept),
+            tf.cast(position, tf.float32) / tf.cast(tf.gather(lengths, row), tf.float32),
+            tf.where(grade == PARTIAL, 0, tf.gather(tf.math.unsorted_segment_min(inside, one, count), kept)),
+            whole, tf.gather(words, kept),
+        )  # fmt: skip
+        label = tf.cast(tf.gather(held["labels"], name), tf.int64)
+        return _best(row * self._nr_labels + label, name, columns)
+
+
+def _best(keys: tf.Tensor, names: tf.Tensor, columns: tuple[tf.Tensor, ...]) -> GraphMentions:
+    """Return the best match of each label; see ``xmc_tf.label_names.mentions``."""
+    worth, grade = columns[:2]
+    # The grade, the worth in 21 bits, and the first of the names in 31 bits.
+    worths = tf.cast(tf.round(worth * WORTH_STEPS), tf.int64)
+    merit = (tf.cast(grade, tf.int64) * (2 * WORTH_STEPS) + worths) * 2**31 + tf.cast(_LARGEST - names, tf.int64)
+    order = tf.argsort(keys, stable=True)
+    distinct, of = tf.unique(tf.gather(keys, order))
+    merit = tf.gather(merit, order)
+    most = tf.math.unsorted_segment_max(merit, of, tf.size(distinct))
+    best = tf.gather(order, tf.where(merit == tf.gather(most, of))[:, 0])
+    return GraphMentions(distinct, *(tf.gather(column, best) for column in columns))
 
 
 def _spread(first: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,0 +1,83 @@
+"""Mentions of labels: for each document and label the best match of one of its names, and what it says."""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.label_names.index import NameIndex
+from xmc_tf.label_names.kernels import PARTIAL
+from xmc_tf.label_names.matcher import Matches
+
+WORTH_STEPS = 1 << 20  # worths that are compared are whole numbers, the same in compiled code and graph
+
+
+class Mentions(NamedTuple):
+    """Labels that texts mention, sorted by text and label.
+
+    Attributes:
+        rows: int64: the text.
+        labels: int64: the label.
+        worth: float32: the share of right labels among such matches; 0: too small to count.
+        grade: int8: see :class:`Matches`, and so for ``coverage``, ``counts``, ``position`` and ``inside``.
+        coverage: float32.
+        counts: int32.
+        position: float32.
+        inside: int8.
+        rarity: int32: the weight of the name, the sum of its words' rarities.
+        words: int32: number of words of the name.
+    """
+
+    rows: np.ndarray
+    labels: np.ndarray
+    worth: np.ndarray
+    grade: np.ndarray
+    coverage: np.ndarray
+    counts: np.ndarray
+    position: np.ndarray
+    inside: np.ndarray
+    rarity: np.ndarray
+    words: np.ndarray
+
+    @classmethod
+    def of(cls, index: NameIndex, found: Matches, worth: np.ndarray) -> Self:
+        """Return the best match of each label: of the highest grade, then of the highest worth.
+
+        Args:
+            index: the names.
+            found: their matches.
+            worth: float32: the worth of each match.
+        """
+        rows = np.repeat(np.arange(len(found.splits) - 1), np.diff(found.splits))
+        labels = index.labels[found.names].astype(np.int64)
+        order = np.lexsort((found.names, -np.round(worth * WORTH_STEPS), -found.grades, labels, rows))
+        first = np.ones(len(order), bool)
+        first[1:] = (np.diff(rows[order]) != 0) | (np.diff(labels[order]) != 0)
+        best = order[first]
+        before = np.concatenate([[0], np.cumsum(index.weights, dtype=np.int64)])
+        names = found.names[best]
+        rarity = (before[index.splits[1:]] - before[index.splits[:-1]])[names]
+        return cls(
+            rows[best], labels[best], worth[best], found.grades[best], found.coverage[best], found.counts[best],
+            found.position[best], found.inside[best], rarity.astype(np.int32), np.diff(index.splits)[names],
+        )  # fmt: skip
+
+    @property
+    def full(self) -> np.ndarray:
+        """Whether all words of a name occur."""
+        return np.asarray(self.grade != PARTIAL)
+
+    def only(self, wanted: np.ndarray) -> Self:
+        """Return some mentions: bool [mentions], or a slice."""
+        return type(self)(*(column[wanted] for column in self))
+
+    def of_rows(self, first: int, last: int) -> Self:
+        """Return the mentions in a range of texts, which are numbered from 0 then."""
+        some = self.only(slice(*np.searchsorted(self.rows, [first, last])))  # type: ignore[arg-type]
+        return some._replace(rows=some.rows - first)
+
+    def worths(self, nr_rows: int, nr_labels: int) -> csr_matrix:
+        """Return what the mentions are worth: texts × labels."""
+        some = self.worth > 0
+        shape = (nr_rows, nr_labels)
+        return csr_matrix((self.worth[some], (self.rows[some], self.labels[some])), shape=shape)

@@ -1,0 +1,79 @@
+"""Lists of the best labels of which the shorter one is always the beginning of the longer one.
+
+A search that combines several lists, as of several trees, depends on how long these are. So the first labels come from
+a search of a fixed size, however many are wanted, and further ones from deeper searches, behind them.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+GROWTH = 32
+"""A deeper search looks for this many times as many labels."""
+
+
+def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) -> csr_matrix:
+    """Return the best labels of documents: documents × labels, descending within a row.
+
+    Args:
+        search: returns a number of best labels; the list depends on the number.
+        only_topk: number of labels per document.
+        first: size of the first search.
+    """
+    found = search(first)
+    while first < only_topk:
+        first *= GROWTH
+        found = extended(found, search(first))
+    return beginning(found, only_topk)
+
+
+def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_matrix:
+    """Return predictions with further labels behind those of each document, whose scores are not higher.
+
+    Args:
+        found: documents × labels, descending within a row.
+        more: the same of a deeper search; labels that are found already stay as they are.
+        shares: whether the scores of the further labels are shares of the lowest one that is found; else they are at
+            most the lowest.
+    """
+    nr_labels = found.shape[1]
+    rows = np.repeat(np.arange(more.shape[0]), np.diff(more.indptr))
+    there = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr)) * np.int64(nr_labels) + found.indices
+    new = ~np.isin(rows * np.int64(nr_labels) + more.indices, there)
+    sizes = np.diff(found.indptr)
+    lowest = np.ones(found.shape[0], np.float32) if shares else np.full(found.shape[0], np.inf, np.float32)
+    lowest[sizes > 0] = found.data[found.indptr[1:][sizes > 0] - 1]
+    scores, rows = more.data[new], rows[new]
+    scores = scores * lowest[rows] if shares else np.minimum(scores, lowest[rows])
+    of = np.concatenate([np.repeat(np.arange(found.shape[0]), sizes), rows])
+    order = np.argsort(of, kind="stable")
+    out = csr_matrix(found.shape, dtype=np.float32)
+    out.data = np.concatenate([found.data, scores.astype(np.float32)])[order]
+    out.indices = np.concatenate([found.indices, more.indices[new]])[order].astype(found.indices.dtype)
+    out.indptr = np.searchsorted(of[order], np.arange(found.shape[0] + 1)).astype(found.indptr.dtype)
+    return out
+
+
+def beyond(found: csr_matrix, count: int) -> csr_matrix:
+    """Return the labels behind the first ones of each document, with their scores as shares of the last of these."""
+    place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
+    rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
+    kept = place >= count
+    last = np.minimum(found.indptr[:-1] + count - 1, max(found.nnz - 1, 0))[rows[kept]]
+    out = csr_matrix(found.shape, dtype=np.float32)
+    scores = found.data[last]
+    out.data = np.divide(found.data[kept], scores, out=np.zeros(int(kept.sum()), np.float32), where=scores > 0)
+    out.indices = found.indices[kept]
+    out.indptr = np.searchsorted(rows[kept], np.arange(found.shape[0] + 1)).astype(found.indptr.dtype)
+    return out
+
+
+def beginning(found: csr_matrix, count: int) -> csr_matrix:
+    """Return the first labels of each document."""
+    place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
+    kept = place < count
+    indptr = np.concatenate([[0], np.cumsum(np.minimum(np.diff(found.indptr), count))]).astype(found.indptr.dtype)
+    out = csr_matrix(found.shape, dtype=np.float32)
+    out.data, out.indices, out.indptr = found.data[kept].astype(np.float32), found.indices[kept], indptr
+    return out
