@@ -1,4 +1,4 @@
-"""Labels without training documents: probabilities learned from labels whose documents were hidden, or are in a fold."""
+"""Labels without training documents: probabilities learned from hidden labels, or from those of a fold alone."""
 
 import numpy as np
 from scipy.sparse import csr_matrix, random, vstack

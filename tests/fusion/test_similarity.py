@@ -51,7 +51,7 @@ def test_probabilities_of_new_labels_follow_the_similarity(tmp_path):
     scores = random(3000, LABELS, 0.1, format="csr", dtype=np.float32, rng=rng)
     nothing = mentions_of(csr_matrix((3000, LABELS), dtype=np.float32))
     read_as_new = hidden_labels(documents > 0, 0)
-    embedded = EmbeddedNames.of(documents == 0, read_as_new, lambda some: names[some], vectors)
+    embedded = EmbeddedNames.of(documents == 0, read_as_new | (documents == 0), lambda some: names[some], vectors)
     fusion = Fusion.learn(scores, nothing, truth, vstack([truth, Y]), [read_as_new], embedded, fold_sizes=[3000])
     fusion.log_documents[hidden] = 0
     assert fusion.similarity.labels.tolist() == hidden.tolist()

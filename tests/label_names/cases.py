@@ -44,7 +44,11 @@ def many(count=300, seed=0):
     words = ["".join(rng.choice(list("abcdefghijklmnop"), 7)) for _ in range(60)]
     names = [" ".join(rng.choice(words, rng.integers(1, 4), replace=False)) for _ in range(40)]
     chosen = [rng.choice(40, rng.integers(1, 4), replace=False) for _ in range(count)]
-    texts = [" ".join([*rng.choice(words, 3), *(names[j] for j in own if rng.random() < 0.7)]) for own in chosen]
+    # In any order, so that the position of a name says nothing.
+    texts = [
+        " ".join(rng.permutation([*rng.choice(words, 3), *(names[j] for j in own if rng.random() < 0.7)]))
+        for own in chosen
+    ]
     rows = np.repeat(np.arange(count), [len(own) for own in chosen])
     Y = csr_matrix((np.ones(len(rows), np.float32), (rows, np.concatenate(chosen))), shape=(count, 40))
     return names, texts, Y

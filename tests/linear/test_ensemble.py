@@ -81,13 +81,14 @@ def test_threads_and_batches_do_not_change_the_result(data):
 def test_predictions_can_be_restricted_to_some_labels(data):
     X, models = data
     ensemble = TreeEnsemble(models)
-    whole = ensemble.predict(X, beam_size=LABELS, only_topk=LABELS).toarray()
+    whole = ensemble.predict(X, beam_size=LABELS, only_topk=LABELS, first=LABELS).toarray()
     ensemble.set_output_constraint(iter([3, 7, 11]))
-    some = ensemble.predict(X, beam_size=LABELS, only_topk=LABELS).toarray()
+    some = ensemble.predict(X, beam_size=LABELS, only_topk=LABELS, first=LABELS).toarray()
     ensemble.set_output_constraint(None)
     assert set(np.flatnonzero(some.any(axis=0))) <= {3, 7, 11}
     np.testing.assert_allclose(some[:, [3, 7, 11]], whole[:, [3, 7, 11]], atol=1e-7)
-    assert np.array_equal(ensemble.predict(X, beam_size=LABELS, only_topk=LABELS).toarray(), whole)
+    again = ensemble.predict(X, beam_size=LABELS, only_topk=LABELS, first=LABELS)
+    assert np.array_equal(again.toarray(), whole)
 
 
 def test_one_tree_is_no_ensemble(data):

@@ -148,7 +148,8 @@ def test_label_matrices_may_have_further_columns(model, data):
     more = csr_matrix((np.ones(3), ([0, 1, 2], [3, 41, 41])), shape=(3, 42))
     grown = model.with_documents(texts[FEW], more, new_labels=["no documents", "two documents"])
     assert grown.names[40:] == ["no documents", "two documents"]
-    assert np.diff(grown.training_data.Y.tocsc().indptr)[[40, 41]].tolist() == [0, 2]
+    assert grown.training_data.counts[40:].tolist() == [0, 2]  # and a name each, which is no document
+    assert np.diff(grown.training_data.Y.tocsc().indptr)[40:].tolist() == [1, 3]
     with pytest.raises(InputError, match="at most 40 columns"):
         model.with_documents(texts[FEW], more)
 
@@ -221,11 +222,14 @@ def test_removed_labels_leave_the_others_as_they_are(model, data, tmp_path, caps
         expected = ranker.predict(as_features(model.features(texts)), beam_size=16, only_topk=40).toarray()
         assert np.array_equal(found, expected[:, kept])
     named = [names[label] for label in kept]
-    found, expected = (one.evidence.names.evidence(named).toarray() for one in (smaller, model))
+    found, expected = (
+        one.evidence.names.mentions(named).worths(len(named), one.nr_labels).toarray() for one in (smaller, model)
+    )
     assert np.array_equal(found, expected[:, kept])
     assert [row[0][0] for row in smaller.best(named, k=1)].count(smaller.names[0]) <= 3
     grown = smaller.with_documents(texts[FEW], Y[FEW][:, kept], exact=True)
-    assert grown.training_data.Y.shape == (293, len(kept))
+    assert grown.training_data.Y.shape == (293 + len(kept), len(kept))
+    assert grown.training_data.nr_documents == 293
     with pytest.raises(InputError, match="no label 'dogs'"):
         model.without_labels(["dogs"])
     with pytest.raises(InputError, match="one with documents to keep"):
@@ -241,12 +245,14 @@ def test_merged_labels_are_those_of_a_training_with_the_same_trees(model, data, 
     expected = Y[:290].toarray()
     expected[:, 5] = expected[:, [5, 30, 9]].max(axis=1)
     expected[:, 20] = expected[:, [20, 2]].max(axis=1)
-    assert np.array_equal(merged.training_data.Y.toarray(), expected[:, kept])
+    assert np.array_equal(merged.training_data.Y[:290].toarray(), expected[:, kept])
     assert all(map(same, weights(merged), trained_on_its_trees(merged)))
     documents = np.rint(np.expm1(merged.evidence.fusion.log_documents))
     assert np.array_equal(documents, expected[:, kept].sum(axis=0))
     # The names of merged labels are evidence of the one that stays.
-    found, before = (one.evidence.names.evidence(names).toarray() for one in (merged, model))
+    found, before = (
+        one.evidence.names.mentions(names).worths(len(names), one.nr_labels).toarray() for one in (merged, model)
+    )
     before[:, 5] = before[:, [5, 30, 9]].max(axis=1)
     before[:, 20] = before[:, [20, 2]].max(axis=1)
     assert np.array_equal(found, before[:, kept])

@@ -28,16 +28,16 @@ class EmbeddedNames:
     documents: np.ndarray
 
     @classmethod
-    def of(cls, new: np.ndarray, hidden: np.ndarray, embed: EmbedLabels, documents: np.ndarray) -> Self:
+    def of(cls, new: np.ndarray, read_as_new: np.ndarray, embed: EmbedLabels, documents: np.ndarray) -> Self:
         """Embed the names that are needed.
 
         Args:
             new: bool [labels]: labels without documents.
-            hidden: bool [labels]: labels that a training reads as if they had none.
+            read_as_new: bool [labels]: these, and labels that a training reads as if they had none.
             embed: returns the embeddings of names.
             documents: embeddings of held-out documents.
         """
-        labels = np.flatnonzero(new | hidden).astype(np.int32)
+        labels = np.flatnonzero(read_as_new).astype(np.int32)
         return cls(Similarity.measured(labels, embed(labels), documents), np.flatnonzero(new), documents)
 
     def of_new(self) -> Similarity:

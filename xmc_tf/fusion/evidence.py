@@ -98,8 +98,9 @@ class ProbabilityModel:
             of_names = None if names is None or embed is None else _names_once(label_vocabulary(names).preferred, embed)
             if embeddings is not None:
                 centers = HeldOutCenters.of(Y, embeddings, rows, vectors, of_names)
-            if of_names is not None:
-                embedded = EmbeddedNames.of(~known, np.logical_or.reduce(hidden), of_names, vectors)
+            read_as_new = ~known | np.logical_or.reduce(hidden)
+            if of_names is not None and read_as_new.any():
+                embedded = EmbeddedNames.of(~known, read_as_new, of_names, vectors)
         fusion = Fusion.learn(
             vstack(found, format="csr"), mentions, Y[rows], Y, hidden, embedded,
             fold_sizes=[len(fold) for fold in folds], centers=centers,

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.data import JoinedTexts, as_features
 from xmc_tf.jobs.settings import COMPARED_TREES, Settings
-from xmc_tf.label_names import have_letters
+from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.linear.in_memory import InMemory, fit_tfidf
 from xmc_tf.models.linear.training import LinearData, LinearRecipe, train_linear
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class DataSetFeatures:
-    """TF-IDF features of the training and validation documents, and of the test documents.
+    """TF-IDF features of the training and validation documents and the label names, and of the test documents.
 
     Words are counted in training and validation documents, without their labels, so that settings can be compared on
     validation documents and the last training on both needs no other features.
@@ -38,10 +38,12 @@ class DataSetFeatures:
     Args:
         store: the data set.
         threads: number of threads; -1: one per core.
+        lines: label names that are documents too; None: none.
     """
 
-    def __init__(self, store: TableStore, threads: int = -1) -> None:
+    def __init__(self, store: TableStore, threads: int = -1, lines: Sequence[str] | None = None) -> None:
         self.store, self.threads = store, threads
+        self.names = None if lines is None or store.nr_features else NameDocuments.of(lines)
         self._known: dict[str, tuple[Tfidf, csr_matrix]] = {}
 
     @property
@@ -52,10 +54,12 @@ class DataSetFeatures:
         return JoinedTexts([self.store.texts("train"), self.store.texts("validation")])
 
     def of(self, params: TfidfParams) -> "tuple[Tfidf | None, csr_matrix]":
-        """Return the vectorizer, and the features of the training documents followed by the validation documents."""
+        """Return the vectorizer, and the features of training documents, validation documents, and label names."""
         texts = self.texts
         if texts is None:
             return None, self._of_table
+        if self.names is not None:
+            texts = JoinedTexts([*texts.sources, self.names.texts])
         key = json.dumps(params.to_json(), sort_keys=True)
         if key not in self._known:
             tfidf, features = fit_tfidf(texts, params, self.threads)
@@ -157,10 +161,13 @@ class LinearTraining:
         if tfidf is not None:
             params = dataclasses.replace(params, tfidf=tfidf.params)  # with the language that was found
         Y = vstack([self.Y, self.Y_validation], format="csr")
-        data = LinearData(Y, self.features.texts, as_features(X), tfidf, self.names)
-        wanted = self.label_names
-        if wanted is None and not have_letters(self.names):
-            wanted = False  # numbers that stand for names are no evidence
+        count = Y.shape[0]
+        named = self.features.names
+        of_names = None if named is None else as_features(X[count:])
+        data = LinearData(
+            Y, self.features.texts, as_features(X[:count]), tfidf, self.names, name_features=of_names
+        )  # fmt: skip
+        wanted = self.label_names if named is not None else self.label_names or False
         recipe = LinearRecipe(
             params, self.overrides, probabilities=self.probabilities, label_names=wanted,
             keep_training_data=self.keep_training_data, seed=self.seed, threads=self.threads,
@@ -203,12 +210,15 @@ class LinearTraining:
         count = self.Y.shape[0]
         trees = params.trees[:COMPARED_TREES]
         params = dataclasses.replace(params, tree=trees if len(trees) > 1 else trees[0])
-        data = LinearData(self.Y[rows], X=as_features(X[:count][rows]))
+        some, Y, last = X[:count][rows], self.Y[rows], count + self.Y_validation.shape[0]
+        if self.features.names is not None:
+            some, Y = vstack([some, X[last:]], format="csr"), self.features.names.below(Y)
+        data = LinearData(Y, X=as_features(some))
         recipe = LinearRecipe(
             params, self.overrides, probabilities=False, seed=self.seed, threads=self.threads
         )  # fmt: skip
         model = train_linear(data, recipe)
-        predicted = model.ranker.predict(as_features(X[count:]), only_topk=_KS[-1], threads=self.threads)
+        predicted = model.ranker.predict(as_features(X[count:last]), only_topk=_KS[-1], threads=self.threads)
         measures = evaluate(self.Y_validation, predicted, _KS)
         return measures.at("P", 1) if self.single_label else float(np.mean([measures.at("P", k) for k in _KS]))
 
@@ -218,3 +228,16 @@ class LinearTraining:
             return slice(None)
         chosen = np.random.default_rng(self.seed).choice(self.Y.shape[0], documents, replace=False)
         return np.sort(chosen)
+
+
+def lines_to_learn(store: TableStore, probabilities: bool | None, label_names: bool | None) -> list[str] | None:
+    """Return the label names of a data set that a training learns, unless the options exclude it; None: none.
+
+    Args:
+        store: the data set.
+        probabilities: whether the user asks for probabilities; None: where it is possible.
+        label_names: whether the user asks for label names; None: where they have letters, and there are texts.
+    """
+    if store.nr_features or not store.names or probabilities is False or label_names is False:
+        return None
+    return store.names if label_names or have_letters(store.names) else None

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.versions import package_versions
-from xmc_tf.jobs.linear import ChosenModel, DataSetFeatures, LinearTraining
+from xmc_tf.jobs.linear import ChosenModel, DataSetFeatures, LinearTraining, lines_to_learn
 from xmc_tf.jobs.settings import DataShape, announcement, choose_settings
 from xmc_tf.jobs.summary import JobSummary, Results, examples_of, next_commands
 from xmc_tf.metrics import evaluate
@@ -124,7 +124,8 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
         fixed |= {"negative_sampling"}
     settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=job.effort)
     _LOG.info(announcement(shape, settings, job.effort))
-    features = DataSetFeatures(store, job.threads)
+    learned = lines_to_learn(store, options.probabilities, options.label_names)
+    features = DataSetFeatures(store, job.threads, learned)
     training = LinearTraining(
         features, store.labels("train"), store.labels("validation"), store.names, options.overrides,
         job.threads, job.seed, about.single_label, options.probabilities, options.label_names,

@@ -279,10 +279,13 @@ def _recipe(arguments: argparse.Namespace) -> LinearRecipe:
         blocks["indexer_params"] = several_trees(blocks["indexer_params"], arguments.trees)
     # The file sets for each level what the flags set for all.
     prediction = PredictionOptions() if from_file.get("pred_params") else options_of_flags(arguments, *SEARCH)
-    # A script of PECOS gets PECOS's scores.
-    probabilities = arguments.label_names if arguments.probabilities is None else arguments.probabilities
+    # A script of PECOS gets PECOS's scores; --effort asks for the best answers that there are.
+    probabilities, label_names = arguments.probabilities, arguments.label_names
+    if arguments.effort is None:
+        label_names = bool(label_names)
+        probabilities = label_names if probabilities is None else probabilities
     return LinearRecipe(
-        XRLinearParams(*blocks.values()), prediction, arguments.effort, probabilities, arguments.label_names,
+        XRLinearParams(*blocks.values()), prediction, arguments.effort, probabilities, label_names,
         arguments.keep_training_data, (arguments.meta_label_embedding_method, arguments.sub_label_embedding_method),
         arguments.min_n_sub_tree, arguments.seed, arguments.threads,
     )  # fmt: skip

@@ -77,7 +77,7 @@ def _add_data_flags(out: argparse.ArgumentParser) -> None:
     data.add_argument(
         "-m", "--model-folder", metavar="DIR", help="folder to write the model to; PECOS loads its subfolder ranker"
     )
-    add_label_names(data, default=False)
+    add_label_names(data, with_effort=True)
     add_keep_training_data(data)
     data.add_argument(
         "--layout",

@@ -129,13 +129,14 @@ def add_threads(parser: argparse.ArgumentParser, *short: str) -> None:
     )
 
 
-def add_label_names(flags: _Flags, *, default: bool | None) -> None:
-    """Add the flags for the names of the labels, and for probabilities, with or without names as evidence.
+def add_label_names(flags: _Flags, *, with_effort: bool = False) -> None:
+    """Add the flags for the names of the labels, and for probabilities, with or without names.
 
     Args:
         flags: a parser, or a group of its flags.
-        default: whether names are evidence, and scores probabilities; None: where it is possible.
+        with_effort: whether names are learned, and scores are probabilities, only with --effort by default.
     """
+    only = "with --effort, " if with_effort else ""
     flags.add_argument(
         "--labels", metavar="FILE",
         help="label names, one per line, in the order of the columns; alternative names follow after tabs",
@@ -150,14 +151,13 @@ def add_label_names(flags: _Flags, *, default: bool | None) -> None:
         "--probabilities", type=truth, default=None, metavar="true/false",
         help="predict calibrated probabilities instead of the rankers' scores, learned from documents that are held "
         "out for that; they rank labels better, and --min-precision needs them "
-        f"(default: {enough if default is None else 'with --label-names true'})",
+        f"(default: {only}{enough})",
     )  # fmt: skip
-    said = "if there are label names" if default is None else str(default).lower()
     flags.add_argument(
-        "--label-names", type=truth, default=default, metavar="true/false",
-        help="find the names of labels in texts, as evidence for calibrated probabilities; better answers, up to twice "
-        "the training time of the rankers, with few documents more "
-        f"(default: {said})",
+        "--label-names", type=truth, default=None, metavar="true/false",
+        help="learn from the names of labels: each is a document with its label, and evidence where a text mentions "
+        "it; better answers, with probabilities, and labels without documents are found "
+        f"(default: {only}if there are texts and label names)",
     )  # fmt: skip
 
 

@@ -141,7 +141,7 @@ def _add_files(out: argparse.ArgumentParser) -> None:
     )
     data.add_argument("-yt", "--tst-label-path", metavar="FILE", help="labels of the held-out documents")
     add_layout(data)
-    add_label_names(data, default=None)
+    add_label_names(data)
     data.add_argument(
         "--text-only", action="store_true", help="train the rankers on embeddings only, without TF-IDF features"
     )

@@ -65,7 +65,7 @@ PARTS = (
          "where scores are probabilities: the fusion of all scores into one probability", "fusion.Fusion"),
     ModelPart(HIERARCHY, r"broader\.tsv", "the broader terms of labels, where a vocabulary has them",
          "data.vocabularies.LabelHierarchy"),
-    ModelPart(TRAINING, r"[XY]\.npz", "features and labels of the training documents, if the model keeps them to grow",
+    ModelPart(TRAINING, r"[XY]\.npz|is_name\.npy", "features and labels of training documents and names, to grow by",
          "models.growing.TrainingData"),
 )  # fmt: skip
 FOLDERS = tuple(part.name for part in PARTS if part.inside is not None)

@@ -45,7 +45,7 @@ def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
     rankers = [_ranker(ranker, tree, in_rankers) for ranker, tree in zip(trees_of(model.ranker), trees, strict=True)]
     training = model.training_data
     if training is not None:
-        training = training.with_labels(training.labels(model.ranker.nr_labels)[:, in_rankers])
+        training = training.with_labels(training.labels(model.ranker.nr_labels)[:, in_rankers]).without_idle_names()
     return with_fewer_labels(model, number_of, kept, rankers, trees, training)
 
 

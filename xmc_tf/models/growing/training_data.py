@@ -87,6 +87,11 @@ class TrainingData:
         Y = self.Y
         return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], nr_labels))
 
+    def without_idle_names(self) -> Self:
+        """Return the documents without the names of labels that have been removed."""
+        kept = ~self.is_name | (np.diff(self.Y.indptr) > 0)
+        return replace(self, X=self.X[kept], Y=self.Y[kept], is_name=self.is_name[kept])
+
     def check_features(self, X: Features) -> None:
         """Refuse features of documents that the model cannot grow by."""
         if X.sparse is None or X.nr_dense or X.nr_features != self.X.shape[1]:

@@ -54,6 +54,7 @@ class LinearData:
         negatives: additional negatives, by the number of levels above the labels, the clusters' in the order of the
             columns of the tree's matrix. Over ranks, only those of rank 0 are used.
         nr_names: number of names of labels, which are the last rows of all these matrices and texts.
+        name_features: features of the names, if those of the documents are given; None: as the vectorizer makes them.
         called: what "tree", "label features", "labels" and "negatives of clusters" are called in messages.
     """
 
@@ -68,6 +69,7 @@ class LinearData:
     R: spmatrix | None = None
     negatives: Mapping[int, spmatrix] = field(default_factory=dict)
     nr_names: int = 0
+    name_features: Features | None = None
     called: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -177,7 +179,8 @@ def _with_names(data: LinearData) -> LinearData:
     X = data.X
     if X is not None:
         assert data.tfidf is not None
-        X = as_features(vstack([X.sparse, data.tfidf.transform(names.texts)], format="csr"))
+        further = data.name_features or as_features(data.tfidf.transform(names.texts))
+        X = as_features(vstack([X.sparse, further.sparse], format="csr"))
     return dataclasses.replace(
         data, Y=names.below(data.Y), texts=JoinedTexts([data.texts, names.texts]), X=X, nr_names=len(names.texts),
         R=None if data.R is None else names.below(data.R),
