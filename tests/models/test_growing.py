@@ -28,7 +28,9 @@ TREE = HierarchicalKMeansParams(nr_splits=4, max_leaf_size=4)
 @pytest.fixture(scope="module")
 def data():
     names, texts, Y = many()
-    return [f"{name} {number}" for number, name in enumerate(names)], texts, csr_matrix(Y)
+    alone = [names.count(name) == 1 for name in names]
+    names = [name if alone[number] else f"{name} {number}" for number, name in enumerate(names)]
+    return names, texts, csr_matrix(Y)
 
 
 @pytest.fixture(scope="module")
