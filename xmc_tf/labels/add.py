@@ -21,7 +21,7 @@ _DESCRIPTION = """Add labels to a trained model, without training. The model fin
 Show what would be added:
     python -m xmc_tf.labels.add -m model names.txt --dry-run
 
-The model must have been trained with label names as evidence. Its other labels keep their probabilities. If there are
+The model must have been trained with label names. The probabilities of its other labels hardly change. If there are
 documents with a new label, a training with them finds it better."""
 
 
