@@ -11,13 +11,12 @@ from xmc_tf.data.checks import (
 )
 from xmc_tf.data.feature_files import load_features
 from xmc_tf.data.features import Features, as_features
-from xmc_tf.data.joined_texts import JoinedTexts
 from xmc_tf.data.label_choice import load_label_choice
 from xmc_tf.data.labelled_text import LabelledText
 from xmc_tf.data.labels import load_names
 from xmc_tf.data.matrices import load_matrix, save_matrix
 from xmc_tf.data.output_names import embedding_path, prediction_path
-from xmc_tf.data.text import TextFile, Texts
+from xmc_tf.data.text import JoinedTexts, TextFile, Texts
 from xmc_tf.data.token_files import TokenWriter
 from xmc_tf.data.tokens import TokenStore
 

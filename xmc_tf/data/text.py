@@ -4,6 +4,7 @@ import logging
 import mmap
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias, overload
 
@@ -208,6 +209,72 @@ Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
 """Documents: the lines of a file, or a list."""
 
 
+class JoinedTexts(LazyTexts):
+    """The texts of several sources, one after the other, read when they are used.
+
+    Args:
+        parts: the texts of each source.
+    """
+
+    def __init__(self, parts: Sequence[Texts]) -> None:
+        self.sources = list(parts)
+        self.parts = [_FileRange(part, 0, len(part)) if isinstance(part, TextFile) else part for part in parts]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "JoinedTexts": ...
+
+    def __getitem__(self, index: int | slice) -> "str | JoinedTexts":
+        if isinstance(index, slice):
+            first, last, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError("the step of a slice of texts must be 1")
+            begins = accumulate(map(len, self.parts), initial=0)
+            return JoinedTexts(
+                [part[max(first - at, 0) : max(last - at, 0)] for part, at in zip(self.parts, begins, strict=False)]
+            )
+        for part in self.parts:
+            if index < len(part):
+                return _decoded(part[index])
+            index -= len(part)
+        raise IndexError("there is no such document")
+
+    def __iter__(self) -> Iterator[str]:
+        for part in self.parts:
+            yield from map(_decoded, part)
+
+
+class _FileRange(LazyTexts):
+    """Some lines of a file, which slices do not load."""
+
+    def __init__(self, file: TextFile, first: int, last: int) -> None:
+        self._file, self._first, self._last = file, first, last
+
+    def __len__(self) -> int:
+        return self._last - self._first
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "_FileRange": ...
+
+    def __getitem__(self, index: int | slice) -> "str | _FileRange":
+        if isinstance(index, slice):
+            first, last, _ = index.indices(len(self))
+            return _FileRange(self._file, self._first + first, self._first + max(first, last))
+        return self._file[self._first + index]
+
+    def __iter__(self) -> Iterator[str]:
+        for lines in self._file.batches(1024, self._first, self._last):
+            yield from map(_decoded, lines)
+
+
 def _decode(line: bytes) -> str:
     return line.decode("utf-8", errors="replace")
 
@@ -218,3 +285,7 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _decoded(document: str | bytes) -> str:
+    return document.decode("utf-8", errors="replace") if isinstance(document, bytes) else document

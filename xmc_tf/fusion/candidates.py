@@ -45,7 +45,7 @@ class LabelCandidates(NamedTuple):
 
     @property
     def worth(self) -> np.ndarray:
-        """The worth of the mentions: float64; 0 where there are none."""
+        """The worth of the mentions: float64; 0 if there are none."""
         return np.asarray(self.mentions.worth[self.mention], np.float64)
 
 

@@ -30,7 +30,7 @@ class GraphMentions(NamedTuple):
     words: tf.Tensor
 
 
-class _Words(NamedTuple):
+class _WordsOfNames(NamedTuple):
     """The distinct words of names in texts.
 
     Attributes:
@@ -77,7 +77,7 @@ class NameMatches(tf.Module):
         with tf.device("CPU:0"):
             return self._mentions(*self._words(text))
 
-    def _words(self, text: tf.Tensor) -> tuple[_Words, tf.Tensor, tf.Tensor]:
+    def _words(self, text: tf.Tensor) -> tuple[_WordsOfNames, tf.Tensor, tf.Tensor]:
         """Return the words of names in texts, these as a whole, and the characters of each text's words."""
         characters, rows = self._characters(text)
         unspaced = tf.bitwise.bitwise_and(characters, UNSPACED) != 0
@@ -123,7 +123,7 @@ class NameMatches(tf.Module):
         distinct, which = tf.unique(tf.gather(pairs, order))
         place = tf.gather(tf.gather(letters_before, start) - tf.gather(begins, row), tf.gather(found, order))
         count = tf.size(distinct)
-        words = _Words(
+        words = _WordsOfNames(
             distinct, tf.math.unsorted_segment_sum(tf.ones_like(which), which, count),
             tf.math.unsorted_segment_min(place, which, count),
         )  # fmt: skip
@@ -175,7 +175,7 @@ class NameMatches(tf.Module):
         pairs = tf.gather(rows, found) * tf.size(known, out_type=tf.int64) + tf.cast(tf.gather(place, found), tf.int64)
         return pairs, found
 
-    def _mentions(self, here_words: _Words, here_exact: tf.Tensor, lengths: tf.Tensor) -> GraphMentions:
+    def _mentions(self, here_words: _WordsOfNames, here_exact: tf.Tensor, lengths: tf.Tensor) -> GraphMentions:
         held, here = self.held, here_words.pairs
         nr_words = tf.size(held["words"], out_type=tf.int64)
         rows, words = here // nr_words, here % nr_words
