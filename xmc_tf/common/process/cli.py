@@ -247,6 +247,8 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
     # Not imported for this: most commands read no database.
     if (sqlite := sys.modules.get("sqlite3")) is not None and isinstance(error, sqlite.DatabaseError):
         fix = "if it is damaged, remove it and read the table again"
+        if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+            fix = "the disk is full or failing: free some space and run the same command again"
         return 1, f"failed: the database that the command line names cannot be used: {error}\n  fix: {fix}"
     if isinstance(error, MemoryError):
         return 1, f"failed: out of memory ({error})"
