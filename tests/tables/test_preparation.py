@@ -12,10 +12,11 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import share
 from xmc_tf.prepare import main
 from xmc_tf.tables import preparation, writing
-from xmc_tf.tables.columns import ColumnOptions
+from xmc_tf.tables.columns import ColumnOptions, Columns
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.reading.encodings import text_encoding
 from xmc_tf.tables.reading.options import SourceOptions
+from xmc_tf.tables.reading.records import TableRow
 from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.runs import Run, record_run, runs_of
 from xmc_tf.tables.splits import SplitOptions
@@ -353,10 +354,15 @@ def test_a_changed_table_and_other_columns_are_read_again(tmp_path, caplog):
     with pytest.raises(InputError, match="has been read again by another command"):
         list(before)
     assert list(store.texts("train"))
+    writer = writing.RowWriter(store, Columns((0,), 1))  # of a command that still reads
+    writer.add(TableRow(62, ["a text", "a label"]))
     (tmp_path / "copy.csv").write_bytes(table.read_bytes())  # the same rows under another name
     store = prepare(tmp_path / "copy.csv", tmp_path / "out.sqlite", PrepareOptions(columns=columns))
     assert set(store.names) == {text for text, _ in ROWS}
     assert "(other columns)" in caplog.text
+    with pytest.raises(InputError, match="another command has begun to read the table again"):
+        writer.commit("all")
+    assert store.count() == 60
 
 
 @pytest.mark.parametrize("content", ["text,label\n", "text,label\na text,\nanother,\n"])

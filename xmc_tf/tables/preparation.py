@@ -135,9 +135,10 @@ def is_of_another(database: Path, table: Path) -> bool:
         return False
     if not TableStore.is_data_set(database):
         return True
-    store = TableStore.open(database)
-    content = {"checksum": _sampled_checksum(table)} if table.is_file() else {}
-    another = _is_another(store, _name_of(table), content)
+    store, name = TableStore.open(database), _name_of(table)
+    another = _is_another(store, name, {})
+    if another and table.is_file():  # a table that has been renamed
+        another = _is_another(store, name, {"checksum": _sampled_checksum(table)})
     store.close()
     return another
 
