@@ -63,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         answers.model()
     except InputError as error:  # the page shows the error too, with a button to retry
+        if not Path(arguments.model).exists():
+            raise
         _LOG.warning("%s", error)
     bound.listen(BACKLOG)
     print(f"{address_of(bound)}/   (press Ctrl-C to stop)", flush=True)

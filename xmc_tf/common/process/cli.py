@@ -242,6 +242,8 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
         return 2, f"error: a name or text is not UTF-8: {error.object}\n  expected: names and texts in UTF-8"
     if isinstance(error, FileNotFoundError):
         return 2, f"error: {error.filename} does not exist"
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop from "):  # of pathlib
+        return 2, f"error: {str(error).removeprefix('Symlink loop from ')} is a link that leads to itself"
     if isinstance(error, ModuleNotFoundError) and (missing := missing_package(error)) is not None:
         return 2, f"error: {missing}"
     # Not imported for this: most commands read no database.
