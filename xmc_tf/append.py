@@ -32,7 +32,8 @@ From files of texts and labels, to another folder:
 Correct labels of the training documents, by the findings of xmc-tf audit that a person has accepted:
     python -m xmc_tf.append -m model data.csv --accepted audit/findings.csv
 
-The model must have been trained with --keep-training-data. If the command is interrupted, the model stays as it was.
+The model must have kept its training data (--keep-training-data), as one of a small table does. If the command is
+interrupted, the model stays as it was.
 Vocabulary, label tree and calibration stay: train again when the documents have grown by a tenth or so."""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.marks import EMBEDDINGS
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
@@ -14,6 +15,7 @@ from xmc_tf.models.over_ranks import share_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     add_batch_size,
+    add_force,
     add_gpu,
     add_model,
     add_texts,
@@ -54,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
         help="maximum number of tokens that the encoder reads at once (default: as trained)",
     )
     add_gpu(out)
+    add_force(out)
     add_verbosity(out)
     add_without_effect(out, "encode")
     return out
@@ -72,9 +75,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     folder = arguments.save_emb_folder or (arguments.save_emb_path if communicator.size > 1 else None)
     path = Path(folder) / f"X.emb.{communicator.rank}.npy" if folder else embedding_path(arguments.save_emb_path)
     inputs = {"-m": arguments.model_folder, "-t": arguments.text_path}
-    run_on_all_ranks(
-        communicator, lambda: refuse_output("--save-emb-folder" if arguments.save_emb_folder else "-o", path, inputs)
-    )
+    flag = "--save-emb-folder" if arguments.save_emb_folder else "-o"
+    run_on_all_ranks(communicator, lambda: refuse_output(flag, path, inputs, [EMBEDDINGS], force=arguments.force))
     choose_device(communicator, arguments.use_gpu)
 
     def encode() -> None:
@@ -85,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         tokens = arguments.batch_size * length
         own = texts[mine] if communicator.size > 1 else texts
         vectors = model.encode(own, batch_tokens=tokens, truncate_length=length)
-        save_matrix(path, vectors, any_name=True)
+        save_matrix(path, vectors, any_name=True, mark=EMBEDDINGS)
         _LOG.info("%s: %s embeddings with %s columns", path, f"{vectors.shape[0]:,}", vectors.shape[1])
 
     run_on_all_ranks(communicator, encode)

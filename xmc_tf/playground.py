@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Serve until Ctrl-C."""
     arguments = parser().parse_args(argv)
     require_server()
+    if not Path(arguments.model).exists():
+        raise InputError(f"{arguments.model} does not exist", expected="the folder of a model, or an export")
     answers = answers_of(arguments.model)
     bound = bound_socket("127.0.0.1", arguments.port)
     try:

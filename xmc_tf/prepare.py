@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.set_verbosity(arguments.verbose_level)
     table = Path(arguments.table)
     output = Path(arguments.output) if arguments.output else database_of(table)
-    refuse_output("-o", output, {"TABLE": table, "--label-lists": arguments.label_lists})
+    refuse_output("-o", output, {"TABLE": table, "--label-lists": arguments.label_lists}, None)
     store = prepare(table, output, table_options(arguments))
     summary = summary_of(store)
     about = json.dumps(dataclasses.asdict(summary)) if arguments.json else f"{output}\n{summary.text()}"

@@ -7,13 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_output, refuse_same_outputs
+from xmc_tf.common.files.marks import FEATURES, LABELS, RELEVANCE
+from xmc_tf.common.files.outputs import refuse_output, refuse_output_folder, refuse_same_outputs
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.folders.model_parts import TFIDF
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import LabelledText, TextFile, save_matrix
-from xmc_tf.params import add_threads, add_verbosity, add_without_effect, tfidf_of_pecos, truth, warn_without_effect
+from xmc_tf.params import (
+    add_force,
+    add_threads,
+    add_verbosity,
+    add_without_effect,
+    tfidf_of_pecos,
+    truth,
+    warn_without_effect,
+)
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
@@ -62,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--label-pos", type=whole, default=0, metavar="INT", help="field of a line that holds the labels, from 0"
     )
+    add_force(run)
     add_threads(run)
     add_without_effect(run, "preprocess run")
     for command in (build, run):
@@ -96,7 +106,7 @@ def _add_text(command: argparse.ArgumentParser) -> None:
 
 def _build(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.output_model_folder)
-    refuse_output(
+    refuse_output_folder(
         "-m", folder, {"-i": arguments.input_text_path, "--vectorizer-config-path": arguments.vectorizer_config_path}
     )
     _check_folder(folder)
@@ -118,8 +128,9 @@ def _run(arguments: argparse.Namespace) -> None:
     inputs = {
         "-i": arguments.input_text_path, "-l": arguments.label_text_path, "-p": arguments.input_preprocessor_folder,
     }  # fmt: skip
+    marks = {"-x": FEATURES, "-y": LABELS, "-r": RELEVANCE}
     for flag, path in outputs.items():
-        refuse_output(flag, path, inputs)
+        refuse_output(flag, path, inputs, [marks[flag]], force=arguments.force)
     refuse_same_outputs(outputs)
     wants_labels = arguments.output_label_path or arguments.output_rel_path
     if wants_labels and not arguments.label_text_path:
@@ -135,9 +146,10 @@ def _run(arguments: argparse.Namespace) -> None:
     arguments.from_file = arguments.from_file and not wants_labels  # as in PECOS: with labels, lines have fields
     texts = _texts(arguments)
     X = _load(Path(arguments.input_preprocessor_folder)).transform(texts, threads=arguments.threads)
-    for path, matrix in ((outputs["-x"], X), (outputs["-y"], Y), (outputs["-r"], R)):
+    for flag, matrix in (("-x", X), ("-y", Y), ("-r", R)):
+        path = outputs[flag]
         if path and matrix is not None:
-            save_matrix(path, matrix, any_name=True)
+            save_matrix(path, matrix, any_name=True, mark=marks[flag])
             _LOG.info("%s: %s × %s", path, *(f"{n:,}" for n in matrix.shape))
     if arguments.output_rel_path and R is None:
         _LOG.warning("-r %s is not written: the labels have no relevance", arguments.output_rel_path)
@@ -164,8 +176,6 @@ def _load(folder: Path) -> "Tfidf":
 
 def _check_folder(folder: Path) -> None:
     """Reject a folder that contains other files than a vectorizer's, because it would be replaced as a whole."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"-m {folder} is a file", expected="a folder, which may be new")
     others = sorted(path.name for path in folder.iterdir() if not TFIDF.may_have(path.name)) if folder.exists() else []
     if others:
         raise InputError(

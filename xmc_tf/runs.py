@@ -15,7 +15,7 @@ from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.jobs.run_views import comparison_text, list_text, run_text
-from xmc_tf.params import add_verbosity
+from xmc_tf.params import add_force, add_verbosity
 from xmc_tf.tables.runs import delete_run, predictions_of, run_of, runs_of
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.table_flags import database_of
@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("runs", nargs="*", type=int, metavar="RUN", help="number of a run, from the list")
     out.add_argument("-o", "--output", metavar="FILE", help="file of predictions to write: .csv")
     out.add_argument("--json", action="store_true", help="print the runs as JSON")
+    add_force(out)
     add_verbosity(out)
     return out
 
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     path = Path(arguments.data)
     if not TableStore.is_data_set(path) and TableStore.is_data_set(database_of(path)):
         path = database_of(path)
-    refuse_output("-o", arguments.output, {"DATA": path}, ",".join(_HEADER))
+    refuse_output("-o", arguments.output, {"DATA": path}, [",".join(_HEADER)], force=arguments.force)
     store = TableStore.open(path, write=arguments.action == "delete")
     _require(arguments)
     runs = [run_of(store, number) for number in arguments.runs] if arguments.runs else runs_of(store)

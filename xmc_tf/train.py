@@ -13,9 +13,11 @@ import numpy as np
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_model_folder, refuse_output, refuse_work_folder
+from xmc_tf.common.files.marks import EMBEDDINGS
+from xmc_tf.common.files.outputs import refuse_model_folder, refuse_output, refuse_output_folder, refuse_work_folder
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.folders.model_parts import MODEL
+from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
@@ -101,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     announce_compiling()
     recipe = run_on_all_ranks(communicator, lambda: _recipe(arguments))
     run_on_all_ranks(communicator, lambda: _refuse_outputs(arguments, recipe))
-    folder = Path(arguments.model_dir)
+    folder = named_folder(arguments.model_dir)
     work = Path(arguments.work_dir or f"{folder}.work")
     claim = claimed_by_all(communicator, folder, MODEL, work, fix="give another folder with -m")
     with claim, compiling_beside(communicator.size):
@@ -128,9 +130,12 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
         return
     announce_compiling()
     inputs = {"TABLE": job.table, "--data-set": job.database}
+    refuse_output("--data-set", job.database, {"TABLE": job.table}, None)
     refuse_model_folder("-m", job.model, inputs)
-    if job.report:
-        refuse_report("--report", job.report, {**inputs, "-m": job.model})
+    if not job.report:
+        arguments.refuse("force", where="without --report")
+    else:
+        refuse_report("--report", job.report, {**inputs, "-m": job.model}, force=arguments.force)
     work = Path(arguments.work_dir or f"{job.model}.work")
     claim = claimed_by_all(communicator, job.model, MODEL, work, fix="give another folder with -m")
     with claim, compiling_beside(communicator.size):
@@ -221,7 +226,7 @@ def _check_files(a: argparse.Namespace) -> None:
             existing_file(path, what)
 
 
-def _refuse_outputs(a: argparse.Namespace, recipe: Recipe) -> None:
+def _refuse_outputs(a: cli.GivenFlags, recipe: Recipe) -> None:
     """Refuse folders that would replace an input, or a part of another model."""
     inputs = {
         "-t": a.trn_text_path, "-x": a.trn_feat_path, "-y": a.trn_label_path, "-tt": a.tst_text_path,
@@ -231,11 +236,13 @@ def _refuse_outputs(a: argparse.Namespace, recipe: Recipe) -> None:
         "--model-shortcut": recipe.first_level.model_shortcut,
     }  # fmt: skip
     refuse_model_folder("-m", a.model_dir, inputs, unchanged=("--labels", "--vocabulary"))
-    work = a.work_dir or f"{Path(a.model_dir)}.work"
+    work = a.work_dir or f"{named_folder(a.model_dir)}.work"
     refuse_work_folder("--work-dir" if a.work_dir else "-m", work, inputs)
-    if a.save_emb_dir:
-        for path in (Path(a.save_emb_dir), Path(a.save_emb_dir) / _EMBEDDINGS):
-            refuse_output("--save-emb-dir", path, inputs)
+    if not a.save_emb_dir:
+        a.refuse("force", where="without --save-emb-dir")
+    else:
+        refuse_output_folder("--save-emb-dir", a.save_emb_dir, inputs)
+        refuse_output("--save-emb-dir", Path(a.save_emb_dir) / _EMBEDDINGS, inputs, [EMBEDDINGS], force=a.force)
 
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:

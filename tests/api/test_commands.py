@@ -170,7 +170,7 @@ def test_flags_reach_the_command_and_errors_name_it(capsys):
 def test_a_lock_names_the_command(tmp_path, chosen):
     main(["linear", "train"])
     with folder_locks.folder_lock(tmp_path / "model"):
-        assert json.loads((tmp_path / ".model.lock").read_text())["command"] == "xmc-tf linear train"
+        assert json.loads((tmp_path / ".model.xmc_tf.lock").read_text())["command"] == "xmc-tf linear train"
 
 
 def test_the_installed_script_calls_it():

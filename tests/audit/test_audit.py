@@ -1,5 +1,7 @@
 """Planted errors are found; each finding says why; labels without errors are left alone."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -56,6 +58,12 @@ def test_reasons_name_the_evidence(audit, collection):
 def test_at_most_so_many_of_each_kind(collection, model):
     audit = model.audit(collection.texts, collection.labels, most=5)
     assert len(audit.of_kind("missing")) == len(audit.of_kind("wrong")) == 5
+
+
+def test_a_number_that_is_a_limit_is_said_to_be_one(audit):
+    one = dataclasses.replace(audit, findings=audit.of_kind("missing")[:3], most=3)
+    assert str(one).startswith("the first 3 missing, 0 wrong")
+    assert str(dataclasses.replace(one, most=4)).startswith("3 missing")
 
 
 def test_names_of_labels_and_tables_give_the_same(collection, model, audit):

@@ -39,7 +39,7 @@ def in_folder(tmp_path, monkeypatch):
 
 def test_from_the_table_to_a_corrected_model(in_folder, tmp_path, capsys):
     audit(["data.csv", "-m", "model", "-o", "audit", "--most", "20"])
-    assert "20 missing, 20 wrong" in capsys.readouterr().out
+    assert "the first 20 missing, the first 20 wrong" in capsys.readouterr().out
     with (tmp_path / "audit" / "findings.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert all(row["document"] == f"doc-{row['row']}" for row in rows if row["row"])

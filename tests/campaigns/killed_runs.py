@@ -1,10 +1,12 @@
 """One command that is killed at a chosen moment, and what is left of it."""
 
+import contextlib
 import hashlib
 import os
 import random
 import re
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -117,7 +119,10 @@ def run(
 
 
 def contents(folder: Path, but: Sequence[str] = ()) -> dict[str, str]:
-    """Return the checksum of each file of a folder, and nothing where there is not a folder."""
+    """Return the checksum of each file of a folder, or of what a database holds, and nothing where there is neither."""
+    if folder.is_file():
+        with contextlib.closing(sqlite3.connect(f"{folder.absolute().as_uri()}?mode=rw", uri=True)) as database:
+            return {"": hashlib.sha256("".join(database.iterdump()).encode()).hexdigest()}
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))

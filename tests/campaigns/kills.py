@@ -1,7 +1,8 @@
 """Kill training and export at random moments, run the same command again, and count what went wrong.
 
-``python -m tests.campaigns.kills`` kills 60 runs; ``--kills 200 --seed 7`` others; ``--of linear export`` only some
-commands. It prints a line for each kill and at the end one line of JSON; every count but ``kills`` should be 0.
+``python -m tests.campaigns.kills`` kills 70 runs; ``--kills 200 --seed 7`` others; ``--of linear export`` only some
+commands. ``prepare`` and ``train TABLE`` are killed in the first 50 ms in which something of them is to be seen. It
+prints a line for each kill and at the end one line of JSON; every count but ``kills`` should be 0.
 
 After each kill: all processes end within 30 s, no traceback is printed, the output folder holds the complete old result
 or the complete new one, and files of others in it, one being written to, are untouched. The same command again, which
@@ -45,6 +46,8 @@ class Command:
     launcher: Sequence[str]
     arguments: Callable[[Path, int], list[str]]  # by the output folder and the seed: another seed, another result
     chain: int = 1  # so many kills in a row before the command may complete, at most
+    start: str = ""  # pattern of what is there first: the command is killed soon after it, and may resume
+    beside: str = ""  # what the command leaves beside its output
     seconds: float = 0.0
     old: dict[str, str] = field(default_factory=dict)
     new: dict[str, str] = field(default_factory=dict)
@@ -72,6 +75,7 @@ class Campaign:
         place = self.folder / command.name
         place.mkdir()
         for name, seed in (("old", 1), ("new", 0)):
+            (place / name).mkdir()
             outcome = run(command.line(place / name / "1", seed), place)
             if outcome.returncode:
                 raise RuntimeError(f"{command.name} fails undisturbed:\n{outcome.output}")
@@ -88,24 +92,28 @@ class Campaign:
         shutil.rmtree(output.parent, ignore_errors=True)
         output.parent.mkdir()
         if old:
-            shutil.copytree(place / "old" / "1", output)
-        with Foreign(output if self.chance.random() < 0.5 else None) as foreign:
+            before_it = place / "old" / "1"
+            (shutil.copytree if before_it.is_dir() else shutil.copy)(before_it, output)
+        with Foreign(output if self.chance.random() < 0.5 and not command.start else None) as foreign:
             done, tried, ended = 0, 0, False
             goal = min(kills, self.chance.randint(1, command.chain))
             while done < goal and tried < 4 * goal:
                 tried += 1
                 blow = self._blow(command)
-                before = set(_hidden(output))
+                before = _appeared(output, command.start)
                 outcome = run(
-                    command.line(output), place, blow, self.chance, lambda before=before: _hidden(output) - before
-                )
+                    command.line(output), place, blow, self.chance,
+                    lambda before=before: _appeared(output, command.start) - before,
+                )  # fmt: skip
                 done += outcome.hit
                 what = f"{command.name}{', old model' if old else ''}{', foreign files' if foreign else ''}: {blow}"
                 print(what if outcome.hit else f"{what}: it was over before", flush=True)
                 if outcome.hit:
                     self._look(command, output, what, outcome, [command.old if old else {}, command.new])
                     foreign.check(self, what)
-                    ended |= blow.whom == "launcher" and contents(output, FOREIGN) == command.new
+                    ended |= (
+                        bool(command.launcher) and blow.whom == "launcher" and contents(output, FOREIGN) == command.new
+                    )
             outcome = run(command.line(output), place)
             what = f"{what}, run again"
             if outcome.returncode:
@@ -115,7 +123,8 @@ class Campaign:
             if outcome.tracebacks:
                 self._count("tracebacks", what, outcome.tracebacks[0])
             foreign.check(self, what)
-        left = [*(path.name for path in output.parent.iterdir() if path.name != "1"), *_files(place / "tmp")]
+        theirs = ("1", command.beside)
+        left = [*(path.name for path in output.parent.iterdir() if path.name not in theirs), *_files(place / "tmp")]
         if ended:
             # The ranks of a launcher that is killed after they have ended cannot know of the folder that it leaves.
             left = [name for name in left if not name.startswith("ompi.")]
@@ -130,6 +139,8 @@ class Campaign:
     def _blow(self, command: Command) -> Blow:
         number = self.chance.choice(SIGNALS)
         whom = self.chance.choice(["rank", "all", "launcher"]) if command.launcher else "launcher"
+        if command.start:
+            return Blow(number, whom, self.chance.random() * 0.05, placing=True)
         if self.chance.random() < 0.4:
             return Blow(number, whom, self.chance.random() * 0.02, placing=True)
         # Not in the first moments, which are the interpreter's own.
@@ -143,6 +154,8 @@ class Campaign:
             self._count("hangs", what, "; ".join(outcome.left)[:500])
         if outcome.tracebacks:
             self._count("tracebacks", what, outcome.tracebacks[0])
+        if output.is_file():
+            return  # what a data set lacks, the next run adds
         found = contents(output, FOREIGN)
         if found not in allowed:
             kind = "files_lost" if allowed[0] and not found else "half_models"
@@ -205,8 +218,10 @@ class Foreign:
             self._lines += 1
 
 
-def _hidden(output: Path) -> set[Path]:
-    """Return the hidden, unfinished paths: beside the output, in it, or in the folder of the stages."""
+def _appeared(output: Path, start: str) -> set[Path]:
+    """Return what a pattern finds beside the output, or the hidden, unfinished paths beside it, in it and in stages."""
+    if start:
+        return set(output.parent.glob(start))
     places = (output.parent, output, output.with_name(f"{output.name}.work"))
     return {path for place in places if place.is_dir() for path in place.glob(".*")}
 
@@ -247,7 +262,18 @@ def commands(folder: Path, names: Sequence[str] = ()) -> list[Command]:
         files = ["-x", str(folder / "X.npz"), "-y", str(folder / "Y.npz"), "-m", str(output)]
         return ["xmc_tf.linear.train", *files, "--seed", str(seed), "-n", "1"]
 
+    write_table(folder / "table.csv")
+
+    def prepare(output: Path, seed: int) -> list[str]:
+        return ["xmc_tf.prepare", str(folder / "table.csv"), "-o", str(output), "--split-seed", str(seed)]
+
+    def table(output: Path, seed: int) -> list[str]:
+        files = [str(folder / "table.csv"), "-m", str(output), "--data-set", f"{output}.sqlite"]
+        return ["xmc_tf.train", *files, "--seed", str(seed), "--effort", "fast", "-n", "1"]
+
     found = [
+        Command("prepare", 8, [], prepare, chain=3, start="*"),
+        Command("table", 4, [], table, chain=2, start="*sqlite*", beside="1.sqlite"),
         Command("linear", 20, [], linear),
         Command("linear-mpi", 10, MPI, linear, chain=2),
         Command("linear-gloo", 4, GLOO, linear, chain=2),
@@ -300,6 +326,15 @@ def write_matrices(folder: Path, documents: int = 1500, features: int = 200, lab
     save_matrix(folder / "Y.npz", Y)
 
 
+def write_table(path: Path, rows: int = 3000) -> None:
+    """Write a table of texts and labels at random."""
+    chance = np.random.default_rng(0)
+    labels = chance.integers(0, 20, rows).tolist()
+    texts = (" ".join(f"word{word}" for word in chance.integers(20 * label, 20 * label + 60, 12)) for label in labels)
+    lines = (f"{text},label {label}\n" for text, label in zip(texts, labels, strict=True))
+    path.write_text("text,label\n" + "".join(lines))
+
+
 def write_interactions(folder: Path, rows: int = 600_000) -> list[Path]:
     """Write two tables of users and items at random, which make two parts."""
     chance = np.random.default_rng(0)
@@ -331,10 +366,14 @@ def campaign(folder: Path, commands: Sequence[Command], kills: int, seed: int) -
 def main() -> None:
     """Run the campaign and print what it has found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=60, help="how many")
+    parser.add_argument("--kills", type=int, default=70, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random")
     parser.add_argument(
-        "--of", nargs="*", default=[], metavar="COMMAND", help="linear, train, export, sequences, or more exactly"
+        "--of",
+        nargs="*",
+        default=[],
+        metavar="COMMAND",
+        help="prepare, table, linear, train, export, sequences, or more exactly",
     )
     arguments = parser.parse_args()
     started = time.monotonic()

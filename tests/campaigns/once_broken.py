@@ -36,6 +36,8 @@ def cases() -> Iterator[Case]:
     yield from _rows_without_an_end()
     yield from _full_disks()
     yield from _closed_folders()
+    yield from _files_of_others()
+    yield from _odd_places()
     for part, kind in itertools.product(_PARTS, ("empty", "half", "one byte flipped", "a folder")):
         bad = ((f"model/{part}", kind, f"text-model/{part}"),)
         yield Case("predict", ("-m", "{out}/model", "-q", "word1 word2"), bad, model="text-model")
@@ -114,6 +116,44 @@ def _closed_folders() -> Iterator[Case]:
         for flag in ("-o", "--report"):
             if flag in flags:
                 yield Case(command, arguments(command, flag, "{out}/closed/new"), **MODELS.get(command, {}))
+
+
+_NAMES_LIKE_OURS = (
+    (".m.lock", "text", "X.txt"), (".m.work.lock", "text", "X.txt"), (".m.new-20240101.csv", "text", "X.txt"),
+    (".m.new-pictures", "a folder", "X.txt"), (".m.rankers", "a folder", "X.txt"),
+)  # fmt: skip
+
+
+def _files_of_others() -> Iterator[Case]:
+    """Outputs whose names others have, and files of others beside a model, with names like temporary ones of ours."""
+    of_texts = ("-m", "{in}/text-model", "-t", "{in}/X.txt", "-o")
+    for name, kind, good in (("Y.npz", "as it is", "Y.npz"), ("mine.jsonl", "text", "X.txt")):
+        yield Case("predict", (*of_texts, f"{{out}}/{name}"), ((name, kind, good),))
+    for command, flag in (("predict", "-o"), ("report.audit", "-o"), ("evaluate", "--report")):
+        yield Case(command, arguments(command, flag, "{out}/mine.csv"), (("mine.csv", "as it is", "data.csv"),))
+    yield Case(
+        "runs", ("{in}/data.sqlite", "predictions", "1", "-o", "{out}/mine.csv"), (("mine.csv", "text", "X.txt"),)
+    )
+    table = ("{in}/data.csv", "-m", "{out}/m", "--effort", "fast", "--data-set", "{out}/d")
+    yield Case("train", table, _NAMES_LIKE_OURS)
+    yield Case("train", (*table, "--report", "{out}/mine.csv"), (("mine.csv", "text", "X.txt"),))
+    yield Case("linear.train", ("-x", "{in}/X.npz", "-y", "{in}/Y.npz", "-m", "{out}/m"), _NAMES_LIKE_OURS)
+
+
+def _odd_places() -> Iterator[Case]:
+    """Links that lead to themselves, the current folder as a model, and numbers that are too large for a clock."""
+    loop = (("loop", "a circle of links", "X.txt"),)
+    for command, flag in (
+        ("predict", "-m"), ("predict", "-o"), ("predict", ""), ("prepare", "-o"), ("report.audit", "-o"),
+        ("evaluate", "--report"), ("sequences.prepare", ""), ("sequences.prepare", "-o"),
+    ):  # fmt: skip
+        for path in ("{out}/loop", "{out}/loop/new"):
+            yield Case(command, arguments(command, flag, path), loop)
+    yield Case("sequences.prepare", ("{out}/loo*", "-o", "{out}/new"), loop)
+    for model in ("{out}/loop", "."):
+        yield Case("linear.train", ("-x", "{in}/X.npz", "-y", "{in}/Y.npz", "-m", model), loop)
+    yield Case("check", ("--megabytes", "1e30"))
+    yield Case("train", ("{in}/data.csv", "-m", "{out}/m", "--data-set", "{out}/d", "--split-seed", str(1 << 70)))
 
 
 def make_inputs(folder: Path) -> None:

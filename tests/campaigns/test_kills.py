@@ -1,20 +1,20 @@
-"""A short version of the campaign: one process that is killed a few times, and two ranks once."""
+"""A short version of the campaign: single processes that are killed a few times, and two ranks once."""
 
 import pytest
 
 from tests.campaigns.killed_runs import _tracebacks
 from tests.campaigns.kills import campaign, commands
 
-SHORT = ["linear"]
+SHORT = ["prepare", "linear"]
 
 
 @pytest.mark.distributed
 def test_a_few_kills_do_no_harm(tmp_path):
     some = [command for command in commands(tmp_path, SHORT) if command.name != "linear-gloo"]
-    for command, share in zip(some, (2, 1), strict=True):
+    for command, share in zip(some, (2, 2, 1), strict=True):
         command.share = share
-    found = campaign(tmp_path, some, kills=3, seed=0)
-    assert found.counts["kills"] == 3
+    found = campaign(tmp_path, some, kills=5, seed=0)
+    assert found.counts["kills"] == 5
     assert not found.failures, "\n".join(found.failures)
 
 

@@ -28,7 +28,11 @@ def test_a_folder_that_others_may_write_is_not_used(tmp_path, monkeypatch):
     other.chmod(0o777)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setenv("XMC_TF_CACHE", str(tmp_path / "home" / "cache"))
-    assert cache_folder.cache_folder() == tmp_path / "home" / "cache"
+    found = cache_folder.cache_folder()
+    assert found.parent == tmp_path / "tmp"
+    assert found != other
+    assert stat.S_IMODE(found.stat().st_mode) == 0o700
+    assert os.environ["XMC_TF_CACHE"] == str(found)  # of processes that this one starts
 
 
 def test_a_folder_that_can_be_written_is_used(tmp_path, monkeypatch, caplog):

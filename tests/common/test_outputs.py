@@ -6,16 +6,21 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.marks import EMBEDDINGS, LABELS, MATRIX_OF_PREDICTIONS, PREDICTIONS
 from xmc_tf.common.files.outputs import (
     refuse_model_folder,
     refuse_other_folder,
     refuse_output,
+    refuse_output_folder,
     refuse_same_outputs,
     refuse_work_folder,
 )
+from xmc_tf.data import load_matrix, save_matrix
 
 
 @pytest.fixture
@@ -52,7 +57,7 @@ INPUTS = {"-x": ["X.npz", "exp/X.npz"], "-y": "Y.npz", "-t": None, "-m": "m", "-
      "new/deep/pred.npz", "m/predictions/a.npz", "served/pred.npz", "served/1/notes.txt", "exp/params.json", None],
 )  # fmt: skip
 def test_other_files_are_accepted_beside_a_models_parts_too(place, path):
-    refuse_output("-o", path, INPUTS)
+    refuse_output("-o", path, INPUTS, None)
 
 
 PARTS = [
@@ -130,7 +135,7 @@ def test_files_of_a_folder_that_is_read_and_is_no_model(place):
 def test_a_damaged_header_is_still_a_models_where_its_parts_are(place, content):
     write("m/params.json", content)
     write("exp/params.json", content)
-    refuse_output("-o", "exp/params.json", {})
+    refuse_output("-o", "exp/params.json", {}, None)
     with pytest.raises(InputError, match="is part of the model"):
         refuse_output("-o", "m/tree/C0.npz", {})
 
@@ -192,7 +197,7 @@ with atomic_file(sys.argv[1]) as part:
 def test_what_a_killed_run_left_of_an_output_is_removed_and_what_another_run_writes_stays(tmp_path, caplog):
     caplog.set_level("INFO")
     output = tmp_path / "pred.npz"
-    (tmp_path / ".pred.new-backup.npz").write_text("mine")
+    (tmp_path / ".pred.new-backup1.npz").write_text("mine")
     writers = [
         subprocess.Popen([sys.executable, "-c", _WRITER, output], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         for _ in range(2)
@@ -203,7 +208,7 @@ def test_what_a_killed_run_left_of_an_output_is_removed_and_what_another_run_wri
         writers[0].kill()
         writers[0].wait()
         refuse_output("-o", output, {})
-        assert len(list(tmp_path.glob(".pred.new-????????.npz"))) == 1
+        assert len(list(tmp_path.glob(".pred.xmc_tf-????????.npz"))) == 1
         assert caplog.text.count("left by an interrupted run") == 1
         writers[1].communicate(timeout=60)
     finally:
@@ -211,7 +216,7 @@ def test_what_a_killed_run_left_of_an_output_is_removed_and_what_another_run_wri
             writer.kill()
             writer.communicate()
     assert output.read_text() == "half"
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".pred.new-backup.npz", "pred.npz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".pred.new-backup1.npz", "pred.npz"]
 
 
 def test_only_files_of_the_command_are_replaced(place):
@@ -219,9 +224,44 @@ def test_only_files_of_the_command_are_replaced(place):
     write("old.csv", "line,text\n1,a\n")
     write("empty.csv", "")
     for path in ("old.csv", "empty.csv", "new.csv"):
-        refuse_output("-o", path, {}, "line,text")
+        refuse_output("-o", path, {}, ["line,text"])
     with pytest.raises(InputError, match=r"-o mine\.csv exists, and this command has not written it"):
-        refuse_output("-o", "mine.csv", {}, "line,text")
+        refuse_output("-o", "mine.csv", {}, ["line,text"])
+    refuse_output("-o", "mine.csv", {}, ["line,text"], force=True)
+
+
+def test_matrices_are_replaced_by_the_command_that_wrote_them(place):
+    Y = csr_matrix(np.eye(3, dtype=np.float32))
+    for path, matrix, mark in (("P.npz", Y, MATRIX_OF_PREDICTIONS), ("X.npy", Y.toarray(), EMBEDDINGS)):
+        save_matrix(path, matrix, mark=mark)
+        np.testing.assert_array_equal(load_matrix(path) @ np.eye(3), np.eye(3))
+        refuse_output("-o", path, {}, [mark])
+        save_matrix(path, matrix)
+        with pytest.raises(InputError, match="this command has not written it"):
+            refuse_output("-o", path, {}, [mark])
+    np.save("zeros.npy", np.zeros((9, 300), np.uint8))
+    save_matrix("Y.npz", Y, mark=LABELS)  # of preprocess run -y; typed for the output of a prediction
+    for path in ("zeros.npy", "Y.npz"):
+        with pytest.raises(InputError, match="--force"):
+            refuse_output("-o", path, {}, [*PREDICTIONS, EMBEDDINGS])
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("exp", "a folder"), ("Y.npz/x.csv", "Not a directory"), ("loop/x.csv", "Too many levels"), ("pipe", "a pipe"),
+     ("x" * 300, "File name too long")],
+)  # fmt: skip
+def test_places_that_cannot_be_written(place, path, reason):
+    os.symlink("loop", "loop")
+    os.mkfifo("pipe")
+    with pytest.raises(InputError, match=f"cannot be written(.|\n)*received: .*{reason}"):
+        refuse_output("-o", path, {})
+    if path not in ("exp", "pipe"):
+        with pytest.raises(InputError, match=f"cannot be written(.|\n)*received: .*{reason}"):
+            refuse_model_folder("-m", path, {})
+    for folder in ("Y.npz", "Y.npz/report", "pipe"):
+        with pytest.raises(InputError, match="cannot be written"):
+            refuse_output_folder("--report", folder, {})
 
 
 def test_two_outputs_are_two_files(place):

@@ -170,8 +170,8 @@ def test_an_error_while_filling_leaves_only_the_old_folder(box):
     "journal",
     [
         {"part": "../../home", "header": "box.json", "outdated": []},
-        {"part": ".box.new-abcdefgh", "header": "box.json", "outdated": ["../precious"]},
-        {"part": ".box.new-abcdefgh", "header": "/etc/passwd", "outdated": []},
+        {"part": ".box.xmc_tf-abcdefgh", "header": "box.json", "outdated": ["../precious"]},
+        {"part": ".box.xmc_tf-abcdefgh", "header": "/etc/passwd", "outdated": []},
         {"part": "precious", "header": "box.json", "outdated": []},
         {},
         "[" * 100_000,
@@ -217,17 +217,23 @@ def test_a_second_run_is_refused_and_the_lock_of_a_killed_one_is_taken_over(tmp_
     assert not hidden(folder)
 
 
-def test_a_foreign_lock_file_is_taken_over_too(tmp_path):
-    (tmp_path / ".box.lock").write_text("[" * 100_000)
-    with folder_locks.folder_lock(tmp_path / "box"), folder_locks.folder_lock(tmp_path / "box"):
-        assert (tmp_path / ".box.lock").exists()
-    assert not (tmp_path / ".box.lock").exists()
+def test_files_of_others_with_names_like_ours_stay(tmp_path, box):
+    lock, others = tmp_path / f".{box.name}.xmc_tf.lock", (".new-pictures", ".new-20240101.csv", ".lock", ".work.lock")
+    for end in others:
+        (tmp_path / f".{box.name}{end}").mkdir()
+    lock.touch()  # of a run that was killed before it wrote its record
+    place(box, "new")
+    assert hidden(box) == {f".{box.name}{end}" for end in others}
+    lock.write_text("[" * 100_000)
+    with pytest.raises(InputError, match="is not a lock of xmc_tf"):
+        place(box, "newer")
+    assert lock.stat().st_size == 100_000
 
 
 def test_leftovers_inside_an_incomplete_folder_are_not_files_of_others(box):
     half = folder_locks.temporary_folder_beside(box)
     (half / "tree").mkdir()
-    (half / ".tree.lock").touch()
+    (half / ".tree.xmc_tf.lock").touch()
     inner = folder_locks.temporary_folder_beside(half / "tree")
     (inner / "config.json").write_text("{}")
     place(box, "new")

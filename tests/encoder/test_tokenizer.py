@@ -333,6 +333,20 @@ def test_a_compiled_table_is_read_entry_by_entry():
     assert "a" not in entries
 
 
+def test_ids_with_large_gaps_are_refused(tmp_path):
+    """Else the first use of the vocabulary takes memory for all ids between: 8 GB for these."""
+    model = {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 9,
+    }
+    vocabulary = {"[UNK]": 0, "[PAD]": 1, "a": 1 << 31}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {**model, "vocab": vocabulary}}))
+    with pytest.raises(InputError, match=r"too large gaps(.|\n)*received: 2,147,483,648"):
+        TextTokenizer.load(tmp_path)
+
+
 def test_tokenizers_that_cannot_be_rebuilt_are_refused():
     from tokenizers import AddedToken, normalizers
 

@@ -111,5 +111,9 @@ def test_other_files_are_never_replaced(folder, tmp_path):
     with pytest.raises(InputError, match=r"holds other files than a vectorizer's(.|\n)*received: X\.npz"):
         run("build", "-i", folder / "in.txt", "-m", tmp_path)
     assert (tmp_path / "X.npz").read_text() == "mine"
-    with pytest.raises(InputError, match="is a file"):
+    with pytest.raises(InputError, match="received: a file"):
         run("build", "-i", folder / "in.txt", "-m", tmp_path / "X.npz")
+    outputs = ("-x", tmp_path / "new.npz", "-y", tmp_path / "Y.npz")
+    (tmp_path / "Y.npz").write_text("mine")
+    with pytest.raises(InputError, match=r"-y .*Y\.npz exists, and this command has not written it"):
+        run("run", "-p", "vectorizer", "-i", folder / "in.txt", "-l", "labels.txt", *outputs)

@@ -120,6 +120,12 @@ def test_a_training_says_whether_documents_can_be_appended(folder, tmp_path, cap
     table = _write(tmp_path / "data.csv", _rows(60))
     flags = [str(table), "-m", str(tmp_path / "model"), "--effort", "fast", "--verbose-level", "0"]
     train(flags)
-    assert "documents cannot be appended to this model: train with --keep-training-data" in " ".join(
-        capsys.readouterr().out.split()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "are kept (0.0 MB), so that documents can be appended and labels corrected" in shown
+    assert (tmp_path / "model" / "training" / "X.npz").is_file()
+    train([*flags, "--keep-training-data", "false"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "documents cannot be appended to this model, and labels not be corrected: train with --keep-training" in shown
     )
+    assert not (tmp_path / "model" / "training").exists()

@@ -81,7 +81,7 @@ def test_what_an_interrupted_run_leaves_is_removed_by_the_next_one(tmp_path, mon
         patch.setattr(preparation, "_renumber", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             prepare([table], tmp_path / "data")
-    assert list(tmp_path.glob(".data.new-*"))
+    assert list(tmp_path.glob(".data.xmc_tf-*"))
     assert histories_of(prepare([table], tmp_path / "data")) == whole
     assert {path.name for path in tmp_path.iterdir()} == {"a.csv", "whole", "data"}
 

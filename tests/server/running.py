@@ -52,9 +52,13 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def running(folder, *flags, log):
-    """Yield a server of a model; end it by SIGTERM."""
-    command = [sys.executable, "-m", "xmc_tf.server", "-m", str(folder), "-p", "0", *flags]
+def running(folder, *flags, log, grace_s=None):
+    """Yield a server of a model; end it by SIGTERM, which gives commands ``grace_s`` to end (default: that of all)."""
+    start = ["-m", "xmc_tf.server"]
+    if grace_s is not None:
+        patch = f"from xmc_tf.common.process import cli, signals; signals.GRACE_S = {grace_s}"
+        start = ["-c", f"{patch}; from xmc_tf.server.__main__ import main; cli.run(main)"]
+    command = [sys.executable, *start, "-m", str(folder), "-p", "0", *flags]
     with log.open("wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert process.stdout is not None

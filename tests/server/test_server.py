@@ -1,5 +1,6 @@
 """The server in its own process: the answers of the model, and no harm from slow, large or broken requests."""
 
+import http.client
 import json
 import shutil
 import signal
@@ -184,6 +185,12 @@ def test_a_new_version_replaces_the_old_one_without_a_failed_request(folder, tmp
         (tmp_path / "new").rename(versions / "4")
         _until(lambda: json.loads(one.ask("/healthz")[2])["version"] == 4)
         assert one.ask("/v1/models/xmc/versions/1")[0] == 404
+        # A version that is copied in slowly, its header first, is served when it is complete.
+        (versions / "5").mkdir()
+        shutil.copy(folder / "params.json", versions / "5")
+        _until(lambda: one.metric('xmc_tf_reloads_total{result="failed"}') == 2)
+        shutil.copytree(folder, versions / "5", dirs_exist_ok=True, ignore=shutil.ignore_patterns("params.json"))
+        _until(lambda: json.loads(one.ask("/healthz")[2])["version"] == 5)
         stop.set()
         asking.join()
         assert set(statuses) == {200}
@@ -191,11 +198,23 @@ def test_a_new_version_replaces_the_old_one_without_a_failed_request(folder, tmp
 
 
 def test_sigterm_lets_requests_finish(folder, tmp_path):
-    with running(folder, log=tmp_path / "log") as one, ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(one.ask, PREDICT, {"inputs": ["word1 word2"] * 3000})
-        _until(lambda: one.metric("xmc_tf_waiting_texts") > 0 or answer.done())
+    """Those that wait for others, for longer than other commands may take to end, and one that has just been sent."""
+    texts = documents(1, seed=5)[0] * 1300
+    with running(folder, "--threads", "1", log=tmp_path / "log", grace_s=0.1) as one, ThreadPoolExecutor(3) as pool:
+        idle = http.client.HTTPConnection(urlsplit(one.url).netloc, timeout=60)
+
+        def asks_again():
+            idle.request("GET", "/healthz")
+            reply = idle.getresponse()
+            return reply.status, json.loads(reply.read())["version"]
+
+        assert asks_again() == (200, 1)
+        answers = [pool.submit(one.ask, PREDICT, {"inputs": texts}) for _ in range(3)]
+        _until(lambda: one.metric("xmc_tf_waiting_texts") > len(texts) or all(one.done() for one in answers))
         one.process.send_signal(signal.SIGTERM)
-        assert answer.result(60)[0] == 200
+        time.sleep(0.2)  # the server has seen the signal
+        assert asks_again() == (200, 1)
+        assert [answer.result(60)[0] for answer in answers] == [200] * 3
         assert one.process.wait(120) in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
     assert "Traceback" not in (tmp_path / "log").read_text()
 

@@ -15,10 +15,13 @@ import pytest
 
 from tests.serving import browser
 from tests.serving.cases import HARD, NAMES, documents
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import checksum_of
 from xmc_tf.common.folders.model_parts import ABOUT
+from xmc_tf.playground import main as playground
 from xmc_tf.server.application import Application
 from xmc_tf.server.connections import bound_socket, in_background
+from xmc_tf.server.page import routes
 from xmc_tf.server.page.answering import Answering
 from xmc_tf.server.page.files import FILES
 from xmc_tf.server.page.routes import LIMITS, Page
@@ -125,6 +128,18 @@ def test_what_the_server_refuses(of_export, method, path, body, headers, status,
 def test_texts_have_a_limit(of_export):
     headers = {"Content-Type": "application/json", "Content-Length": str(LIMITS.max_bytes + 1)}
     assert ask(of_export, "POST", "/ask", None, **headers)[0] == 413
+
+
+def test_a_text_that_takes_too_long_gets_an_answer(of_export, monkeypatch):
+    monkeypatch.setattr(routes, "_ANSWER_S", 0.0)
+    status, content = question(of_export, TEXT)
+    assert status == 504
+    assert content["error"].startswith("no answer within")
+
+
+def test_a_folder_that_is_missing_ends_the_command(tmp_path):
+    with pytest.raises(InputError, match="missing does not exist"):
+        playground([str(tmp_path / "missing"), "-p", "0"])
 
 
 def exchange(server, *pieces, pause=0.0):

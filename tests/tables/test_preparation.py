@@ -12,11 +12,13 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import share
 from xmc_tf.prepare import main
 from xmc_tf.tables import preparation, writing
-from xmc_tf.tables.columns import ColumnOptions
+from xmc_tf.tables.columns import ColumnOptions, Columns
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.reading.encodings import text_encoding
 from xmc_tf.tables.reading.options import SourceOptions
+from xmc_tf.tables.reading.records import TableRow
 from xmc_tf.tables.reading.sources import open_source
+from xmc_tf.tables.runs import Run, record_run, runs_of
 from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.summary import summary_of
@@ -143,8 +145,36 @@ def test_an_interrupted_run_continues(tmp_path, monkeypatch):
 
 def test_another_table_does_not_overwrite_a_data_set(tmp_path):
     prepare(_csv(tmp_path), tmp_path / "out.sqlite")
-    with pytest.raises(InputError, match="another table"):
+    with pytest.raises(InputError, match=r"the data set of another table, data\.csv"):
         prepare(_csv(tmp_path, ROWS[:20], "other.csv"), tmp_path / "out.sqlite")
+
+
+def test_tables_with_different_endings_have_data_sets_of_their_own(tmp_path):
+    table, other = _csv(tmp_path), _json_lines(tmp_path)
+    prepare(table, database_of(table)).close()
+    assert database_of(table).name == "data.sqlite"
+    assert database_of(other).name == "data.jsonl.sqlite"
+    table.rename(tmp_path / "moved.csv")
+    database_of(table).rename(tmp_path / "moved.sqlite")
+    assert database_of(tmp_path / "moved.csv").name == "moved.sqlite"  # it has the same rows
+
+
+def test_an_interrupted_start_leaves_nothing_in_the_way(tmp_path, monkeypatch):
+    """What SQLite has written before a data set can be recognised once made every later run fail."""
+    table = _csv(tmp_path)
+
+    def put(*_):
+        raise _InterruptedError
+
+    monkeypatch.setattr(TableStore, "put_meta", put)
+    with pytest.raises(_InterruptedError):
+        prepare(table, tmp_path / "out.sqlite")
+    assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
+    monkeypatch.undo()
+    (tmp_path / ".out.xmc_tf-abcd1234.sqlite").write_bytes(b"")  # of a run that was killed
+    (tmp_path / "out.sqlite").write_bytes(b"")  # of an earlier version
+    prepare(table, tmp_path / "out.sqlite").close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.sqlite"]
 
 
 def test_another_database_is_not_touched(tmp_path):
@@ -310,15 +340,29 @@ def test_labels_that_training_lacks_are_reported(tmp_path):
     assert "10 labels have test documents only" in summary.text()
 
 
-def test_a_changed_table_is_noticed(tmp_path):
-    table = _csv(tmp_path)
-    prepare(table, tmp_path / "out.sqlite").close()
-    content = table.read_bytes()
-    table.write_bytes(content.replace(b"even", b"evem"))  # of the same size
-    with pytest.raises(InputError, match="this table before a change"):
-        prepare(table, tmp_path / "out.sqlite")
-    table.write_bytes(content)
-    assert prepare(table, tmp_path / "out.sqlite").count() == 60
+def test_a_changed_table_and_other_columns_are_read_again(tmp_path, caplog):
+    caplog.set_level("INFO")
+    table, columns = _csv(tmp_path), ColumnOptions(text=["label"], labels="text")
+    store = prepare(table, tmp_path / "out.sqlite")
+    before = store.texts("train")
+    record_run(store, Run(began="2026-01-01T10:00:00+00:00", seconds=1.0, command="train", model="m", kind="XR-Linear"))
+    table.write_bytes(table.read_bytes().replace(b"even", b"evem"))  # of the same size
+    store = prepare(table, tmp_path / "out.sqlite")
+    assert "evem" in store.names
+    assert "(a changed table); its 1 earlier runs stay listed" in caplog.text
+    assert len(runs_of(store)) == 1
+    with pytest.raises(InputError, match="has been read again by another command"):
+        list(before)
+    assert list(store.texts("train"))
+    writer = writing.RowWriter(store, Columns((0,), 1))  # of a command that still reads
+    writer.add(TableRow(62, ["a text", "a label"]))
+    (tmp_path / "copy.csv").write_bytes(table.read_bytes())  # the same rows under another name
+    store = prepare(tmp_path / "copy.csv", tmp_path / "out.sqlite", PrepareOptions(columns=columns))
+    assert set(store.names) == {text for text, _ in ROWS}
+    assert "(other columns)" in caplog.text
+    with pytest.raises(InputError, match="another command has begun to read the table again"):
+        writer.commit("all")
+    assert store.count() == 60
 
 
 @pytest.mark.parametrize("content", ["text,label\n", "text,label\na text,\nanother,\n"])

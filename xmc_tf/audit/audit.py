@@ -33,10 +33,12 @@ class Audit:
     Args:
         findings: the findings.
         data: the documents that they are about.
+        most: maximum number of findings of each kind.
     """
 
     findings: list[Finding]
     data: AuditData
+    most: int = MOST
 
     def __len__(self) -> int:
         return len(self.findings)
@@ -64,7 +66,16 @@ class Audit:
 
     def __str__(self) -> str:
         counts = Counter(one.kind for one in self.findings)
-        return ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS) + " in " + f"{self.data.Y.shape[0]:,} documents"
+        listed = ", ".join(f"{self.count_text(counts[kind])} {kind}" for kind in KINDS)
+        return f"{listed} in {self.data.Y.shape[0]:,} documents"
+
+    def count_text(self, count: int) -> str:
+        """Return a number of findings, as "the first 500" where there may be more.
+
+        Args:
+            count: the number.
+        """
+        return f"the first {count:,}" if count == self.most else f"{count:,}"
 
 
 def audit_labels(data: AuditData, most: int = MOST) -> Audit:
@@ -101,7 +112,7 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
     ]
     order = list(KINDS)
     found.sort(key=lambda one: (-one.gain, order.index(one.kind), one.row or 0, one.label or 0))
-    return Audit(found, data)
+    return Audit(found, data, most)
 
 
 def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarray, most: int) -> list[Finding]:

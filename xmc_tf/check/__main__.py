@@ -44,6 +44,7 @@ _EXAMPLES = """examples:
   mpiexec -n 4 python -m xmc_tf.check --megabytes 2200
   python -m xmc_tf.check --model model
 """
+_MOST_MB, _MOST_S = 1_000_000, 1_000_000
 
 
 def parser() -> argparse.ArgumentParser:
@@ -97,8 +98,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     args: argparse.Namespace = given
     if args.timeout is None:
         args.timeout = _TIMEOUT_S + args.megabytes / _LEAST_MB_PER_S
-    if not args.timeout > 0 or not args.megabytes > 0:
-        raise InputError("--timeout and --megabytes", expected="numbers above 0")
+    for flag, value, most in (("--megabytes", args.megabytes, _MOST_MB), ("--timeout", args.timeout, _MOST_S)):
+        if not 0 < value <= most:
+            raise InputError(f"{flag} is out of range", expected=f"above 0, at most {most:,}", received=f"{value:g}")
     if args.communicator != "auto":
         os.environ["XMC_TF_COMMUNICATOR"] = args.communicator
     world = _find_ranks(args.timeout)

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.data.npz.reading import file_format, read_npy, read_npz
-from xmc_tf.data.npz.writing import write_npz
+from xmc_tf.data.npz.writing import padded_head, write_npz
 from xmc_tf.data.scanning import ALONE, Scan
 from xmc_tf.data.structure import check_finite, check_indices, check_pointers
 
@@ -64,7 +64,7 @@ def load_matrix(
     return matrix
 
 
-def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False) -> None:
+def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False, mark: str = "") -> None:
     """Write a matrix so that `load_matrix` can map it, and scipy and PECOS can load it.
 
     Sparse matrices become an uncompressed .npz of float32 data and int32 indices (int64 if necessary), dense ones a
@@ -74,6 +74,8 @@ def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False) -> Non
         path: ends in .npz for a sparse matrix, in .npy for a dense one.
         matrix: CSR or CSC (kept), another sparse form (becomes CSR), or an array of two dimensions.
         any_name: whether to allow other endings, as PECOS does.
+        mark: by which a command recognises its output; of a dense matrix ``EMBEDDINGS`` of
+            :mod:`xmc_tf.common.files.marks`, of a sparse one a comment.
     """
     path = Path(path)
     suffix = ".npz" if issparse(matrix) else ".npy"
@@ -86,7 +88,12 @@ def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False) -> Non
     with atomic_file(path) as part:
         if not issparse(matrix):
             with part.open("wb") as file:
-                np.save(file, np.ascontiguousarray(matrix, dtype=np.float32), allow_pickle=False)
+                dense = np.ascontiguousarray(matrix, dtype=np.float32)
+                if mark:
+                    file.write(padded_head(dense.dtype, dense.shape, 0, len(mark)))
+                    dense.tofile(file)
+                else:
+                    np.save(file, dense, allow_pickle=False)
             return
         matrix = matrix if matrix.format in ("csr", "csc") else csr_matrix(matrix)
         index = index_type(matrix.shape, matrix.nnz)
@@ -99,6 +106,7 @@ def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False) -> Non
                 "shape": np.array(matrix.shape, dtype=np.int64),
                 "data": np.ascontiguousarray(matrix.data, dtype=np.float32),
             },
+            mark,
         )
 
 

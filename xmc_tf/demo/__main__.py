@@ -24,6 +24,7 @@ from xmc_tf.demo.encoder import make_tiny, pretrained_folder
 from xmc_tf.metrics import format_table, measure, percent
 from xmc_tf.metrics.evaluation import load_prediction
 from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.params import add_force
 
 _KS = (1, 3, 5)
 _SHOWN = 6
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
         "measure them, and predict labels of texts that you type.",
     )
     parser.add_argument("--work", default="demo-work", metavar="DIR", help="folder for the data and the models")
+    add_force(parser)
     parser.add_argument(
         "--table",
         metavar="FILE",
@@ -65,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)
     if args.table is not None:
         args.refuse("work", "ask", where="with --table: nothing is trained")
-        _write_table(Path(args.table))
+        _write_table(Path(args.table), args.force)
         return
     work = Path(args.work)
     data, linear, model = work / "data", work / "xr-linear", work / "xr-transformer"
@@ -84,11 +86,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     _what_next(data, linear, model)
 
 
-def _write_table(path: Path) -> None:
+def _write_table(path: Path, force: bool) -> None:
     """Write the texts and labels as one table, and print what to do with it."""
     # The core alone brings four of these packages, which is enough to try the commands.
     packages = [package for package in PACKAGES if find_spec(package)]
-    refuse_output("--table", path, {}, "package: ")  # one of the labels
+    refuse_output("--table", path, {}, ["package: "], force=force)  # one of the labels
     rows = write_table(path, packages)
     quoted = shlex.quote(str(path))
     screen.paragraph(

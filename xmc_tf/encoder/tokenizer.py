@@ -68,6 +68,7 @@ _CHUNK = 1024
 _WORD_END = re.compile(r"[^\W_](?= )")
 # Number of characters per token that are tried first, then four times as many. Few texts have longer words.
 _CHARACTERS_PER_TOKEN = 16
+_MOST_IDS, _FEW_TOKENS = 16, 100_000  # ids per token, where there are more tokens than a few
 
 
 class TextTokenizer:
@@ -88,8 +89,16 @@ class TextTokenizer:
 
     def __init__(self, files: TokenizerFiles) -> None:
         self._files = files
-        self.backend, self.pad_id, self.fingerprint = files.backend, files.pad_id, files.fingerprint
-        self.vocabulary_size = max(self.backend.get_vocab().values()) + 1
+        self.backend, self.pad_id = files.backend, files.pad_id
+        vocabulary = self.backend.get_vocab()
+        self.vocabulary_size = max(vocabulary.values()) + 1
+        if self.vocabulary_size > _MOST_IDS * (len(vocabulary) + _FEW_TOKENS):  # they take memory, from here on
+            raise InputError(
+                "the ids of the tokenizer have too large gaps",
+                expected=f"ids below {_MOST_IDS * (len(vocabulary) + _FEW_TOKENS):,}, for {len(vocabulary):,} tokens",
+                received=f"{self.vocabulary_size - 1:,}", fix="correct tokenizer.json, or copy it again",
+            )  # fmt: skip
+        self.fingerprint = files.fingerprint
         self.before, self.behind = _frame(self.backend)
         self._nr_special = len(self.before) + len(self.behind)
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from xmc_tf.data import JoinedTexts, as_features
+from xmc_tf.data import Features, JoinedTexts, as_features
 from xmc_tf.jobs.settings import COMPARED_TREES, Settings
 from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate
+from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.in_memory import InMemory, fit_tfidf
 from xmc_tf.models.linear.training import LinearData, LinearRecipe, train_linear
 from xmc_tf.models.xr_linear import XRLinear
@@ -85,6 +86,7 @@ class DataSetFeatures:
 _LOG = logging.getLogger(__name__)
 _KS = (1, 3, 5)
 _LEAST_GAIN = 0.001  # smaller differences are chance, and the simpler settings stay
+_SMALL = 20_000_000  # bytes of training data that a model keeps by default
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,8 @@ class LinearTraining:
         probabilities: whether scores become calibrated probabilities; None: if there are enough documents.
         label_names: whether names of labels in texts are evidence for them; None: if there are texts, and names with
             letters.
-        keep_training_data: whether the model keeps its training data, so that it can grow.
+        keep_training_data: whether the model keeps its training data, so that it can grow; None: if they are small,
+            and the chosen settings allow it.
     """
 
     features: DataSetFeatures
@@ -150,7 +153,7 @@ class LinearTraining:
     single_label: bool = False
     probabilities: bool | None = None
     label_names: bool | None = None
-    keep_training_data: bool = False
+    keep_training_data: bool | None = None
 
     def run(self, settings: Settings) -> ChosenModel:
         """Choose the settings on the validation documents, then train on these and the training documents."""
@@ -170,7 +173,7 @@ class LinearTraining:
         wanted = self.label_names if named is not None else self.label_names or False
         recipe = LinearRecipe(
             params, self.overrides, probabilities=self.probabilities, label_names=wanted,
-            keep_training_data=self.keep_training_data, seed=self.seed, threads=self.threads,
+            keep_training_data=self._keeps(params, data.X), seed=self.seed, threads=self.threads,
         )  # fmt: skip
         place = InMemory(self.threads)
         model = XRLinear.of(train_linear(data, recipe, place))
@@ -179,6 +182,14 @@ class LinearTraining:
         if model.evidence is not None:
             seconds["probabilities" if model.evidence.names is None else "label names"] = place.seconds_of_evidence
         return ChosenModel(model, params, tuple(trials), seconds)
+
+    def _keeps(self, params: XRLinearParams, X: Features | None) -> bool:
+        """Return whether the model keeps its training data."""
+        if self.keep_training_data is not None:
+            return self.keep_training_data
+        if X is None or X.sparse is None or 8 * X.sparse.nnz > _SMALL:
+            return False
+        return TrainingData.problem(X, params.ranker) is None
 
     def _choose(self, settings: Settings) -> tuple[XRLinearParams, list[Trial]]:
         best, trials = settings.params, list[Trial]()

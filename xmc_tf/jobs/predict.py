@@ -9,6 +9,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.marks import PREDICTIONS
 from xmc_tf.common.files.outputs import Named, refuse_output
 from xmc_tf.common.process import cli
 from xmc_tf.data import (
@@ -58,7 +59,7 @@ def predict(arguments: argparse.Namespace) -> None:
         warn_without_effect(arguments, "predict")
     announce_compiling()
     output = _output(arguments)
-    run_on_all_ranks(communicator, lambda: refuse_output("-o", output, _inputs(arguments)))
+    run_on_all_ranks(communicator, lambda: _refuse_output(arguments, output))
     model = run_on_all_ranks(communicator, lambda: _model(arguments, options))
     options = _prepared(arguments, options, model, communicator)
     if arguments.table is not None:
@@ -112,6 +113,10 @@ def _output(arguments: argparse.Namespace) -> str | None:
     """Return the file to write; None to print."""
     path: str | None = arguments.save_pred_path
     return path if arguments.table is not None else prediction_path(path, folder_name="P.npz")
+
+
+def _refuse_output(arguments: argparse.Namespace, output: str | None) -> None:
+    refuse_output("-o", output, _inputs(arguments), PREDICTIONS, force=arguments.force)
 
 
 def _inputs(arguments: argparse.Namespace) -> dict[str, Named]:
@@ -238,7 +243,7 @@ def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> No
 
     cli.set_verbosity(arguments.verbose_level)
     output = _output(arguments)
-    refuse_output("-o", output, _inputs(arguments))
+    _refuse_output(arguments, output)
     warn_without_effect(arguments, "predict")
     usual = PredictionOptions()
     fixed = {f"--{name.replace('_', '-')}": getattr(options, name) != getattr(usual, name) for name in OPTIONS}

@@ -7,6 +7,7 @@ from xmc_tf.params import (
     DECISIONS,
     SEARCH,
     add_batch_size,
+    add_force,
     add_gpu,
     add_model,
     add_only_labels,
@@ -61,6 +62,7 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     )  # fmt: skip
     add_batch_size(out)
     add_gpu(out)
+    add_force(out)
     add_verbosity(out)
     add_without_effect(out, "predict")
     return out

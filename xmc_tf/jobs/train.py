@@ -75,7 +75,7 @@ class LinearOptions:
         overrides: prediction options that the user has set.
         probabilities: whether scores become calibrated probabilities; None: if there are enough documents.
         label_names: whether names of labels in texts are evidence for them; None: if there are texts and names.
-        keep_training_data: whether the model keeps its training data, so that it can grow.
+        keep_training_data: whether the model keeps its training data, so that it can grow; None: if they are small.
     """
 
     params: XRLinearParams
@@ -83,7 +83,7 @@ class LinearOptions:
     overrides: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
     probabilities: bool | None = None
     label_names: bool | None = None
-    keep_training_data: bool = False
+    keep_training_data: bool | None = None
 
 
 def data_set_of(job: TableJob) -> TableStore:
@@ -267,8 +267,10 @@ def _account(training: LinearTraining, chosen: ChosenModel, about: Summary) -> l
         )
     grows, size = chosen.model.own_training is not None, _size_of_kept(training, chosen)
     out.append(
-        f"the features of the documents are kept ({size}), so that documents can be appended (--keep-training-data)"
-        if grows else f"documents cannot be appended to this model: train with --keep-training-data, which takes {size}"
+        f"the features of the documents are kept ({size}), so that documents can be appended and labels corrected; "
+        "whoever has the model has them (--keep-training-data false leaves them out)"
+        if grows else f"documents cannot be appended to this model, and labels not be corrected: train with "
+        f"--keep-training-data true, which takes {size}"
     )  # fmt: skip
     if validation := about.documents["validation"]:
         both = about.documents["train"] + validation

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process.cli import GivenFlags
 from xmc_tf.jobs.train import LinearOptions, TableJob
 from xmc_tf.params import (
@@ -91,7 +92,7 @@ _OF_FILES = {
 _OF_ENCODERS = ("model_shortcut", "init_model_dir", "params_path", "train_params_path")
 _OF_BOTH = {
     "table", "model_dir", "seed", "threads", "beam_size", "only_topk", "post_processor", "negative_sampling",
-    "verbose_level", "layout", "trees", "effort", "probabilities", "label_names", *_OF_JOBS,
+    "verbose_level", "layout", "trees", "effort", "probabilities", "label_names", "force", *_OF_JOBS,
 }  # fmt: skip
 
 
@@ -107,7 +108,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--preponly", action="store_true", help="only read the table into its data set")
     add("--report", metavar="DIR", help="folder to write a report to: one HTML page, with its data as JSON and CSV")
-    add_keep_training_data(group)
+    add_keep_training_data(group, None)
     add("--data-set", metavar="FILE", help="database of the data set (default: TABLE with the ending .sqlite)")
     add(
         "--language-column", metavar="NAME",
@@ -149,7 +150,7 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
         )
     return TableJob(
         Path(arguments.table),
-        Path(arguments.model_dir or "."),
+        named_folder(arguments.model_dir or "."),
         table_options(arguments),
         None if arguments.data_set is None else Path(arguments.data_set),
         command,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.files.outputs import refuse_output_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_names
@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.set_verbosity(arguments.verbose_level)
     if not arguments.output and not arguments.dry_run:
         raise InputError("no output is given", expected="-o DIR", fix="add -o, or --dry-run to write nothing")
-    refuse_output("-o", arguments.output, {"-m": arguments.model_folder, "NAMES": arguments.names})
+    if arguments.output:
+        refuse_output_folder("-o", arguments.output, {"-m": arguments.model_folder, "NAMES": arguments.names})
     lines = load_names(arguments.names)
     model = Path(arguments.model_folder)
     names = read_names(model, read_metadata(model).nr_labels) or []

@@ -14,6 +14,7 @@ from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.common.folders.model_parts import MODEL
+from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
 from xmc_tf.common.threads import thread_count
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     _require(arguments)
     _refuse_outputs(arguments)
     recipe = _recipe(arguments)
-    folder = Path(arguments.model_folder)
+    folder = named_folder(arguments.model_folder)
     claim = claimed_by_all(communicator, folder, MODEL, work_path(folder), fix="give another folder with -m")
     with claim, compiling_beside(communicator.size):
         _train(communicator, folder, arguments, recipe)
@@ -262,7 +263,7 @@ def _refuse_outputs(a: argparse.Namespace) -> None:
         "--params-path": a.params_path,
     }  # fmt: skip
     refuse_model_folder("-m", a.model_folder, inputs, unchanged=("-c", "--labels", "--vocabulary"))
-    refuse_work_folder("-m", work_path(Path(a.model_folder)), inputs)
+    refuse_work_folder("-m", work_path(named_folder(a.model_folder)), inputs)
 
 
 def _recipe(arguments: argparse.Namespace) -> LinearRecipe:

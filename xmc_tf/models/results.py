@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.marks import MATRIX_OF_PREDICTIONS
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import Features, TextFile, Texts, check_pair, check_validation_input, load_matrix, save_matrix
 from xmc_tf.fusion import POOL, ProbabilityModel
@@ -146,7 +147,7 @@ def _save(path: str, predicted: csr_matrix, names: Names) -> None:
                 content = {"labels": [name for name, _ in labels], "scores": [round(score, 6) for _, score in labels]}
                 file.write(json.dumps(content, ensure_ascii=False) + "\n")
     else:
-        save_matrix(path, predicted, any_name=True)
+        save_matrix(path, predicted, any_name=True, mark=MATRIX_OF_PREDICTIONS)
     _LOG.info("predictions: %s", path)
 
 

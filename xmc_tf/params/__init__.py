@@ -51,6 +51,7 @@ from xmc_tf.params.sequences import SequenceParams, load_sequence_params
 from xmc_tf.params.shared_flags import (
     WITHOUT_EFFECT,
     add_batch_size,
+    add_force,
     add_gpu,
     add_keep_training_data,
     add_label_names,

@@ -161,12 +161,14 @@ def add_label_names(flags: _Flags, *, with_effort: bool = False) -> None:
     )  # fmt: skip
 
 
-def add_keep_training_data(flags: _Flags) -> None:
-    """Add the flag that keeps the training data in the model."""
+def add_keep_training_data(flags: _Flags, default: bool | None = False) -> None:
+    """Add the flag that keeps the training data in the model; of None, a training on a table decides by its size."""
+    said = "up to 20 MB" if default is None else str(default).lower()
     flags.add_argument(
-        "--keep-training-data", action="store_true",
+        "--keep-training-data", nargs="?", const=True, type=truth, default=default, metavar="true/false",
         help="keep features and labels of the training documents in the model, for xmc-tf append; they take about 8 "
-        "bytes for each different word or n-gram of a document, and whoever has the model has them",
+        "bytes for each different word or n-gram of a document, and whoever has the model has them "
+        f"(default: {said})",
     )  # fmt: skip
 
 
@@ -184,6 +186,11 @@ def add_layout(parser: _Flags, default: str = "table") -> None:
         help="layout of precision and recall: a table, or the lines that PECOS prints (prec = ..., recall = ...; "
         "k = 1 to 10), for scripts that parse them",
     )  # fmt: skip
+
+
+def add_force(parser: _Flags) -> None:
+    """Add the flag that lets outputs replace files of others."""
+    parser.add_argument("--force", action="store_true", help="replace files that this command has not written")
 
 
 def add_verbosity(parser: _Flags) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.lib import format as npy_format
 
 from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.marks import EMBEDDINGS
 from xmc_tf.common.progress import Progress
+from xmc_tf.data.npz.writing import padded_head
 from xmc_tf.data.row_file import RowFile
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.communicator import Communicator
@@ -76,11 +77,11 @@ def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
         vectors: as long as they are.
         path: of the ``.npy`` file.
     """
-    with atomic_file(path) as part:
-        copy = npy_format.open_memmap(part, mode="w+", dtype=np.float32, shape=vectors.shape)
+    with atomic_file(path) as part, part.open("wb") as file:
+        file.write(padded_head(np.dtype(np.float32), vectors.shape, 0, len(EMBEDDINGS)))
         for low in range(0, len(vectors), GROUP):
-            copy[low : low + GROUP] = rows_of_length(1.0, np.asarray(vectors[low : low + GROUP]))
-        copy.flush()
+            rows = rows_of_length(1.0, np.asarray(vectors[low : low + GROUP]))
+            np.ascontiguousarray(rows, np.float32).tofile(file)
 
 
 def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:

@@ -18,6 +18,7 @@ from xmc_tf.params import (
     TfidfParams,
     XTransformerParams,
     add_arguments,
+    add_force,
     add_label_names,
     add_layout,
     add_trees,
@@ -55,7 +56,7 @@ USUAL_FLAGS = UsualFlags(
             "--effort": "more label trees: better answers, more time",
             "--minutes": "time for the whole training on a table",
             "--language": "language of the texts (default: found in them)",
-            "--keep-training-data": "so that documents can be appended later",
+            "--keep-training-data": "so that documents can be appended later (default: up to 20 MB)",
             "--seed": "random seed",
             "-n": "number of threads (default: one per core)",
         },
@@ -243,6 +244,7 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
         "(default: MODEL.work)",
     )  # fmt: skip
     group.add_argument("--keep-work", action="store_true", help="keep the work folder when the model is complete")
+    add_force(group)
     add_verbosity(group)
 
 

@@ -13,7 +13,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.loading import load
-from xmc_tf.params import add_model, add_threads, add_verbosity
+from xmc_tf.params import add_force, add_model, add_threads, add_verbosity
 from xmc_tf.report.audit_files import FINDINGS, refuse_audit, write_audit
 from xmc_tf.tables.reading_flags import add_label_options, add_reading_options, labelled_columns, source_options
 
@@ -51,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
         "--id-column", metavar="NAME",
         help="column that names documents in the list (default: id, uri or a similar name; else the row number)",
     )  # fmt: skip
+    add_force(out)
     add_verbosity(out)
     return out
 
@@ -64,7 +65,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(
             "--most is out of range", expected="a whole number of at least 1", received=str(arguments.most)
         )
-    refuse_audit("-o", arguments.output, {"TABLE": arguments.table, "-m": arguments.model_folder})
+    refuse_audit(
+        "-o", arguments.output, {"TABLE": arguments.table, "-m": arguments.model_folder}, force=arguments.force
+    )
     model = load(Path(arguments.model_folder))
     columns = model.metadata.columns
     options = replace(labelled_columns(arguments, columns), ids=arguments.id_column)

@@ -6,7 +6,7 @@ from pathlib import Path
 from xmc_tf.audit import Audit
 from xmc_tf.audit.corrections import ACCEPT, HEADER
 from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.outputs import Named, refuse_output
+from xmc_tf.common.files.outputs import Named, refuse_output, refuse_output_folder
 from xmc_tf.report.page.audit import audit_page
 from xmc_tf.report.page.page import GENERATOR
 from xmc_tf.report.writing import write_csv
@@ -15,17 +15,18 @@ FINDINGS, PAGE = "findings.csv", "audit.html"
 _TEXT = 200  # characters
 
 
-def refuse_audit(flag: str, folder: str | Path, inputs: Mapping[str, Named]) -> None:
+def refuse_audit(flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False) -> None:
     """Refuse a folder for an audit that is an input, or in which it would replace a file of others.
 
     Args:
         flag: the folder's.
         folder: the folder.
         inputs: what the command reads, files and folders, by flag.
+        force: whether files of others are replaced.
     """
-    refuse_output(flag, folder, inputs)
-    refuse_output(flag, Path(folder) / FINDINGS, inputs, ",".join(HEADER))
-    refuse_output(flag, Path(folder) / PAGE, inputs, GENERATOR)
+    refuse_output_folder(flag, folder, inputs)
+    for name, mark in ((FINDINGS, ",".join(HEADER)), (PAGE, GENERATOR)):
+        refuse_output(flag, Path(folder) / name, inputs, [mark], force=force)
 
 
 def write_audit(

@@ -16,7 +16,7 @@ from xmc_tf.common.process.terminal import printable
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.models.results import over_all_labels
-from xmc_tf.params import TfidfParams, add_verbosity
+from xmc_tf.params import TfidfParams, add_force, add_verbosity
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
 from xmc_tf.report.run_curves import curves_of_model
 from xmc_tf.report.writing import refuse_report, write_report
@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     add("--title", metavar="TEXT", help="title of the report (default: of the model and the data set)")
     add("-k", "--only-topk", type=whole, default=MODEL_LABELS, metavar="INT", help="number of labels per document")
     add("-b", "--beam-size", type=whole, metavar="INT", help="number of nodes kept at each level (default: as trained)")
+    add_force(out)
     add_verbosity(out)
     return out
 
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for flag, value in (("-k", arguments.only_topk), ("-b", arguments.beam_size)):
         if value is not None and value < 1:
             raise InputError(f"{flag} is out of range", expected="a whole number of at least 1", received=str(value))
-    refuse_report("-o", arguments.output, {"DATA": arguments.data, "-m": arguments.model_folder})
+    refuse_report("-o", arguments.output, {"DATA": arguments.data, "-m": arguments.model_folder}, force=arguments.force)
     store = TableStore.open(arguments.data)
     split = arguments.split
     if not store.count(split):

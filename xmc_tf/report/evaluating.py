@@ -19,7 +19,7 @@ from xmc_tf.metrics.evaluation import load_prediction
 from xmc_tf.metrics.layouts import PECOS_TOPK, pecos_lines
 from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.ranking import as_truth
-from xmc_tf.params import add_layout, add_model, add_texts
+from xmc_tf.params import add_force, add_layout, add_model, add_texts
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
 from xmc_tf.report.writing import refuse_report, write_report
 from xmc_tf.tables.label_forms import LISTS, LabelData
@@ -70,6 +70,7 @@ def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
     )
     add("--tags", nargs="+", metavar="NAME", help="names of the predictions, in the order of -p")
     add("--labels", metavar="PATH", help="label names, one per line, for the report")
+    add_force(parser)
     add(
         "--report",
         metavar="DIR",
@@ -180,9 +181,8 @@ def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     if not args.model_folder:
         raise InputError("-m is missing", expected="the model that is measured on the table", fix="add -m model")
     if args.report:
-        refuse_report(
-            "--report", args.report, {"TABLE": args.table, "-m": args.model_folder, "--vocabulary": args.vocabulary}
-        )
+        inputs = {"TABLE": args.table, "-m": args.model_folder, "--vocabulary": args.vocabulary}
+        refuse_report("--report", args.report, inputs, force=args.force)
     announce_compiling()
     model = load(args.model_folder)
     options = labelled_columns(args, model.metadata.columns)
@@ -225,7 +225,7 @@ def _check_report(args: argparse.Namespace) -> None:
         "-t": args.text_path, "-m": args.model_folder, "--vocabulary": args.vocabulary,
     }  # fmt: skip
     if args.report:
-        refuse_report("--report", args.report, inputs)
+        refuse_report("--report", args.report, inputs, force=args.force)
         return
     for flag, value in (("-t", args.text_path), ("-m", args.model_folder)):
         if value:

@@ -10,7 +10,7 @@ from typing import Any
 
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
-from xmc_tf.common.files.outputs import Named, refuse_output
+from xmc_tf.common.files.outputs import Named, refuse_output, refuse_output_folder
 from xmc_tf.report.card import write_card
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.page.labels import CONFUSIONS_FILE, LABELS_FILE
@@ -35,17 +35,18 @@ _FILES = {
 }
 
 
-def refuse_report(flag: str, folder: str | Path, inputs: Mapping[str, Named]) -> None:
+def refuse_report(flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False) -> None:
     """Refuse a folder for a report that is an input, or in which the report would replace a file of others.
 
     Args:
         flag: the folder's.
         folder: the folder.
         inputs: what the command reads, files and folders, by flag.
+        force: whether files of others are replaced.
     """
-    refuse_output(flag, folder, inputs)
-    for name, ours in _FILES.items():
-        refuse_output(flag, Path(folder) / name, inputs, ours)
+    refuse_output_folder(flag, folder, inputs)
+    for name, mark in _FILES.items():
+        refuse_output(flag, Path(folder) / name, inputs, [mark], force=force)
 
 
 def write_report(

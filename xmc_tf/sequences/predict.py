@@ -14,11 +14,12 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.common.files.marks import PREDICTIONS
 from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_verbosity
+from xmc_tf.params import add_force, add_verbosity
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.folder import PreparedFolder
@@ -52,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     add("-o", "--output", metavar="FILE", help="JSON lines to write (default: print)")
     add("-k", "--only-topk", type=positive, default=10, metavar="INT", help="number of items to predict")
     add("--batch-size", type=positive, default=256, metavar="INT", help="histories in a batch, per rank")
+    add_force(out)
     add_verbosity(out)
     return out
 
@@ -63,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     world = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
     inputs = {"-i": arguments.histories, "--data": arguments.data}
-    run_on_all_ranks(world, lambda: refuse_output("-o", arguments.output, inputs))
+    run_on_all_ranks(world, lambda: refuse_output("-o", arguments.output, inputs, PREDICTIONS, force=arguments.force))
     data = run_on_all_ranks(world, lambda: PreparedFolder(arguments.data) if arguments.data else None)
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.sequences.model.folder import check_same_items, load_model

@@ -12,6 +12,7 @@ from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.common.process.resuming import finished, resume_hint
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if communicator.rank == 0:
         cli.on_interrupt(resume_hint)
     params = run_on_all_ranks(communicator, lambda: _params(arguments))
-    folder = Path(params.model_dir)
+    folder = named_folder(params.model_dir)
     work = folder.with_name(f"{folder.name}.work")
     with muted_stderr():
         from xmc_tf.sequences.model.folder import SEQUENCE_MODEL

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.process import signals
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.server.application import Application
 
 BACKLOG = 2048  # connections that wait to be accepted
+_BATCH_S = 5.0  # beyond the time limit of the requests, for the batch in progress
 _MOST_REFUSED = 2  # times the connections: those above the limit are told so, and those above this one are closed
 
 
@@ -49,8 +51,10 @@ def address_of(bound: socket.socket) -> str:
 
 
 def serve(application: Application, bound: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
-    asyncio.run(_server(application).serve([bound]))
+    """Serve until Ctrl-C or SIGTERM; requests that have arrived are answered."""
+    server = _server(application)
+    signals.allow_slow_end(server.config.timeout_graceful_shutdown + _BATCH_S)
+    asyncio.run(server.serve([bound]))
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD = 64 << 10  # bytes of a request's first line and headers
 _SEND_S = 5.0  # time for a client to receive its answer
+_ARRIVE_S = 1.0  # time for a request that was sent before the server ends to arrive
 
 
 def limited_protocol(seconds: float, connections: int) -> type[HttpToolsProtocol]:
@@ -23,6 +24,7 @@ def limited_protocol(seconds: float, connections: int) -> type[HttpToolsProtocol
         _deadline: asyncio.TimerHandle | None = None
         _head: int | None = 0  # bytes of the head so far; None: it is complete
         _open = 0  # requests that have begun and are not answered
+        _is_ending = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
@@ -56,6 +58,8 @@ def limited_protocol(seconds: float, connections: int) -> type[HttpToolsProtocol
             self._head = None
             self._end_after(2 * seconds + _SEND_S)  # the application answers before, if the client reads it
             super().on_headers_complete()
+            if self._is_ending:
+                self.cycle.keep_alive = False
 
         def on_response_complete(self) -> None:
             self._open -= 1
@@ -64,6 +68,17 @@ def limited_protocol(seconds: float, connections: int) -> type[HttpToolsProtocol
             elif self._head is None:  # the next request came along with this one
                 self._end_after(2 * seconds + _SEND_S)
             super().on_response_complete()
+
+        def shutdown(self) -> None:
+            # A request may be on its way, or unread: uvicorn would close its connection.
+            self._is_ending = True
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
+            self.loop.call_later(_ARRIVE_S, self._close_if_idle)
+
+        def _close_if_idle(self) -> None:
+            if self._open <= 0:
+                self.transport.close()
 
         def timeout_keep_alive_handler(self) -> None:
             # An answer that the client does not read would keep a closing connection forever.

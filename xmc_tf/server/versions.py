@@ -1,10 +1,12 @@
 """The version of a model that is served: loaded, warmed up, and replaced when a new one appears."""
 
+import contextlib
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.loading import load
@@ -87,29 +89,36 @@ class ServedModel:
                 f"{self.folder} is not the folder of a model",
                 expected="a folder with params.json, or with numbered models: 1, 2, …",
             )
-        self._seen = found
+        self._served = found
         self.current = self._loaded(found)
+        self._state: _State = ()  # of the newest folder, at the last search
+        self._failed: _State | None = None  # of a folder, when it could not be loaded
 
     def refresh(self, report: Callable[[str], object] = lambda result: None) -> bool:
         """Load a newer version, if there is one; return whether the served version changed.
 
-        A version that cannot be loaded is reported and never tried again; the old one stays.
+        A version that cannot be loaded is reported, and the old one stays. It may still be being copied: it is tried
+        again when its folder has changed, and has not changed any more between two searches.
 
         Args:
             report: receives "loaded" or "failed".
         """
         with self._refreshing:
             found = self._newest()
-            if found is None or found == self._seen:
+            if found is None or found == self._served:
                 return False
-            self._seen = found
+            state = _state_of(found.folder)
+            is_changing, self._state = state != self._state, state
+            if self._failed is not None and (is_changing or state == self._failed):
+                return False
+            self._failed = state
             try:
                 version = self._loaded(found)
             except (InputError, OSError) as error:
-                _LOG.error("version %s is not served: %s", found.version, error)
+                _LOG.error("version %s is not served until its folder changes: %s", found.version, error)
                 report("failed")
                 return False
-            self.current = version
+            self._failed, self._served, self.current = None, found, version
             _LOG.info("serving version %s of %s", version.number, self.folder)
             report("loaded")
             return True
@@ -141,6 +150,20 @@ class ServedModel:
             if (identity := _identity(place)) is not None:
                 return _Found(int(place.name), place, identity)
         return None
+
+
+_State: TypeAlias = tuple[tuple[str, int, int, int], ...]
+
+
+def _state_of(folder: Path) -> _State:
+    """Return what changes while files are copied into a folder: the names, inodes, sizes and times of all of them."""
+    found = []
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # it has just been renamed
+                status = os.stat(os.path.join(place, name))
+                found.append((os.path.join(place, name), status.st_ino, status.st_size, status.st_mtime_ns))
+    return tuple(sorted(found))
 
 
 def _identity(folder: Path) -> tuple[int, int, int] | None:

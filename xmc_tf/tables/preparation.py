@@ -2,7 +2,9 @@
 
 import hashlib
 import logging
+import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,9 @@ from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableReader, TableRow
 from xmc_tf.tables.reading.sources import open_source
 from xmc_tf.tables.reading.two_tables import TwoTables
+from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents
-from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.store import FORMAT, VERSION, TableStore
 from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows
 
 _LOG = logging.getLogger(__name__)
@@ -63,6 +66,8 @@ class PrepareOptions:
 def prepare(table: Any, database: str | Path, options: PrepareOptions | None = None) -> TableStore:
     """Read a table into a database, or resume an interrupted run, or find it done.
 
+    If the table has changed, or other columns are to be read, it is read again; the runs on the old rows stay listed.
+
     Example:
         >>> store = prepare("data.csv", "data.sqlite")
         >>> model = XRLinear.train(store.texts("train"), store.labels("train"), names=store.names)
@@ -93,13 +98,15 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         wanted["source"] |= {"label names": " ".join((Path(options.label_names).name, *chosen))}
     elif options.names_language is not None:
         raise InputError("--names-language has no effect without --names-file", fix="leave it out")
-    if database.exists():
-        _refuse_or_remove_others(database, source.name, wanted)
-    if database.exists():
-        store = TableStore.open(database, write=True)
-    else:
-        store = TableStore.create(database)
-        store.write_meta(**wanted, rows_read=0, guesses=guesses, nr_features=source.nr_features)
+    if options.test_table is not None and Path(options.test_table).is_file():
+        wanted["source"] |= {"test table": _sampled_checksum(Path(options.test_table))}
+    start = {**wanted, "rows_read": 0, "guesses": guesses, "nr_features": source.nr_features, "table": _name_of(table)}
+    if database.is_file() and not database.stat().st_size:  # it is nobody's
+        database.unlink()
+    store = TableStore.open(database, write=True) if database.exists() else TableStore.create(database, **start)
+    if not store.has_meta(**wanted):
+        _refuse_another(store, table, source.name, wanted["source"])
+        _read_again(store, source.name, wanted, start)
     if store.meta("rows_read") != "all":
         _LOG.info("%s: %s", source.name, source.kind)
         for guess in guesses:
@@ -117,23 +124,60 @@ def _chosen(columns: Columns) -> dict[str, Any]:
     return {name: value for name, value in asdict(columns).items() if name != "ids"}
 
 
-def _refuse_or_remove_others(database: Path, name: str, wanted: dict[str, Any]) -> None:
-    """Refuse a data set of another table; remove one that has no documents yet, or whose table was refused."""
-    store = TableStore.open(database, write=True)
-    fits, unusable = store.has_meta(**wanted), store.meta("splits") is None and store.meta("rows_read") in (0, "all")
+def _name_of(table: Any) -> str | None:
+    """Return the name by which a table is recognised after a change; None for a DataFrame, which has none."""
+    return Path(os.path.abspath(table)).name if isinstance(table, str | Path) else None
+
+
+def is_of_another(database: Path, table: Path) -> bool:
+    """Return whether a file holds something else than the data set of a table, before or after a change."""
+    if not os.path.lexists(database):
+        return False
+    if not TableStore.is_data_set(database):
+        return True
+    store, name = TableStore.open(database), _name_of(table)
+    another = _is_another(store, name, {})
+    if another and table.is_file():  # a table that has been renamed
+        another = _is_another(store, name, {"checksum": _sampled_checksum(table)})
     store.close()
-    if fits:
+    return another
+
+
+def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) -> bool:
+    """Return whether a data set is of a table with another name and other content."""
+    before = store.meta("source") or {}
+    named = store.meta("table")
+    if named is None:  # a version that stored no names has made it, or it is of a DataFrame
+        same_name = name is not None and "checksum" in before and source.get("kind") in (None, before.get("kind"))
+    else:
+        same_name = named == name
+    same_content = "checksum" in source and source["checksum"] == before.get("checksum")
+    return not same_name and not same_content
+
+
+def _refuse_another(store: TableStore, table: Any, name: str, source: Mapping[str, Any]) -> None:
+    """Refuse a data set of another table, unless no table has been read into it completely."""
+    unusable = store.meta("splits") is None and store.meta("rows_read") in (0, "all")
+    if unusable or not _is_another(store, _name_of(table), source):
         return
-    if not unusable:
-        raise InputError(
-            f"{database} holds a data set of another table, of other columns, or of this table before a change",
-            expected=f"a data set of {name} as it is now",
-            fix=f"start afresh, without the runs that it records: rm {database}; or keep it, and give another one: "
-            "train --data-set FILE, prepare -o FILE",
-        )
-    _LOG.info("%s, which holds no complete data set, is replaced", database)
-    for ending in ("", "-wal", "-shm"):
-        database.with_name(database.name + ending).unlink(missing_ok=True)
+    of = store.meta("table")
+    raise InputError(
+        f"{store.path} holds the data set of another table" + (f", {of}" if of else ""),
+        expected=f"a data set of {name}",
+        fix=f"give another one: train --data-set FILE, prepare -o FILE; or start afresh, without the runs that it "
+        f"records: rm {store.path}",
+    )
+
+
+def _read_again(store: TableStore, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
+    """Remove what was read, but no runs."""
+    if store.meta("rows_read") != 0:
+        changed = ["other columns"] if not store.has_meta(columns=wanted["columns"]) else []
+        changed += ["a changed table"] if not store.has_meta(source=wanted["source"]) else []
+        runs = len(runs_of(store))
+        listed = f"; its {runs:,} earlier runs stay listed, without their predictions" if runs else ""
+        _LOG.info("%s: reading %s again (%s)%s", store.path, name, " of ".join(changed), listed)
+    store.clear({"format": FORMAT, "version": VERSION, "reading": store.reading + 1, **start})
 
 
 def _opened(table: Any, options: PrepareOptions) -> TableReader:

@@ -31,6 +31,8 @@ class SplitOptions:
         for name, share in (("validation", self.validation), ("test", self.test)):
             if not 0 <= share < 1:
                 raise InputError(f"the {name} share is out of range", expected="from 0 to below 1", received=str(share))
+        if not -(1 << 63) <= self.seed < 1 << 63:
+            raise InputError("the split seed has more than 64 bits", received=str(self.seed)[:40], fix="--split-seed 0")
         if self.validation + self.test >= 1:
             raise InputError(
                 "no documents are left to train on",

@@ -24,6 +24,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import atomic_file, remove_leftovers
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.data.text import LazyTexts
 from xmc_tf.tables.columns import Columns, TrainedColumns
@@ -60,11 +61,12 @@ class TableStore:
         self.path, self.connection = path, connection
 
     @classmethod
-    def create(cls, path: Path) -> "TableStore":
-        """Create an empty database; there must be no file.
+    def create(cls, path: Path, **about: Any) -> "TableStore":
+        """Create a data set without documents. It gets its name when it can be recognised, even if this run is killed.
 
         Args:
-            path: the new database.
+            path: the new database; if another command has just created it, that one is opened.
+            **about: values of :meth:`write_meta`.
         """
         for ending in ("-journal", "-wal", "-shm"):  # SQLite would take these for its own
             beside = path.with_name(path.name + ending)
@@ -74,12 +76,15 @@ class TableStore:
                     expected="a name beside which SQLite can place its own files",
                     fix="give another name with -o (--data-set), or move that file",
                 )
-        connection = _connected(path, "rwc")
-        store = cls(path, connection)
-        with store.writing():
-            connection.executescript(f"PRAGMA journal_mode = WAL; BEGIN; {_SCHEMA}")
-        store.write_meta(format=FORMAT, version=VERSION)
-        return store
+        _require_folder(path)
+        remove_leftovers(path)
+        with contextlib.suppress(FileExistsError), atomic_file(path, new=True) as part:
+            store = cls(path, _connected(part, "rwc"))
+            with store.writing():
+                store.connection.executescript(f"PRAGMA journal_mode = OFF; BEGIN; {_SCHEMA}")
+                store.put_meta({"format": FORMAT, "version": VERSION, **about})
+            store.close()
+        return cls.open(path, write=True)
 
     @staticmethod
     def is_data_set(path: str | Path) -> bool:
@@ -126,6 +131,9 @@ class TableStore:
                 f"{path} has an unknown version", expected=str(VERSION), received=str(store.meta("version")),
                 fix="prepare the table again",
             )  # fmt: skip
+        if write:
+            with store.writing():
+                connection.execute("PRAGMA journal_mode = WAL")
         return store
 
     def close(self) -> None:
@@ -186,6 +194,24 @@ class TableStore:
                 yield self.connection
         except sqlite3.DatabaseError as error:
             raise _write_error(self.path, error) from error
+
+    @property
+    def reading(self) -> int:
+        """Number of times that the table was read again, because it changed or other columns were wanted."""
+        return int(self.meta("reading") or 0)
+
+    def clear(self, about: dict[str, Any]) -> None:
+        """Remove all documents and labels, and the predictions of runs, whose documents they are.
+
+        Args:
+            about: the values of :meth:`write_meta` that are left.
+        """
+        tables = ("meta", "documents", "labels", "document_labels", "features", "bad_rows", "run_predictions")
+        found = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        with self.writing() as write:
+            for table in (name for name in tables if name in found):
+                write.execute(f"DELETE FROM {table}")
+            self.put_meta(about)
 
     def write_meta(self, **values: Any) -> None:
         """Store values that JSON can hold.
@@ -251,7 +277,7 @@ class TableStore:
         Args:
             split: "train", "validation" or "test".
         """
-        return StoredTexts(self.path, self.ids(split))
+        return StoredTexts(self.path, self.ids(split), self.reading)
 
     def document_names(self, split: str) -> list[str]:
         """Return what the documents of a split are called: by the table, or else by their lines in it.
@@ -325,10 +351,11 @@ class StoredTexts(LazyTexts):
     Args:
         path: the database.
         ids: the documents, ascending.
+        reading: the data set's :attr:`TableStore.reading` to which the numbers of the documents belong.
     """
 
-    def __init__(self, path: Path, ids: np.ndarray) -> None:
-        self.path, self.ids = path, ids
+    def __init__(self, path: Path, ids: np.ndarray, reading: int = 0) -> None:
+        self.path, self.ids, self._reading = path, ids, reading
         self._connection: sqlite3.Connection | None = None
 
     def __len__(self) -> int:
@@ -342,7 +369,7 @@ class StoredTexts(LazyTexts):
 
     def __getitem__(self, index: int | slice) -> "str | StoredTexts":
         if isinstance(index, slice):
-            return StoredTexts(self.path, self.ids[index])
+            return StoredTexts(self.path, self.ids[index], self._reading)
         return next(self._read(self.ids[[index]]))
 
     def rows(self, rows: np.ndarray) -> "StoredTexts":
@@ -351,7 +378,7 @@ class StoredTexts(LazyTexts):
         Args:
             rows: their places, ascending.
         """
-        return StoredTexts(self.path, self.ids[rows])
+        return StoredTexts(self.path, self.ids[rows], self._reading)
 
     def __iter__(self) -> Iterator[str]:
         for at in range(0, len(self.ids), _BATCH):
@@ -361,11 +388,16 @@ class StoredTexts(LazyTexts):
         return f"StoredTexts({str(self.path)!r}, {len(self):,} documents)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoredTexts, (self.path, self.ids)
+        return StoredTexts, (self.path, self.ids, self._reading)
 
     def _read(self, ids: np.ndarray) -> Iterator[str]:
         if self._connection is None:
             self._connection = _connected(self.path, "ro")
+        if TableStore(self.path, self._connection).reading != self._reading:
+            raise InputError(
+                f"{self.path} has been read again by another command, with other rows or columns",
+                expected="the documents that this command began with", fix="run this command again",
+            )  # fmt: skip
         first, last = int(ids[0]), int(ids[-1])
         wanted = set(ids.tolist())
         # A range reads neighbouring pages; ids of a split are spread over it evenly.
@@ -423,9 +455,13 @@ def close_all() -> None:
         connection.close()
 
 
-def _connected(path: Path, mode: str) -> sqlite3.Connection:
+def _require_folder(path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path.parent} does not exist", expected="a folder for the database", fix="create it first")
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    _require_folder(path)
     # A connection that may only read cannot remove the files beside the database (-wal, -shm) when it is the last.
     opened = "rw" if mode == "ro" and os.access(path, os.W_OK) else mode
     try:
@@ -438,6 +474,8 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.Error as error:
+        if isinstance(error, sqlite3.DatabaseError) and isinstance(full := _write_error(path, error), OSError):
+            raise full from None
         raise InputError(
             f"{path} cannot be opened: {error}",
             expected="a database of xmc-tf prepare, or a new file",

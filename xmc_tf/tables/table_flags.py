@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xmc_tf.common.numbers import share
 from xmc_tf.tables.columns import ColumnOptions
-from xmc_tf.tables.preparation import PrepareOptions
+from xmc_tf.tables.preparation import PrepareOptions, is_of_another
 from xmc_tf.tables.reading_flags import add_reading_options, source_options, text_columns
 from xmc_tf.tables.splits import SplitOptions
 
@@ -58,9 +58,16 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
 
 
 def database_of(table: str | Path) -> Path:
-    """Return the database that a table is prepared into by default: beside it, with the ending .sqlite."""
+    """Return the database that a table is prepared into by default: beside it, with the ending .sqlite.
+
+    Where that is something else, such as the data set of a table with another ending, the name has both endings.
+    """
     table = Path(table)
     if table.name in ("", ".."):  # the current folder, or one above
         return table / "data.sqlite"
+    prepared = table.with_name(f"{table.stem}.prepared.sqlite")
     database = table.with_name(f"{table.stem or 'data'}.sqlite")
-    return database if database != table else table.with_name(f"{table.stem}.prepared.sqlite")
+    if database == table:
+        return prepared
+    other = table.with_name(f"{table.name}.sqlite") if table.suffix else prepared
+    return other if is_of_another(database, table) else database

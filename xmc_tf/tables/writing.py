@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.tables.columns import Columns
@@ -51,7 +52,7 @@ class RowWriter:
     def __init__(
         self, store: TableStore, columns: Columns, label_names: str | Path | None = None, language: str | None = None
     ) -> None:
-        self._store, self._columns = store, columns
+        self._store, self._columns, self._reading = store, columns, store.reading
         self._names = None if label_names is None else load_label_names(Path(label_names), language)
         self._test_from: int | None = store.meta("test_from")
         one = store.connection.execute
@@ -124,6 +125,11 @@ class RowWriter:
             write.executemany(
                 "INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", self._new_documents
             )
+            if self._store.reading != self._reading:
+                raise InputError(
+                    f"{self._store.path} is in use: another command has begun to read the table again",
+                    expected="one command at a time that reads a table", fix="run this command again",
+                )  # fmt: skip
             write.executemany("INSERT INTO labels (id, name) VALUES (?, ?)", self._new_labels)
             write.executemany("INSERT OR IGNORE INTO document_labels VALUES (?, ?)", self._pairs)
             write.executemany("INSERT INTO bad_rows VALUES (?, ?, ?)", self._bad)

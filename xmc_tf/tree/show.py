@@ -22,7 +22,7 @@ from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_matrix, load_names
-from xmc_tf.params import TfidfParams
+from xmc_tf.params import TfidfParams, add_force
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree
 
@@ -190,6 +190,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--max-children", type=whole, default=16, help="maximum number of children printed per node")
     out.add_argument("--words", type=whole, default=4, help="number of labels in the name of a cluster")
     out.add_argument("--dot", metavar="FILE", help="write a Graphviz file instead of printing")
+    add_force(out)
     return out
 
 
@@ -197,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
     options = parser().parse_args(argv)
     inputs = {"TREE": options.tree, "--labels": options.labels, "-y": options.label_path}
-    refuse_output("--dot", options.dot, inputs, "digraph labels {")
+    refuse_output("--dot", options.dot, inputs, ["digraph labels {"], force=options.force)
     given = Path(options.tree)
     inside = given / ("concat_model" if (given / "concat_model").is_dir() else "tree")
     is_model = given.is_dir() and not (given / CONFIG).exists() and inside.is_dir()

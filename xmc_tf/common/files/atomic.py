@@ -37,10 +37,14 @@ def is_staged(path: Path) -> bool:
 
 
 @contextmanager
-def atomic_file(path: str | Path) -> Iterator[Path]:
+def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
     """Yield a path beside ``path`` to write to; it is renamed to ``path`` if the block succeeds.
 
     In a folder that is :func:`staged`, it is ``path`` itself.
+
+    Args:
+        path: the final path of the file.
+        new: whether a file that has appeared at ``path`` raises FileExistsError instead of being replaced.
     """
     path = Path(path)
     if is_staged(path):
@@ -60,18 +64,42 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     # numpy's and scipy's writers need the suffix.
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}.new-", suffix=path.suffix, dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=hidden_prefix(path.stem), suffix=path.suffix, dir=path.parent)
     part = Path(name)
     try:
         _lock(handle)  # while it is written: see remove_leftovers
         yield part
         part.chmod(0o666 & ~umask())
-        part.replace(path)
+        if not new:
+            part.replace(path)
+        elif not _linked(part, path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     except OSError as error:
         raise named_error(error, path) from None
     finally:
         os.close(handle)
         part.unlink(missing_ok=True)
+
+
+def hidden_prefix(name: str) -> str:
+    """Return the beginning of the names of our temporary files and folders beside ``name``; 8 characters follow.
+
+    No other program uses such names, so that those which killed runs left can be removed.
+    """
+    return f".{name}.xmc_tf-"
+
+
+def _linked(part: Path, path: Path) -> bool:
+    """Give a file its final name; return False if another file has it."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a disk without hard links
+        if os.path.lexists(path):
+            return False
+        part.replace(path)
+    return True
 
 
 def named_error(error: OSError, path: str | Path) -> OSError:
@@ -91,7 +119,8 @@ def remove_leftovers(path: str | Path) -> None:
     path = Path(path)
     if not path.parent.is_dir():
         return
-    for leftover in sorted(path.parent.glob(f".{glob.escape(path.stem)}.new-????????{glob.escape(path.suffix)}")):
+    prefix, suffix = glob.escape(hidden_prefix(path.stem)), glob.escape(path.suffix)
+    for leftover in sorted(path.parent.glob(f"{prefix}????????{suffix}")):
         try:
             handle = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:

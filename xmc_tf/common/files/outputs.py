@@ -1,44 +1,74 @@
-"""Outputs that would replace an input, or a part of a model, are refused before any work.
+"""Outputs are checked before any work, by one rule.
+
+An output must be a place that can be written to, no input, and no part of a model. A file that exists is replaced if
+the same command has written it, which its content shows (``marks.py``), or with ``--force``; else it is refused.
 
 Files are compared by identity (device and inode), not by name: links, bind mounts, relative paths and file systems that
 ignore case lead to the same file by different names.
 """
 
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import remove_leftovers
+from xmc_tf.common.files.marks import is_marked
 from xmc_tf.common.folders.model_parts import EXPORT, MODEL, kind_at
 
 Named = str | Path | Sequence[str | Path] | None
 """What a flag names: a path, several, or nothing."""
 
 
-_HEAD = 4096  # bytes in which a file is recognised
-
-
-def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named], ours: str = "") -> None:
+def refuse_output(
+    flag: str,
+    path: str | Path | None,
+    inputs: Mapping[str, Named],
+    marks: Sequence[str] | None = (),
+    *,
+    force: bool = False,
+) -> None:
     """Refuse a file to write that is an input, part of a model, or of others; else remove what killed runs left of it.
 
     A file beside a model's parts, such as ``model/pred.npz``, is accepted: PECOS's scripts keep predictions there.
 
     Example:
-        >>> refuse_output("-o", "pred.npz", {"-x": ["X.npz"], "-m": "model"})
+        >>> refuse_output("-o", "pred.npz", {"-x": ["X.npz"], "-m": "model"}, PREDICTIONS)
 
     Args:
         flag: the output's.
         path: the file; None for no output.
         inputs: what the command reads, files and folders, by flag.
-        ours: text that files of this command contain near their beginning: any other file is not replaced. "": files
-            of this kind have no such text, and are replaced.
+        marks: texts by which files of this command are recognised. None: the command checks itself what it replaces.
+        force: whether any other file is replaced, too.
 
     Raises:
         InputError: naming the output, and the input or the model.
     """
     if path is None:
         return
+    _refuse_clash(flag, path, inputs)
+    _refuse_place(flag, path, "a file")
+    if marks is not None and not force and os.path.isfile(path):
+        _refuse_foreign(flag, Path(path), marks)
+    remove_leftovers(path)
+
+
+def refuse_output_folder(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:
+    """Refuse a folder to write files to that is an input, part of a model, or cannot be written.
+
+    Args:
+        flag: the folder's.
+        path: the folder; it need not exist.
+        inputs: what the command reads, files and folders, by flag.
+    """
+    _refuse_clash(flag, path, inputs)
+    _refuse_place(flag, path, "a folder")
+
+
+def _refuse_clash(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:
+    """Refuse an output that is an input, or part of a model."""
     for other, read in _each(inputs):
         if _same(path, read) or (os.path.isdir(read) and _is_read_there(path, read)):
             raise _also_read(f"{flag} {path}", other, read)
@@ -52,9 +82,32 @@ def refuse_output(flag: str, path: str | Path | None, inputs: Mapping[str, Named
                 received="/".join(inside),
                 fix=f"give another name with {flag}",
             )
-    if ours:
-        _refuse_foreign(flag, Path(path), ours)
-    remove_leftovers(path)
+
+
+def _refuse_place(flag: str, path: str | Path, wanted: str) -> None:
+    """Refuse an output where no file or folder can be made, or where something else is."""
+    problem = ""
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode) != (wanted == "a folder") or not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            problem = "a folder" if stat.S_ISDIR(mode) else "a file" if stat.S_ISREG(mode) else "a device or a pipe"
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:  # a circle of links, a name that is too long
+        problem = getattr(error, "strerror", None) or str(error)
+    if not problem:
+        inside = os.path.isdir(path)
+        around = [Path(path)] if inside else Path(os.path.abspath(path)).parents
+        parent = next(folder for folder in around if os.path.lexists(folder))
+        if not os.path.isdir(parent):
+            problem = f"{parent} is a file"
+        elif not os.access(parent, os.W_OK | os.X_OK):
+            problem = f"{parent} is read-only for this user"
+    if problem:
+        raise InputError(
+            f"{flag} {path} cannot be written", expected=f"{wanted} that can be written, which may be new",
+            received=problem, fix=f"give another name with {flag}",
+        )  # fmt: skip
 
 
 def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
@@ -79,19 +132,14 @@ def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
         flags[place] = flag
 
 
-def _refuse_foreign(flag: str, path: Path, ours: str) -> None:
-    """Refuse to replace a file that has content, but not that of this command."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD)
-    except OSError:
-        return  # it does not exist, or another check says what is wrong with it
-    if head and ours.encode() not in head:
+def _refuse_foreign(flag: str, path: Path, marks: Sequence[str]) -> None:
+    """Refuse to replace a file that this command has not written."""
+    if not os.access(path, os.R_OK) or not is_marked(path, marks):
         raise InputError(
             f"{flag} {path} exists, and this command has not written it",
             expected="a new file, or one that this command has written",
             received=f"a file of {path.stat().st_size:,} bytes",
-            fix=f"give another name with {flag}, or remove the file",
+            fix=f"give another name with {flag}, or replace the file with --force",
         )
 
 
@@ -138,6 +186,7 @@ def refuse_model_folder(
                 received="/".join(inside),
                 fix=f"give another folder with {flag}",
             )
+    _refuse_place(flag, path, "a folder")
 
 
 def refuse_other_folder(flag: str, path: str | Path) -> None:
@@ -147,6 +196,7 @@ def refuse_other_folder(flag: str, path: str | Path) -> None:
         flag: the folder's.
         path: the folder; it need not exist.
     """
+    _refuse_place(flag, path, "a folder")
     for folder in (Path(path), *(around for around, _ in _around(path))):
         kind = kind_at(folder)
         if kind is not None and kind.is_model:
@@ -165,7 +215,7 @@ def refuse_work_folder(flag: str, path: str | Path, inputs: Mapping[str, Named])
                 expected="a folder without inputs: it is removed when the model is complete",
                 fix=f"move the input elsewhere, or give another folder with {flag}",
             )
-    refuse_output(flag, path, {})
+    refuse_output_folder(flag, path, {})
 
 
 def _each(inputs: Mapping[str, Named]) -> Iterator[tuple[str, str]]:

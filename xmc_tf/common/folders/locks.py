@@ -1,7 +1,7 @@
 """Locks on the folders that commands write, with one run at a time.
 
 A lock is a kernel lock (``flock``) on a small file beside the folder, so it ends with its process in any case. The file
-names the process that holds it.
+names the process that holds it. A file of that name without such a record is somebody else's, and is refused.
 """
 
 import errno
@@ -10,6 +10,7 @@ import glob
 import json
 import logging
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import named_error
+from xmc_tf.common.files.atomic import hidden_prefix, named_error
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.process.invocation import command_name
 
@@ -72,7 +73,7 @@ def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
     beside = place_beside(folder)
     made = [parent for parent in [beside, *beside.parents] if not parent.exists()]
     beside.mkdir(parents=True, exist_ok=True)
-    path = beside / f".{folder.name}.lock"
+    path = beside / f".{folder.name}.xmc_tf.lock"
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         try:
@@ -97,6 +98,12 @@ def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
         os.close(descriptor)
     if interrupted := _read(descriptor):
         _LOG.info("%s: the previous run did not finish (%s)", folder, interrupted)
+    elif size := os.fstat(descriptor).st_size:
+        os.close(descriptor)
+        raise InputError(
+            f"{path} is not a lock of xmc_tf", expected="no file of this name, or a lock that an interrupted run left",
+            received=f"a file of {size:,} bytes", fix="move that file, or use another folder",
+        )  # fmt: skip
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(_new_record()).encode(), 0)
@@ -152,9 +159,11 @@ def temporary_folder_beside(folder: Path) -> Path:
     """Create an empty folder beside ``folder``, on the same disk, with a name that ``leftovers_beside`` finds."""
     beside = place_beside(folder)
     beside.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f".{folder.name}.new-", dir=beside))
+    return Path(tempfile.mkdtemp(prefix=hidden_prefix(folder.name), dir=beside))
 
 
 def leftovers_beside(folder: Path) -> list[Path]:
     """Return what killed runs that wrote ``folder`` left beside it; the caller must hold its lock."""
-    return sorted(place_beside(folder).glob(f".{glob.escape(folder.name)}.new-????????*"))
+    ours = re.compile(rf"{re.escape(hidden_prefix(folder.name))}[a-z0-9_]{{8}}(\.journal)?")
+    found = place_beside(folder).glob(f"{glob.escape(hidden_prefix(folder.name))}*")
+    return sorted(path for path in found if ours.fullmatch(path.name))

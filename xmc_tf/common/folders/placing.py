@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import is_staged, named_error, staged, umask
+from xmc_tf.common.files.atomic import hidden_prefix, is_staged, named_error, staged, umask
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.kinds import FolderKind, files_of
 from xmc_tf.common.folders.locks import folder_lock, leftovers_beside, place_beside, temporary_folder_beside
@@ -36,6 +36,12 @@ _EXCHANGE = 2
 _RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 # Errors of kernels, file systems (NFS, some of FUSE) and mount points that do not support it.
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EBUSY, errno.EXDEV, errno.EPERM, errno.EACCES}
+
+
+def named_folder(path: str | Path) -> Path:
+    """Return a path with a name, beside which other files can be: ``.`` and ``..`` become absolute."""
+    path = Path(path)
+    return path if path.name not in ("", "..") else Path(os.path.abspath(path))
 
 
 @contextmanager
@@ -134,7 +140,7 @@ def finish_placing(folder: Path) -> bool:
         journal = read_json(path)
         part = place_beside(folder) / str(journal["part"])
         header, outdated = str(journal["header"]), [str(name) for name in journal["outdated"]]
-        ours = part.name.startswith(f".{folder.name}.new-") and "/" not in journal["part"] and not part.is_symlink()
+        ours = part.name.startswith(hidden_prefix(folder.name)) and "/" not in journal["part"] and not part.is_symlink()
         honest = ours and not any(map(_leads_outside, [header, *outdated]))
     except (InputError, KeyError, TypeError):
         honest = False

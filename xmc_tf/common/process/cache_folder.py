@@ -1,7 +1,9 @@
 """The folder of what is computed once for a machine: compiled kernels and dictionaries."""
 
+import atexit
 import logging
 import os
+import shutil
 import stat
 import tempfile
 from functools import cache
@@ -11,7 +13,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Return ``$XMC_TF_CACHE``, by default ``~/.cache/xmc_tf``; if it cannot be written, a private temporary folder."""
+    """Return ``$XMC_TF_CACHE``, by default ``~/.cache/xmc_tf``; if it cannot be written, a private temporary folder.
+
+    Where another user has made that one, too, the folder is of this process and those that it starts alone.
+    """
     home = os.environ.get("XMC_TF_CACHE")
     return _writable(Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "xmc_tf"))
 
@@ -26,15 +31,27 @@ def _writable(folder: Path) -> Path:
         other.mkdir(mode=0o700, exist_ok=True)
         found = other.lstat()
     except OSError:
-        return folder
+        return _of_this_run(folder, other)
     # The folder holds code: nobody else may have made it, or may write to it.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        return folder
+        return _of_this_run(folder, other)
     _LOG.warning(
         "the cache folder %s cannot be written: compiled code is kept in %s; XMC_TF_CACHE names another folder", folder,
         other,
     )  # fmt: skip
     return other
+
+
+def _of_this_run(folder: Path, other: Path) -> Path:
+    """Return a new folder, which is removed when this process ends."""
+    found = tempfile.mkdtemp(prefix="xmc_tf-")
+    atexit.register(shutil.rmtree, found, ignore_errors=True)
+    os.environ["XMC_TF_CACHE"] = found  # for processes that this one starts
+    _LOG.warning(
+        "the cache folder %s cannot be written, and %s is not of this user alone: kernels are compiled again in each "
+        "run; XMC_TF_CACHE names another folder", folder, other,
+    )  # fmt: skip
+    return Path(found)
 
 
 def _is_writable(folder: Path) -> bool:

@@ -242,11 +242,15 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
         return 2, f"error: a name or text is not UTF-8: {error.object}\n  expected: names and texts in UTF-8"
     if isinstance(error, FileNotFoundError):
         return 2, f"error: {error.filename} does not exist"
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop from "):  # of pathlib
+        return 2, f"error: {str(error).removeprefix('Symlink loop from ')} is a link that leads to itself"
     if isinstance(error, ModuleNotFoundError) and (missing := missing_package(error)) is not None:
         return 2, f"error: {missing}"
     # Not imported for this: most commands read no database.
     if (sqlite := sys.modules.get("sqlite3")) is not None and isinstance(error, sqlite.DatabaseError):
         fix = "if it is damaged, remove it and read the table again"
+        if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_FULL", "SQLITE_IOERR")):
+            fix = "the disk is full or failing: free some space and run the same command again"
         return 1, f"failed: the database that the command line names cannot be used: {error}\n  fix: {fix}"
     if isinstance(error, MemoryError):
         return 1, f"failed: out of memory ({error})"

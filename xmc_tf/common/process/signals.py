@@ -2,7 +2,8 @@
 
 A Python handler runs only when the main thread returns to the interpreter, which a kernel, a TensorFlow session or a
 wait for another rank may delay by hours. Therefore a thread also reads the signals, from the pipe that Python's C
-handler writes to, and ends the process if the command has not ended ``GRACE_S`` after the signal.
+handler writes to, and ends the process if the command has not ended ``GRACE_S`` after the signal, or the time that
+:func:`allow_slow_end` has set.
 """
 
 import contextlib
@@ -42,6 +43,7 @@ class _SignalState:
 
     number: int | None = None
     at = 0.0
+    grace_s = GRACE_S
     announced = False
     handled = threading.Event()  # the command will end by itself, without a limit
 
@@ -68,9 +70,16 @@ def received() -> int | None:
     return _STATE.number
 
 
-def allow_slow_end() -> None:
-    """Let the command take longer than ``GRACE_S`` to end, because it waits for processes that it has started."""
-    _STATE.handled.set()
+def allow_slow_end(seconds: float | None = None) -> None:
+    """Let the command take longer than ``GRACE_S`` to end, because it waits for requests or processes.
+
+    Args:
+        seconds: the limit, if it is set before the signal; None: no limit.
+    """
+    if seconds is None:
+        _STATE.handled.set()
+    else:
+        _STATE.grace_s = seconds
 
 
 def end_at_once() -> None:
@@ -99,7 +108,7 @@ def raised(end: Callable[[int], object]) -> Iterator[None]:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     pipe_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    _STATE.number, _STATE.announced = None, False
+    _STATE.number, _STATE.announced, _STATE.grace_s = None, False, GRACE_S
     _STATE.handled.clear()
     watchdog = threading.Thread(target=_watch, args=(reader, end), name="xmc_tf signals", daemon=True)
     watchdog.start()
@@ -143,7 +152,7 @@ def _watch(reader: int, end: Callable[[int], object]) -> None:
     if not got:
         os.close(reader)
         return
-    if not _STATE.handled.wait(GRACE_S):
+    if not _STATE.handled.wait(_STATE.grace_s):
         announce(got[0])
         # In a new thread, because it may wait for something that the main thread holds.
         others = threading.Thread(target=end, args=(128 + got[0],), daemon=True)

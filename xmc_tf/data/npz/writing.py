@@ -27,7 +27,7 @@ class Stream(NamedTuple):
     pieces: Callable[[], Iterable[np.ndarray]]
 
 
-def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream]) -> None:
+def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream], comment: str = "") -> None:
     """Write an uncompressed .npz whose data begin at multiples of 64 bytes, unlike numpy's.
 
     Mapped arrays are then aligned, so that compiled kernels need no second version for unaligned arrays. The header of
@@ -39,8 +39,10 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream]) -> None:
     Args:
         path: the file; an existing file is overwritten.
         members: the arrays by name, in the order in which they are written.
+        comment: of the archive.
     """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = comment.encode()
         for name, array in members.items():
             shape = (array.length,) if isinstance(array, Stream) else array.shape
             pieces = array.pieces() if isinstance(array, Stream) else [array]
@@ -61,11 +63,18 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream]) -> None:
                 )
 
 
-def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int) -> bytes:
-    """Return the header of an .npy that begins ``start`` bytes into a file, padded so that its data are aligned."""
+def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int, extra: int = 0) -> bytes:
+    """Return the header of an .npy that begins ``start`` bytes into a file, padded so that its data are aligned.
+
+    Args:
+        dtype: type of its numbers.
+        shape: shape of the array.
+        start: where it begins.
+        extra: number of further spaces, a multiple of 64.
+    """
     head = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     text = repr(head).encode("latin1")
     before = len(npy_format.MAGIC_PREFIX) + 2 + 2  # version and length
     slack = -(start + before + len(text) + 1) % 64
-    text += b" " * slack + b"\n"
+    text += b" " * (slack + extra) + b"\n"
     return npy_format.magic(1, 0) + len(text).to_bytes(2, "little") + text

@@ -119,7 +119,7 @@ def training_of(model: LinearParts) -> TrainingData:
         raise InputError(
             f"{model.folder or 'the model'} has not kept its training data, without which it cannot grow",
             expected="a model trained with --keep-training-data (in Python: keep_training_data=True)",
-            fix="train it again with --keep-training-data, on all documents",
+            fix="train it again with --keep-training-data true, on all documents",
         )
     return training
 

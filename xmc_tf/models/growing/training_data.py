@@ -31,6 +31,19 @@ class TrainingData:
     Y: csr_matrix
     is_name: np.ndarray
 
+    @staticmethod
+    def problem(X: Features, params: RankerParams) -> str | None:
+        """Return why a model could not grow by its training data; None if it could."""
+        schemes = params.hlm_args.neg_mining_chain
+        others = sorted({scheme for scheme in ([schemes] if isinstance(schemes, str) else schemes) if scheme != "tfn"})
+        return (
+            "dense features" if X.sparse is None or X.nr_dense
+            else f"negative sampling {', '.join(others)}" if others
+            else f"the mode {params.mode}" if params.mode != "full-model"
+            else f"relevance ({params.rel_mode})" if params.rel_mode != "disable"
+            else None
+        )  # fmt: skip
+
     @classmethod
     def of(cls, X: Features, Y: spmatrix, params: RankerParams, nr_names: int = 0) -> Self:
         """Return the data of a training, if a model can grow by it.
@@ -44,16 +57,7 @@ class TrainingData:
         Raises:
             InputError: there are dense features, or the rankers depend on more than features and labels.
         """
-        schemes = params.hlm_args.neg_mining_chain
-        others = sorted({scheme for scheme in ([schemes] if isinstance(schemes, str) else schemes) if scheme != "tfn"})
-        problem = (
-            "dense features" if X.sparse is None or X.nr_dense
-            else f"negative sampling {', '.join(others)}" if others
-            else f"the mode {params.mode}" if params.mode != "full-model"
-            else f"relevance ({params.rel_mode})" if params.rel_mode != "disable"
-            else None
-        )  # fmt: skip
-        if problem:
+        if problem := cls.problem(X, params):
             raise InputError(
                 "this model could not grow by its training data",
                 expected="sparse features, negative sampling tfn, the full model, no relevance",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scipy.sparse import csr_matrix, spmatrix
 
+from xmc_tf.common.files.atomic import hidden_prefix
 from xmc_tf.data import Features, JoinedTexts, TextFile, Texts, as_features
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
@@ -87,7 +88,7 @@ class OnDisk(InMemory):
     def __init__(self, folder: Path, threads: int = -1, layout: str = "auto") -> None:
         super().__init__(threads)
         self._layout = layout
-        self._place = folder.with_name(f".{folder.name}.rankers")
+        self._place = folder.with_name(f"{hidden_prefix(folder.name)}rankers")
         self.remove()  # what an interrupted run has left
 
     def rankers(

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.atomic import atomic_file, hidden_prefix
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz.reading import read_npz
@@ -168,7 +168,7 @@ def _discard(path: Path) -> None:
 
 def _discarded(path: Path) -> Path:
     """Return the name of a work folder during its removal."""
-    return path.with_name(f".{path.name}.removed")
+    return path.with_name(f"{hidden_prefix(path.name)}removed")
 
 
 def _prepare(path: Path, key: str) -> None:

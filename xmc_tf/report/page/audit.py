@@ -32,7 +32,7 @@ def audit_page(audit: Audit, title: str, file: str) -> Html:
 
 def _summary(audit: Audit, file: str) -> Html:
     lines = [
-        f"<li>{text(kind)}: {len(audit.of_kind(kind)):,}. {text(about)}</li>"
+        f"<li>{text(kind)}: {audit.count_text(len(audit.of_kind(kind)))}. {text(about)}</li>"
         for kind, about in KINDS.items()
     ]  # fmt: skip
     return section(

@@ -17,6 +17,7 @@ _LOG = logging.getLogger(__name__)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 # Enough for a text of 1 MB in any JSON encoding.
 LIMITS = Limits(max_bytes=8 << 20, seconds=10.0, connections=256)
+_ANSWER_S = 2 * LIMITS.seconds  # for the model; a little later, the connection of a request without an answer is closed
 
 
 class Page:
@@ -96,9 +97,11 @@ def _name_of(address: str) -> str | None:
 
 async def _run_model(work: Callable[[], Any]) -> HttpAnswer:
     try:
-        return as_json(200, await asyncio.to_thread(work))
+        return as_json(200, await asyncio.wait_for(asyncio.to_thread(work), _ANSWER_S))
     except InputError as error:
         raise RefusedError(422, str(error)) from None
+    except TimeoutError:
+        raise RefusedError(504, f"no answer within {_ANSWER_S:g} s; try a shorter text, or xmc-tf predict") from None
     except Exception as error:  # noqa: BLE001
         # The page shows any error instead of waiting forever.
         _LOG.exception("the model failed")

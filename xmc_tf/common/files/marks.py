@@ -1,0 +1,29 @@
+"""Marks by which a command recognises files that it wrote before: it replaces those, and refuses others."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+# Comments of .npz archives.
+FEATURES, LABELS, RELEVANCE = "xmc_tf features", "xmc_tf labels", "xmc_tf relevance"
+_MATRIX = "xmc_tf predictions"
+# Spaces at the end of the header of an .npy, of which NumPy writes fewer.
+EMBEDDINGS = " " * 256
+# Of a matrix of predictions, of JSON lines, and of the tables of predicted labels.
+PREDICTIONS = (_MATRIX, '"scores": [', "label 1,score 1", "label 1;score 1", "label 1\tscore 1")
+MATRIX_OF_PREDICTIONS = _MATRIX
+_HEAD, _TAIL = 1 << 16, 64
+
+
+def is_marked(path: Path, marks: Iterable[str]) -> bool:
+    """Return whether a file has one of some marks, near its beginning or at its end; an empty file has all.
+
+    Args:
+        path: the file, which exists.
+        marks: the marks.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        size = file.seek(0, 2)
+        file.seek(max(size - _TAIL, 0))
+        tail = file.read()
+    return not head or any(mark.encode() in head or tail.endswith(mark.encode()) for mark in marks)
