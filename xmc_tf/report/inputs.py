@@ -139,6 +139,11 @@ class ReportInputs:
         return cls(title, truth, predicted, model.names, texts, model=model, **more)
 
     @property
+    def systems(self) -> dict[str, csr_matrix]:
+        """All predictions by name, the main one first."""
+        return {self.name: self.predicted, **{name: csr_matrix(one) for name, one in self.others.items()}}
+
+    @property
     def nr_documents(self) -> int:
         """Number of documents."""
         return int(self.truth.shape[0])
