@@ -165,7 +165,7 @@ def test_identifiers_are_recognised(name, identifier):
 
 
 def test_category_paths_are_measured_by_level_and_backed_off(tmp_path, monkeypatch, capsys):
-    """Two goods of a kind cannot be told apart: their kind is sure, they are not."""
+    """Two goods of a kind cannot be distinguished: their kind is sure, they are not."""
     monkeypatch.chdir(tmp_path)
     random = np.random.default_rng(0)
     rows = [(text, f"goods > {own[0]} > {own[0]} {'ab'[random.integers(2)]}") for _, text, own in _rows(400, 1)]

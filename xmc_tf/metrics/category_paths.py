@@ -72,7 +72,7 @@ class CategoryPaths:
     def back_off(self, labels: Iterable[tuple[int, float]], least: float) -> tuple[str, float] | None:
         """Return the category of a document that is sure enough: its best label, or else one above it.
 
-        The probability of a category is the sum of those of all labels below it. A document with a category path has one
+        The probability of a category is the sum of those of all labels below it. A document with such a label has one
         label, so that probabilities with a sum below 1 are scaled to 1.
 
         Args:

@@ -61,6 +61,7 @@ class Parts:
         self.parts, self.metadata = dict(parts), metadata
         self.names = list(names) if names else None
         self.folder, self._kept = where, kept
+        self.told_of_truncation = False
         self.output_labels: np.ndarray | None = None  # those that may be predicted, where not all may
 
     @classmethod

@@ -201,7 +201,8 @@ def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     (name, predicted), *others = systems.items()
     return ReportInputs(
         args.title, truth, predicted, label_names, TextFile(args.text_path) if args.text_path else None,
-        training_labels=training, model=model, others=dict(others), name=name, ks=ks, bounds=bounds,
+        training_labels=training, model=model, others=dict(others), name=name, bounds=bounds,
+        ks=ks if args.topk or args.json else (),
         propensities=(args.propensity_a, args.propensity_b), hierarchy=_hierarchy(args, label_names),
     )  # fmt: skip
 
@@ -244,7 +245,8 @@ def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     predicted = over_all_labels(model.predict(texts, only_topk=max(ks[-1], MODEL_LABELS)), truth.shape[1], None)
     name = (args.tags or [Path(args.model_folder).name or "model"])[0]
     return ReportInputs(
-        args.title, truth, predicted, names, texts, documents, model=model, name=name, ks=ks, bounds=bounds,
+        args.title, truth, predicted, names, texts, documents, model=model, name=name, bounds=bounds,
+        ks=ks if args.topk or args.json else (),
         propensities=(args.propensity_a, args.propensity_b), hierarchy=hierarchy,
     )  # fmt: skip
 
