@@ -89,8 +89,10 @@ def predict(arguments: argparse.Namespace) -> None:
 def _as_documents(arguments: argparse.Namespace) -> None:
     """Take a text for a text, and a file of texts whose labels become a table for a table with one column."""
     a = arguments
-    if a.table is not None and len(a.table.split()) > 1 and not Path(a.table).exists():
-        a.query, a.table = [a.table], None
+    if a.table is not None and " " in a.table and not Path(a.table).exists():
+        ending = Path(a.table).suffix
+        if not ending or " " in ending:  # "new rows.csv" is a file that does not exist
+            a.query, a.table = [a.table], None
     if a.text_path is not None and Path(a.save_pred_path or "").suffix.lower() in (".csv", ".tsv"):
         a.table, a.text_path, a.format, a.text_column = a.text_path, None, "lines", "text"
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.label_cells import BRACKETS, are_whole_floats, label_separator, labels_in
-from xmc_tf.tables.table_forms import columns_of_zeros_and_ones, is_yes, rows_are_pairs
+from xmc_tf.tables.table_forms import columns_of_zeros_and_ones, is_of_zeros_and_ones, is_yes, rows_are_pairs
 
 TEXTS = ("text", "texts", "document", "content", "body", "sentence", "abstract", "description", "title", "review")
 LABELS = (
@@ -255,8 +255,7 @@ def _choose_labels(
 
 def _checked_indicators(table: _Table, places: Sequence[int]) -> list[tuple[int, str]]:
     """Return the places and names of columns of 0 and 1 that a user has named; refuse others."""
-    found = columns_of_zeros_and_ones([[_text(cell) for cell in row] for row in table.rows], places)
-    if other := [at for at in places if at not in found]:
+    if other := [at for at in places if not is_of_zeros_and_ones([_text(row[at]) for row in table.rows])]:
         cells = [repr(_text(row[other[0]])[:40]) for row in table.rows[:3]]
         raise InputError(
             f"{table.name}: column {table.columns[other[0]]!r} is not of 0 and 1",

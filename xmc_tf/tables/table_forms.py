@@ -12,6 +12,12 @@ def is_yes(cell: str) -> bool:
     return cell.strip().lower() in _YES
 
 
+def is_of_zeros_and_ones(cells: Sequence[str]) -> bool:
+    """Return whether the cells of a column say whether a label applies."""
+    seen = {cell.strip().lower() for cell in cells}
+    return seen <= {*_YES, *_NO} and bool(seen - {""})
+
+
 def columns_of_zeros_and_ones(cells: Sequence[Sequence[str]], candidates: Sequence[int]) -> list[int]:
     """Return the places of the columns that each stand for a label; none if only a few of the columns are such.
 
@@ -19,8 +25,7 @@ def columns_of_zeros_and_ones(cells: Sequence[Sequence[str]], candidates: Sequen
         cells: some rows.
         candidates: places of the columns that may be labels.
     """
-    values = [{row[at].strip().lower() for row in cells} for at in candidates]
-    found = [at for at, seen in zip(candidates, values, strict=True) if seen and seen <= {*_YES, *_NO} and seen != {""}]
+    found = [at for at in candidates if is_of_zeros_and_ones([row[at] for row in cells])]
     return found if len(found) >= (_LEAST_COLUMNS if len(found) < len(candidates) else 2) else []
 
 
