@@ -66,6 +66,7 @@ def test_the_folder_has_no_names_and_gives_the_same_answers(model, tmp_path):
     assert np.array_equal(loaded.predict(X).toarray(), model.predict(X).toarray())
     with pytest.raises(InputError, match="label 'baking' does not exist"):
         loaded.predict(X, only_labels=["baking"])
+    assert loaded.evaluate(X, documents(50, seed=2)[1], k=3).ks == (3,)
     with pytest.raises(InputError, match="k and only_topk are the same"):
         loaded.predict(X, k=1, only_topk=2)
 

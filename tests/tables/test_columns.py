@@ -96,6 +96,11 @@ def test_labels_of_a_cell(cells, separator, labels):
     assert columns.labels_of(["a text", cells[0]]) == labels
 
 
+def test_a_number_that_is_not_whole_stays_whatever_the_others_are():
+    columns, _ = choose_columns("t.csv", ["text", "label"], [["a text", "3.0"]] * 9, ColumnOptions())
+    assert [columns.labels_of(["a text", cell]) for cell in ("3.0", "3.7", "4")] == [["3"], ["3.7"], ["4"]]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -89,11 +89,11 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
 
 def _documents_stage(store: TableStore, stages: Stages) -> Stage:
     """Write down which documents the model knows, those that it was stopped by included."""
-    texts = [text for split in ("train", "validation") for text in store.texts(split)]
 
     def keep(folder: Path) -> Record:
-        TrainedDocuments.of(texts).save(folder / DOCUMENTS)
-        return {"said": f"{len(texts):,} digests"}
+        known = TrainedDocuments.of(text for split in ("train", "validation") for text in store.texts(split))
+        known.save(folder / DOCUMENTS)
+        return {"said": f"{len(known.keys):,} different texts"}
 
     return stages.run("documents", keep, inputs={"source": store.meta("source"), "splits": store.meta("splits")})
 

@@ -10,8 +10,8 @@ import scipy.sparse as smat
 from xmc_tf.metrics.ranking import NO_LABEL, as_truth, top_labels
 from xmc_tf.metrics.table import percent
 
-_SEPARATORS = (" > ", ">", "→", "»", "::", "/", "\\")
-_MOST_PATHS = 0.5  # share of the labels that must be paths, and of the categories above them among these
+_SEPARATORS = (" > ", ">", "→", "»", "::", "/")
+_MOST_PATHS = 0.5  # least share of the labels that are paths, and most of these that begin in a way of their own
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,13 @@ class CategoryPaths:
         Args:
             names: label names, or None.
         """
-        for separator in _SEPARATORS if names else ():
-            paths = [_parts(name, separator) for name in names or ()]
+        if not names or any("://" in name for name in names):  # addresses have slashes too
+            return None
+        for separator in _SEPARATORS:
+            paths = [_parts(name, separator) for name in names]
             long = [path for path in paths if len(path) > 1]
-            above = {path[:-1] for path in long}
-            if len(long) >= _MOST_PATHS * len(paths) and len(above) <= _MOST_PATHS * len(long):
+            top = {path[0] for path in long}
+            if len(long) >= _MOST_PATHS * len(paths) and len(top) <= _MOST_PATHS * len(long):
                 return cls(tuple(paths), separator if separator.startswith(" ") else f" {separator} ")
         return None
 

@@ -155,6 +155,7 @@ class Model(ABC):
         *,
         X: Any = None,
         ks: Sequence[int] = (1, 3, 5, 10),
+        k: int | None = None,
         **columns: Unpack[FrameColumns],
     ) -> "Measures":
         """Measure the model's predictions of documents whose labels are known.
@@ -168,6 +169,7 @@ class Model(ABC):
                 names them.
             X: as for :meth:`predict`.
             ks: cut-offs: the numbers of best labels that are measured.
+            k: one cut-off, instead of ``ks``.
             **columns: of a DataFrame, as for :meth:`train`.
         """
         from xmc_tf.metrics import evaluate
@@ -175,7 +177,7 @@ class Model(ABC):
 
         read = self._read(texts, labels, columns, labelled=True)
         truth = true_labels(read.labelled(), read.documents, self.nr_labels, self.names)
-        ks = check_ks(ks)
+        ks = check_ks(ks if k is None else (k,))
         predicted = self.predict(read.documents, X, only_topk=ks[-1])
         return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
@@ -270,8 +272,9 @@ def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> Lab
         "%s: the model was trained on %s of %s documents; it is measured on the other %s (--rows all: on all of them)",
         args.table, f"{seen.sum():,}", f"{count:,}", f"{count - seen.sum():,}",
     )  # fmt: skip
-    texts, labels, documents = ([one for one, out in zip(part, seen, strict=True) if not out] for part in rows)
-    return texts, labels, documents  # type: ignore[return-value]  # the loop hides which part has which type
+    texts, labels, documents = rows
+    others = np.flatnonzero(~seen).tolist()
+    return [texts[row] for row in others], [labels[row] for row in others], [documents[row] for row in others]
 
 
 def _hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHierarchy | None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tables.label_cells import BRACKETS, are_whole_floats, label_separator, labels_in
+from xmc_tf.tables.label_cells import BRACKETS, are_whole_floats, as_whole, label_separator, labels_in
 from xmc_tf.tables.table_forms import columns_of_zeros_and_ones, is_of_zeros_and_ones, is_yes, rows_are_pairs
 
 TEXTS = ("text", "texts", "document", "content", "body", "sentence", "abstract", "description", "title", "review")
@@ -78,7 +78,7 @@ class Columns:
             found = list(dict.fromkeys(label for one in cell if (label := _text(one).strip())))
         else:
             found = labels_in(_text(cell), self.separator)
-        return [one.partition(".")[0] for one in found] if self.whole else found
+        return [as_whole(one) for one in found] if self.whole else found
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,11 @@ def are_whole_floats(labels: Iterable[str]) -> bool:
     return all(_WHOLE.fullmatch(one) for one in found) and any("." in one for one in found)
 
 
+def as_whole(label: str) -> str:
+    """Return 2580 of 2580.0, and anything else as it is."""
+    return label.partition(".")[0] if _WHOLE.fullmatch(label) else label
+
+
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdecimal()
 
