@@ -92,7 +92,11 @@ class LinearParts:
         return self.own_documents or TrainedDocuments.in_model(self.folder)
 
     def knowing(self, documents: TrainedDocuments) -> Self:
-        """Return the model, which then knows on which documents it was trained."""
+        """Return the model, which then knows on which documents it was trained.
+
+        Args:
+            documents: these documents.
+        """
         return replace(self, own_documents=documents)
 
     def features(self, texts: Texts, threads: int = -1, quiet: bool = False) -> Features:
