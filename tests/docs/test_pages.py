@@ -22,7 +22,7 @@ GUIDES = sorted((DOCS / "how-to").glob("*.md"))
 PAGES = [TUTORIAL, *GUIDES]
 REST, GRPC = "http://localhost:8501", "grpc://localhost:8500"
 # They need several hosts, a cluster, Annif, or another version.
-WITHOUT_EXAMPLES = {"distributed-problems", "schedulers", "annif-backend", "languages", "upgrade", "sharing"}
+WITHOUT_EXAMPLES = {"distributed-problems", "schedulers", "annif-backend", "languages", "upgrade", "sharing", "choosing-encoders"}
 OUTSIDE = {"http", "https", "mailto"}
 
 
