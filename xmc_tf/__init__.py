@@ -7,7 +7,7 @@
 Start with:
 
     load, XRLinear, XTransformer   models: train, load, predict, explain, evaluate, save, export
-    xmc_tf.sklearn.XMCClassifier   both models as a scikit-learn classifier
+    XMCClassifier                  both models as a scikit-learn classifier
     evaluate, write_report         measure predictions; a report as an HTML page
     CollectiveStrategy             shard the embedding tables of any Keras model over ranks
 

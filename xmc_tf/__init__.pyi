@@ -33,6 +33,7 @@ from xmc_tf.report.audit_files import write_audit as write_audit
 from xmc_tf.report.inputs import ReportInputs as ReportInputs
 from xmc_tf.report.writing import write_report as write_report
 from xmc_tf.serving.client import Client as Client
+from xmc_tf.sklearn.classifier import XMCClassifier as XMCClassifier
 from xmc_tf.tables.columns import ColumnOptions as ColumnOptions
 from xmc_tf.tables.preparation import PrepareOptions as PrepareOptions
 from xmc_tf.tables.preparation import prepare as prepare

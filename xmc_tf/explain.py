@@ -28,7 +28,8 @@ sum becomes a score (by the function that -pp chose in the training), which is c
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.explain", _DESCRIPTION)
-    out.add_argument("text", metavar="TEXT", help="the document; -: standard input")
+    out.add_argument("text", nargs="?", metavar="TEXT", help="the document; -: standard input")
+    out.add_argument("-q", "--query", metavar="TEXT", help="the same")
     add_model(out, required=True)
     add = out.add_argument
     add("-k", "--only-topk", type=whole, default=3, metavar="INT", help="number of labels")
@@ -45,7 +46,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     for flag, value in (("-k", arguments.only_topk), ("-b", arguments.beam_size), ("--words", arguments.words)):
         if value is not None and value < 1:
             raise InputError(f"{flag} is out of range", expected="a whole number of at least 1", received=str(value))
-    text = _standard_input() if arguments.text == "-" else arguments.text
+    given = [text for text in (arguments.text, arguments.query) if text is not None]
+    if len(given) != 1:
+        raise InputError(
+            "TEXT and -q are the same" if given else "the text is missing", expected="one text",
+            fix="leave one of them out" if given else '-q "a text"',
+        )  # fmt: skip
+    text = _standard_input() if given[0] == "-" else given[0]
     model = load(Path(arguments.model_folder))
     found = model.explain(text, arguments.only_topk, beam_size=arguments.beam_size)
     print(json.dumps(found.to_json()) if arguments.json else found.to_text(arguments.words))

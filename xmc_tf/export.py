@@ -20,9 +20,10 @@ from xmc_tf.params import (
     DECISIONS,
     SEARCH,
     PredictionOptions,
-    add_model,
+    add_model_place,
     add_prediction_options,
     add_verbosity,
+    model_place,
     options_of_flags,
 )
 
@@ -42,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.export", _DESCRIPTION, usage="%(prog)s -m MODEL -o DIR/VERSION [options]")
     add = out.add_argument
-    add_model(out, required=True)
+    add_model_place(out, "folder of the model")
     add("-o", "--output", required=True, metavar="DIR", help="output folder; its last part is the version, such as 1")
     add_prediction_options(out, *SEARCH, *DECISIONS)
     add(
@@ -67,6 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Export the model, and measure it if labels are given."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
+    arguments.model_folder = model_place(arguments)
     output = Path(arguments.output)
     if not output.name.isdigit():
         raise InputError(

@@ -10,6 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
+from xmc_tf.params import add_model_place, model_place
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
 from xmc_tf.server.page.answering import Answering, PageAnswers
 from xmc_tf.server.page.explained import ExplainedAnswers
@@ -25,10 +26,9 @@ def parser() -> argparse.ArgumentParser:
         "Serve a local page to try a model: enter a text, and see its labels with their scores, their paths\n"
         "through the label tree, and, for the folder of a model, the words that led to them.",
     )
-    out.add_argument(
-        "model",
-        metavar="MODEL",
-        help="folder of a model, which also explains its labels by the words of the text; folder of a sequence model, "
+    add_model_place(
+        out,
+        "folder of a model, which also explains its labels by the words of the text; folder of a sequence model, "
         "which predicts the next items of a history; or an export: served/1, or served for the highest version",
     )
     out.add_argument("-p", "--port", type=whole, default=8765, metavar="INT", help="port; 0: any free port")
@@ -58,9 +58,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Serve until Ctrl-C."""
     arguments = parser().parse_args(argv)
     require_server()
-    if not Path(arguments.model).exists():
-        raise InputError(f"{arguments.model} does not exist", expected="the folder of a model, or an export")
-    answers = answers_of(arguments.model)
+    place = model_place(arguments)
+    if not Path(place).exists():
+        raise InputError(f"{place} does not exist", expected="the folder of a model, or an export")
+    answers = answers_of(place)
     bound = bound_socket("127.0.0.1", arguments.port)
     try:
         answers.model()

@@ -109,6 +109,17 @@ def test_commands(annif):
     assert annif("annif", "suggest", "ours", text="basil and gravy") == before
 
 
+def test_only_some_subjects_are_suggested(annif):
+    """Annif's issue 845: a choice of subjects for one command, by URI or by name."""
+    for line, found in (("<http://example.org/cats>", "cats"), ("sauces", "sauces")):
+        (annif.folder / "chosen.txt").write_text(f"{line}\n")
+        flags = ["-b", "xmc_tf.only_labels=chosen.txt"]
+        shown = annif("annif", "suggest", *flags, "ours", text="basil and gravy for a kitten")
+        assert [row.split("\t")[1] for row in shown.splitlines()] == [found]
+    (annif.folder / "chosen.txt").write_text("unknown\n")
+    assert "chosen.txt, line 1: not a subject" in annif("annif", "suggest", *flags, "ours", text="gravy", status=1)
+
+
 def test_learning_documents_and_a_subject_that_the_vocabulary_has_gained(annif):
     more = _turtle().replace("volcanoes", "glaciers").replace("lava", "crevasse").splitlines()[-1]
     (annif.folder / "more.ttl").write_text(_turtle() + more + "\n")

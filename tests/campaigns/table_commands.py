@@ -31,7 +31,7 @@ FILE_FLAGS = {
 NUMBER_FLAGS = {
     "prepare": ["--max-bad-rows", "--validation", "--test", "--split-seed"],
     "runs": ["show", "delete"],
-    "predict": ["-k", "-b", "-n", "--threshold"],
+    "predict": ["-k", "-b", "-n", "--threshold", "--back-off"],
     "report.command": ["-k", "-b"],
     "report.audit": ["-n", "--most"],
     "evaluate": ["-k", "--buckets"],

@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.distributed.launch import BIN, ENVIRONMENT, REPOSITORY
 from xmc_tf.__main__ import MODULES
+from xmc_tf.params import model_place
 from xmc_tf.server.connections import bound_socket, in_background
 from xmc_tf.server.page.answering import Answering
 from xmc_tf.server.page.routes import page_application
@@ -134,7 +135,7 @@ def asked_on_the_page(arguments: list[str]) -> str:
     """Start the playground as its command does, open its page, and stop it."""
     given = parser_of(MODULES["try"]).parse_args(arguments)
     with (
-        in_background(page_application(Answering(given.model)), bound_socket("127.0.0.1", 0)) as url,
+        in_background(page_application(Answering(model_place(given))), bound_socket("127.0.0.1", 0)) as url,
         urllib.request.urlopen(url, timeout=120) as page,
     ):
         assert b"<html" in page.read()

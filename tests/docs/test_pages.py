@@ -21,8 +21,10 @@ TUTORIAL = DOCS / "tutorial.md"
 GUIDES = sorted((DOCS / "how-to").glob("*.md"))
 PAGES = [TUTORIAL, *GUIDES]
 REST, GRPC = "http://localhost:8501", "grpc://localhost:8500"
-# They need several hosts, a cluster, Annif, or another version.
-WITHOUT_EXAMPLES = {"distributed-problems", "schedulers", "annif-backend", "languages", "upgrade", "sharing"}
+# They need several hosts, a cluster, Annif, another version, or an encoder of the hub.
+WITHOUT_EXAMPLES = {
+    "distributed-problems", "schedulers", "annif-backend", "languages", "upgrade", "sharing", "choosing-encoders",
+}  # fmt: skip
 OUTSIDE = {"http", "https", "mailto"}
 
 

@@ -9,6 +9,7 @@ from tests.jobs.conftest import documents
 from xmc_tf import XTransformer, evaluate
 from xmc_tf.common.errors import InputError
 from xmc_tf.demo.encoder import make_tiny
+from xmc_tf.evaluate import main as measure
 from xmc_tf.predict import main as predict
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.store import TableStore
@@ -47,6 +48,12 @@ def test_an_encoder_is_fine_tuned_on_a_table(multi, tiny, tmp_path, capsys):
     assert [[row["label 1"], row["label 2"]] for row in rows[:20]] == [
         [name for name, _ in best] for best in model.best(texts[:20], k=2)
     ]
+    capsys.readouterr()
+    measure([str(multi), "-m", str(tmp_path / "model"), "--json"])  # the test documents, as in the training
+    measured = json.loads(capsys.readouterr().out)
+    assert (measured["documents"], measured["systems"][0]["P@1"]) == (20, pytest.approx(run.metrics["P@1"]))
+    some = model.best(texts[:3], k=2, only_labels=["music", "travel"])
+    assert {name for best in some for name, _ in best} == {"music", "travel"}
 
 
 def test_settings_of_an_encoder_are_not_compared(multi, tmp_path):

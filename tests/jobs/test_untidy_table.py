@@ -70,7 +70,7 @@ def test_all_commands_in_turn(trained, monkeypatch, capsys, caplog):
 
     caplog.clear()
     capsys.readouterr()
-    _command("evaluate")(["new.csv", "-m", "model", "--report", "new-report"])
+    _command("evaluate")(["new.csv", "-m", "model", "--rows", "all", "--report", "new-report"])
     assert "10 of 70 documents have no text or no label and are not measured" in caplog.text
     printed = capsys.readouterr().out
     assert float(re.search(r"^model +([\d.]+)", printed, re.MULTILINE)[1]) > 90, printed  # P@1

@@ -11,7 +11,7 @@ from xmc_tf.matcher.bootstrap import bootstrap
 from xmc_tf.matcher.candidates.choosing import parents_matched
 from xmc_tf.matcher.head import LabelHead, Scaling
 from xmc_tf.matcher.levels import levels_of
-from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
+from xmc_tf.params import LinearChainParams, LinearLevelParams, MatcherParams, RankerParams
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.ranks.solo import Solo
 
@@ -30,6 +30,12 @@ def problem():
 def head_of(task, **options):
     strategy = CollectiveStrategy(Solo(), seed=2)
     return LabelHead(strategy, f"head/level_{task.level}", task.nr_nodes, DIM, task.splits, **options)
+
+
+def test_pecos_has_two_names_for_a_weighted_bootstrap():
+    for method, weighted in (("linear", "weighted-linear"), ("weighted-linear", "weighted-linear"), ("centroid",) * 2):
+        params = MatcherParams(bootstrap_method=method, cost_sensitive_ranker=True)
+        assert (params.bootstrap, MatcherParams(bootstrap_method=method).bootstrap) == (weighted, method)
 
 
 @pytest.mark.parametrize("method", ["linear", "weighted-linear"])

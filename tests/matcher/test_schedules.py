@@ -24,6 +24,13 @@ def test_by_hand(name):
     np.testing.assert_allclose([schedule(step) for step in (0, 1, 4, 6, 8, 12, 20)], BY_HAND[name], atol=1e-6)
 
 
+def test_restarts_begin_at_the_peak():
+    schedule = Schedule("cosine_with_restarts", peak=2.0, warmup=4, total=12, cycles=2)
+    expected = [2, 1, 2, 1, 1 - np.sqrt(0.5), 0, 0]
+    np.testing.assert_allclose([schedule(step) for step in (4, 6, 8, 10, 11, 12, 20)], expected, atol=1e-6)
+    assert Schedule(**schedule.get_config()).get_config() == schedule.get_config()
+
+
 @pytest.mark.parametrize(("name", "end"), [("linear", 0.0), ("polynomial", POLYNOMIAL_END)])
 def test_as_transformers(name, end):
     """Its lambda schedules: a share of the peak, which falls in a line from the end of the warmup."""

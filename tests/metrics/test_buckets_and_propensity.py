@@ -34,3 +34,6 @@ def test_impossible_propensity_parameters():
         inverse_propensity(np.array([0]), 0)
     with pytest.raises(InputError, match="parameter B"):
         inverse_propensity(np.array([0]), 10, b=-1)
+    for numbers in ({"a": np.nan}, {"a": np.inf}, {"b": np.nan}, {"b": np.inf}):
+        with pytest.raises(InputError, match=f"parameter {next(iter(numbers)).upper()} is"):
+            inverse_propensity(np.array([0]), 10, **numbers)

@@ -55,8 +55,20 @@ def test_the_folder_has_no_names_and_gives_the_same_answers(model, tmp_path):
     assert not (tmp_path / "model" / "label_names").exists()
     loaded, X = XRLinear.load(tmp_path / "model"), documents(50, seed=2)[0]
     assert np.array_equal(loaded.predict(X).toarray(), model.predict(X).toarray())
+    some = loaded.predict(X, only_labels=[50, 1, 40], k=2)
     loaded.set_output_constraint([1, 40, 50])
-    assert set(loaded.predict(X).indices.tolist()) <= {1, 40, 50}
+    assert set(some.indices.tolist()) <= {1, 40, 50}
+    assert np.array_equal(some.toarray(), loaded.predict(X, only_topk=2).toarray())
+    assert np.array_equal(loaded.predict(X, only_labels=[1, 2]).indices, np.ones(50))  # what both allow
+    with pytest.raises(InputError, match="none of the labels may be predicted"):
+        loaded.predict(X, only_labels=[2])
+    loaded.set_output_constraint(None)
+    assert np.array_equal(loaded.predict(X).toarray(), model.predict(X).toarray())
+    with pytest.raises(InputError, match="label 'baking' does not exist"):
+        loaded.predict(X, only_labels=["baking"])
+    assert loaded.evaluate(X, documents(50, seed=2)[1], k=3).ks == (3,)
+    with pytest.raises(InputError, match="k and only_topk are the same"):
+        loaded.predict(X, k=1, only_topk=2)
 
 
 def test_the_export_answers_as_the_model(model, tmp_path):
@@ -68,7 +80,7 @@ def test_the_export_answers_as_the_model(model, tmp_path):
         ids[row, : own.stop - own.start], weights[row, : own.stop - own.start] = X.indices[own], X.data[own]
     for number, options in enumerate(({}, {"min_precision": 0.5}, {"scores": "ranker"}), start=1):
         folder = tmp_path / str(number)
-        model.export(folder, only_topk=5, **options)
+        model.export(folder, k=5, **options)
         expected = model.predict(X, only_topk=5, **options)
         signature = tf.saved_model.load(str(folder)).signatures["features"]
         found = signature(feature_ids=tf.constant(ids), feature_weights=tf.constant(weights))

@@ -178,7 +178,12 @@ def test_only_some_labels_whoever_scores_them(corpus, tuned, tmp_path, capsys):
             columns = np.array([1, 9, 17, 20])
             np.testing.assert_allclose(found.toarray()[:, columns], whole[:, columns], atol=1e-5)
     model.set_output_constraint(None)
-    assert rows_of(model.predict(texts)) == rows_of(tuned.predict(texts))
+    for method in ("concat-only", "transformer-only"):
+        asked = tuned.predict(texts, ensemble_method=method, k=9, beam_size=4, only_labels=[1, 9, 17, 20])
+        model.set_output_constraint([1, 9, 17, 20])
+        assert rows_of(asked) == rows_of(model.predict(texts, ensemble_method=method, only_topk=9, beam_size=4))
+        model.set_output_constraint(None)
+    assert rows_of(model.predict(texts)) == rows_of(tuned.predict(texts))  # both are as they were
     (tmp_path / "only.txt").write_text("9\n17\n")
     predict.main(["-m", str(tuned.folder), "-q", "forest", "-k", "5", "--only-labels", str(tmp_path / "only.txt")])
     assert {line.split()[1] for line in capsys.readouterr().out.splitlines() if line} == {"9", "17"}

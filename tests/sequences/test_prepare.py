@@ -128,6 +128,8 @@ def test_no_such_column(tmp_path):
     table = write(tmp_path / "i.csv", [(1, 2, 3)], "who,item,time")
     with pytest.raises(InputError, match=r"which column holds the user[^$]*--user-column"):
         prepare([table], tmp_path / "data")
+    with pytest.raises(InputError, match="users and items are in the same column, 'item'"):
+        main([str(table), "-o", str(tmp_path / "data"), "--user-column", "item", "--item-column", "item"])
     with pytest.raises(InputError, match="no column 'why'"):
         main([str(table), "-o", str(tmp_path / "data"), "--user-column", "why"])
     main([str(table), "-o", str(tmp_path / "data"), "--user-column", "who", "--min-user-count", "1"])

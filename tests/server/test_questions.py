@@ -36,6 +36,13 @@ def test_the_forms_of_a_request_are_equal(texts):
         assert not question.ks
 
 
+def test_a_request_may_name_the_labels_of_its_answer():
+    assert _question({"inputs": ["a"], "only_labels": ["baking", 7]}).only_labels == ("baking", 7)
+    for wrong in ("baking", [], [["a"]], [True], [1.5], {"a": 1}):
+        with pytest.raises(InputError, match="only_labels is not a list of labels"):
+            _question({"inputs": ["a"], "only_labels": wrong})
+
+
 def test_top_k_has_a_number_for_each_text():
     by_column = _question({"signature_name": "top_k", "inputs": {"text": ["a", "b"], "k": [1, 3]}})
     by_row = _question({"signature_name": "top_k", "instances": [{"text": "a", "k": 1}, {"text": "b", "k": 3}]})

@@ -73,6 +73,21 @@ def test_the_client_gets_the_answers_of_the_model(server, folder):
         Client(server.url, model="other").best(["word1"])
 
 
+def test_a_request_may_name_the_labels_of_its_answer(server, folder):
+    model = load(folder)
+    chosen = [model.names[7], 3, model.names[50]]
+    expected = model.predict("word1 word2", only_labels=chosen, k=5)
+    for _ in range(2):
+        status, _, body = server.ask(PREDICT, {"inputs": ["word1 word2"], "only_labels": chosen})
+        assert status == 200
+        labels = json.loads(body)["outputs"]["labels"][0]
+        assert labels[: expected.nnz] == expected.indices.tolist()
+        assert set(labels) <= {3, 7, 50, -1}
+    status, _, body = server.ask(PREDICT, {"inputs": ["a"], "only_labels": ["nothing"]})
+    assert status == 400
+    assert b"label 'nothing' does not exist" in body
+
+
 def test_the_server_maps_the_weights_and_answers_with_the_same_bits(server):
     maps = Path(f"/proc/{server.process.pid}/maps").read_text()
     assert "ranker/search/words.npy" in maps

@@ -77,6 +77,15 @@ def test_several_columns_are_joined_and_missing_cells_left_out():
         (["1 5", "2", "3"], " ", ["1", "5"]),
         (["1 a", "2", "3"], "", ["1 a"]),
         (["a b\tc, d", "c, d", "c, d\ta"], "\t", ["a b", "c, d"]),
+        (["Paris, France", "Rome, Italy"] * 50, "", ["Paris, France"]),  # that a name occurs again says nothing
+        (["Tops > Shirts, blouses", "Tops > Shirts, polos", "Tops > Shirts, tees"], "", ["Tops > Shirts, blouses"]),
+        (["a; b", "b; c", *["a"] * 60], ";", ["a", "b"]),  # few cells, whose parts occur again
+        (["['a', \"b's\"]", "['c, d']", "[]"], "[]", ["a", "b's"]),
+        (['["a", "b"]', '["c"]'], "[]", ["a", "b"]),
+        (["['a' 'b']", "['c']"], "[]", ["a", "b"]),
+        (["__label__a __label__b", "__label__c"], " ", ["a", "b"]),
+        (["2580.0", "17", ""], "", ["2580"]),
+        (["1.0", "1.5"], "", ["1.0"]),
         ([["a", "b"], ["c"]], "", ["a", "b"]),
         ([3.0, 4.0], "", ["3"]),
     ],
@@ -85,6 +94,11 @@ def test_labels_of_a_cell(cells, separator, labels):
     columns, _ = choose_columns("t.csv", ["text", "label"], [["a text", cell] for cell in cells], ColumnOptions())
     assert columns.separator == separator
     assert columns.labels_of(["a text", cells[0]]) == labels
+
+
+def test_a_number_that_is_not_whole_stays_whatever_the_others_are():
+    columns, _ = choose_columns("t.csv", ["text", "label"], [["a text", "3.0"]] * 9, ColumnOptions())
+    assert [columns.labels_of(["a text", cell]) for cell in ("3.0", "3.7", "4")] == [["3"], ["3.7"], ["4"]]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +119,31 @@ def test_a_column_that_does_not_exist_is_named(options, words):
 def test_a_column_may_be_named_in_any_case_or_by_its_place():
     for name in ("Label", "label", " LABEL", "2"):
         assert choose_columns("t.csv", ["id", "text", "Label"], ROWS, ColumnOptions(labels=name))[0].labels == 2
+
+
+def test_columns_of_0_and_1_are_labels_if_there_are_enough_of_them():
+    rows = [[str(n), f"a text about the number {n}", str(n % 2), "0", "3.5"] for n in range(9)]
+    with pytest.raises(InputError, match=r"which column holds the labels(.|\n)*price: '3.5', '3.5', '3.5'"):
+        choose_columns("t.csv", ["id", "body", "new", "old", "price"], rows, ColumnOptions())
+    columns, said = choose_columns("t.csv", ["id", "body", "new", "old"], [row[:4] for row in rows], ColumnOptions())
+    assert (columns.texts, columns.labels, columns.indicators) == ((1,), None, [(2, "new"), (3, "old")])
+    assert "columns of 0 and 1" in said[0]
+    named = ColumnOptions(labels="old,new")
+    assert [choose_columns("t.csv", ["id", "body", "new", "old"], [row[:4] for row in rows], named)[0].labels_of(row)
+            for row in rows[:2]] == [[], ["new"]]  # fmt: skip
+    with pytest.raises(InputError, match="column 'price' is not of 0 and 1"):
+        choose_columns("t.csv", ["id", "body", "new", "old", "price"], rows, ColumnOptions(labels="new,price"))
+
+
+def test_a_few_copies_with_other_labels_are_no_pairs():
+    rows = [[f"text {n}", f"label {n % 3}"] for n in range(100)]
+    rows += [["text 7", "label 0"], ["text 8", "label 0"]]
+    assert not choose_columns("t.csv", ["text", "label"], rows, ColumnOptions())[0].merges_rows
+    with_ids = [[text.split()[1], text, label] for text, label in rows]
+    found = choose_columns("t.csv", ["id", "text", "label"], with_ids, ColumnOptions())[0]
+    assert found.document == 0
+    each = ColumnOptions(document="")
+    assert not choose_columns("t.csv", ["id", "text", "label"], with_ids, each)[0].merges_rows
 
 
 def test_without_a_column_of_labels_nothing_is_guessed():

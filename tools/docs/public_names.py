@@ -5,7 +5,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from xmc_tf.params.base import Params
 
 ROOT = Path(__file__).resolve().parents[2]
 # Modules whose `__all__` is public.
-MODULES = tuple(name for name in ("xmc_tf", "xmc_tf.sklearn") if find_spec(name) is not None)
+MODULES = ("xmc_tf",)
 _DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
 _ARGS = re.compile(r"^(?:Args|Attributes):\n((?:[ ]+.*\n?|\n)+)", re.MULTILINE)
 

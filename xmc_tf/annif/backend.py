@@ -11,7 +11,7 @@ from annif.suggestion import SuggestionBatch
 from scipy.sparse import csr_array
 
 from xmc_tf.annif.analysis import analysis_of
-from xmc_tf.annif.subject_names import subject_names
+from xmc_tf.annif.subject_names import chosen_subjects, subject_names
 from xmc_tf.annif.training import train_model
 from xmc_tf.annif.training_files import read_training_files, write_training_files
 from xmc_tf.common.errors import InputError
@@ -44,6 +44,7 @@ class XmcBackend(backend.AnnifLearningBackend):
         epochs: number of epochs of its fine-tuning (default: 3).
         truncate_length: maximum number of tokens of a text that it reads (default: 128).
         limit: maximum number of suggestions (default: 100).
+        only_labels: file with the URIs or names of the subjects that may be suggested, one per line (default: all).
     """
 
     name = "xmc_tf"
@@ -60,6 +61,7 @@ class XmcBackend(backend.AnnifLearningBackend):
         "encoder": "",
         "epochs": 3,
         "truncate_length": 128,
+        "only_labels": "",
     }
     _model: Model | None = None
 
@@ -149,12 +151,19 @@ class XmcBackend(backend.AnnifLearningBackend):
         assert self._model is not None
         beam_size = params["beam_size"]
         analyzed = analysis_of(self.project)
+        only = None
+        if path := params["only_labels"]:
+            try:
+                only = chosen_subjects(self.project, str(path), self._model.nr_labels)
+            except (InputError, OSError) as error:
+                raise ConfigurationException(str(error), backend_id=self.backend_id) from None
         found = self._model.predict(
             [analyzed(document.text) for document in documents],
             beam_size=None if beam_size in (None, "") else int(beam_size),
             only_topk=int(params["limit"]),
             # Annif parallelizes over documents in processes.
             threads=1,
+            only_labels=only,
         )
         shape = (len(documents), len(self.project.subjects))
         scores = np.clip(found.data, 0.0, 1.0).astype(np.float32)

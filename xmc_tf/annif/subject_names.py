@@ -7,6 +7,8 @@ from rdflib import URIRef
 from rdflib.namespace import SKOS
 
 from xmc_tf.annif.analysis import analysis_of
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile
 
 # Hidden labels are those that texts have and people should not see, such as misspellings.
 _ALTERNATIVE = (SKOS.altLabel, SKOS.hiddenLabel)
@@ -29,6 +31,35 @@ def subject_names(project: Any) -> list[str]:
         found = (analyzed(" ".join(one.split())) for one in (name, *alternatives(subject.uri, language)))
         lines[number] = "\t".join(dict.fromkeys(filter(None, found)))
     return [line or f"subject {number}" for number, line in enumerate(lines)]
+
+
+def chosen_subjects(project: Any, path: str, count: int) -> list[int]:
+    """Return the numbers of the subjects that a file lists: URIs or names in the project's language, one per line.
+
+    Args:
+        project: Annif's project.
+        path: the file, in UTF-8.
+        count: number of subjects of the model.
+
+    Raises:
+        InputError: a line is no subject of the vocabulary, or the model knows none of them.
+    """
+    chosen = []
+    for line, text in enumerate(TextFile(path, name="subjects to suggest"), start=1):
+        if not (word := text.strip().strip("<>")):
+            continue
+        number = project.subjects.by_uri(word, warnings=False)
+        number = project.subjects.by_label(word, project.vocab_lang) if number is None else number
+        if number is None:
+            raise InputError(
+                f"{path}, line {line:,}: not a subject of this vocabulary", expected="a URI or a name",
+                received=repr(word[:80]),
+            )  # fmt: skip
+        chosen.append(number)
+    known = [number for number in chosen if number < count]  # the vocabulary may have gained others
+    if not known:
+        raise InputError(f"{path} lists no subject that the model knows", expected="a URI or a name on each line")
+    return known
 
 
 def _alternatives(project: Any) -> Any:

@@ -99,7 +99,7 @@ class _Announcement(event.Listener):
         if not self._kernels:
             folder = kernel_folder().parent
             _LOG.info(
-                "compiling for this processor and Numba %s: up to half a minute, once (cache: %s)", _NUMBA, folder
+                "compiling for this processor and Numba %s, once: half a minute or more (cache: %s)", _NUMBA, folder
             )
         self._own.depth = getattr(self._own, "depth", 0) + 1
         if self._own.depth == 1:

@@ -32,6 +32,13 @@ def positive(text: str) -> int:
     return number
 
 
+def thread_number(text: str) -> int:
+    """Return a number of threads, -1 or at least 1; for ``type=`` of an argument parser."""
+    if (number := whole(text)) != -1 and not 1 <= number <= MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"expected -1, or 1 to {MOST_THREADS:,}, received {number}")
+    return number
+
+
 def share(text: str) -> float:
     """Return a share from 0 to 1; for ``type=`` of an argument parser. It may be written in percent: ``15%``."""
     try:

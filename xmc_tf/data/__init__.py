@@ -11,7 +11,7 @@ from xmc_tf.data.checks import (
 )
 from xmc_tf.data.feature_files import load_features
 from xmc_tf.data.features import Features, as_features
-from xmc_tf.data.label_choice import load_label_choice
+from xmc_tf.data.label_choice import chosen_labels, load_label_choice
 from xmc_tf.data.labelled_text import LabelledText
 from xmc_tf.data.labels import load_names
 from xmc_tf.data.matrices import load_matrix, save_matrix
@@ -35,6 +35,7 @@ __all__ = [
     "check_prediction_input",
     "check_training_input",
     "check_validation_input",
+    "chosen_labels",
     "embedding_path",
     "epoch_batches",
     "load_features",

@@ -1,12 +1,49 @@
-"""A choice of labels in a file: names or numbers, one per line."""
+"""A choice of labels, by names or numbers: of a caller, or in a file with one per line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.text import TextFile
+
+_SHOWN = 60  # characters
+
+
+def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
+    """Return the numbers of labels that are chosen by name or number, ascending.
+
+    Example:
+        >>> chosen_labels(["baking", 2], ["baking", "bread", "gardening"], 3).tolist()
+        [0, 2]
+
+    Args:
+        labels: names or numbers, counted from 0.
+        names: the names of all labels; None if they have none.
+        nr_labels: number of labels.
+
+    Raises:
+        InputError: a label does not exist, or none is chosen.
+    """
+    if isinstance(labels, str):
+        labels = [labels]
+    numbers = _numbers_of(names)
+    chosen: set[int] = set()
+    for label in labels:
+        found = numbers.get(label) if isinstance(label, str) else None
+        if isinstance(label, int | np.integer) and not isinstance(label, bool) and 0 <= label < nr_labels:
+            found = [int(label)]
+        if found is None:
+            raise InputError(
+                f"label {str(label)[:_SHOWN]!r} does not exist in this model",
+                expected=("a label's name, or " if names else "") + f"a number from 0 to {nr_labels - 1:,}",
+                received=repr(label)[:_SHOWN],
+            )
+        chosen.update(found)
+    if not chosen:
+        raise InputError("no labels are given to predict", expected="a label's name or number")
+    return np.array(sorted(chosen), np.int64)
 
 
 def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
@@ -29,9 +66,7 @@ def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: 
     Raises:
         InputError: a line is neither a name nor a number, or the file chooses no label.
     """
-    numbers: dict[str, list[int]] = {}
-    for number, name in enumerate(names or ()):
-        numbers.setdefault(name, []).append(number)
+    numbers = _numbers_of(names)
     chosen: set[int] = set()
     for line, text in enumerate(TextFile(path, name="labels to predict"), start=1):
         word = text.strip()
@@ -44,9 +79,17 @@ def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: 
             raise InputError(
                 f"{path}, line {line:,}: not a label of this model",
                 expected=("a label's name, or " if names else "") + f"a number from 0 to {nr_labels - 1:,}",
-                received=repr(word[:60]),
+                received=repr(word[:_SHOWN]),
             )
         chosen.update(found)
     if not chosen:
         raise InputError(f"{path} chooses no label", expected="a label's name or number on each line")
     return np.array(sorted(chosen), np.int64)
+
+
+def _numbers_of(names: Sequence[str] | None) -> dict[str, list[int]]:
+    """Return the numbers of the labels of each name."""
+    numbers: dict[str, list[int]] = {}
+    for number, name in enumerate(names or ()):
+        numbers.setdefault(name, []).append(number)
+    return numbers

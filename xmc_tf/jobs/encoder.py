@@ -2,17 +2,20 @@
 
 import logging
 import time
+from pathlib import Path
 
+from xmc_tf.common.folders.model_parts import DOCUMENTS
 from xmc_tf.common.process.versions import package_versions
 from xmc_tf.jobs.summary import JobSummary
 from xmc_tf.jobs.train import TableJob, data_set_of, finish, results_of
 from xmc_tf.label_names import have_letters, label_vocabulary
+from xmc_tf.models.growing.trained_documents import TrainedDocuments
 from xmc_tf.models.over_ranks import predict_over_ranks
 from xmc_tf.models.results import rows_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
-from xmc_tf.pipeline.stages import Stages
+from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tables.runs import Run, flat_parameters, now
@@ -52,6 +55,7 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     validation = _documents(store, "validation") if store.count("validation") else None
     model = XTransformer.trained(_inputs(store, documents, validation), recipe, stages)
     model.metadata = model.metadata.with_columns(store.columns)
+    model.parts[DOCUMENTS] = _documents_stage(store, stages).folder / DOCUMENTS
     if store.count("test"):
         model.metadata = model.metadata.with_examples(list(store.texts("test")[:3]))
     on_first_rank(communicator, lambda: model.save(job.model))
@@ -81,6 +85,17 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     if not keep:
         stages.remove()
     return summary
+
+
+def _documents_stage(store: TableStore, stages: Stages) -> Stage:
+    """Write down which documents the model knows, those that it was stopped by included."""
+
+    def keep(folder: Path) -> Record:
+        known = TrainedDocuments.of(text for split in ("train", "validation") for text in store.texts(split))
+        known.save(folder / DOCUMENTS)
+        return {"said": f"{len(known.keys):,} different texts"}
+
+    return stages.run("documents", keep, inputs={"source": store.meta("source"), "splits": store.meta("splits")})
 
 
 def _curves(stages: Stages) -> dict[str, list[tuple[float, float]]]:

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scipy.sparse import csr_matrix
@@ -48,6 +49,7 @@ def predict(arguments: argparse.Namespace) -> None:
         arguments: the flags of :func:`xmc_tf.jobs.predict_flags.predict_parser`.
     """
     options = options_of_flags(arguments, *OPTIONS)
+    _as_documents(arguments)
     _check_documents(arguments)
     if arguments.server is not None:
         _ask_server(arguments, options)
@@ -85,6 +87,17 @@ def predict(arguments: argparse.Namespace) -> None:
     on_first_rank(communicator, give)
 
 
+def _as_documents(arguments: argparse.Namespace) -> None:
+    """Take a text for a text, and a file of texts whose labels become a table for a table with one column."""
+    a = arguments
+    if a.table is not None and " " in a.table and not Path(a.table).exists():
+        ending = Path(a.table).suffix
+        if not ending or " " in ending:  # "new rows.csv" is a file that does not exist
+            a.query, a.table = [a.table], None
+    if a.text_path is not None and Path(a.save_pred_path or "").suffix.lower() in (".csv", ".tsv"):
+        a.table, a.text_path, a.format, a.text_column = a.text_path, None, "lines", "text"
+
+
 def _check_documents(arguments: argparse.Namespace) -> None:
     """Refuse a command line without documents, and flags that its kind of documents cannot have."""
     a = arguments
@@ -102,7 +115,7 @@ def _check_documents(arguments: argparse.Namespace) -> None:
                 fix="use texts (-t), or measure with xmc-tf evaluate -m MODEL TABLE",
             )
     else:
-        refuse_without_table(a, {"keep": "--keep"})
+        refuse_without_table(a, {"keep": "--keep", "back_off": "--back-off"})
     if a.layout != _LAYOUT and a.label_path is None:
         raise InputError("--layout is of precision and recall", expected="true labels (-y)", fix="leave it out")
     if a.batch_size < 1:

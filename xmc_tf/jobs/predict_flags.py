@@ -2,6 +2,7 @@
 
 import argparse
 
+from xmc_tf.common.numbers import share
 from xmc_tf.common.process import cli
 from xmc_tf.params import (
     DECISIONS,
@@ -34,7 +35,7 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     out = cli.make_parser(
         module,
         description,
-        usage="%(prog)s [-m MODEL | --server URL] [TABLE | -t TEXTS | -q TEXT] [-x FEATURES] [options]",
+        usage="%(prog)s [-m MODEL | --server URL] [TABLE | TEXT | -t TEXTS | -q TEXT …] [-x FEATURES] [options]",
     )
     model = out.add_mutually_exclusive_group(required=True)
     add_model(model)
@@ -46,7 +47,12 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     source = out.add_mutually_exclusive_group()
     add_texts(source)
     add_queries(source)
-    source.add_argument("table", nargs="?", metavar="TABLE", help="table with a column of texts, such as a CSV file")
+    source.add_argument(
+        "table",
+        nargs="?",
+        metavar="TABLE",
+        help="table with a column of texts, such as a CSV file; or a text",
+    )
     out.add_argument(
         "-x", "--feat-path", "--inst-path", nargs="+", metavar="FILE",
         help="features, .npz or .npy; two files, sparse then dense, are concatenated. They stand alone for linear "
@@ -74,3 +80,8 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--keep", metavar="NAME,…", help="columns to copy to the output, or all (default: a column named id)"
     )
+    group.add_argument(
+        "--back-off", type=share, metavar="SHARE",
+        help="of labels that are category paths, such as A > B > C: name the deepest category that is right with this "
+        "probability, such as 0.8, instead of several labels",
+    )  # fmt: skip

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.metrics import Measures, format_table, percent
+from xmc_tf.metrics.category_paths import level_sentence
 from xmc_tf.metrics.single_label import SingleLabelMeasures
 from xmc_tf.tables.columns import TrainedColumns
 
@@ -29,6 +30,7 @@ class Results:
         names: label names.
         baseline: P@1 of always predicting the most frequent label.
         unseen: share of the labels of test documents that no other document has.
+        levels: of label names that are category paths, the share of documents whose best label is right, by level.
     """
 
     overall: Measures
@@ -36,6 +38,7 @@ class Results:
     single: SingleLabelMeasures | None = None
     baseline: float = 0.0
     unseen: float = 0.0
+    levels: Sequence[float] = ()
 
     def metrics(self) -> dict[str, float]:
         """Return all measures by name, for the record of the run."""
@@ -46,15 +49,15 @@ class Results:
             if self.overall.at(name, k) == self.overall.at(name, k)
         }
         if self.single is not None:
-            one = self.single
-            found |= {"accuracy": one.accuracy, "micro-F1": one.micro_f1, "macro-F1": one.macro_f1}
-        return found
+            found |= self.single.to_json()
+        return found | {f"level {level}": share for level, share in enumerate(self.levels, 1)}
 
     def lines(self) -> list[str]:
         """Return the results as lines for a terminal."""
         out = [f"measured on {self.overall.documents:,} test documents, which were not used in training", ""]
+        levels = ["", *_wrapped([level_sentence(self.levels)])] if self.levels else []
         if self.single is not None:
-            return [*out, *self._single()]
+            return [*out, *self.single.lines(self.names, self.baseline), *levels]
         ks = [f"@{k}" for k in self.overall.ks]
         rows = [[name, *map(percent, self.overall.values[name])] for name in _SHOWN if name in self.overall.values]
         out += format_table(["%", *ks], rows, indent="  ").splitlines()
@@ -63,31 +66,7 @@ class Results:
         out.append(f"always predicting the most frequent label: P@1 {percent(self.baseline)}")
         if self.unseen:
             out.append(f"{percent(self.unseen)} % of the test documents' labels occur in no other document")
-        return out
-
-    def _single(self) -> list[str]:
-        assert self.single is not None
-        found = self.single
-        rows = [
-            ["accuracy", percent(found.accuracy)],
-            ["macro F1", percent(found.macro_f1)],
-            ["micro F1", percent(found.micro_f1)],
-            ["most frequent label", percent(self.baseline)],
-        ]
-        out = format_table(["", "%"], rows, indent="  ").splitlines()
-        if confused := found.confusions(5):
-            table = [
-                [
-                    _short(self.names[one.true]),
-                    _short(self.names[one.predicted]),
-                    f"{one.documents:,}",
-                    f"{one.share:.0%}",
-                ]
-                for one in confused
-            ]
-            head = ["true label", "predicted instead", "documents", "of the label"]
-            out += ["", "most confused:", "", *format_table(head, table, left=2, indent="  ").splitlines()]
-        return out
+        return [*out, *levels]
 
 
 @dataclass(frozen=True)
@@ -103,6 +82,7 @@ class JobSummary:
         durations: part of the work → seconds.
         unmeasured: why there are no measures.
         examples: lines with test documents and their labels.
+        remarks: sentences about the measures.
     """
 
     data: Sequence[str]
@@ -113,10 +93,12 @@ class JobSummary:
     durations: dict[str, float] = field(default_factory=dict)
     unmeasured: str = ""
     examples: Sequence[str] = ()
+    remarks: Sequence[str] = ()
 
     def text(self) -> str:
         """Return the summary for a terminal."""
         results = _wrapped([self.unmeasured]) if self.results is None else self.results.lines()
+        results = [*results, *_wrapped(self.remarks)]
         parts = {
             "data": _wrapped(self.data),
             "settings": _wrapped(self.settings),

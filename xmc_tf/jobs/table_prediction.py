@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
+from xmc_tf.metrics.category_paths import CategoryPaths
 from xmc_tf.tables.columns import ColumnOptions, TrainedColumns, choose_columns, column_of_ids
 from xmc_tf.tables.reading.label_files import LabelFile
 from xmc_tf.tables.reading.options import SourceOptions
@@ -24,6 +25,7 @@ ROWS, _LETTERS = 8192, 1 << 25  # of a piece
 _SAMPLE = 1000
 _LABELS = 5  # per row, unless the user says otherwise
 _SHOWN = 5
+_SUMMED = 50  # labels whose probabilities are added up to that of a category
 
 Predict = Callable[[list[str], int], csr_matrix]
 
@@ -40,6 +42,8 @@ class TablePrediction:
         keep: names of the columns that are copied; None: a column of identifiers, if there is one.
         labels: number of labels per row.
         trained: the columns that the model was trained on.
+        back_off: of labels that are category paths, the probability from which a category is named: the label, or
+            else the deepest one above it that reaches it; None: labels as they are.
     """
 
     table: Path
@@ -49,6 +53,7 @@ class TablePrediction:
     keep: Sequence[str] | None = None
     labels: int = _LABELS
     trained: TrainedColumns | None = None
+    back_off: float | None = None
 
     def run(self, predict: Predict, names: Sequence[str] | None) -> int:
         """Write the labels of all rows; return the number of rows.
@@ -60,6 +65,12 @@ class TablePrediction:
         Raises:
             InputError: a column does not exist, or the output cannot be written.
         """
+        paths = CategoryPaths.of(names) if self.back_off is not None else None
+        if self.back_off is not None and paths is None:
+            raise InputError(
+                "--back-off: the labels of this model are no category paths", expected="labels such as Shoes > Boots",
+                fix="leave it out",
+            )  # fmt: skip
         source = open_source(self.table, self._source())
         sample = [row.cells for row in islice(source.records(), _SAMPLE) if isinstance(row, TableRow)]
         # A data set has columns of its own, whatever its table had.
@@ -73,18 +84,22 @@ class TablePrediction:
         bad: list[BadRow] = []
         count = 0
         with (
-            LabelFile(self.output, [source.columns[at] for at in kept], self.labels) as out,
+            LabelFile(self.output, [source.columns[at] for at in kept], self.labels, source) as out,
             Progress(f"labelling {Path(source.name).name}", source.size, source.unit) as progress,
         ):
             for rows in _pieces(source):
                 texts = [columns.text_of(row.cells) if isinstance(row, TableRow) else "" for row in rows]
                 texts = [" ".join(text.split()) for text in texts]
-                predicted = predict(texts, self.labels)
+                predicted = predict(texts, self.labels if paths is None else _SUMMED)
                 for row, text, a, b in zip(rows, texts, predicted.indptr, predicted.indptr[1:], strict=False):
                     if isinstance(row, BadRow):
                         bad.append(row)
                     found = zip(predicted.indices[a:b].tolist(), predicted.data[a:b].tolist(), strict=True)
-                    labels = [(names[at] if names else str(at), score) for at, score in found] if text else []
+                    if paths is not None and self.back_off is not None:
+                        category = paths.back_off(found, self.back_off) if text else None
+                        labels = [] if category is None else [category]
+                    else:
+                        labels = [(names[at] if names else str(at), score) for at, score in found] if text else []
                     cells = [row.cells[at] if isinstance(row, TableRow) else None for at in kept]
                     out.write(row.line, cells, labels)
                 count += len(rows)
@@ -137,8 +152,9 @@ def table_prediction(arguments: argparse.Namespace, trained: TrainedColumns | No
         source_options(arguments),
         text_columns(arguments),
         keep,
-        arguments.only_topk or _LABELS,
+        arguments.only_topk or _LABELS if arguments.back_off is None else 1,
         trained,
+        arguments.back_off,
     )
 
 

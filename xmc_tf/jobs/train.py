@@ -18,7 +18,9 @@ from xmc_tf.jobs.linear import ChosenModel, DataSetFeatures, LinearTraining, lin
 from xmc_tf.jobs.settings import DataShape, announcement, choose_settings
 from xmc_tf.jobs.summary import JobSummary, Results, examples_of, next_commands
 from xmc_tf.metrics import evaluate
+from xmc_tf.metrics.category_paths import level_shares
 from xmc_tf.metrics.single_label import measure_single_label
+from xmc_tf.models.growing.trained_documents import TrainedDocuments
 from xmc_tf.models.loading import load
 from xmc_tf.params import PredictionOptions, XRLinearParams
 from xmc_tf.params.tfidf import TFIDF_FLAGS
@@ -34,6 +36,11 @@ from xmc_tf.tables.table_flags import database_of
 _LOG = logging.getLogger(__name__)
 _KS = (1, 3, 5, 10)
 _EXAMPLES = 3  # test documents that a model keeps, to try it with
+# http://…, urn:nbn:fi:au:ysa:Y97, yso:p1234, Q42, 330
+_IDENTIFIER = re.compile(r"https?://\S+|[A-Za-z][\w.+-]*:(?=\S*\d)\S+|[A-Za-z]+[_-]?\d[\w:.-]*|\d{3,}[\w:.-]*")
+_LEAST_TESTED = 20  # test documents
+_NEXT_TO_NOTHING, _LEAST_GAIN = 0.1, 0.02  # P@1, and by how much it is better than that of the most frequent label
+_FEW_TESTED = 50  # test documents, of which each changes a measure by two points or more
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,8 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
         store = data_set_of(job)
         about = summary_of(store)
     _require_documents(store, about)
+    if about.question:  # the summary says it too, after minutes
+        _LOG.warning("%s", about.question)
     warn_of_case(store.names or ())
     shape = shape_of(store, about)
     fixed = options.fixed | set(TFIDF_FLAGS) if store.nr_features else options.fixed
@@ -138,7 +147,10 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
     chosen.model.metadata = chosen.model.metadata.with_columns(store.columns)
     if store.count("test") and not store.nr_features:
         chosen.model.metadata = chosen.model.metadata.with_examples(list(store.texts("test")[:_EXAMPLES]))
-    chosen.model.save(job.model)
+    model = chosen.model
+    if (trained := features.texts) is not None:
+        model = model.knowing(TrainedDocuments.of(trained))
+    model.save(job.model)
     predicted = None
     with timed("testing"):
         if store.count("test"):
@@ -169,10 +181,12 @@ def finish(
     if job.report is not None and predicted is not None:
         files = {"report": _write_report(job, store, run, predicted), **files}
     columns = store.columns
+    remarks = [] if results is None else _remarks(results, about)
     return JobSummary(
         data=[f"{store.path}, {recorded}", *about.text().splitlines()],
         settings=run.chosen,
         results=results,
+        remarks=remarks,
         files=files,
         next=next_commands(job.table, columns, store.path, job.model),
         durations=run.durations,
@@ -181,6 +195,22 @@ def finish(
         if predicted is None or store.nr_features
         else examples_of(store.texts("test"), predicted, store.names),
     )
+
+
+def _remarks(results: Results, about: Summary) -> list[str]:
+    """Return sentences on how much the measures say, and a question if the model has learned next to nothing."""
+    count, right = results.overall.documents, results.overall.at("P", 1)
+    if count < _LEAST_TESTED:
+        few = "1 test document is" if count == 1 else f"{count:,} test documents are"
+        return [
+            f"{few} too few to measure a model: these figures are chance. --test 0.5 holds out half of the documents"
+        ]
+    found = []
+    if count < _FEW_TESTED:
+        found.append(f"with {count:,} test documents, one of them changes P@1 by {100 / count:.0f} points")
+    if right < _NEXT_TO_NOTHING or right < results.baseline + _LEAST_GAIN <= 0.5:
+        found.append(f"the model has learned next to nothing. {about.asked()}")
+    return found
 
 
 def _unmeasured(job: TableJob, store: TableStore) -> str:
@@ -235,6 +265,7 @@ def results_of(store: TableStore, predicted: csr_matrix | None, single_label: bo
         measure_single_label(truth, predicted) if single_label else None,
         baseline=float(np.mean(truth[:, int(frequency.argmax())].toarray())),
         unseen=float(np.mean(frequency[truth.indices] == 0)) if truth.nnz else 0.0,
+        levels=level_shares(store.names, truth, predicted),
     )
 
 
@@ -295,7 +326,7 @@ def warn_of_case(names: Sequence[str]) -> None:
 
 def _looks_like_id(name: str) -> bool:
     """Return whether a label is an identifier or an address rather than a name."""
-    return re.fullmatch(r"https?://\S+|[A-Za-z]+[:_-]?\d[\w:.-]*|\d{3,}[\w:.-]*", name) is not None
+    return _IDENTIFIER.fullmatch(name) is not None
 
 
 def _size_of_kept(training: LinearTraining, chosen: ChosenModel) -> str:

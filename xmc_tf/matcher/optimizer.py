@@ -96,10 +96,11 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
         peak: the peak rate.
         warmup: number of warmup steps; "constant" has none.
         total: number of steps of the whole training.
+        cycles: number of half cosine waves of cosine_with_restarts.
     """
 
-    def __init__(self, name: str, peak: float, warmup: int, total: int) -> None:
-        self.name, self.peak, self.warmup, self.total = name, peak, warmup, total
+    def __init__(self, name: str, peak: float, warmup: int, total: int, cycles: int = 1) -> None:
+        self.name, self.peak, self.warmup, self.total, self.cycles = name, peak, warmup, total, cycles
 
     def __call__(self, step: int | tf.Tensor) -> tf.Tensor:
         """Return the rate of a step; the first step is 0."""
@@ -108,12 +109,13 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
             return tf.fill(tf.shape(step), tf.constant(self.peak, tf.float32))
         rise = step / max(1, self.warmup)
         done = (step - self.warmup) / max(1, self.total - self.warmup)
-        course = _polynomial(self.peak) if self.name == "polynomial" else _COURSES[self.name]
+        of_arguments = {"polynomial": _polynomial(self.peak), "cosine_with_restarts": _with_restarts(self.cycles)}
+        course = of_arguments.get(self.name) or _COURSES[self.name]
         return self.peak * tf.where(step < self.warmup, rise, course(done))
 
     def get_config(self) -> dict:
         """Return the arguments of the constructor."""
-        return {"name": self.name, "peak": self.peak, "warmup": self.warmup, "total": self.total}
+        return {"name": self.name, "peak": self.peak, "warmup": self.warmup, "total": self.total, "cycles": self.cycles}
 
 
 def _linear(done: tf.Tensor) -> tf.Tensor:
@@ -125,9 +127,9 @@ def _cosine(done: tf.Tensor) -> tf.Tensor:
     return 0.5 * (1.0 + tf.cos(math.pi * done))
 
 
-def _cosine_with_restarts(done: tf.Tensor) -> tf.Tensor:
-    """Return half a cosine wave, then 0; unlike cosine, it does not rise again after the last step."""
-    return tf.where(done >= 1.0, 0.0, 0.5 * (1.0 + tf.cos(math.pi * (done % 1.0))))
+def _with_restarts(cycles: int) -> RateFormula:
+    """Return half cosine waves, each of which begins at the peak, then 0; unlike cosine, it does not rise again."""
+    return lambda done: tf.where(done >= 1.0, 0.0, 0.5 * (1.0 + tf.cos(math.pi * (done * cycles % 1.0))))
 
 
 def _polynomial(peak: float) -> RateFormula:
@@ -143,7 +145,6 @@ def _constant(done: tf.Tensor) -> tf.Tensor:
 _COURSES: dict[str, RateFormula] = {
     "linear": _linear,
     "cosine": _cosine,
-    "cosine_with_restarts": _cosine_with_restarts,
     "constant_with_warmup": _constant,
 }
 
@@ -184,7 +185,7 @@ def make_optimizer(
         encoder_variables: trainable variables of the encoder.
     """
     inner = FusedAdam(
-        Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, steps),
+        Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, steps, params.lr_cycles),
         weight_decay=params.weight_decay or None,
         epsilon=params.adam_epsilon,
         global_clipnorm=params.max_grad_norm,

@@ -200,14 +200,14 @@ class LevelByLevel:
         parent_head: LabelHead | None,
     ) -> None:
         """Set the initial rows from the documents that are trained on."""
-        vectors, rows = self.vectors() if params.bootstrap_method in NEED_VECTORS else None, self.data.rows
+        vectors, rows = self.vectors() if params.bootstrap in NEED_VECTORS else None, self.data.rows
         if rows is not None:
             task = replace(task, targets=task.targets[rows])
             matched = None if matched is None else matched[rows]
             vectors = None if vectors is None else vectors[rows]
         bootstrap(
             head,
-            params.bootstrap_method,
+            params.bootstrap,
             task=task,
             matched=matched,
             vectors=vectors,

@@ -29,8 +29,10 @@ def inverse_propensity(frequency: np.ndarray, documents: int, a: float = 0.55, b
     """
     if documents < 1:
         raise InputError("propensities need training documents", expected="at least 1")
-    if b <= 0:
-        raise InputError("the propensity parameter B is too small", expected="above 0", received=str(b))
+    if not np.isfinite(a):
+        raise InputError("the propensity parameter A is not a number", expected="such as 0.55", received=str(a))
+    if not 0 < b < np.inf:
+        raise InputError("the propensity parameter B is out of range", expected="a number above 0", received=str(b))
     # With fewer than three documents, ln N - 1 and so the weights would be negative.
     c = max(np.log(documents) - 1.0, 0.0) * (b + 1.0) ** a
     return 1.0 + c * (np.asarray(frequency, dtype=np.float64) + b) ** -a

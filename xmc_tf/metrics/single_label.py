@@ -1,5 +1,6 @@
 """Measures of single-label data, where each document has exactly one label: accuracy, F1, confusion matrix."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +9,9 @@ import scipy.sparse as smat
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.measures import check_shapes
 from xmc_tf.metrics.ranking import NO_LABEL, LabelCounts, as_truth, top_labels
+from xmc_tf.metrics.table import format_table, percent
+
+_CONFUSIONS, _NAME_LENGTH = 5, 32  # that are shown
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,43 @@ class SingleLabelMeasures:
             )
             for at in order
         ]  # fmt: skip
+
+    def to_json(self) -> dict[str, float]:
+        """Return the measures by name."""
+        return {"accuracy": self.accuracy, "micro-F1": self.micro_f1, "macro-F1": self.macro_f1}
+
+    def lines(self, names: Sequence[str] | None, baseline: float | None = None) -> list[str]:
+        """Return the measures and the most confused labels as lines for a terminal.
+
+        Args:
+            names: label names; None: labels go by their numbers.
+            baseline: accuracy of always predicting the label that is most frequent in the training documents
+                (default: that of the label that is most frequent in these).
+        """
+        if baseline is None:
+            baseline = float(self.matrix.sum(axis=1).max()) / self.documents
+        rows = [
+            ["accuracy", percent(self.accuracy)],
+            ["macro F1", percent(self.macro_f1)],
+            ["micro F1", percent(self.micro_f1)],
+            ["most frequent label", percent(baseline)],
+        ]
+        out = format_table(["", "%"], rows, indent="  ").splitlines()
+        if confused := self.confusions(_CONFUSIONS):
+            shown = [
+                _shortened(names[at]) if names else str(at) for one in confused for at in (one.true, one.predicted)
+            ]
+            table = [
+                [true, predicted, f"{one.documents:,}", f"{one.share:.0%}"]
+                for one, true, predicted in zip(confused, shown[::2], shown[1::2], strict=True)
+            ]
+            head = ["true label", "predicted instead", "documents", "of the label"]
+            out += ["", "most confused:", "", *format_table(head, table, left=2, indent="  ").splitlines()]
+        return out
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
 
 
 def is_single_label(truth: smat.spmatrix) -> bool:

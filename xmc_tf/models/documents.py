@@ -183,12 +183,12 @@ def documents_of_source(source: "TableReader", options: "ColumnOptions", *, labe
         options: which columns hold texts and labels.
         labelled: whether there must be labels.
     """
-    from xmc_tf.tables.columns import TrainedColumns, choose_columns
+    from xmc_tf.tables.columns import SAMPLE, TrainedColumns, choose_columns
     from xmc_tf.tables.reading.records import TableRow
 
     rows = [row for row in source.records() if isinstance(row, TableRow)]
     chosen, guesses = choose_columns(
-        source.name, source.columns, [row.cells for row in rows[:_SAMPLE]], options, labelled=labelled
+        source.name, source.columns, [row.cells for row in rows[:SAMPLE]], options, labelled=labelled
     )
     for guess in guesses:
         if labelled or guess.startswith("texts:"):
@@ -198,13 +198,13 @@ def documents_of_source(source: "TableReader", options: "ColumnOptions", *, labe
     ids = [chosen.id_of(row.cells) or f"line {row.line}" for row in rows]
     if options.trained is not None and (names := options.trained.label_ids):
         labels = [[names.get(label, label) for label in own] for own in labels]
-    if chosen.document is not None:
-        of_document: dict[str, tuple[str, list[str]]] = {}
-        for row, text, own in zip(rows, texts, labels, strict=True):
-            of_document.setdefault(str(row.cells[chosen.document]), (text, []))[1].extend(own)
-        ids = list(of_document)
-        texts = [text for text, _ in of_document.values()]
-        labels = [list(dict.fromkeys(own)) for _, own in of_document.values()]
+    if labelled and chosen.merges_rows:
+        of_document: dict[str | None, tuple[str, str, list[str]]] = {}
+        for row, text, own, one in zip(rows, texts, labels, ids, strict=True):
+            of_document.setdefault(chosen.document_of(row.cells), (one, text, []))[2].extend(own)
+        ids = [one for one, _, _ in of_document.values()]
+        texts = [text for _, text, _ in of_document.values()]
+        labels = [list(dict.fromkeys(own)) for _, _, own in of_document.values()]
     return SourceDocuments(texts, labels, TrainedColumns.of(chosen, source.columns), ids)
 
 

@@ -1,14 +1,15 @@
 """The keywords of ``predict``, ``best`` and ``train``: options, and the columns of a DataFrame."""
 
-from collections.abc import Mapping
-from typing import Any, TypedDict, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypedDict, cast
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.models.documents import FrameColumns
 from xmc_tf.params import PredictionOptions
 
 
-class ExportKeywords(TypedDict, total=False):
-    """The fields of :class:`PredictionOptions` that an exported model keeps, for type checkers and editors."""
+class SearchKeywords(TypedDict, total=False):
+    """The keywords that predictions and exports have in common."""
 
     beam_size: int | None
     only_topk: int | None
@@ -18,18 +19,35 @@ class ExportKeywords(TypedDict, total=False):
     min_precision: float | None
 
 
-class PredictionKeywords(ExportKeywords, FrameColumns, total=False):
-    """The fields of :class:`PredictionOptions` as keywords, and a DataFrame's columns.
+class ExportKeywords(SearchKeywords, total=False):
+    """The fields of :class:`PredictionOptions` that an exported model keeps, for type checkers and editors."""
 
-    Example:
-        >>> model.predict(["gradient of a sparse matrix"], only_topk=3, beam_size=20)
-    """
+    k: int | None
+    """The same as ``only_topk``, which is PECOS's name: number of labels per document."""
+
+
+class BestKeywords(SearchKeywords, FrameColumns, total=False):
+    """The keywords of ``best``, whose ``k`` is an argument."""
+
+    only_labels: Iterable[str | int] | None
+    """Names or numbers of the labels that may be predicted (default: all)."""
 
     ensemble_method: str | None
     max_pred_chunk: int
     batch_tokens: int
     threads: int
     quiet: bool
+
+
+class PredictionKeywords(BestKeywords, total=False):
+    """The fields of :class:`PredictionOptions` as keywords, and a DataFrame's columns.
+
+    Example:
+        >>> model.predict(["gradient of a sparse matrix"], only_topk=3, beam_size=20)
+    """
+
+    k: int | None
+    """The same as ``only_topk``."""
 
 
 class TrainingKeywords(FrameColumns, total=False):
@@ -44,8 +62,22 @@ class TrainingKeywords(FrameColumns, total=False):
     that; they also rank labels better (default: if there are enough documents)."""
 
 
-def options_and_columns(keywords: Mapping[str, Any]) -> tuple[PredictionOptions, FrameColumns]:
-    """Return the options of a prediction and the columns of a DataFrame that keywords name.
+class ReadKeywords(NamedTuple):
+    """The keywords of a prediction or an export.
+
+    Attributes:
+        options: the options.
+        columns: the columns of a DataFrame.
+        only_labels: names or numbers of the labels that may be predicted; None: all.
+    """
+
+    options: PredictionOptions
+    columns: FrameColumns
+    only_labels: Iterable[str | int] | None
+
+
+def read_keywords(keywords: Mapping[str, Any]) -> ReadKeywords:
+    """Return what the keywords of a prediction or an export say.
 
     Args:
         keywords: the keywords of a call.
@@ -56,4 +88,9 @@ def options_and_columns(keywords: Mapping[str, Any]) -> tuple[PredictionOptions,
     """
     columns = {name: value for name, value in keywords.items() if name in FrameColumns.__annotations__}
     options = {name: value for name, value in keywords.items() if name not in columns}
-    return PredictionOptions(**options), cast(FrameColumns, columns)
+    only_labels = options.pop("only_labels", None)
+    if (k := options.pop("k", None)) is not None:
+        if options.get("only_topk") is not None:
+            raise InputError("k and only_topk are the same option", fix="leave one of them out")
+        options["only_topk"] = k
+    return ReadKeywords(PredictionOptions(**options), cast(FrameColumns, columns), only_labels)

@@ -3,19 +3,22 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
+import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.data import Features
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, chosen_labels
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.keywords import ExportKeywords, PredictionKeywords
+from xmc_tf.models.growing.trained_documents import TrainedDocuments
+from xmc_tf.models.keywords import BestKeywords, ExportKeywords, PredictionKeywords, read_keywords
 from xmc_tf.models.labels import Labels, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.results import named, over_all_labels
-from xmc_tf.params import PredictionOptions, RankerParams
+from xmc_tf.params import RankerParams
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -48,6 +51,11 @@ class Model(ABC):
 
     @property
     @abstractmethod
+    def trained_documents(self) -> TrainedDocuments | None:
+        """The documents that the model was trained on, if they were a table's."""
+
+    @property
+    @abstractmethod
     def nr_labels(self) -> int:
         """Number of labels."""
 
@@ -63,16 +71,40 @@ class Model(ABC):
         Args:
             texts: documents, one text each.
             X: features of the documents, for a model that needs them beside the texts.
-            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` and ``min_precision``.
+            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` (or ``k``) and ``min_precision``;
+                and ``only_labels``, names or numbers of the labels that may be predicted.
         """
 
     @abstractmethod
-    def set_output_constraint(self, labels: Iterable[int] | None) -> None:
+    def set_output_constraint(self, labels: Iterable[str | int] | None) -> None:
         """Restrict predictions to some labels, without changing the model's folder.
 
         Args:
-            labels: numbers of the labels that may be predicted; None for all.
+            labels: names or numbers of the labels that may be predicted; None for all.
         """
+
+    @abstractmethod
+    def only(self, labels: Iterable[str | int]) -> Self:
+        """Return a model that predicts some labels only, and shares its parts with this one, which stays as it is.
+
+        Example:
+            >>> model = XRLinear.train(["rye bread", "herbs in pots"], [["baking"], ["gardening"]])
+            >>> model.only(["baking"]).best("herbs and bread")
+
+        Args:
+            labels: names or numbers of the labels.
+
+        Raises:
+            InputError: a label does not exist, or may not be predicted.
+        """
+
+    def _restriction(self, labels: Iterable[str | int], allowed: np.ndarray | None) -> np.ndarray:
+        """Return the numbers of chosen labels among those that may be predicted."""
+        chosen = chosen_labels(labels, self.names, self.nr_labels)
+        found = chosen if allowed is None else np.intersect1d(chosen, allowed)
+        if not len(found):
+            raise InputError("none of the labels may be predicted", expected="labels of set_output_constraint")
+        return found
 
     @abstractmethod
     def explain(self, text: str, k: int = 5, *, beam_size: int | None = None) -> "Explanation":
@@ -101,7 +133,7 @@ class Model(ABC):
         """Return the features that the rankers read of documents, and the parameters of their training."""
 
     def best(
-        self, texts: DocumentsLike, k: int = 5, *, X: Any = None, **options: Unpack[PredictionKeywords]
+        self, texts: DocumentsLike, k: int = 5, *, X: Any = None, **options: Unpack[BestKeywords]
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each document, best first.
 
@@ -113,7 +145,7 @@ class Model(ABC):
             X: as for :meth:`predict`.
             **options: as for :meth:`predict`.
         """
-        predicted = self.predict(texts, X, only_topk=k, **options)  # type: ignore[misc]  # twice is an error
+        predicted = self.predict(texts, X, **cast(PredictionKeywords, {"only_topk": k, **options}))
         return list(named(predicted, self.names))
 
     def evaluate(
@@ -123,6 +155,7 @@ class Model(ABC):
         *,
         X: Any = None,
         ks: Sequence[int] = (1, 3, 5, 10),
+        k: int | None = None,
         **columns: Unpack[FrameColumns],
     ) -> "Measures":
         """Measure the model's predictions of documents whose labels are known.
@@ -136,6 +169,7 @@ class Model(ABC):
                 names them.
             X: as for :meth:`predict`.
             ks: cut-offs: the numbers of best labels that are measured.
+            k: one cut-off, instead of ``ks``.
             **columns: of a DataFrame, as for :meth:`train`.
         """
         from xmc_tf.metrics import evaluate
@@ -143,7 +177,7 @@ class Model(ABC):
 
         read = self._read(texts, labels, columns, labelled=True)
         truth = true_labels(read.labelled(), read.documents, self.nr_labels, self.names)
-        ks = check_ks(ks)
+        ks = check_ks(ks if k is None else (k,))
         predicted = self.predict(read.documents, X, only_topk=ks[-1])
         return evaluate(truth, over_all_labels(predicted, truth.shape[1], None), ks)
 
@@ -194,12 +228,18 @@ class Model(ABC):
         Args:
             folder: output folder; for a server, its name is the version.
             precision: number format of the rankers' weights: "fp32", "fp16", or "int8" with a scale for each node.
-            **options: fields of :class:`PredictionOptions`, which the exported model keeps: ``only_topk``,
+            **options: fields of :class:`PredictionOptions`, which the exported model keeps: ``only_topk`` (or ``k``),
                 ``beam_size``, ``post_processor``, ``scores``, ``threshold`` and ``min_precision``.
         """
         from xmc_tf.serving.export import export_model  # it loads TensorFlow
 
-        return export_model(self.export_parts(), folder, PredictionOptions(**options), precision=precision)
+        read = read_keywords(options)
+        if read.only_labels is not None:
+            raise InputError(
+                "an export predicts all labels of its model", received="only_labels",
+                fix="remove the others first (without_labels); or use xmc-tf serve, whose requests may name labels",
+            )  # fmt: skip
+        return export_model(self.export_parts(), folder, read.options, precision=precision)
 
     def _read(
         self, documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, labelled: bool = False

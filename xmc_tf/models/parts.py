@@ -11,6 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_kind import LINEAR
 from xmc_tf.common.folders.model_parts import (
+    DOCUMENTS,
     ENCODER,
     ENSEMBLE,
     FEATURES,
@@ -25,6 +26,7 @@ from xmc_tf.common.folders.model_parts import (
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dense
+from xmc_tf.models.growing.trained_documents import TrainedDocuments
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.rankers.ensemble import Rankers, rankers_of
 from xmc_tf.rankers.xlinear import XLinear
@@ -59,6 +61,7 @@ class Parts:
         self.parts, self.metadata = dict(parts), metadata
         self.names = list(names) if names else None
         self.folder, self._kept = where, kept
+        self.told_of_truncation = False
         self.output_labels: np.ndarray | None = None  # those that may be predicted, where not all may
 
     @classmethod
@@ -85,6 +88,18 @@ class Parts:
         return state | {
             "parts": {name: path.absolute() for name, path in self.parts.items()}, "folder": self.folder.absolute()
         }  # fmt: skip
+
+    def with_shared_parts(self) -> Self:
+        """Return another object with the same parts, which are loaded once for both."""
+        loaded = {"encoder": ENCODER, "tokenizer": ENCODER, "tfidf": FEATURES}
+        if self.metadata.content.get("ensemble_method") != "concat-only":
+            loaded["matcher"] = HEAD
+        for name, part in loaded.items():
+            if part in self.parts:
+                getattr(self, name)
+        out = object.__new__(type(self))
+        vars(out).update(vars(self))
+        return out
 
     @property
     def nr_labels(self) -> int:
@@ -134,6 +149,11 @@ class Parts:
             return None
         with verified(place):
             return LabelHierarchy.load(place)
+
+    @property
+    def trained_documents(self) -> TrainedDocuments | None:
+        """The documents that the model was trained on, if they were a table's."""
+        return TrainedDocuments.load(self.parts[DOCUMENTS]) if DOCUMENTS in self.parts else None
 
     @cached_property
     def tree(self) -> LabelTree:

@@ -133,7 +133,9 @@ def windows_of(
                 yield encode_windows(
                     model.encoder, store, np.arange(low, high), batch_tokens=batch_tokens, progress=progress
                 )
-    truncation.log_summary(reading, "as in training")
+    if not model.told_of_truncation:  # once, and not for each request and each piece of a table
+        truncation.log_summary(reading, "as in training")
+        model.told_of_truncation = truncation.truncated > 0 or truncation.folded > 0
 
 
 def _predict(

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from scipy.sparse import csr_matrix
 
-from xmc_tf.data import Features, Texts, as_features, check_pair, check_training_input
+from xmc_tf.data import Features, Texts, as_features, check_pair, check_training_input, chosen_labels
 from xmc_tf.fusion import POOL, Decision, bounded_post_processor, decide
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.keywords import PredictionKeywords, TrainingKeywords, options_and_columns
+from xmc_tf.models.keywords import PredictionKeywords, TrainingKeywords, read_keywords
 from xmc_tf.models.labels import Labels, label_matrix
 from xmc_tf.models.linear.folder import load_model, write_model
 from xmc_tf.models.linear.parts import LinearParts
@@ -24,7 +25,6 @@ from xmc_tf.models.model import Model
 from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
-from xmc_tf.rankers.paths import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -36,26 +36,19 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class XRLinear(LinearParts, Model):
-    """XR-Linear with its vectorizer, label tree and label names.
+    """XR-Linear: linear rankers over label trees, with their vectorizer and the names of the labels.
+
+    ``XRLinear.train(texts, labels)`` trains a model, and ``XRLinear.load(folder)`` loads one. ``best`` returns the
+    names and scores of the best labels, ``predict`` a matrix of scores. ``explain`` shows why, ``evaluate`` measures,
+    ``save`` and ``export`` write folders.
 
     Example:
         >>> model = XRLinear.load("model")
         >>> model.best(["gradient of a sparse matrix"], k=3)
         [[('scipy.sparse', 0.71), …]]
-
-    Args:
-        ranker: the trained rankers; of several trees, an ensemble.
-        tree: the label tree; of several, the first.
-        names: label names, or None.
-        metadata: the model metadata of ``params.json``.
-        folder: where it was loaded from.
-        own_tfidf: the vectorizer of a model that was not loaded from a folder.
-        evidence: the fusion into probabilities, and the names of the labels that are evidence for them; None: the
-            model predicts the rankers' scores.
-        more_trees: the label trees after the first.
-        own_training: the training data that a model keeps which was not loaded from a folder.
-        hierarchy: the broader terms of the labels, or None.
     """
+
+    __signature__ = inspect.Signature()  # train and load make models, not the parts
 
     def predict(
         self, texts: DocumentsLike, X: FeaturesLike | None = None, **options: Unpack[PredictionKeywords]
@@ -66,13 +59,16 @@ class XRLinear(LinearParts, Model):
             texts: texts, for a model that was trained on texts; else features, documents × features. A single text is
                 one document; of a DataFrame, the columns that the model was trained on are read.
             X: features of the texts, if they are already computed by the model's vectorizer.
-            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` and ``min_precision``; and
-                ``text``, a DataFrame's column of texts, or several (default: those of the training).
+            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` (or ``k``) and
+                ``min_precision``; ``only_labels``, names or numbers of the labels that may be predicted; and ``text``,
+                a DataFrame's column of texts, or several (default: those of the training).
 
         Returns:
             (documents × labels) scores, descending within a row.
         """
-        chosen, columns = options_and_columns(options)
+        chosen, columns, only_labels = read_keywords(options)
+        if only_labels is not None:
+            return self.only(only_labels).predict(texts, X, **vars(chosen), **columns)
         chosen.refuse(dict.fromkeys(("ensemble_method", "batch_tokens"), "a linear model has no encoder"))
         read = self._read(texts, columns=columns)
         decision = decide(chosen, None if self.evidence is None else self.evidence.fusion)
@@ -103,13 +99,28 @@ class XRLinear(LinearParts, Model):
         found = over_all_labels(found, self.nr_labels, None if self.evidence is None else self.evidence.allowed)
         return found if threshold is None else above(found, threshold)
 
-    def set_output_constraint(self, labels: Iterable[int] | None) -> None:
+    def only(self, labels: Iterable[str | int]) -> Self:
+        """Return a model that predicts some labels only, and shares its parts with this one, which stays as it is.
+
+        Args:
+            labels: names or numbers of the labels.
+        """
+        allowed = self.ranker.allowed if self.evidence is None else self.evidence.allowed
+        chosen = self._restriction(labels, allowed)
+        ranked = labels_of_rankers(chosen, self.ranker.nr_labels)
+        assert ranked is not None
+        evidence = None if self.evidence is None else dataclasses.replace(self.evidence, allowed=chosen)
+        if self.reads_text and self.own_tfidf is None:
+            self.own_tfidf = self.tfidf  # once for both
+        return dataclasses.replace(self, ranker=self.ranker.only(ranked), evidence=evidence)
+
+    def set_output_constraint(self, labels: Iterable[str | int] | None) -> None:
         """Restrict predictions to some labels, without changing the model's folder.
 
         Args:
-            labels: numbers of the labels that may be predicted; None for all.
+            labels: names or numbers of the labels that may be predicted; None for all.
         """
-        chosen = None if labels is None else checked_labels(labels, self.nr_labels)
+        chosen = None if labels is None else chosen_labels(labels, self.names, self.nr_labels)
         self.ranker.set_output_constraint(labels_of_rankers(chosen, self.ranker.nr_labels))
         if self.evidence is not None:
             self.evidence.allowed = chosen
@@ -178,7 +189,9 @@ class XRLinear(LinearParts, Model):
         Y, lines = further_labels(self, read.labelled(), new_labels)
         check_documents(read.documents, Y)
         X = read.documents if read.texts is None else self.features(read.texts, threads)
-        return with_documents(self, training, X, Y, lines, exact=exact, threads=threads)
+        grown = with_documents(self, training, X, Y, lines, exact=exact, threads=threads)
+        known = self.trained_documents
+        return grown if known is None or read.texts is None else grown.knowing(known.with_texts(read.texts))
 
     def with_corrections(
         self, texts: DocumentsLike, labels: Labels | None = None, *, threads: int = -1, **columns: Unpack[FrameColumns]
@@ -265,7 +278,7 @@ class XRLinear(LinearParts, Model):
             folder, [self.tree, *self.more_trees], self.names, self.metadata,
             [ranker.save for ranker in trees_of(self.ranker)],
             self.tfidf.save if self.reads_text else None, self.evidence, self.training_data,
-            self.hierarchy,
+            self.hierarchy, self.trained_documents,
         )  # fmt: skip
 
     def export_parts(self) -> "ModelParts":

@@ -3,6 +3,7 @@
 ``common/folders/model_parts.py`` lists the parts of the folder.
 """
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,9 +14,9 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
-from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES
+from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES, RANKER
 from xmc_tf.common.process.extras import require
-from xmc_tf.data import Features, Texts, as_features
+from xmc_tf.data import Features, Texts, as_features, chosen_labels
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
@@ -24,7 +25,7 @@ from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.explaining.linear import one_text
 from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
-from xmc_tf.models.keywords import PredictionKeywords, options_and_columns
+from xmc_tf.models.keywords import PredictionKeywords, read_keywords
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.model import Model
@@ -38,7 +39,6 @@ from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
-from xmc_tf.rankers.paths import checked_labels
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -246,25 +246,44 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             texts: one text per document, a single text, or a DataFrame, of which the columns are read that the model
                 was trained on.
             X: features of the documents; required if the model was trained with features.
-            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` and ``min_precision``; and
-                ``text``, a DataFrame's column of texts, or several (default: those of the training).
+            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` (or ``k``) and
+                ``min_precision``; ``only_labels``, names or numbers of the labels that may be predicted; and ``text``,
+                a DataFrame's column of texts, or several (default: those of the training).
 
         Returns:
             (documents × labels) scores, descending within a row.
         """
-        chosen, columns = options_and_columns(options)
+        chosen, columns, only_labels = read_keywords(options)
+        if only_labels is not None:
+            return self.only(only_labels).predict(texts, X, **vars(chosen), **columns)
         return predict(self, self._texts(texts, columns), X, chosen)
 
-    def set_output_constraint(self, labels: Iterable[int] | None) -> None:
+    def only(self, labels: Iterable[str | int]) -> Self:
+        """Return a model that predicts some labels only, and shares its parts with this one, which stays as it is.
+
+        Args:
+            labels: names or numbers of the labels.
+        """
+        chosen = self._restriction(labels, self.output_labels)
+        out = self.with_shared_parts()
+        if RANKER in self.parts:
+            ranked = labels_of_rankers(chosen, self.ranker.nr_labels)
+            assert ranked is not None
+            out.ranker = self.ranker.only(ranked)
+        out.evidence = None if self.evidence is None else dataclasses.replace(self.evidence, allowed=chosen)
+        out.output_labels = chosen
+        return out
+
+    def set_output_constraint(self, labels: Iterable[str | int] | None) -> None:
         """Restrict predictions to some labels, without changing the model's folder.
 
         Args:
-            labels: numbers of the labels that may be predicted; None for all.
+            labels: names or numbers of the labels that may be predicted; None for all.
         """
-        self.output_labels = None if labels is None else checked_labels(labels, self.nr_labels)
+        self.output_labels = None if labels is None else chosen_labels(labels, self.names, self.nr_labels)
         if self.evidence is not None:
             self.evidence.allowed = self.output_labels
-        if "ranker" in self.parts:
+        if RANKER in self.parts:
             self.ranker.set_output_constraint(labels_of_rankers(self.output_labels, self.ranker.nr_labels))
 
     def export_parts(self) -> "ModelParts":

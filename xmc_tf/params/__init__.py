@@ -57,6 +57,7 @@ from xmc_tf.params.shared_flags import (
     add_label_names,
     add_layout,
     add_model,
+    add_model_place,
     add_only_labels,
     add_predictions,
     add_queries,
@@ -64,6 +65,7 @@ from xmc_tf.params.shared_flags import (
     add_threads,
     add_verbosity,
     add_without_effect,
+    model_place,
     warn_without_effect,
 )
 from xmc_tf.params.tfidf import TfidfParams, tfidf_of_pecos

@@ -31,14 +31,16 @@ class MatcherParams(Params):
     batch_size: int = knob(
         32, low=1, help="documents per step and rank, or windows of long ones; larger is faster and takes more memory"
     )
-    batch_gen_workers: int = knob(4, low=0, help="number of threads that prepare batches")
+    batch_gen_workers: int = knob(4, low=0, help="no effect: batches are made by TensorFlow's own threads")
     max_active_matching_labels: int | None = knob(
         None,
         low=1,
         help="maximum number of candidates per document, which limits time and memory; of more, a random sample is "
         "used (default: no limit)",
     )
-    max_num_labels_in_gpu: int = knob(65536, low=1, help="maximum number of labels whose head stays on the GPU")
+    max_num_labels_in_gpu: int = knob(
+        65536, low=1, help="no effect: the label head is sharded over the ranks and stays on the device"
+    )
     max_steps: int = knob(0, low=-1, help="number of training steps; 0 or less: use num_train_epochs")
     max_no_improve_cnt: int = knob(
         -1, low=-1, help="stop early after this many validations without improvement; 0 or less: never"
@@ -56,12 +58,16 @@ class MatcherParams(Params):
     warmup_steps: int = knob(0, low=0, help="number of steps in which the learning rate rises from 0 to its peak")
     logging_steps: int = knob(50, low=1, help="log every this many steps")
     save_steps: int = knob(250, low=1, help="save a checkpoint and validate every this many steps")
-    cost_sensitive_ranker: bool = knob(False, help="weight each cluster by the number of the document's labels in it")
-    pre_tokenize: bool = knob(True, help="tokenize all documents before training")
-    pre_tensorize_labels: bool = knob(True, help="prepare label batches before training")
+    cost_sensitive_ranker: bool = knob(
+        False,
+        help="weight each cluster by the number of the document's labels in it, where bootstrap_method is linear, as "
+        "weighted-linear does; of no effect with other methods",
+    )
+    pre_tokenize: bool = knob(True, help="no effect: documents are always tokenized before training")
+    pre_tensorize_labels: bool = knob(True, help="no effect: label batches are always made before training")
     use_gpu: bool = knob(True, help="use GPUs if there are any")
     eval_by_true_shorlist: bool = knob(False, help="validate with the children of the true parents as candidates")
-    checkpoint_dir: str = knob("", help="folder for checkpoints; empty: a temporary one")
+    checkpoint_dir: str = knob("", help="no effect: checkpoints are kept in the work folder")
     cache_dir: str = knob("", help="cache of downloaded encoders; empty: the default of Hugging Face")
     init_model_dir: str = knob("", help="folder of a matcher to start from; empty: start from model_shortcut")
     # Options that PECOS does not have.
@@ -69,6 +75,9 @@ class MatcherParams(Params):
         "auto",
         choices=choices.POOLINGS,
         help="how token vectors become one embedding; auto: as the encoder was trained",
+    )
+    lr_cycles: int = knob(
+        1, low=1, help="number of times that cosine_with_restarts falls from the peak to 0; 1: it does not restart"
     )
     head_learning_rate: float | None = knob(
         None,
@@ -119,6 +128,12 @@ class MatcherParams(Params):
         if self.head_learning_rate is not None:
             return self.head_learning_rate
         return self.learning_rate * (2.5 if self.loss_function == "cross-entropy" else 1.0)
+
+    @property
+    def bootstrap(self) -> str:
+        """The method that makes the initial weights; PECOS has two names for weighted-linear."""
+        weighted = self.bootstrap_method == "linear" and self.cost_sensitive_ranker
+        return "weighted-linear" if weighted else self.bootstrap_method
 
     @property
     def trains_head_in_place(self) -> bool:

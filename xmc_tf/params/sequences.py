@@ -52,6 +52,9 @@ class SequenceParams(Params):
     max_steps: int = knob(0, low=0, help="number of steps, instead of n_epochs; 0: by n_epochs")
     learning_rate: float = knob(1e-3, above=0.0, help="peak learning rate of Adam")
     lr_schedule: str = knob("constant", choices=SCHEDULES, help="course of the learning rate")
+    lr_cycles: int = knob(
+        1, low=1, help="number of times that cosine_with_restarts falls from the peak to 0; 1: it does not restart"
+    )
     warmup_steps: int = knob(0, low=0, help="steps in which the learning rate rises from 0")
     weight_decay: float = knob(0.0, low=0.0, help="weight decay, apart from the gradient, as in AdamW")
     max_grad_norm: float = knob(5.0, above=0.0, help="maximum gradient norm (larger gradients are scaled down to it)")

@@ -5,7 +5,8 @@ import logging
 import sys
 from collections.abc import Mapping
 
-from xmc_tf.common.numbers import whole
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.numbers import thread_number, whole
 from xmc_tf.params.arguments import truth
 
 _LOG = logging.getLogger("xmc_tf.params")
@@ -26,7 +27,6 @@ WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
         "--batch-gen-workers": _BATCHES,
         "--max-num-labels-in-gpu": "the label head is sharded over the ranks and stays on the device",
         "--checkpoint-dir": "checkpoints are kept in the work folder (--work-dir)",
-        "--cost-sensitive-ranker": "use --rel-mode and --rel-norm for cost-sensitive rankers",
         "--hostfile": "name the hosts to horovodrun or mpiexec, which start the ranks",
         "--shard-scheme": "the ranks share the documents of every epoch evenly",
         "--max-shard-size": "documents are read from files that are mapped into memory",
@@ -76,6 +76,32 @@ def add_model(flags: _Flags, *, required: bool = False) -> None:
     flags.add_argument("-m", "--model-folder", required=required, metavar="DIR", help="folder of the model")
 
 
+def add_model_place(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the folder of the model as an argument and as a flag; see :func:`model_place`.
+
+    Args:
+        parser: the command's.
+        what: what the folder may be.
+    """
+    parser.add_argument("model_place", nargs="?", metavar="MODEL", help=what)
+    parser.add_argument("-m", "--model-folder", metavar="MODEL", help="the same")
+
+
+def model_place(arguments: argparse.Namespace) -> str:
+    """Return the folder of the model, which a command line names by either spelling.
+
+    Raises:
+        InputError: it names none, or two.
+    """
+    given: list[str] = [one for one in (arguments.model_place, arguments.model_folder) if one is not None]
+    if len(given) != 1:
+        raise InputError(
+            "MODEL and -m are the same" if given else "the model is missing", expected="the folder of one model",
+            fix="leave one of them out" if given else "-m model",
+        )  # fmt: skip
+    return given[0]
+
+
 def add_texts(flags: _Flags, *, required: bool = False) -> None:
     """Add the flag for the file of texts."""
     flags.add_argument("-t", "--text-path", required=required, metavar="FILE", help="texts, one per line")
@@ -89,8 +115,8 @@ def _query(text: str) -> str:
 def add_queries(flags: _Flags) -> None:
     """Add the flag for texts on the command line."""
     flags.add_argument(
-        "-q", "--query", action="append", metavar="TEXT", type=_query,
-        help="a text; may be repeated; - reads it from standard input",
+        "-q", "--query", nargs="+", action="extend", metavar="TEXT", type=_query,
+        help="one or several texts; may be repeated; - reads one from standard input",
     )  # fmt: skip
 
 
@@ -125,7 +151,7 @@ def add_gpu(parser: argparse.ArgumentParser) -> None:
 def add_threads(parser: argparse.ArgumentParser, *short: str) -> None:
     """Add the flag for the number of threads; ``short``: its short form."""
     parser.add_argument(
-        *short, "--threads", type=whole, default=-1, metavar="INT", help="number of threads; -1: one per core"
+        *short, "--threads", type=thread_number, default=-1, metavar="INT", help="number of threads; -1: one per core"
     )
 
 

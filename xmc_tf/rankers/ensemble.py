@@ -145,6 +145,19 @@ class TreeEnsemble:
         for model in self.models:
             model.set_output_constraint(labels)
 
+    def only(self, labels: np.ndarray) -> "TreeEnsemble":
+        """Return rankers that predict some labels only; see :meth:`XLinear.only`.
+
+        Args:
+            labels: their numbers, ascending.
+        """
+        return TreeEnsemble([model.only(labels) for model in self.models])
+
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """Numbers of the labels that may be predicted, ascending; None: all."""
+        return self.models[0].allowed
+
     def scores(
         self,
         X: Features,

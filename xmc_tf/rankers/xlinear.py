@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,23 @@ class XLinear:
             self._all_levels = levels
         if self._chunks is not None:
             self._chunks = with_children(self._chunks, levels, self.levels)
+
+    def only(self, labels: np.ndarray) -> "XLinear":
+        """Return rankers that predict some labels only, and share their weights with these.
+
+        Args:
+            labels: their numbers, ascending; those that these rankers may not predict are left out.
+        """
+        levels = self._all_levels or self.levels
+        chunks = self.chunks(self.nr_dense)
+        out = replace(self, levels=restricted(self.levels, labels), _all_levels=levels)
+        out._chunks = with_children(chunks, levels, out.levels)
+        return out
+
+    @property
+    def allowed(self) -> np.ndarray | None:
+        """Numbers of the labels that may be predicted, ascending; None: all."""
+        return None if self._all_levels is None else np.unique(self.levels[-1].clusters.indices)
 
     def predict(
         self,

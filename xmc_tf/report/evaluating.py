@@ -2,9 +2,13 @@
 
 import argparse
 import json
+import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
@@ -14,11 +18,13 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.data.vocabularies import LabelHierarchy, load_hierarchy
+from xmc_tf.metrics.category_paths import level_sentence, level_shares
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
 from xmc_tf.metrics.evaluation import load_prediction
 from xmc_tf.metrics.layouts import PECOS_TOPK, pecos_lines
 from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.ranking import as_truth
+from xmc_tf.metrics.single_label import is_single_label, measure_single_label
 from xmc_tf.params import add_force, add_layout, add_model, add_texts
 from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
 from xmc_tf.report.writing import refuse_report, write_report
@@ -31,6 +37,12 @@ from xmc_tf.tables.reading_flags import (
     source_options,
 )
 
+if TYPE_CHECKING:
+    from xmc_tf.models.model import Model
+
+_LOG = logging.getLogger(__name__)
+UNSEEN, ALL = "unseen", "all"
+LabelledRows: TypeAlias = tuple[list[str], list[list[str]], list[str]]
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
 
@@ -85,7 +97,13 @@ def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
         "(default: what the model knows)",
     )  # fmt: skip
     add("--language", metavar="TAG", help="language of the names in --vocabulary, as en")
-    add_label_options(add_reading_options(parser))
+    group = add_reading_options(parser)
+    add_label_options(group)
+    group.add_argument(
+        "--rows", choices=(UNSEEN, ALL),
+        help="documents of TABLE to measure on: those that the model was not trained on, such as the test rows of its "
+        "own table (unseen, the default), or all",
+    )  # fmt: skip
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -101,21 +119,50 @@ def evaluate(args: argparse.Namespace) -> None:
         )
     bounds = [] if args.buckets == "none" else _numbers(args.buckets, "--buckets")
     inputs = _of_table(args, ks, bounds) if args.table else _of_files(args, ks, bounds)
+    single = is_single_label(inputs.truth)
     if pecos:
         _print_pecos(inputs, ks[-1])
     elif args.json:
-        print(json.dumps(inputs.compared().to_json(), ensure_ascii=False))
+        print(json.dumps(_as_json(inputs, single), ensure_ascii=False))
+    elif single and args.topk is None:
+        print(_single_label_text(inputs))
     else:
         print(inputs.compared().to_text(shutil.get_terminal_size((110, 24)).columns))
+    if not pecos and not args.json:
+        for name, predicted in inputs.systems.items():
+            if levels := level_shares(inputs.names, inputs.truth, predicted):
+                print("\n" + (f"{name}: " if inputs.others else "") + level_sentence(levels))
     if args.report:
         path = write_report(inputs, args.report)
         if not args.json:
             print(f"\nreport: {printable(str(path))}")
 
 
+def _as_json(inputs: ReportInputs, single: bool) -> dict[str, Any]:
+    """Return the measures as an object, with those of single-label data and of category paths where they apply."""
+    content = inputs.compared().to_json()
+    for system, predicted in zip(content["systems"], inputs.systems.values(), strict=True):
+        if single:
+            system |= measure_single_label(inputs.truth, predicted).to_json()
+        if levels := level_shares(inputs.names, inputs.truth, predicted):
+            system["levels"] = levels
+    return content
+
+
+def _single_label_text(inputs: ReportInputs) -> str:
+    """Return accuracy, F1 and confusions of each prediction."""
+    blocks = [f"{inputs.truth.shape[0]:,} documents with one label each; -k 1,3,5 measures the first 5 labels"]
+    for name, predicted in inputs.systems.items():
+        lines = measure_single_label(inputs.truth, predicted).lines(inputs.names)
+        blocks.append("\n".join([f"{name}:", *lines] if inputs.others else lines))
+    return "\n\n".join(blocks)
+
+
 def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]) -> ReportInputs:
     """Read true labels and predictions, and what a report shows beside them."""
-    refuse_without_table(args, {"label_column": "--label-column", "label_separator": "--label-separator"})
+    refuse_without_table(
+        args, {"label_column": "--label-column", "label_separator": "--label-separator", "rows": "--rows"}
+    )
     if missing := [flag for flag, value in (("-y", args.truth_path), ("-p", args.pred_path)) if not value]:
         raise InputError(
             f"{' and '.join(missing)} missing",
@@ -157,7 +204,8 @@ def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     (name, predicted), *others = systems.items()
     return ReportInputs(
         args.title, truth, predicted, label_names, TextFile(args.text_path) if args.text_path else None,
-        training_labels=training, model=model, others=dict(others), name=name, ks=ks, bounds=bounds,
+        training_labels=training, model=model, others=dict(others), name=name, bounds=bounds,
+        ks=ks if args.topk or args.json else (),
         propensities=(args.propensity_a, args.propensity_b), hierarchy=_hierarchy(args, label_names),
     )  # fmt: skip
 
@@ -186,7 +234,9 @@ def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     announce_compiling()
     model = load(args.model_folder)
     options = labelled_columns(args, model.metadata.columns)
-    texts, labels, documents = labelled_rows(args.table, source_options(args), options, "measured")
+    texts, labels, documents = _unseen(
+        args, model, labelled_rows(args.table, source_options(args), options, "measured")
+    )
     own = LabelData(LISTS, labels)
     if model.names is None:
         names, truth = None, true_labels(own, texts, model.metadata.nr_labels, None)
@@ -197,9 +247,34 @@ def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     predicted = over_all_labels(model.predict(texts, only_topk=max(ks[-1], MODEL_LABELS)), truth.shape[1], None)
     name = (args.tags or [Path(args.model_folder).name or "model"])[0]
     return ReportInputs(
-        args.title, truth, predicted, names, texts, documents, model=model, name=name, ks=ks, bounds=bounds,
+        args.title, truth, predicted, names, texts, documents, model=model, name=name, bounds=bounds,
+        ks=ks if args.topk or args.json else (),
         propensities=(args.propensity_a, args.propensity_b), hierarchy=hierarchy,
     )  # fmt: skip
+
+
+def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> LabelledRows:
+    """Return the documents of a table that the model was not trained on, or all of them if the user wants that."""
+    trained = model.trained_documents
+    if trained is None or args.rows == ALL:
+        return rows
+    seen = trained.include(rows[0])
+    if not seen.any():
+        return rows
+    count = len(seen)
+    if seen.all():
+        raise InputError(
+            f"{args.table}: the model was trained on all of these {count:,} documents",
+            expected="documents that it does not know: measured on its own, it is far better than on others",
+            fix="measure it on another table; or add --rows all to measure it on these",
+        )
+    _LOG.warning(
+        "%s: the model was trained on %s of %s documents; it is measured on the other %s (--rows all: on all of them)",
+        args.table, f"{seen.sum():,}", f"{count:,}", f"{count - seen.sum():,}",
+    )  # fmt: skip
+    texts, labels, documents = rows
+    others = np.flatnonzero(~seen).tolist()
+    return [texts[row] for row in others], [labels[row] for row in others], [documents[row] for row in others]
 
 
 def _hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHierarchy | None:
@@ -256,7 +331,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 def _print_pecos(inputs: ReportInputs, topk: int) -> None:
     """Print one block per prediction; if there are several, a line with the name precedes each."""
-    for name, matrix in {inputs.name: inputs.predicted, **inputs.others}.items():
+    for name, matrix in inputs.systems.items():
         if inputs.others:
             print(f"{name}:")
         print(pecos_lines(matrix, inputs.truth, topk, name))

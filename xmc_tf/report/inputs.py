@@ -13,6 +13,7 @@ from xmc_tf.metrics.compare import Comparison, compare
 from xmc_tf.metrics.evaluation import inverse_propensity
 from xmc_tf.metrics.measures import check_shapes
 from xmc_tf.metrics.ranking import as_truth
+from xmc_tf.metrics.single_label import is_single_label
 
 if TYPE_CHECKING:
     from xmc_tf.data.vocabularies import LabelHierarchy
@@ -73,7 +74,7 @@ class ReportInputs:
         others: further predictions of the same documents by name, to compare with.
         name: name of ``predicted`` in comparisons.
         settings: anything to show in a table, such as parameters and durations.
-        ks: the cut-offs of P, R and nDCG.
+        ks: the cut-offs of P, R and nDCG (default: 1, 3 and 5; 1 alone where each document has one label).
         bounds: upper bounds of the groups of labels by frequency; empty: no groups.
         propensities: parameters A and B of the propensity model.
         hierarchy: the broader terms of the labels, for near misses (default: those that the model knows).
@@ -91,7 +92,7 @@ class ReportInputs:
     others: Mapping[str, spmatrix] = field(default_factory=dict)
     name: str = "model"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    ks: Sequence[int] = (1, 3, 5)
+    ks: Sequence[int] = ()
     bounds: Sequence[int] = (10, 50)
     propensities: tuple[float, float] = (0.55, 1.5)
     hierarchy: "LabelHierarchy | None" = None
@@ -99,6 +100,8 @@ class ReportInputs:
     def __post_init__(self) -> None:
         """Check that everything belongs to the same documents and labels."""
         object.__setattr__(self, "truth", as_truth(self.truth))
+        if not self.ks:
+            object.__setattr__(self, "ks", (1,) if is_single_label(self.truth) else (1, 3, 5))
         object.__setattr__(self, "predicted", csr_matrix(self.predicted))
         for name, matrix in {self.name: self.predicted, **self.others}.items():
             check_shapes(self.truth, matrix, name)
@@ -134,9 +137,13 @@ class ReportInputs:
             title: title of the report.
             **more: further arguments of the class.
         """
-        ks = more.get("ks", (1, 3, 5))
-        predicted = model.predict(texts, only_topk=max(MODEL_LABELS, *ks))
+        predicted = model.predict(texts, only_topk=max((MODEL_LABELS, *more.get("ks", ()))))
         return cls(title, truth, predicted, model.names, texts, model=model, **more)
+
+    @property
+    def systems(self) -> dict[str, csr_matrix]:
+        """All predictions by name, the main one first."""
+        return {self.name: self.predicted, **{name: csr_matrix(one) for name, one in self.others.items()}}
 
     @property
     def nr_documents(self) -> int:

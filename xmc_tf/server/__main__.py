@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.numbers import whole
+from xmc_tf.common.numbers import thread_number, whole
 from xmc_tf.common.process import cli
+from xmc_tf.params import add_model_place, model_place
 from xmc_tf.server.application import Application, Limits
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
 
@@ -22,12 +23,9 @@ def parser() -> argparse.ArgumentParser:
         "Texts of concurrent requests are predicted in batches. A new version of the model is served as soon as it is\n"
         "in the folder. It has no encryption and no passwords: put a proxy such as nginx in front of it.",
     )
-    out.add_argument(
-        "-m",
-        "--model-folder",
-        required=True,
-        metavar="PATH",
-        help="folder of a model, which may be replaced while it is served; or a folder of numbered models (1, 2, …), "
+    add_model_place(
+        out,
+        "folder of a model, which may be replaced while it is served; or a folder of numbered models (1, 2, …), "
         "of which the highest is served",
     )
     out.add_argument("--name", default="xmc", help="name of the model in the paths")
@@ -41,7 +39,9 @@ def parser() -> argparse.ArgumentParser:
     answers.add_argument("-b", "--beam-size", type=whole, metavar="INT", help="beam size (default: the model's)")
     answers.add_argument("--threshold", type=float, default=0.0, metavar="SCORE", help="leave out lower scores")
     limits = out.add_argument_group("limits")
-    limits.add_argument("--threads", type=int, default=-1, metavar="INT", help="threads of a batch; -1: one per core")
+    limits.add_argument(
+        "--threads", type=thread_number, default=-1, metavar="INT", help="threads of a batch; -1: one per core"
+    )
     limits.add_argument("--max-batch", type=whole, default=64, metavar="INT", help="most texts in a batch")
     limits.add_argument(
         "--max-waiting",
@@ -68,12 +68,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("timeout", "poll"):
         if not 0 < getattr(arguments, name) <= 86_400:
             raise InputError(f"--{name} must be a number of seconds from 0 to 86,400")
+    folder = model_place(arguments)
     require_server()
     from xmc_tf.server.predictions import Predictions, ServerOptions
     from xmc_tf.server.versions import ServedModel
 
     bound = bound_socket(arguments.host, arguments.port)
-    served = ServedModel(arguments.model_folder, arguments.beam_size, arguments.threshold, arguments.threads)
+    served = ServedModel(folder, arguments.beam_size, arguments.threshold, arguments.threads)
     limits = Limits(arguments.max_mb << 20, arguments.timeout, arguments.max_connections)
     options = ServerOptions(
         arguments.name, arguments.only_topk, max(arguments.max_topk, arguments.only_topk), arguments.max_batch,

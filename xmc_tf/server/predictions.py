@@ -117,9 +117,10 @@ class Predictions:
         if question.signature == "about":
             return as_json(200, numbers_of(question, self._numbers(version)))
         k = self._k(question, version)
+        restricted = await asyncio.to_thread(version.only, question.only_labels) if question.only_labels else version
         assert self._batcher is not None
         try:
-            asked = self._batcher.ask(version.predict, question.texts, k)
+            asked = self._batcher.ask(restricted.predict, question.texts, k)
             best = await asyncio.wait_for(asked, self._limits.seconds)
         except OverloadedError:
             raise RefusedError(503, "too many texts are waiting; retry later", ("retry-after", "1")) from None

@@ -22,12 +22,14 @@ class Question(NamedTuple):
         texts: the documents.
         ks: number of labels of each document, for ``top_k``; else empty.
         by_row: whether the request had ``instances``, so that the answer has ``predictions``.
+        only_labels: names or numbers of the labels that may be predicted; empty: all.
     """
 
     signature: str
     texts: list[str]
     ks: list[int]
     by_row: bool
+    only_labels: tuple[str | int, ...] = ()
 
 
 class BestLabels(NamedTuple):
@@ -69,7 +71,19 @@ def parse_question(body: bytes, limit: int) -> Question:
     ks = [_whole(value, row) for row, value in enumerate(columns.get("k", []))]
     if "k" in names and len(ks) != len(texts):
         raise InputError("k must have one number for each text", received=f"{len(ks)} numbers, {len(texts)} texts")
-    return Question(signature, texts, ks, by_row)
+    return Question(signature, texts, ks, by_row, _only_labels(content))
+
+
+def _only_labels(content: dict[str, Any]) -> tuple[str | int, ...]:
+    """Return the labels that the answers may have; empty: all."""
+    labels = content.get("only_labels")
+    if labels is None:
+        return ()
+    if not isinstance(labels, list) or not labels or any(type(label) not in (str, int) for label in labels):
+        raise InputError(
+            "only_labels is not a list of labels", expected='names or numbers, such as "only_labels": ["baking", 7]'
+        )
+    return tuple(labels)
 
 
 def _of_rows(rows: Any, names: Sequence[str]) -> dict[str, list[Any]]:

@@ -15,6 +15,7 @@ from xmc_tf.server.questions import BestLabels
 
 _LOG = logging.getLogger(__name__)
 _METADATA = ("params.json", "param.json")
+_MOST_CHOICES = 32  # of labels, each of which takes a few bytes for each node of the label tree
 
 
 class _Found(NamedTuple):
@@ -39,6 +40,28 @@ class Version:
     def __init__(self, number: int, model: Model, beam_size: int | None, threshold: float, threads: int) -> None:
         self.number, self.model = number, model
         self._beam_size, self._threshold, self._threads = beam_size, threshold, threads
+        self._choices: dict[tuple[str | int, ...], Version] = {}
+        self._choosing = threading.Lock()
+
+    def only(self, labels: tuple[str | int, ...]) -> "Version":
+        """Return this version, restricted to some labels; the last few choices are kept.
+
+        Args:
+            labels: names or numbers of the labels.
+
+        Raises:
+            InputError: a label does not exist.
+        """
+        with self._choosing:
+            found = self._choices.pop(labels, None)
+            if found is None:
+                found = Version(
+                    self.number, self.model.only(labels), self._beam_size, self._threshold, self._threads
+                )  # fmt: skip
+            self._choices[labels] = found  # the last one that was used is last
+            if len(self._choices) > _MOST_CHOICES:
+                self._choices.pop(next(iter(self._choices)))
+        return found
 
     def predict(self, texts: Sequence[str], k: int) -> list[BestLabels]:
         """Return the k best labels of each text.

@@ -2,22 +2,26 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.tables.label_cells import BRACKETS, are_whole_floats, as_whole, label_separator, labels_in
+from xmc_tf.tables.table_forms import columns_of_zeros_and_ones, is_of_zeros_and_ones, is_yes, rows_are_pairs
 
 TEXTS = ("text", "texts", "document", "content", "body", "sentence", "abstract", "description", "title", "review")
 LABELS = (
     "label", "labels", "tag", "tags", "category", "categories", "class", "classes", "topic", "topics", "subjects",
-    "keywords", "target", "targetind",
+    "subject", "keywords", "keyword", "intent", "target", "targetind",
 )  # fmt: skip
-SEPARATORS = ("\t", "|", ";", ",")
 IDS = ("id", "ids", "uid", "identifier", "docid", "documentid", "recordid", "uri", "url")
 _NEITHER = ("id", "ids", "uid", "uri", "url", "number", "no", "nr", "row", "index", "date", "time")
-_LONGEST_LABEL = 200  # characters
 _USUAL_LABEL = 40  # mean characters of the parts of a cell that are probably labels
 _LISTS = 0.2  # share of a column's cells that hold several labels
+SAMPLE = 20_000
+"""Rows that columns are chosen by: documents with several rows, which may lie apart, must show in them."""
+_FIRST = 1000  # of these rows, for what any row shows
+_SHOWN_COLUMNS, _SHOWN_LETTERS = 12, 24  # of the cells in a question
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,9 @@ class Columns:
         document: place of the column that names the document, where each row holds one of its labels; None: each row
             is a document of its own.
         ids: place of the column of what documents are called; None: the table has none.
+        same_text: whether rows with the same text are one document, where each row holds one of its labels.
+        indicators: places and names of labels that have a column of 0 and 1 each, instead of a column of labels.
+        whole: whether labels are whole numbers, which a table may hold as 2580.0.
     """
 
     texts: tuple[int, ...]
@@ -38,6 +45,20 @@ class Columns:
     separator: str = ""
     document: int | None = None
     ids: int | None = None
+    same_text: bool = False
+    indicators: Sequence[tuple[int, str]] = ()
+    whole: bool = False
+
+    @property
+    def merges_rows(self) -> bool:
+        """Whether several rows may be one document."""
+        return self.document is not None or self.same_text
+
+    def document_of(self, cells: Sequence[Any]) -> str | None:
+        """Return what rows of the same document have in common; None: each row is a document of its own."""
+        if self.document is not None:
+            return _text(cells[self.document])
+        return self.text_of(cells) if self.same_text else None
 
     def text_of(self, cells: Sequence[Any]) -> str:
         """Return the text of a row: its cells, joined by a line end."""
@@ -51,14 +72,13 @@ class Columns:
     def labels_of(self, cells: Sequence[Any]) -> list[str]:
         """Return the different labels of a row, in their order."""
         if self.labels is None:
-            return []
+            return [label for at, label in self.indicators if is_yes(_text(cells[at]))]
         cell = cells[self.labels]
         if isinstance(cell, list | tuple):
-            found = [_text(one).strip() for one in cell]
+            found = list(dict.fromkeys(label for one in cell if (label := _text(one).strip())))
         else:
-            text = _text(cell)
-            found = [one.strip() for one in (text.split(self.separator) if self.separator else [text])]
-        return list(dict.fromkeys(label for label in found if label))
+            found = labels_in(_text(cell), self.separator)
+        return [as_whole(one) for one in found] if self.whole else found
 
 
 @dataclass(frozen=True)
@@ -71,6 +91,8 @@ class TrainedColumns:
         separator: between the labels of a cell; "" if a cell holds one label.
         document: the column that names the document, where each row holds one of its labels.
         label_ids: names of the labels by what stands in the table, if a file gave them names.
+        same_text: whether rows with the same text are one document.
+        indicators: the labels, if each has a column of 0 and 1.
     """
 
     texts: tuple[str, ...]
@@ -78,6 +100,8 @@ class TrainedColumns:
     separator: str = ""
     document: str | None = None
     label_ids: Mapping[str, str] = field(default_factory=dict)
+    same_text: bool = False
+    indicators: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, columns: Columns, names: Sequence[str], label_ids: Mapping[str, str] | None = None) -> Self:
@@ -89,20 +113,25 @@ class TrainedColumns:
             label_ids: names of the labels by what stands in the table.
         """
         labels, document = (None if at is None else names[at] for at in (columns.labels, columns.document))
-        return cls(tuple(names[at] for at in columns.texts), labels, columns.separator, document, label_ids or {})
+        return cls(
+            tuple(names[at] for at in columns.texts), labels, columns.separator, document, label_ids or {},
+            columns.same_text, tuple(name for _, name in columns.indicators),
+        )  # fmt: skip
 
     @classmethod
     def from_json(cls, content: Any) -> Self | None:
         """Return what :meth:`to_json` made; None for anything else."""
         if not isinstance(content, dict) or not isinstance(content.get("texts"), list):
             return None
-        known = {name: content[name] for name in ("labels", "separator", "document", "label_ids") if name in content}
-        return cls(tuple(map(str, content["texts"])), **known)
+        known = {one.name: content[one.name] for one in fields(cls) if one.name in content}
+        return cls(**known | {name: tuple(map(str, content.get(name, ()))) for name in ("texts", "indicators")})
 
     def to_json(self) -> dict[str, Any]:
         """Return the columns as values that JSON can hold."""
-        found = {**asdict(self), "texts": list(self.texts)}
-        return found if self.label_ids else {key: value for key, value in found.items() if key != "label_ids"}
+        found = {**asdict(self), "texts": list(self.texts), "indicators": list(self.indicators)}
+        return {
+            key: value for key, value in found.items() if value or key not in ("label_ids", "same_text", "indicators")
+        }
 
 
 @dataclass(frozen=True)
@@ -111,9 +140,10 @@ class ColumnOptions:
 
     Args:
         text: names of the columns of texts.
-        labels: name of the column of labels.
+        labels: name of the column of labels; or names of columns of 0 and 1, one per label, with commas between them.
         separator: between the labels of a cell; "" for one label per cell.
-        document: name of the column that names the document, where each row holds one of its labels.
+        document: name of the column that names the document, where each row holds one of its labels; "": each row is
+            a document of its own.
         ids: name of the column of what documents are called, for lists of documents.
         trained: the columns that the model was trained on.
         python: whether messages name arguments of Python instead of flags.
@@ -146,64 +176,146 @@ def choose_columns(
     Args:
         name: the table, for messages.
         columns: names of its columns.
-        sample: some of its rows.
+        sample: its first rows, up to :data:`SAMPLE`.
         options: what the user says.
         labelled: whether the table must have labels.
     """
     guesses: list[str] = []
     options = _as_trained(options, name, columns, labelled)
-    document = None
-    if options.document is not None:
-        document = place_of(name, columns, options.document, options.named("document"))
-    if options.labels is not None:
-        labels: int | None = place_of(name, columns, options.labels, options.named("label"))
-    else:
-        labels = _by_name(columns, LABELS, taken=())
-        if labels is None and len(columns) == 2 and options.text is None:
-            text = _by_name(columns, TEXTS, taken=())
-            shorter = min((0, 1), key=lambda at: _mean_length(sample, at))  # the other one is longer: the text
-            shorter = shorter if text is None else 1 - text
-            labels = None if columns[shorter].strip().lower() in _NEITHER else shorter
-        if labels is None and labelled:
-            labels = _only_lists(columns, sample, taken=(document,))
-        if labels is not None and columns[labels].strip().lower() != "label":
-            guesses.append(f"labels: column {columns[labels]!r} ({_short(options, 'label')})")
-    if labels is None and labelled:
-        raise _unknown(name, columns, "labels", options.named("label"))
-    if options.text is not None:
-        texts = tuple(place_of(name, columns, one, options.named("text")) for one in options.text)
-    else:
-        found = _by_name(columns, TEXTS, taken=(labels, document))
-        if found is None:
-            rest = [at for at in range(len(columns)) if at not in (labels, document)]
-            rest = [at for at in rest if columns[at].strip().lower() not in _NEITHER]
-            found = max(rest, key=lambda at: _mean_length(sample, at), default=None)
-        if found is None and not labelled:  # nothing else can be meant
-            found = labels
-        if found is None:
-            raise _unknown(name, columns, "texts", options.named("text"))
-        # A document has its title too, which may be all that a row has.
-        title = _by_name(columns, ("title",), taken=(labels, document, found))
-        texts = (found,) if title is None else (title, found)
-        if title is not None:
-            guesses.append(f"texts: columns {columns[title]!r} and {columns[found]!r} ({_short(options, 'text')})")
-        elif columns[found].strip().lower() != "text":
-            guesses.append(f"texts: column {columns[found]!r} ({_short(options, 'text')})")
+    table = _Table(name, columns, sample[:_FIRST])
+    document = place_of(name, columns, options.document, options.named("document")) if options.document else None
+    labels, indicators = _choose_labels(table, options, document, labelled, guesses)
+    texts = _choose_texts(table, options, (labels, document, *(at for at, _ in indicators)), labels, labelled, guesses)
     if options.ids is not None:
         ids: int | None = place_of(name, columns, options.ids, options.named("id"))
     else:
         ids = column_of_ids(columns, taken=(labels, *texts))
+    found = Columns(texts, labels, "", document, ids, document is None and _as_before(options), indicators)
+    if labels is None:
+        return found, guesses
+    cells = [row[labels] for row in sample if isinstance(row[labels], str)]
     separator = options.separator
     if separator is None:
-        separator = (
-            ""
-            if labels is None or document is not None
-            else label_separator([row[labels] for row in sample if isinstance(row[labels], str)])
-        )
+        separator = "" if document is not None else label_separator(cells[:_FIRST])
         if separator:
             flag = "label_separator" if options.python else "--label-separator"
-            guesses.append(f"labels of a cell are separated by {separator!r} ({flag})")
-    return Columns(texts, labels, separator, document, ids), guesses
+            how = "are a list in brackets" if separator == BRACKETS else f"are separated by {separator!r}"
+            guesses.append(f"labels of a cell {how} ({flag})")
+    whole = are_whole_floats(label for cell in cells for label in labels_in(cell, separator))
+    found = replace(found, separator=separator, whole=whole)
+    if labelled and options.document is None and options.trained is None:
+        found = _of_pairs(found, columns, sample, options, guesses)
+    return found, guesses
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table whose columns are chosen: its name, the names of its columns, and its first rows."""
+
+    name: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+def _choose_labels(
+    table: _Table, options: ColumnOptions, document: int | None, labelled: bool, guesses: list[str]
+) -> tuple[int | None, list[tuple[int, str]]]:
+    """Return the place of the column of labels, or those of the columns of 0 and 1 with their names."""
+    name, columns, flag = table.name, table.columns, _short(options, "label")
+    if options.trained is not None and options.trained.indicators and options.labels is None:
+        return None, [(at, one) for at, one in enumerate(columns) if one in options.trained.indicators]
+    if options.labels is not None and options.labels not in columns and "," in options.labels:
+        places = [place_of(name, columns, one, options.named("label")) for one in options.labels.split(",")]
+        return None, _checked_indicators(table, places)
+    if options.labels is not None:
+        return place_of(name, columns, options.labels, options.named("label")), []
+    labels = _by_name(columns, LABELS, taken=())
+    if labels is None and len(columns) == 2 and options.text is None:
+        text = _by_name(columns, TEXTS, taken=())
+        shorter = min((0, 1), key=lambda at: _mean_length(table.rows, at))  # the other one is longer: the text
+        shorter = shorter if text is None else 1 - text
+        labels = None if columns[shorter].strip().lower() in _NEITHER else shorter
+    if labels is None and labelled:
+        labels = _only_lists(columns, table.rows, taken=(document,))
+    if labels is not None and columns[labels].strip().lower() != "label":
+        guesses.append(f"labels: column {columns[labels]!r} ({flag})")
+    if labels is not None or not labelled:
+        return labels, []
+    longest = max(range(len(columns)), key=lambda at: _mean_length(table.rows, at), default=0)
+    taken = {document, longest, _by_name(columns, TEXTS, taken=()), column_of_ids(columns)}
+    taken |= {place_of(name, columns, one, options.named("text")) for one in options.text or ()}
+    cells = [[_text(cell) for cell in row] for row in table.rows]
+    places = columns_of_zeros_and_ones(cells, [at for at in range(len(columns)) if at not in taken])
+    if not places:
+        raise _unknown(table, "labels", options.named("label"))
+    shown = ", ".join(repr(columns[at]) for at in places[:3]) + (", …" if len(places) > 3 else "")
+    guesses.append(f"labels: {len(places):,} columns of 0 and 1: {shown} ({flag})")
+    return None, [(at, columns[at]) for at in places]
+
+
+def _checked_indicators(table: _Table, places: Sequence[int]) -> list[tuple[int, str]]:
+    """Return the places and names of columns of 0 and 1 that a user has named; refuse others."""
+    if other := [at for at in places if not is_of_zeros_and_ones([_text(row[at]) for row in table.rows])]:
+        cells = [repr(_text(row[other[0]])[:40]) for row in table.rows[:3]]
+        raise InputError(
+            f"{table.name}: column {table.columns[other[0]]!r} is not of 0 and 1",
+            expected="one column of labels, or several of 0 and 1, each of which stands for a label",
+            received=", ".join(cells),
+            fix="--label-column NAME",
+        )
+    return [(at, table.columns[at]) for at in places]
+
+
+def _choose_texts(
+    table: _Table,
+    options: ColumnOptions,
+    taken: Sequence[int | None],
+    labels: int | None,
+    labelled: bool,
+    guesses: list[str],
+) -> tuple[int, ...]:
+    """Return the places of the columns of texts."""
+    columns = table.columns
+    if options.text is not None:
+        return tuple(place_of(table.name, columns, one, options.named("text")) for one in options.text)
+    found = _by_name(columns, TEXTS, taken=taken)
+    if found is None:
+        rest = [at for at in range(len(columns)) if at not in taken]
+        rest = [at for at in rest if columns[at].strip().lower() not in _NEITHER]
+        found = max(rest, key=lambda at: _mean_length(table.rows, at), default=None)
+    if found is None and not labelled:  # nothing else can be meant
+        found = labels
+    if found is None:
+        raise _unknown(table, "texts", options.named("text"))
+    # A document has its title too, which may be all that a row has.
+    title = _by_name(columns, ("title",), taken=(*taken, found))
+    if title is not None:
+        guesses.append(f"texts: columns {columns[title]!r} and {columns[found]!r} ({_short(options, 'text')})")
+    elif columns[found].strip().lower() != "text":
+        guesses.append(f"texts: column {columns[found]!r} ({_short(options, 'text')})")
+    return (found,) if title is None else (title, found)
+
+
+def _as_before(options: ColumnOptions) -> bool:
+    """Return whether rows with the same text are one document, as in the table that the model was trained on."""
+    return options.document is None and options.trained is not None and options.trained.same_text
+
+
+def _of_pairs(
+    found: Columns, columns: Sequence[str], sample: Sequence[Sequence[Any]], options: ColumnOptions, guesses: list[str]
+) -> Columns:
+    """Return the columns of a table that may have one row for each pair of a document and one of its labels."""
+    rows = [(found.id_of(row), found.text_of(row), ";".join(found.labels_of(row))) for row in sample]
+    by = rows_are_pairs([row for row in rows if row[1] and row[2]])
+    if by == "id" and (ids := found.ids) is not None:
+        found = replace(found, document=ids)
+        guesses.append(f"one row for each label of a document: column {columns[ids]!r} names the document")
+    elif by == "text":
+        found = replace(found, same_text=True)
+        guesses.append("one row for each label of a document: rows with the same text are one document")
+    if by and not options.python:
+        guesses[-1] += ' (--document-column; "" if each row is a document of its own)'
+    return found
 
 
 def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], labelled: bool) -> ColumnOptions:
@@ -214,8 +326,10 @@ def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], label
     wanted = list(trained.texts) if options.text is None else []
     if labelled and options.labels is None and trained.labels is not None:
         wanted.append(trained.labels)
+    if labelled and options.labels is None and not set(trained.indicators) & set(columns):
+        wanted.extend(trained.indicators)
     if missing := [column for column in wanted if column not in columns]:
-        named = "label" if missing == [trained.labels] else "text"
+        named = "text" if missing[0] in trained.texts else "label"
         raise InputError(
             f"{name} has no column {missing[0]!r}, which the model was trained on",
             expected="the columns " + ", ".join(wanted),
@@ -277,7 +391,7 @@ def _only_lists(columns: Sequence[str], sample: Sequence[Sequence[Any]], taken: 
             continue
         cells = [cell for row in sample if (cell := _text(row[at]).strip())]
         separator = label_separator(cells)
-        parts = [part.strip() for cell in cells for part in cell.split(separator)] if separator in ("|", ";") else []
+        parts = [part for cell in cells for part in labels_in(cell, separator)] if separator in ("|", ";") else []
         lists = sum(separator in cell for cell in cells) if parts else 0
         if lists >= _LISTS * len(cells) and sum(map(len, parts)) <= _USUAL_LABEL * len(parts) and parts:
             found.append(at)
@@ -286,27 +400,6 @@ def _only_lists(columns: Sequence[str], sample: Sequence[Sequence[Any]], taken: 
 
 def _mean_length(sample: Sequence[Sequence[Any]], at: int) -> float:
     return sum(len(_text(row[at])) for row in sample) / max(len(sample), 1)
-
-
-def label_separator(cells: Sequence[str]) -> str:
-    """Guess what separates the labels of a cell: a character in many cells, whose parts look like labels.
-
-    Args:
-        cells: some cells of labels.
-    """
-    cells = [cell for cell in cells if cell.strip()]
-    for separator in SEPARATORS:
-        cut = sum(separator in cell for cell in cells)
-        parts = [part.strip() for cell in cells for part in cell.split(separator)]
-        enough = 1 if separator == "\t" else max(2, 0.1 * len(cells))  # no name of a label contains a tab
-        if cut < enough or max(map(len, parts)) > _LONGEST_LABEL:
-            continue
-        # Names may contain commas ("Paris, France"). Only where parts occur again do commas separate labels.
-        if separator != "," or len(set(parts)) <= 0.9 * len(parts):
-            return separator
-    numbers = [cell.split() for cell in cells]
-    only_numbers = all(part.isascii() and part.isdecimal() for parts in numbers for part in parts)
-    return " " if only_numbers and any(len(parts) > 1 for parts in numbers) else ""
 
 
 def _text(value: Any) -> str:
@@ -318,9 +411,15 @@ def _text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _unknown(name: str, columns: Sequence[str], what: str, flag: str) -> InputError:
+def _unknown(table: _Table, what: str, flag: str) -> InputError:
+    """Return the question which column is meant, with some cells of each."""
+    shown = []
+    for at, column in enumerate(table.columns[:_SHOWN_COLUMNS]):
+        cells = [" ".join(_text(row[at]).split()) for row in table.rows[:3]]
+        shown.append(f"{column}: {', '.join(repr(cell[:_SHOWN_LETTERS]) for cell in cells)}")
     return InputError(
-        f"{name}: it is not known which column holds the {what}",
-        expected="one of " + (", ".join(columns[:20]) or "the columns (the table has none)"),
+        f"{table.name}: it is not known which column holds the {what}",
+        expected="one of " + (", ".join(table.columns[:20]) or "the columns (the table has none)"),
+        received="; ".join(shown),
         fix=flag,
     )

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.in_memory import is_frame, is_listing, listed, plain
-from xmc_tf.tables.columns import label_separator
+from xmc_tf.tables.label_cells import label_separator, labels_in
 
 _LOG = logging.getLogger(__name__)
 
@@ -113,8 +113,8 @@ def read_labels(labels: Any, separator: str | None = None, name: str = "labels")
         if separator:
             _LOG.info("guessed: %s of a document are separated by %r (label_separator)", name, separator)
     if texts and separator:
-        cut = [[] if value is None else [one.strip() for one in value.split(separator)] for value in values]
-        return LabelData(LISTS, [list(dict.fromkeys(filter(None, one))) for one in cut], None, separator, name)
+        cut = [[] if value is None else labels_in(value, separator) for value in values]
+        return LabelData(LISTS, cut, None, separator, name)
     if any(value is None or value == "" for value in values):
         return LabelData(LISTS, [[] if value is None or value == "" else [value] for value in values], name=name)
     return LabelData(SINGLE, values, name=name)

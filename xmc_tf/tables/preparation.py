@@ -14,7 +14,7 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
-from xmc_tf.tables.columns import ColumnOptions, Columns, choose_columns
+from xmc_tf.tables.columns import SAMPLE, ColumnOptions, Columns, choose_columns
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableReader, TableRow
 from xmc_tf.tables.reading.sources import open_source
@@ -26,9 +26,10 @@ from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows
 
 _LOG = logging.getLogger(__name__)
 COMMIT = 20_000  # rows between two points from which reading resumes
-_SAMPLE = 1000  # rows that columns are guessed from
+_LEAST_ROWS, _LETTERS = 1000, 1 << 25  # of the sample that columns are guessed from
 _PIECE = 1 << 20  # bytes of a checksum
 _SHOWN = 5  # bad rows in a message
+_SHOWN_CELLS, _LONGEST_CELL = 3, 80  # cells of labels that a summary may show, and their characters
 _MOST_UNREADABLE, _MOST_UNUSABLE = 0.01, 0.5  # shares of the rows
 
 
@@ -84,10 +85,11 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     source = _opened(table, options)
     if not source.columns:
         raise InputError(f"{source.name} has no columns", expected="columns of texts and labels")
+    sample = [] if source.nr_features else _sample(source)
     if source.nr_features:
         columns, guesses = Columns((), 1), list[str]()
     else:
-        columns, guesses = choose_columns(source.name, source.columns, _sample(source), options.columns)
+        columns, guesses = choose_columns(source.name, source.columns, sample, options.columns)
     if source.header_is_guessed and not source.header:
         guesses = [f"the first row is data, not names of columns ({len(source.columns)} columns; --header)", *guesses]
     wanted = {"source": _identity(table, source), "columns": _chosen(columns)}
@@ -100,7 +102,12 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         raise InputError("--names-language has no effect without --names-file", fix="leave it out")
     if options.test_table is not None and Path(options.test_table).is_file():
         wanted["source"] |= {"test table": _sampled_checksum(Path(options.test_table))}
-    start = {**wanted, "rows_read": 0, "guesses": guesses, "nr_features": source.nr_features, "table": _name_of(table)}
+    cells = [] if columns.labels is None or source.nr_features else [row[columns.labels] for row in sample]
+    cells = [str(cell)[:_LONGEST_CELL] for cell in cells if cell][:_SHOWN_CELLS]
+    start = {
+        **wanted, "rows_read": 0, "guesses": guesses, "nr_features": source.nr_features, "table": _name_of(table),
+        "label_cells": cells,
+    }  # fmt: skip
     if database.is_file() and not database.stat().st_size:  # it is nobody's
         database.unlink()
     store = TableStore.open(database, write=True) if database.exists() else TableStore.create(database, **start)
@@ -120,8 +127,9 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
 
 
 def _chosen(columns: Columns) -> dict[str, Any]:
-    """Return the columns that decide what a data set contains; earlier versions did not know that of ids."""
-    return {name: value for name, value in asdict(columns).items() if name != "ids"}
+    """Return the columns that decide what a data set contains; earlier versions knew fewer forms of tables."""
+    later = ("same_text", "indicators", "whole")
+    return {name: value for name, value in asdict(columns).items() if name != "ids" and (value or name not in later)}
 
 
 def _name_of(table: Any) -> str | None:
@@ -196,11 +204,14 @@ def _opened(table: Any, options: PrepareOptions) -> TableReader:
 
 
 def _sample(source: TableReader) -> list[list[Any]]:
+    """Return the first rows, as many as memory has room for, from which columns are guessed."""
     found: list[list[Any]] = []
+    letters = 0
     for row in source.records():
         if isinstance(row, TableRow):
             found.append(row.cells)
-        if len(found) == _SAMPLE:
+            letters += sum(len(cell) for cell in row.cells if isinstance(cell, str))
+        if len(found) == SAMPLE or (len(found) >= _LEAST_ROWS and letters > _LETTERS):
             break
     return found
 

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 
+from xmc_tf.tables.columns import column_of_ids
 from xmc_tf.tables.splits import SPLITS, TRAIN, VALIDATION
 from xmc_tf.tables.store import TableStore
+
+_LEAST_LABELS, _MOST_PAIRS = 20, 1.2  # with as few pairs per label, nearly every label occurs once
+_SHOWN = 8  # names of columns
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,8 @@ class Summary:
         only_in_test: number of labels that no other documents than test documents have.
         guesses: sentences about what was guessed.
         single_label: whether each document has exactly one label.
+        unused: names of the columns that are neither texts nor labels.
+        cells: some cells of labels as they stand in the table.
     """
 
     documents: dict[str, int]
@@ -29,6 +35,23 @@ class Summary:
     only_in_test: int
     guesses: list[str]
     single_label: bool = False
+    unused: tuple[str, ...] = ()
+    cells: tuple[str, ...] = ()
+
+    @property
+    def question(self) -> str:
+        """A question to the user where labels are probably not read as they are meant; "" if they look right."""
+        if self.labels < _LEAST_LABELS or self.pairs > _MOST_PAIRS * self.labels:
+            return ""
+        return (
+            f"{self.labels:,} labels for {sum(self.documents.values()):,} documents: nearly every label occurs once, "
+            f"and cannot be learned. {self.asked()}"
+        )
+
+    def asked(self) -> str:
+        """Return the question whether labels are read as they are meant, with some of their cells."""
+        shown = f" Cells: {', '.join(map(repr, self.cells))}" if self.cells else ""
+        return f"Are the columns and the separator right (--text-column, --label-column, --label-separator)?{shown}"
 
     def text(self) -> str:
         """Return the summary as lines for a terminal."""
@@ -42,6 +65,11 @@ class Summary:
             lines.append(f"{self.copies:,} documents repeat an earlier text; copies are in one split")
         if self.labels == 1:
             lines.append("with one label, there is nothing to choose between: every prediction is this label")
+        if self.question:
+            lines.append(self.question)
+        if self.unused:
+            more = ", …" if len(self.unused) > _SHOWN else ""
+            lines.append(f"columns not used: {', '.join(self.unused[:_SHOWN])}{more}")
         if self.only_in_test:
             lines.append(f"{self.only_in_test:,} labels have test documents only: they cannot be learned")
         if self.bad_rows:
@@ -64,4 +92,17 @@ def summary_of(store: TableStore) -> Summary:
         store.nr_labels - len(trained),
         list(store.meta("guesses") or []),
         pairs == store.count(),  # rows without a label are not used
+        _unused(store),
+        tuple(store.meta("label_cells") or ()),
     )
+
+
+def _unused(store: TableStore) -> tuple[str, ...]:
+    """Return the names of the columns that are neither texts nor labels, nor say what documents are called."""
+    columns, source = store.columns, store.meta("source") or {}
+    if columns is None:
+        return ()
+    used = {*columns.texts, columns.labels, columns.document, *columns.indicators}
+    names = list(source.get("columns", ()))
+    ids = column_of_ids(names)
+    return tuple(name for at, name in enumerate(names) if name not in used and at != ids)

@@ -57,9 +57,10 @@ class RowWriter:
         self._test_from: int | None = store.meta("test_from")
         one = store.connection.execute
         self._labels: dict[str, int] = dict(one("SELECT name, id FROM labels").fetchall())
-        self._documents: dict[str, int] = {}
-        if columns.document is not None:
-            self._documents = dict(one("SELECT name, id FROM documents WHERE name IS NOT NULL").fetchall())
+        self._documents: dict[str | int, int] = {}  # several rows may belong to one
+        if columns.merges_rows:
+            by = "name" if columns.document is not None else "key"
+            self._documents = dict(one(f"SELECT {by}, id FROM documents WHERE {by} IS NOT NULL").fetchall())
         self._next = int(one("SELECT coalesce(max(id), -1) + 1 FROM documents").fetchone()[0])
         self._clear()
 
@@ -101,7 +102,9 @@ class RowWriter:
             self._pairs.append((document, number))
 
     def _document(self, row: TableRow, text: str) -> int:
-        name = None if self._columns.document is None else str(row.cells[self._columns.document])
+        name: str | int | None = self._columns.document_of(row.cells)
+        if self._columns.same_text:
+            name = text_key(text)
         if name is not None and name in self._documents:
             return self._documents[name]
         document = self._next

@@ -22,7 +22,7 @@ from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_matrix, load_names
-from xmc_tf.params import TfidfParams, add_force
+from xmc_tf.params import TfidfParams, add_force, add_model_place, model_place
 from xmc_tf.tree.chain_io import CONFIG, load_chain
 from xmc_tf.tree.label_tree import LabelTree
 
@@ -181,9 +181,7 @@ def parser() -> argparse.ArgumentParser:
     out = cli.make_parser(
         "xmc_tf.tree.show", "Print a label tree; each cluster is named after its most frequent labels."
     )
-    out.add_argument(
-        "tree", help="folder of a tree or a model (also of PECOS), or a matrix of labels × clusters (.npz)"
-    )
+    add_model_place(out, "folder of a tree or a model (also of PECOS), or a matrix of labels × clusters (.npz)")
     out.add_argument("--labels", metavar="NAMES.txt", help="label names, one per line (default: those of the model)")
     out.add_argument("-y", "--label-path", metavar="Y.npz", help="documents × labels, to count label frequencies")
     out.add_argument("--depth", type=whole, default=2, help="number of levels to print below the root")
@@ -197,9 +195,10 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
     options = parser().parse_args(argv)
-    inputs = {"TREE": options.tree, "--labels": options.labels, "-y": options.label_path}
+    place = model_place(options)
+    inputs = {"MODEL": place, "--labels": options.labels, "-y": options.label_path}
     refuse_output("--dot", options.dot, inputs, ["digraph labels {"], force=options.force)
-    given = Path(options.tree)
+    given = Path(place)
     inside = given / ("concat_model" if (given / "concat_model").is_dir() else "tree")
     is_model = given.is_dir() and not (given / CONFIG).exists() and inside.is_dir()
     tree = load_chain(inside if is_model else given)

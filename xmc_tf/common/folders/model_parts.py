@@ -17,7 +17,7 @@ from xmc_tf.common.folders.kinds import FolderKind
 
 TREE, FEATURES, ENCODER, HEAD, RANKER = "tree", "features", "encoder", "head", "ranker"
 ENSEMBLE, NAMES, FUSION, TRAINING = "ensemble", "label_names", "fusion", "training"
-HIERARCHY = "hierarchy"
+HIERARCHY, DOCUMENTS = "hierarchy", "documents"
 LABELS = "labels.txt"
 FUSION_HEADER = "fusion.json"  # in FUSION
 NO_PROBABILITIES = "no_probabilities"  # in MODEL_HEADER: why scores are no probabilities
@@ -65,6 +65,8 @@ PARTS = (
          "where scores are probabilities: the fusion of all scores into one probability", "fusion.Fusion"),
     ModelPart(HIERARCHY, r"broader\.tsv", "the broader terms of labels, where a vocabulary has them",
          "data.vocabularies.LabelHierarchy"),
+    ModelPart(DOCUMENTS, r"keys\.npy", "digests of the texts of the training documents, where they were a table's",
+         "models.growing"),
     ModelPart(TRAINING, r"[XY]\.npz|is_name\.npy", "features and labels of training documents and names, to grow by",
          "models.growing.TrainingData"),
 )  # fmt: skip

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.folders.model_parts import ENSEMBLE, FEATURES, HIERARCHY, RANKER, TRAINING, TREE
+from xmc_tf.common.folders.model_parts import DOCUMENTS, ENSEMBLE, FEATURES, HIERARCHY, RANKER, TRAINING, TREE
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import read_metadata, read_names, write_model_folder
+from xmc_tf.models.growing.trained_documents import TrainedDocuments
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
@@ -36,6 +37,7 @@ def write_model(
     evidence: ProbabilityModel | None = None,
     training: TrainingData | None = None,
     hierarchy: LabelHierarchy | None = None,
+    documents: TrainedDocuments | None = None,
 ) -> None:
     """Write the folder of a linear model, completely or not at all; an older model there is replaced.
 
@@ -51,6 +53,7 @@ def write_model(
         evidence: the fusion into probabilities, with label names where they are evidence; or None.
         training: the training data to keep, or None.
         hierarchy: the broader terms of the labels, or None.
+        documents: the documents of a table that the model was trained on, or None.
     """
     if training is None and (Path(folder) / TRAINING).is_dir():
         _LOG.warning("%s: the training data of the model that is replaced is removed; this one keeps none", folder)
@@ -74,6 +77,8 @@ def write_model(
         parts[TRAINING] = training.save
     if hierarchy is not None:
         parts[HIERARCHY] = hierarchy.save
+    if documents is not None:
+        parts[DOCUMENTS] = documents.save
     write_model_folder(folder, parts, names, metadata)
 
 

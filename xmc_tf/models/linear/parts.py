@@ -1,15 +1,16 @@
 """The parts of a linear model, for what reads, writes, grows and explains it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from xmc_tf.data import Features, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import load_tfidf
+from xmc_tf.models.growing.trained_documents import TrainedDocuments
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.rankers.ensemble import Rankers, trees_of
@@ -21,7 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class LinearParts:
-    """The parts of a linear model; :class:`~xmc_tf.XRLinear`, which users hold, describes them."""
+    """The parts of a linear model.
+
+    Args:
+        ranker: the trained rankers; of several trees, an ensemble.
+        tree: the label tree; of several, the first.
+        names: label names, or None.
+        metadata: the model metadata of ``params.json``.
+        folder: where it was loaded from.
+        own_tfidf: the vectorizer of a model that was not loaded from a folder.
+        evidence: the fusion into probabilities, and the names of the labels that are evidence for them; None: the
+            model predicts the rankers' scores.
+        more_trees: the label trees after the first.
+        own_training: the training data that a model keeps which was not loaded from a folder.
+        hierarchy: the broader terms of the labels, or None.
+        own_documents: the documents of a table that a model was trained on which was not loaded from a folder.
+    """
 
     ranker: Rankers
     tree: LabelTree
@@ -33,6 +49,7 @@ class LinearParts:
     more_trees: Sequence[LabelTree] = ()
     own_training: TrainingData | None = None
     hierarchy: LabelHierarchy | None = None
+    own_documents: TrainedDocuments | None = None
 
     def __repr__(self) -> str:
         of = f" of {self.folder}" if self.folder else ""
@@ -68,6 +85,19 @@ class LinearParts:
         if self.own_training is not None:
             return self.own_training
         return None if self.folder is None else TrainingData.load(self.folder)
+
+    @property
+    def trained_documents(self) -> TrainedDocuments | None:
+        """The documents that the model was trained on, if they were a table's; read again with every use."""
+        return self.own_documents or TrainedDocuments.in_model(self.folder)
+
+    def knowing(self, documents: TrainedDocuments) -> Self:
+        """Return the model, which then knows on which documents it was trained.
+
+        Args:
+            documents: these documents.
+        """
+        return replace(self, own_documents=documents)
 
     def features(self, texts: Texts, threads: int = -1, quiet: bool = False) -> Features:
         """Return the TF-IDF features of texts.

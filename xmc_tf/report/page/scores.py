@@ -1,5 +1,6 @@
 """The sections about scores: thresholds, and calibration."""
 
+import math
 from collections.abc import Sequence
 
 from xmc_tf.report.page.charts import Axis, Line, axis_around, line_chart
@@ -31,9 +32,11 @@ def thresholds(report: Report) -> Html:
     found = report.thresholds
     if found.best is None or found.lowest is None:
         return ""
-    rows = [_row("best F1", found.best)]
-    rows += [_row(f"precision {target:.0%}", point) for target, point in found.for_precision]
-    rows.append(_row("everything predicted", found.lowest))
+    goals: list[tuple[str, Point | None]] = [("best F1", found.best)]
+    goals += [(f"precision {target:.0%}", point) for target, point in found.for_precision]
+    goals.append(("everything predicted", found.lowest))
+    decimals = _decimals([point for _, point in goals if point is not None])
+    rows = [_row(goal, point, decimals) for goal, point in goals]
     columns = [
         Column("goal", "text"), Column("threshold"), Column("precision"), Column("recall"), Column("F1"),
         Column("labels per document"), Column("documents with a label"),
@@ -58,11 +61,17 @@ def thresholds(report: Report) -> Html:
     )  # fmt: skip
 
 
-def _row(goal: str, point: Point | None) -> list[Cell]:
+def _decimals(points: Sequence[Point]) -> int:
+    """Return the number of decimals that all thresholds need: those of the smallest one."""
+    least = min((abs(point.threshold) for point in points if point.threshold), default=1.0)
+    return min(max(2 - math.floor(math.log10(least)), 2), 8)
+
+
+def _row(goal: str, point: Point | None, decimals: int) -> list[Cell]:
     if point is None:
         return [Cell(goal, kind="text"), Cell("not reached", kind="number", style="quiet"), *[Cell(NONE)] * 5]
     return [
-        Cell(goal, kind="text"), Cell(f"{point.threshold:g}"), share(point.precision), share(point.recall),
+        Cell(goal, kind="text"), Cell(f"{point.threshold:.{decimals}f}"), share(point.precision), share(point.recall),
         share(point.f1), Cell(f"{point.labels_per_document:.2f}"), share(point.documents_with_label),
     ]  # fmt: skip
 

@@ -94,6 +94,11 @@ class InteractionTable:
         columns = columns or InteractionColumns()
         self._user = _place(self.source, "user", columns.user)
         self._item = _place(self.source, "item", columns.item)
+        if self._user == self._item:
+            raise InputError(
+                f"{self.source.name}: users and items are in the same column, {self.source.columns[self._user]!r}",
+                expected="two columns", fix="name the other one: --user-column, --item-column",
+            )  # fmt: skip
         time = _find(self.source, "time", columns.time)
         self._time = None if time in (self._user, self._item) else time
         self._min_rating = min_rating

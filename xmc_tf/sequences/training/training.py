@@ -121,7 +121,7 @@ def make_optimizer(model: Recommender, total: int) -> CollectiveOptimizer:
         total: number of steps of the whole training.
     """
     params = model.params
-    schedule = Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, total)
+    schedule = Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, total, params.lr_cycles)
     inner = keras.optimizers.AdamW(
         schedule, weight_decay=params.weight_decay, epsilon=1e-8, global_clipnorm=params.max_grad_norm
     )

@@ -146,6 +146,10 @@ function bar(score) {
   return out;
 }
 
+function duration(milliseconds) {
+  return milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+}
+
 function step(title, score, examples) {
   const item = make('li'), line = make('div', 'line');
   line.append(make('span', '', title), make('span', 'score', score.toFixed(4)));
@@ -260,7 +264,7 @@ async function ask() {
     const more = answer.unknown === undefined ? 'Open one to see its path through the tree.'
       : answer.unknown.length ? `Unknown: ${answer.unknown.join(', ')}.` : '';
     $('status').textContent = count === 0 ? `No ${noun} fits.`
-      : `${count} ${noun}${count === 1 ? '' : 's'} in ${answer.milliseconds} ms, the best first. ${more}`;
+      : `${count} ${noun}${count === 1 ? '' : 's'} in ${duration(answer.milliseconds)}, the best first. ${more}`;
   } catch (error) {
     if (mine !== asked) return;
     $('labels').replaceChildren();

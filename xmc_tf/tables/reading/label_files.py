@@ -15,6 +15,8 @@ from typing import Any, Self
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
+from xmc_tf.tables.reading.delimited import DelimitedFile
+from xmc_tf.tables.reading.records import TableReader
 
 KINDS = (".csv", ".tsv", ".jsonl")
 
@@ -31,22 +33,27 @@ class LabelFile:
         path: the file; its extension is one of ``KINDS``.
         kept: names of the columns of the table that are copied.
         most: number of labels per row.
+        source: the table; if it is a CSV file as Excel writes it, so is this one, which Excel then opens in columns.
     """
 
-    def __init__(self, path: Path, kept: Sequence[str], most: int) -> None:
+    def __init__(self, path: Path, kept: Sequence[str], most: int, source: TableReader | None = None) -> None:
         if path.suffix.lower() not in KINDS:
             raise InputError(
                 f"-o {path} has an unknown extension", expected=f"a file with one of the extensions {', '.join(KINDS)}"
             )
         self.path, self._kept, self._most = path, list(kept), most
+        self._separator, self._encoding = "\t" if path.suffix.lower() == ".tsv" else ",", "utf-8"
+        if isinstance(source, DelimitedFile) and path.suffix.lower() == ".csv":
+            self._separator = ";" if source.separator == ";" else ","
+            self._encoding = "utf-8-sig" if source.separator == ";" or source.encoding == "utf-8-sig" else "utf-8"
         self._placing: AbstractContextManager[Path] = atomic_file(path)
 
     def __enter__(self) -> Self:
         part = self._placing.__enter__()
-        self._file = part.open("w", encoding="utf-8", errors="replace", newline="")
+        self._file = part.open("w", encoding=self._encoding, errors="replace", newline="")
         self._csv: Any = None
         if self.path.suffix.lower() != ".jsonl":
-            self._csv = csv.writer(self._file, delimiter="\t" if self.path.suffix.lower() == ".tsv" else ",")
+            self._csv = csv.writer(self._file, delimiter=self._separator)
             ranked = [f"{what} {rank}" for rank in range(1, self._most + 1) for what in ("label", "score")]
             self._csv.writerow(["line", *map(safe_cell, self._kept), *ranked])
         return self

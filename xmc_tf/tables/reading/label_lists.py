@@ -1,4 +1,4 @@
-"""A file of texts, one per line, and a file of label lists, one per line."""
+"""A file of texts, one per line, with a file of label lists, one per line, or without."""
 
 import io
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import IO
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.tables.reading.encodings import named, text_encoding
-from xmc_tf.tables.reading.packed import is_packed, opened
+from xmc_tf.tables.reading.packed import is_packed, opened, unpacked_size
 from xmc_tf.tables.reading.records import TableReader, TableRow
 
 
@@ -66,3 +66,22 @@ def _encoding(path: Path, given: str | None) -> str:
 
 def _lines(path: Path, encoding: str) -> IO[str]:
     return io.TextIOWrapper(opened(path), encoding=encoding, errors="replace", newline="\n")
+
+
+class TextLines(TableReader):
+    """A file of texts, one per line, without labels."""
+
+    unit = "MB"
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.columns = path, str(path), ["text"]
+        self._encoding = _encoding(path, None)
+        self.kind = f"texts in {named(self._encoding)}, one per line"
+        self.size = max(unpacked_size(path) >> 20, 1)
+
+    def records(self) -> Iterator[TableRow]:
+        """Yield each line."""
+        with _lines(self.path, self._encoding) as texts:
+            for number, text in enumerate(texts, 1):
+                self.read += len(text)
+                yield TableRow(number, [text.rstrip("\r\n")])

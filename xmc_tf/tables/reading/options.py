@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KINDS = (
-    "csv", "tsv", "jsonl", "parquet", "sqlite", "annif-tsv", "annif-folder", "sparse-features", "pecos-lines",
-    "pecos-folder",
+    "csv", "tsv", "jsonl", "parquet", "sqlite", "annif-tsv", "annif-folder", "fasttext", "lines", "sparse-features",
+    "pecos-lines", "pecos-folder",
 )  # fmt: skip
 
 

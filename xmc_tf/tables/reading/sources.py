@@ -10,7 +10,8 @@ from xmc_tf.data.in_memory import is_frame
 from xmc_tf.tables.reading.annif import AnnifFolder, AnnifTsv
 from xmc_tf.tables.reading.benchmark_files import PecosFolder, PecosLines, SparseFeatures
 from xmc_tf.tables.reading.delimited import SEPARATORS, DelimitedFile
-from xmc_tf.tables.reading.label_lists import TextsAndLabelLists
+from xmc_tf.tables.reading.fasttext import FastTextLines
+from xmc_tf.tables.reading.label_lists import TextLines, TextsAndLabelLists
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.packed import first_lines
 from xmc_tf.tables.reading.records import TableReader
@@ -22,7 +23,7 @@ _SUFFIXES = {
 }  # fmt: skip
 _OF_ONE_FORM: dict[str, Callable[[Path], TableReader]] = {
     "annif-tsv": AnnifTsv, "sparse-features": SparseFeatures, "pecos-lines": PecosLines, "pecos-folder": PecosFolder,
-    "annif-folder": AnnifFolder,
+    "annif-folder": AnnifFolder, "fasttext": FastTextLines, "lines": TextLines,
 }  # fmt: skip
 _NAMES = {"comma": ",", "tab": "\t", "\\t": "\t", "semicolon": ";", "bar": "|", "pipe": "|"}
 
@@ -101,6 +102,8 @@ def _kind(path: Path) -> str:
         return "jsonl"
     if PecosLines.matches(lines):
         return "pecos-lines"
+    if FastTextLines.matches(lines):
+        return "fasttext"
     if packed:
         raise InputError(f"{path} is packed by gzip", fix="unpack it first (gunzip)")
     kind = _SUFFIXES.get(path.suffix.lower(), "csv")

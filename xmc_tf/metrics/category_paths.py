@@ -1,0 +1,109 @@
+"""Labels that are paths of categories, such as ``Shoes > Boots``: their measures by level, and backing off."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import scipy.sparse as smat
+
+from xmc_tf.metrics.ranking import NO_LABEL, as_truth, top_labels
+from xmc_tf.metrics.table import percent
+
+_SEPARATORS = (" > ", ">", "→", "»", "::", "/")
+_MOST_PATHS = 0.5  # least share of the labels that are paths, and most of these that begin in a way of their own
+
+
+@dataclass(frozen=True)
+class CategoryPaths:
+    """The categories above each label.
+
+    Args:
+        parts: the categories of each label, from the top.
+        separator: between them.
+    """
+
+    parts: tuple[tuple[str, ...], ...]
+    separator: str
+
+    @classmethod
+    def of(cls, names: Sequence[str] | None) -> Self | None:
+        """Return the paths that label names are; None if they are none.
+
+        Example:
+            >>> CategoryPaths.of(["Shoes > Boots", "Shoes > Sandals", "Hats > Caps", "Hats > Berets"]).depth
+            2
+
+        Args:
+            names: label names, or None.
+        """
+        if not names or any("://" in name for name in names):  # addresses have slashes too
+            return None
+        for separator in _SEPARATORS:
+            paths = [_parts(name, separator) for name in names]
+            long = [path for path in paths if len(path) > 1]
+            top = {path[0] for path in long}
+            if len(long) >= _MOST_PATHS * len(paths) and len(top) <= _MOST_PATHS * len(long):
+                return cls(tuple(paths), separator if separator.startswith(" ") else f" {separator} ")
+        return None
+
+    @property
+    def depth(self) -> int:
+        """Number of categories of the longest path."""
+        return max(map(len, self.parts))
+
+    def right_by_level(self, truth: smat.spmatrix, predicted: smat.spmatrix) -> list[float]:
+        """Return for each level the share of documents whose best label is right down to there.
+
+        Args:
+            truth: documents × labels.
+            predicted: documents × labels, the scores.
+        """
+        true, best = as_truth(truth), top_labels(predicted, 1)[:, 0]
+        rows = np.repeat(np.arange(true.shape[0]), np.diff(true.indptr))
+        shares = []
+        for level in range(1, self.depth + 1):
+            numbers: dict[tuple[str, ...], int] = {}
+            group = np.array([numbers.setdefault(path[:level], len(numbers)) for path in self.parts], np.int64)
+            found = np.where(best == NO_LABEL, -1, group[np.maximum(best, 0)])
+            right = np.zeros(true.shape[0], bool)
+            right[rows[group[true.indices] == found[rows]]] = True
+            shares.append(float(right.mean()))
+        return shares
+
+    def back_off(self, labels: Iterable[tuple[int, float]], least: float) -> tuple[str, float] | None:
+        """Return the category of a document that is sure enough: its best label, or else one above it.
+
+        The probability of a category is the sum of those of all labels below it. A document with such a label has one
+        label, so that probabilities with a sum below 1 are scaled to 1.
+
+        Args:
+            labels: numbers and probabilities of its labels, the best first.
+            least: the probability that is enough. Where no category reaches it, the top one is returned.
+        """
+        found = list(labels)
+        if not found:
+            return None
+        best, total = self.parts[found[0][0]], min(sum(score for _, score in found), 1.0)
+        for level in range(len(best), 0, -1):
+            below = sum(score for label, score in found if self.parts[label][:level] == best[:level])
+            sure = min(below / max(total, 1e-9), 1.0)
+            if sure >= least or level == 1:
+                return self.separator.join(best[:level]), sure
+        return None
+
+
+def level_shares(names: Sequence[str] | None, truth: smat.spmatrix, predicted: smat.spmatrix) -> list[float]:
+    """Return of label names that are paths the shares of :meth:`CategoryPaths.right_by_level`; else nothing."""
+    paths = CategoryPaths.of(names)
+    return [] if paths is None else paths.right_by_level(truth, predicted)
+
+
+def level_sentence(shares: Sequence[float]) -> str:
+    """Return these shares as a sentence."""
+    listed = ", ".join(f"{level}: {percent(share)}" for level, share in enumerate(shares, 1))
+    return f"% of documents whose best label is right down to each level of its category path: {listed}"
+
+
+def _parts(name: str, separator: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in name.partition("\t")[0].split(separator) if part.strip())

@@ -1,0 +1,90 @@
+"""The labels in a cell: what separates them, and what belongs to the format of the table rather than to their names."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+SEPARATORS = ("\t", "|", ";", ",")
+BRACKETS = "[]"
+"""Stands for a separator where cells are lists as Python and JSON write them: ``['baking', 'bread']``."""
+FASTTEXT = "__label__"
+_LONGEST_LABEL = 200  # characters
+_MOST_LONG = 0.02  # share of the parts of cells that may be longer: one odd cell must not decide
+_PATH = re.compile(r"\S\s*(?:>|→|»)\s*\S")
+_IN_BRACKETS = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,\[\]'"\s][^,\[\]]*)""")
+_WHOLE = re.compile(r"-?\d+(\.0+)?")
+
+
+def label_separator(cells: Sequence[str]) -> str:
+    """Guess what separates the labels of a cell: a character in many cells, most of whose parts look like labels.
+
+    Args:
+        cells: some cells of labels.
+    """
+    cells = [cell for cell in cells if cell.strip()]
+    if cells and sum(cell.strip()[0] == "[" and cell.strip()[-1] == "]" for cell in cells) >= 0.9 * len(cells):
+        return BRACKETS
+    # Names in a category path may contain commas: "Clothing > Shirts, blouses".
+    paths = sum(_PATH.search(cell) is not None for cell in cells) >= 0.5 * len(cells)
+    for separator in SEPARATORS:
+        if not (paths and separator == ",") and _separates(separator, cells):
+            return separator
+    words = [cell.split() for cell in cells]
+    of_one_kind = all(map(_is_number, _flat(words))) or all(word.startswith(FASTTEXT) for word in _flat(words))
+    return " " if of_one_kind and any(len(parts) > 1 for parts in words) else ""
+
+
+def _separates(separator: str, cells: Sequence[str]) -> bool:
+    """Return whether a character separates the labels of cells."""
+    every = [part for cell in cells for part in cell.split(separator)]
+    if sum(len(part) > _LONGEST_LABEL for part in every) > max(1, _MOST_LONG * len(every)):
+        return False
+    different = dict.fromkeys(cells)  # a cell that occurs again says nothing about its parts
+    cut = [cell for cell in different if separator in cell]
+    parts = [part for cell in different for part in labels_in(cell, separator)]
+    if cut and separator == "\t":  # no name of a label contains one
+        return True
+    counts = Counter(parts)
+    of_cut = [part for cell in cut for part in labels_in(cell, separator)]
+    again = sum(counts[part] > 1 for part in of_cut) >= 0.5 * len(of_cut)
+    # Names may contain commas ("Paris, France"). Only where parts occur in several cells do commas separate labels.
+    if separator == "," and len(counts) > 0.9 * len(parts):
+        return False
+    return sum(separator in cell for cell in cells) >= max(2, (0.02 if again else 0.1) * len(cells))
+
+
+def labels_in(text: str, separator: str) -> list[str]:
+    """Return the different labels of a cell, in their order.
+
+    Example:
+        >>> labels_in("baking; bread", ";")
+        ['baking', 'bread']
+
+    Args:
+        text: the cell.
+        separator: between its labels; "" if it holds one label; :data:`BRACKETS` for a list in brackets.
+    """
+    if separator == BRACKETS and text.strip()[:1] == "[":
+        found = ["".join(groups).replace("\\'", "'").replace('\\"', '"') for groups in _IN_BRACKETS.findall(text)]
+    else:
+        found = text.split(separator) if separator and separator != BRACKETS else [text]
+    return list(dict.fromkeys(label for one in found if (label := one.strip().removeprefix(FASTTEXT))))
+
+
+def are_whole_floats(labels: Iterable[str]) -> bool:
+    """Return whether labels are whole numbers, some of them written as 2580.0, as pandas does beside an empty cell."""
+    found = list(labels)
+    return all(_WHOLE.fullmatch(one) for one in found) and any("." in one for one in found)
+
+
+def as_whole(label: str) -> str:
+    """Return 2580 of 2580.0, and anything else as it is."""
+    return label.partition(".")[0] if _WHOLE.fullmatch(label) else label
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal()
+
+
+def _flat(words: Iterable[list[str]]) -> Iterable[str]:
+    return (word for parts in words for word in parts)
