@@ -16,6 +16,7 @@ from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward
 from xmc_tf.encoder.network.layout import Layout
 from xmc_tf.encoder.network.operations import Operations, TrainingOperations
+from xmc_tf.encoder.network.packed_layout import PackedLayout
 from xmc_tf.encoder.network.weight_names import Weight, weights_of
 from xmc_tf.encoder.precision import check_precision, dtype_of
 from xmc_tf.encoder.sources import EncoderSource
@@ -151,7 +152,6 @@ class Encoder(tf.Module):
                 expected=f"at most {self.max_length}",
                 fix="truncate them (truncate_length)",
             )
-        ids = tf.where(mask > 0, ids, self.pad_id)
         config, dtype = self.config, dtype_of(self.precision)
         operations = Operations(config.activation, config.epsilon)
         half = dtype != tf.float32
@@ -161,12 +161,8 @@ class Encoder(tf.Module):
                 seed = _drawn_seed()
             # XLA compiles once per number of rows, so they must be few.
             operations = TrainingOperations(config.activation, config.epsilon, seed, compiled=packed and half)
-        layout = Layout(mask, packed, rounded=half or not training)
-        forward = Forward(config, self.weights, layout, operations, dtype)
-        rows = forward.states(ids)
-        states = tf.reshape(layout.unpack(rows), [layout.documents, layout.width, self.dim])
-        pooled = forward.pooler(states[:, 0]) if self.pooling == "pooler" else None
-        embeddings = poolings.pool(self.pooling, states, mask, pooled, self.architecture == "xlnet")
+        layout = PackedLayout(mask, rounded=half or not training) if packed else Layout(tf, mask)
+        embeddings = Forward(config, self.weights, layout, operations, dtype).embeddings(ids, self.pooling)
         return tf.ensure_shape(embeddings, [ids.shape[0], self.dim])
 
     def in_graph(
