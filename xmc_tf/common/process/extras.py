@@ -12,6 +12,7 @@ from xmc_tf.common.files.json_files import parse_json
 EXTRAS = {
     **dict.fromkeys(("tensorflow", "tensorflow_text", "keras", "h5py", "tensorboard"), "tf"),
     **dict.fromkeys(("transformers", "tokenizers", "safetensors"), "tf"),
+    "onnxruntime": "onnx",
     "mpi4py": "mpi",
     "horovod": "distributed",
     **dict.fromkeys(("grpc", "tensorflow_serving"), "serving"),
