@@ -16,9 +16,10 @@ from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
+from xmc_tf.jobs.onnx_export import LARGEST_LOSS, export_measured
+from xmc_tf.models.exporting.onnx import export_onnx
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
-from xmc_tf.models.onnx_export import LARGEST_LOSS, export_measured, export_onnx
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     DECISIONS,

@@ -37,7 +37,7 @@ class Scaling:
         return vectors * np.float32(self.factor) if self.factor != 1.0 else vectors
 
 
-class Head(Protocol):
+class LevelHead(Protocol):
     """The rows of a level: the weights of each node, then its bias."""
 
     scaling: Scaling

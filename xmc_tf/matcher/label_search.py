@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.collective.checkpoints.whole import read_checkpoint, write_checkpoint
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.matcher.heads import Head, Scaling, WholeHead
+from xmc_tf.matcher.heads import LevelHead, Scaling, WholeHead
 from xmc_tf.matcher.predict_levels import predict_level
 
 _FORMAT = "xmc_tf.matcher"
@@ -26,14 +26,14 @@ class LabelSearch:
         labels: label of each node of the last level; None if its nodes are clusters.
     """
 
-    def __init__(self, heads: Sequence[Head], splits: Sequence[np.ndarray], labels: np.ndarray | None) -> None:
+    def __init__(self, heads: Sequence[LevelHead], splits: Sequence[np.ndarray], labels: np.ndarray | None) -> None:
         self.heads: Sequence[Any] = list(heads)
         self.splits = [np.asarray(one, np.int64) for one in splits]
         self.labels = None if labels is None else np.asarray(labels, np.int64)
 
     @property
     def head(self) -> Any:
-        """Head of the last level."""
+        """LevelHead of the last level."""
         return self.heads[-1]
 
     @property

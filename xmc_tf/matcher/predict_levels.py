@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.reading import max_over_windows
 from xmc_tf.matcher.beam_kernels import best_children, count_children
-from xmc_tf.matcher.heads import Head
+from xmc_tf.matcher.heads import LevelHead
 from xmc_tf.rankers.kernels.postprocess import neutral
 from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.ranks.rounds import equal_rounds
@@ -23,7 +23,7 @@ SCORES_AT_ONCE = 1 << 25  # scores of candidates in memory: 128 MiB
 
 
 def predict_level(
-    head: Head,
+    head: LevelHead,
     vectors: np.ndarray,
     parents: csr_matrix | None,
     splits: np.ndarray,
@@ -98,7 +98,7 @@ def predict_level(
     return found if windows is None else max_over_windows(found, windows, only_topk)
 
 
-def _score_children(head: Head, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
+def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
     """Return raw scores of the children of each document's parents, in the order of parents and children.
 
     Call it on all ranks.
@@ -141,7 +141,7 @@ def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) 
     raw += np.repeat(np.repeat(means, counts) - totals, sizes)
 
 
-def _head_blocks(head: Head, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def _head_blocks(head: LevelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the rows of the head in blocks of whole clusters: the number of the first row, and the rows.
 
     Iterate over it on all ranks.

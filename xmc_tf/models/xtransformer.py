@@ -274,7 +274,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
 
     def export_parts(self) -> "ModelParts":
         """Return the parts that a SavedModel of this model is made of."""
-        from xmc_tf.models.exporting import parts_of
+        from xmc_tf.models.exporting.saved_model import parts_of
 
         return parts_of(self)
 
@@ -311,7 +311,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             folder: the new model's folder.
             precision: number format of the encoder's matrices: "fp32"; or "int8", which is faster and less exact.
         """
-        from xmc_tf.models.onnx_export import export_onnx
+        from xmc_tf.models.exporting.onnx import export_onnx
 
         export_onnx(self, folder, precision)
 

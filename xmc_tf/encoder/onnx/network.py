@@ -92,7 +92,9 @@ class _Weights(Mapping[str, Node]):
     def __getitem__(self, name: str) -> Node:
         if name not in self._made:
             array = self._values[name]
-            whole = self._precision == "int8" and (name == "words" or (name.endswith(".kernel") and array.ndim == 2))
+            # The values behind an activation function differ most in size, and lose most by one scale for all.
+            matrix = name.endswith(".kernel") and array.ndim == 2 and not name.endswith(".outer.kernel")
+            whole = self._precision == "int8" and (matrix or name == "words")
             self._made[name] = _of_8_bits(self._graph, name, array) if whole else self._graph.weight(name, array)
         return self._made[name]
 

@@ -1,55 +1,24 @@
-"""Export of a model for ONNX Runtime: a model's folder whose encoder is a graph of ONNX."""
+"""Export for ONNX Runtime, with a measurement of what 8 bits cost in the model card."""
 
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scipy.sparse import csr_matrix
 
-from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.folders.model_kind import pecos_class
-from xmc_tf.common.folders.model_parts import ENCODER, TRAINING
 from xmc_tf.models.card import CARD, MARK, is_foreign
-from xmc_tf.models.folder import link_part, write_model_folder
+from xmc_tf.models.exporting.onnx import export_onnx
+from xmc_tf.models.loading import load
+from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving.agreement import Agreement, compare
-
-if TYPE_CHECKING:
-    from xmc_tf.models.xtransformer import XTransformer
 
 LARGEST_LOSS = 0.2
 """The loss in percentage points of precision up to which 8 bits are the default."""
 
 
-def export_onnx(model: "XTransformer", folder: str | Path, precision: str = "fp32") -> None:
-    """Write a model whose encoder ONNX Runtime computes.
-
-    Args:
-        model: the model.
-        folder: the new model's folder.
-        precision: number format of the encoder's matrices: "fp32" or "int8".
-    """
-    from xmc_tf.encoder.onnx.encoder import GRAPH, write_encoder
-
-    if pecos_class(model.folder) or (model.parts[ENCODER] / GRAPH).is_file():
-        raise InputError(
-            f"{model.folder} cannot be exported for ONNX Runtime", expected="a model that xmc_tf has trained",
-            received="a folder of PECOS" if pecos_class(model.folder) else "a model that was exported already",
-            fix="xmc_tf.load(folder).save(new folder) converts a model of PECOS",
-        )  # fmt: skip
-
-    def write(place: Path) -> None:
-        write_encoder(model.parts[ENCODER], place, pooling=model.metadata.pooling, precision=precision)
-        model.tokenizer.save(place)
-
-    parts: dict[str, Any] = {name: partial(link_part, source) for name, source in model.parts.items()}
-    parts.pop(TRAINING, None)  # a server trains nothing
-    write_model_folder(folder, parts | {ENCODER: write}, model.names, model.metadata)
-
-
 def export_measured(
-    model: "XTransformer", folder: Path, precision: str, texts: Any, truth: csr_matrix
+    model: XTransformer, folder: Path, precision: str, texts: Any, truth: csr_matrix
 ) -> tuple[str, Agreement]:
     """Export a model for ONNX Runtime, and measure what 8 bits cost.
 
@@ -67,8 +36,7 @@ def export_measured(
         predictions = {}
         for one in ("fp32", "int8"):
             export_onnx(model, Path(temporary) / one, one)
-            exported = type(model).load(Path(temporary) / one)
-            predictions[one] = exported.predict(texts)
+            predictions[one] = load(Path(temporary) / one).predict(texts)
     measured = compare(truth, predictions["fp32"], predictions["int8"])
     if precision == "auto":
         losses = [100 * (a - b) for a, b in zip(measured.model, measured.exported, strict=True)]
