@@ -4,7 +4,7 @@
 :class:`Node` where they return a tensor. So there is one network, in ``encoder/network``, for both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,14 @@ _PAGE = 4096
 # Data types: whole numbers are int64, because ONNX has shapes and indices of no other type.
 _FLOAT, _INT, _BOOL = "float32", "int64", "bool"
 _END = np.iinfo(np.int64).max
-_COMPARISONS = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"}
+_COMPARISONS = {"Less", "LessOrEqual", "Greater", "Equal"}
+
+
+def _operator(kind: str, swapped: bool = False) -> Callable[["Node", Any], "Node"]:
+    def apply(self: "Node", other: Any) -> "Node":
+        return self.graph.pair(kind, other, self) if swapped else self.graph.pair(kind, self, other)
+
+    return apply
 
 
 class Node:
@@ -30,6 +37,12 @@ class Node:
 
     def __init__(self, graph: "Graph", name: str, dtype: str) -> None:
         self.graph, self.name, self.dtype = graph, name, dtype
+
+    __add__, __radd__ = _operator("Add"), _operator("Add", True)
+    __sub__, __rsub__ = _operator("Sub"), _operator("Sub", True)
+    __mul__, __rmul__ = _operator("Mul"), _operator("Mul", True)
+    __truediv__, __floordiv__, __mod__ = _operator("Div"), _operator("Div"), _operator("Mod")
+    __lt__, __le__, __gt__ = _operator("Less"), _operator("LessOrEqual"), _operator("Greater")
 
     def __getitem__(self, key: Any) -> "Node":
         return self.graph.item(self, key if isinstance(key, tuple) else (key,))
@@ -53,22 +66,6 @@ class ScaledRows(Node):
     """A table of whole numbers of 8 bits, of which each row has a scale."""
 
     scale: Node
-
-
-def _operator(kind: str, swapped: bool = False) -> Any:
-    def apply(self: Node, other: Any) -> Node:
-        return self.graph.pair(kind, other, self) if swapped else self.graph.pair(kind, self, other)
-
-    return apply
-
-
-for _name, _kind in (
-    ("add", "Add"), ("sub", "Sub"), ("mul", "Mul"), ("truediv", "Div"), ("floordiv", "Div"), ("mod", "Mod"),
-    ("lt", "Less"), ("le", "LessOrEqual"), ("gt", "Greater"), ("ge", "GreaterOrEqual"),
-):  # fmt: skip
-    setattr(Node, f"__{_name}__", _operator(_kind))
-    if _kind not in _COMPARISONS:
-        setattr(Node, f"__r{_name}__", _operator(_kind, swapped=True))
 
 
 class Graph:
