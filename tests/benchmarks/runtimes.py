@@ -4,8 +4,9 @@
 
 MODEL was trained with an encoder; DIR holds X.tst.txt and Y.tst.npz. The sides take turns, each in processes of its
 own. Prints one JSON line. Per side: seconds from the start of a process to its first answer, its memory, milliseconds
-of one text through the whole model; of the encoder alone, milliseconds of a text of 32 tokens on one core and of 32 texts of
-64 tokens on two; P@1, P@3, P@5; requests per second of ``xmc-tf serve`` under 50 clients, and those without an answer.
+of one text through the whole model; of the encoder alone, milliseconds of a text of 32 tokens on one core and of 32
+texts of 64 tokens on two; P@1, P@3, P@5; requests per second of ``xmc-tf serve`` under 50 clients, and those without an
+answer.
 Beside them the largest difference of a score from TensorFlow's, for the model and for a tiny encoder of each
 architecture with windows of long texts, and the size of the packages that a server installs.
 """
