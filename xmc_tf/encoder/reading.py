@@ -20,7 +20,7 @@ _CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias
 
 
 class EncoderFiles(NamedTuple):
-    """What an encoder's files contain.
+    """The content of an encoder's files.
 
     Attributes:
         config: the configuration.

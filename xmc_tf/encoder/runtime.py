@@ -1,4 +1,4 @@
-"""Which of the two runtimes computes an encoder: TensorFlow, or ONNX Runtime."""
+"""The choice of the runtime of an encoder: TensorFlow, or ONNX Runtime."""
 
 from importlib.util import find_spec
 from pathlib import Path

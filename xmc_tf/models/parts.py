@@ -164,7 +164,7 @@ class Parts:
 
     @property
     def runtime(self) -> str:
-        """What computes the encoder: "tensorflow" or "onnx"."""
+        """The runtime of the encoder: "tensorflow" or "onnx"."""
         from xmc_tf.encoder.runtime import choose_runtime
 
         return choose_runtime(self.asked_runtime, self.parts[ENCODER])
