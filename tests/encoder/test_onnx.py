@@ -35,8 +35,7 @@ def both(encoder, folder, **options):
 def test_embeddings_are_tensorflows(case, pooling, tmp_path):
     encoder = perturbed(tiny_encoder(case, pooling))
     runtime = both(encoder, tmp_path)
-    without_tokens = [(5, 0)] if pooling in ("mean", "max") else []
-    for lengths in [(7, 3, 1, 12), (1,), (12, 12), *without_tokens]:
+    for lengths in ((7, 3, 1, 12), (1,), (12, 12), (5, 0)):
         ids, mask = documents(case, lengths)
         np.testing.assert_allclose(runtime.embed(ids, mask), encoder(ids, mask), atol=3e-6)
     assert (runtime.dim, runtime.max_length) == (encoder.dim, encoder.max_length)

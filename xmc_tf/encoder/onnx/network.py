@@ -31,7 +31,7 @@ def network_graph(
     ids, mask = (graph.input(name, graph.int64, ["documents", "tokens"]) for name in INPUTS)
     weights = _Weights(graph, values, precision)
     operations = GraphOperations(graph, config.activation, config.epsilon)
-    forward = Forward(config, weights, Layout(graph, mask), operations, graph.float32)
+    forward = Forward(config, weights, _Rows(graph, mask), operations, graph.float32)
     result = forward.embeddings(ids, pooling)
     return graph.file(result, "embeddings", ["documents", config.width]), graph
 
@@ -80,6 +80,27 @@ class GraphOperations:
     def drop(self, x: Node, rate: float) -> Node:
         """Return ``x``: dropout is for training."""
         return x
+
+
+class _Rows(Layout):
+    """The places of tokens without padding, as ``PackedLayout`` has them in TensorFlow."""
+
+    def __init__(self, graph: Graph, mask: Node) -> None:
+        super().__init__(graph, mask)
+        # The first token always counts, so that there is something to compute.
+        first = graph.cast(graph.range(self.width) == 0, graph.int64)[None]
+        here = graph.reshape(graph.maximum(mask, first), [-1])
+        self.flat = graph.squeeze(graph.add("NonZero", here), axis=0)
+        self.positions = self.flat % self.width
+        self._rows = graph.add("CumSum", here, 0) - 1
+
+    def pack(self, places: Node) -> Node:
+        """Return the rows of tokens, from ``[documents * tokens, …]``."""
+        return self.ops.gather(places, self.flat)
+
+    def unpack(self, rows: Node) -> Node:
+        """Return ``[documents * tokens, …]`` of the rows; what stands in the places of padding must be ignored."""
+        return self.ops.gather(rows, self._rows)
 
 
 class _Weights(Mapping[str, Node]):
