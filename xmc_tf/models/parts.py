@@ -49,6 +49,8 @@ class Parts:
         kept: what has to live as long as the model.
     """
 
+    asked_runtime = "auto"
+
     def __init__(
         self,
         parts: Mapping[str, Path],
@@ -62,7 +64,6 @@ class Parts:
         self.names = list(names) if names else None
         self.folder, self._kept = where, kept
         self.output_labels: np.ndarray | None = None  # those that may be predicted, where not all may
-        self.asked_runtime = "auto"
 
     @classmethod
     def at(cls, folder: Path, metadata: ModelMetadata) -> Self:
