@@ -31,7 +31,7 @@ def network_graph(
     ids, mask = (graph.input(name, graph.int64, ["documents", "tokens"]) for name in INPUTS)
     weights = _Weights(graph, values, precision)
     operations = GraphOperations(graph, config.activation, config.epsilon)
-    forward = Forward(config, weights, _Rows(graph, mask), operations, graph.float32)
+    forward = Forward(config, weights, _TokenRows(graph, mask), operations, graph.float32)
     result = forward.embeddings(ids, pooling)
     return graph.file(result, "embeddings", ["documents", config.width]), graph
 
@@ -82,7 +82,7 @@ class GraphOperations:
         return x
 
 
-class _Rows(Layout):
+class _TokenRows(Layout):
     """The places of tokens without padding, as ``PackedLayout`` has them in TensorFlow."""
 
     def __init__(self, graph: Graph, mask: Node) -> None:
