@@ -183,6 +183,7 @@ def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
             export_onnx(model, output, arguments.weights or "fp32")
         else:
             texts = TextFile(arguments.text_path)
+            texts.check()
             truth = load_matrix(arguments.label_path, name="labels")
             check_validation_input(truth, model.nr_labels, arguments.label_path)
             check_pair(texts, truth, arguments.text_path, arguments.label_path)

@@ -91,7 +91,7 @@ def test_a_process_without_tensorflow_answers_and_explains(corpus, tuned, export
 
 def test_an_export_measures_what_eight_bits_cost(corpus, frozen, tmp_path, capsys):
     files = ["-t", str(corpus / "X.tst.txt"), "-y", str(corpus / "Y.tst.npz")]
-    light = tmp_path / "light"
+    light = tmp_path / "new" / "light"
     export.main(["-m", str(frozen.folder), "-o", str(light), "--format", "onnx", *files])
     table = capsys.readouterr().out
     rows = {line.split()[0]: line.split()[1:] for line in table.splitlines() if line.strip()}
@@ -106,6 +106,10 @@ def test_an_export_measures_what_eight_bits_cost(corpus, frozen, tmp_path, capsy
     predict.main(["-m", str(light), "-q", "library", "-k", "1", "--runtime", "onnx"])
     assert "library" in capsys.readouterr().out
     assert not (light / "training").exists()
+    (light / CARD).write_text("a card of others")
+    export.main(["-m", str(frozen.folder), "-o", str(light), "--format", "onnx", "--weights", "int8", *files])
+    assert (light / CARD).read_text() == "a card of others"
+    assert b"words.scales" in (light / "encoder" / GRAPH).read_bytes()
 
 
 def test_eight_bits_are_chosen_only_where_they_cost_little(corpus, frozen, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """Export for ONNX Runtime, with a measurement of what 8 bits cost in the model card."""
 
+import logging
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,6 +14,7 @@ from xmc_tf.models.loading import load
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving.agreement import Agreement, compare
 
+_LOG = logging.getLogger(__name__)
 LARGEST_LOSS = 0.2
 """The loss in percentage points of precision up to which 8 bits are the default."""
 
@@ -32,6 +34,7 @@ def export_measured(
     Returns:
         The chosen precision, and the precision of the model in float32 and in 8 bits.
     """
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".xmc_tf-", dir=folder.parent) as temporary:
         predictions = {}
         for one in ("fp32", "int8"):
@@ -59,5 +62,8 @@ def _write_card(source: Path, folder: Path, precision: str, measured: Agreement,
         f"| | {' | '.join(f'P@{k}' for k in measured.ks)} |", f"|---|{'---:|' * len(measured.ks)}",
         *(f"| {name} | {' | '.join(f'{100 * value:.2f}' for value in values)} |" for name, values in rows),
     ]  # fmt: skip
+    if is_foreign(folder / CARD):
+        _LOG.warning("%s was not written by xmc_tf and stays as it is: there is no model card", folder / CARD)
+        return
     with atomic_file(folder / CARD) as part:
         part.write_text(text.rstrip("\n") + "\n" + "\n".join(lines) + "\n", encoding="utf-8")
