@@ -31,6 +31,10 @@ class LabelSearch:
         self.splits = [np.asarray(one, np.int64) for one in splits]
         self.labels = None if labels is None else np.asarray(labels, np.int64)
 
+    def __repr__(self) -> str:
+        sizes = " > ".join(f"{head.nr_nodes:,}" for head in self.heads)
+        return f"{type(self).__name__}({sizes} nodes)"
+
     @property
     def head(self) -> Any:
         """LevelHead of the last level."""

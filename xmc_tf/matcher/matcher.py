@@ -94,10 +94,6 @@ class Matcher(LabelSearch):
         matcher.results = results
         return matcher
 
-    def __repr__(self) -> str:
-        sizes = " > ".join(f"{head.nr_nodes:,}" for head in self.heads)
-        return f"Matcher({sizes} nodes)"
-
     def save(self, folder: str | Path) -> None:
         """Save the heads; call it on all ranks, each of which writes its rows. The encoder is saved separately.
 
