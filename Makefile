@@ -88,7 +88,7 @@ $(ENCODERS): | $(LIGHT)
 
 $(FULL): $(LIGHT)
 	@echo "  installing test tools, MPI and Horovod's build tools: about 1 minute" >&2
-	@$(PIP) -e '.[tf,mpi,horovod-build,serving,server,skos,tables,docs,dev]'
+	@$(PIP) -e '.[tf,onnx,mpi,horovod-build,serving,server,skos,tables,docs,dev]'
 	@$(PY) tools/install_horovod.py --if-possible
 	@$(PY) -m pip check >&2
 	@mkdir -p $(STAMPS) && touch $@ $(DOCS)

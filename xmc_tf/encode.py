@@ -18,11 +18,13 @@ from xmc_tf.params import (
     add_force,
     add_gpu,
     add_model,
+    add_runtime,
     add_texts,
     add_verbosity,
     add_without_effect,
     warn_without_effect,
 )
+from xmc_tf.params.choices import TENSORFLOW
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -57,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add_gpu(out)
     add_force(out)
+    add_runtime(out)
     add_verbosity(out)
     add_without_effect(out, "encode")
     return out
@@ -77,10 +80,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     inputs = {"-m": arguments.model_folder, "-t": arguments.text_path}
     flag = "--save-emb-folder" if arguments.save_emb_folder else "-o"
     run_on_all_ranks(communicator, lambda: refuse_output(flag, path, inputs, [EMBEDDINGS], force=arguments.force))
-    choose_device(communicator, arguments.use_gpu)
 
     def encode() -> None:
-        model = XTransformer.load(arguments.model_folder)
+        model = XTransformer.load(arguments.model_folder, runtime=arguments.runtime)
+        if model.runtime == TENSORFLOW:
+            choose_device(communicator, arguments.use_gpu)
         length = model.metadata.truncate_length if arguments.truncate_length is None else arguments.truncate_length
         texts = TextFile(arguments.text_path)
         mine = share_of(len(texts), communicator)

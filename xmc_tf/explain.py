@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.models.loading import load
-from xmc_tf.params import add_model
+from xmc_tf.params import add_model, add_runtime
 
 _MOST_BYTES = 16 << 20
 
@@ -35,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     add("-k", "--only-topk", type=whole, default=3, metavar="INT", help="number of labels")
     add("-b", "--beam-size", type=whole, metavar="INT", help="number of nodes kept at each level (default: as trained)")
     add("--words", type=whole, default=8, metavar="INT", help="number of words shown for each label")
+    add_runtime(out)
     add("--json", action="store_true", help="print one JSON object with all words")
     return out
 
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             fix="leave one of them out" if given else '-q "a text"',
         )  # fmt: skip
     text = _standard_input() if given[0] == "-" else given[0]
-    model = load(Path(arguments.model_folder))
+    model = load(Path(arguments.model_folder), runtime=arguments.runtime)
     found = model.explain(text, arguments.only_topk, beam_size=arguments.beam_size)
     print(json.dumps(found.to_json()) if arguments.json else found.to_text(arguments.words))
 

@@ -6,16 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from scipy.sparse import csr_matrix
+
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder
-from xmc_tf.common.folders.model_parts import EXPORT
+from xmc_tf.common.folders.model_parts import EXPORT, MODEL
 from xmc_tf.common.folders.placing import claimed_folder
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
+from xmc_tf.jobs.onnx_export import LARGEST_LOSS, export_measured
+from xmc_tf.models.exporting.onnx import export_onnx
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
+from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     DECISIONS,
     SEARCH,
@@ -26,17 +31,22 @@ from xmc_tf.params import (
     model_place,
     options_of_flags,
 )
+from xmc_tf.params.choices import ONNX
 
 _LOG = logging.getLogger(__name__)
 _WARMUP = 64
 _PRECISIONS = ("fp32", "fp16", "int8")
+_SAVED_MODEL, _ONNX = "savedmodel", "onnx"
 _DESCRIPTION = """Export a model as a SavedModel, from raw text to label names, of standard TensorFlow operations.
 
     python -m xmc_tf.export -m model -o served/1
     python -m xmc_tf.export -m model -o served/2 -k 10 -b 20 --weights int8 -t X.tst.txt -y Y.tst.npz
+    python -m xmc_tf.export -m model -o light --format onnx -t X.tst.txt -y Y.tst.npz
 
 The last part of -o is the version: TensorFlow Serving serves the highest version in served/. Try the export with
-python -m xmc_tf.playground served; docs/how-to/serving.md shows how to serve it."""
+python -m xmc_tf.playground served; docs/how-to/serving.md shows how to serve it.
+
+With --format onnx, the output is a model's folder whose encoder needs no TensorFlow: all commands take it with -m."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,13 +54,23 @@ def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.export", _DESCRIPTION, usage="%(prog)s -m MODEL -o DIR/VERSION [options]")
     add = out.add_argument
     add_model_place(out, "folder of the model")
-    add("-o", "--output", required=True, metavar="DIR", help="output folder; its last part is the version, such as 1")
+    add(
+        "-o", "--output", required=True, metavar="DIR",
+        help="output folder; of a SavedModel, its last part is the version, such as 1",
+    )  # fmt: skip
+    add(
+        "--format",
+        choices=(_SAVED_MODEL, _ONNX),
+        default=_SAVED_MODEL,
+        help="a SavedModel, or a model's folder whose encoder ONNX Runtime computes",
+    )
     add_prediction_options(out, *SEARCH, *DECISIONS)
     add(
         "--weights",
         choices=_PRECISIONS,
-        default="fp32",
-        help="number format of the rankers' weights; fp16 and int8 make a smaller, less exact model",
+        help="number format of the weights; fp16 and int8 make a smaller, less exact model. Of a SavedModel: those of "
+        "the rankers (default: fp32). Of onnx: those of the encoder, fp32 or int8 (default: int8 if -t and -y show "
+        f"that it costs less than {LARGEST_LOSS} points of P@1, P@3 and P@5, else fp32)",
     )
     add("-t", "--text-path", metavar="FILE", help="texts, one per line, for warm-up requests")
     add(
@@ -70,6 +90,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.set_verbosity(arguments.verbose_level)
     arguments.model_folder = model_place(arguments)
     output = Path(arguments.output)
+    if arguments.format == _ONNX:
+        _export_onnx(arguments, output)
+        return
+    arguments.weights = arguments.weights or "fp32"
     if not output.name.isdigit():
         raise InputError(
             f"-o {arguments.output}: the last part must be the version, a number",
@@ -132,6 +156,40 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
         _measure(model, options, texts, truth, output)
     elif arguments.weights != "fp32":
         _LOG.info("give texts and labels (-t, -y) to measure how much precision %s costs", arguments.weights)
+
+
+def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
+    """Write a model whose encoder ONNX Runtime computes."""
+    usual, of_saved_models = parser(), (*SEARCH, *DECISIONS, "warmup")
+    given = [name for name in of_saved_models if getattr(arguments, name) != usual.get_default(name)]
+    if given or arguments.weights == "fp16":
+        flag = f"--{given[0].replace('_', '-')}" if given else "--weights fp16"
+        raise InputError(
+            f"{flag} cannot be used with --format onnx", expected="-m, -o, --weights fp32 or int8, -t and -y",
+            fix="leave it out; predict and serve have the options of a prediction",
+        )  # fmt: skip
+    if (arguments.text_path is None) != (arguments.label_path is None):
+        raise InputError("-t and -y measure the export together", expected="both, or neither")
+    inputs = {"-m": arguments.model_folder, "-t": arguments.text_path, "-y": arguments.label_path}
+    refuse_model_folder("-o", output, inputs)
+    with claimed_folder(output, MODEL, fix="give another folder with -o"):
+        model = load(arguments.model_folder, runtime=ONNX)
+        if not isinstance(model, XTransformer):
+            raise InputError(
+                f"{arguments.model_folder} has no encoder: it needs no TensorFlow as it is", fix="use it with -m"
+            )
+        if arguments.text_path is None:
+            export_onnx(model, output, arguments.weights or "fp32")
+        else:
+            texts = TextFile(arguments.text_path)
+            texts.check()
+            truth = load_matrix(arguments.label_path, name="labels")
+            check_validation_input(truth, model.nr_labels, arguments.label_path)
+            check_pair(texts, truth, arguments.text_path, arguments.label_path)
+            chosen, measured = export_measured(model, output, arguments.weights or "auto", texts, csr_matrix(truth))
+            print(measured.table("float32", "8 bits"))
+            print(f"the encoder's matrices have {'8 bits' if chosen == 'int8' else 'float32'}")
+    print(f"{printable(str(output))}: use it with -m")
 
 
 def _measure(model: Model, options: PredictionOptions, texts: Any, truth: Any, output: Path) -> None:

@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_model_place, model_place
+from xmc_tf.params import add_model_place, add_runtime, model_place
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
 from xmc_tf.server.page.answering import Answering, PageAnswers
 from xmc_tf.server.page.explained import ExplainedAnswers
@@ -32,15 +32,17 @@ def parser() -> argparse.ArgumentParser:
         "which predicts the next items of a history; or an export: served/1, or served for the highest version",
     )
     out.add_argument("-p", "--port", type=whole, default=8765, metavar="INT", help="port; 0: any free port")
+    add_runtime(out)
     out.add_argument("--open", action="store_true", help="open the page in a browser")
     return out
 
 
-def answers_of(folder: str) -> PageAnswers:
+def answers_of(folder: str, runtime: str = "auto") -> PageAnswers:
     """Return the answers of a model folder, of the folder of a sequence model, or of an export.
 
     Args:
         folder: the folder.
+        runtime: what computes an encoder; see :func:`load`.
     """
     header = Path(folder) / "params.json"
     if (
@@ -51,7 +53,7 @@ def answers_of(folder: str) -> PageAnswers:
 
         return NextItemAnswers(folder)
     is_model = any((Path(folder) / name).is_file() for name in ("params.json", "param.json"))
-    return ExplainedAnswers(folder) if is_model else Answering(folder)
+    return ExplainedAnswers(folder, runtime) if is_model else Answering(folder)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -61,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     place = model_place(arguments)
     if not Path(place).exists():
         raise InputError(f"{place} does not exist", expected="the folder of a model, or an export")
-    answers = answers_of(place)
+    answers = answers_of(place, arguments.runtime)
     bound = bound_socket("127.0.0.1", arguments.port)
     try:
         answers.model()

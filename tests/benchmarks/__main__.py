@@ -30,6 +30,7 @@ def main() -> None:
         "instant_start": [],
         "serving_latency": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
         "serving_memory": ["--model", a.model, "--texts", f"{a.data}/X.tst.txt"] if a.model and a.data else None,
+        "runtimes": ["--model", a.model, "--data", a.data] if a.model and a.data else None,
         "first_minutes": [],
         "flat_head": [],
         "growing_table": [],

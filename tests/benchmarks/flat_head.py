@@ -87,7 +87,8 @@ def _step_of(side: str, strategy: Any, labels: int) -> Callable[[], float]:
 
     from xmc_tf.collective.optimizers.row_wise import RowAdam
     from xmc_tf.collective.tables.fused_rows import FusedRows, RowStep
-    from xmc_tf.matcher.head import LabelHead, Scaling
+    from xmc_tf.matcher.head import LabelHead
+    from xmc_tf.matcher.heads import Scaling
     from xmc_tf.matcher.losses import head_loss
 
     in_place, loss_of = side == "in-place", head_loss("cross-entropy")

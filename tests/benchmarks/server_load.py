@@ -28,7 +28,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _ROUNDS = 4
 
 
-class _Server:
+class Server:
     """A server process, and the results of its requests."""
 
     def __init__(self, command: Sequence[str], port: int, path: str, body: Any, site: Path | None = None) -> None:
@@ -94,7 +94,7 @@ class _Server:
         }
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -110,12 +110,12 @@ def main() -> None:
     a = parser.parse_args()
     file = TextFile(a.texts)
     texts = list(islice(cycle([file[row] for row in range(min(len(file), 2000))]), a.requests))
-    ports = _free_port(), _free_port()
+    ports = free_port(), free_port()
     ours = [sys.executable, "-m", "xmc_tf.server", "-m", a.model, "-p", str(ports[0])]
     other = [sys.executable, str(Path(__file__).parent / "sides" / "fastapi_server.py"), a.model, str(ports[1])]
     servers = {
-        "xmc_tf": _Server(ours, ports[0], "/v1/models/xmc:predict", lambda text: {"inputs": [text]}, a.fastapi),
-        "fastapi": _Server(other, ports[1], "/predict", lambda text: [text], a.fastapi),
+        "xmc_tf": Server(ours, ports[0], "/v1/models/xmc:predict", lambda text: {"inputs": [text]}, a.fastapi),
+        "fastapi": Server(other, ports[1], "/predict", lambda text: [text], a.fastapi),
     }
     for server in servers.values():
         server.wait()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.encoder.tiny import documents, tiny_encoder
-from xmc_tf.encoder.network.layout import rounded_up
+from xmc_tf.encoder.network.packed_layout import rounded_up
 
 
 @given(st.integers(0, 1 << 20))

@@ -23,6 +23,7 @@ from xmc_tf.encoder import Encoder
 from xmc_tf.encoder.network.forward import Forward
 from xmc_tf.encoder.network.layout import Layout
 from xmc_tf.encoder.network.operations import Operations, TrainingOperations
+from xmc_tf.encoder.network.packed_layout import PackedLayout
 from xmc_tf.encoder.weight_files import in_files
 
 _TOLERANCE = 1e-5
@@ -85,9 +86,9 @@ def compare(encoder: Encoder, folder: Path) -> dict[str, object]:
         operations = Operations(config.activation, config.epsilon)
         if training:
             operations = TrainingOperations(config.activation, config.epsilon, tf.zeros([2], tf.int64), False)
-        layout = Layout(mask, packed, rounded=not training)
+        layout = PackedLayout(mask, rounded=not training) if packed else Layout(tf, mask)
         with tf.GradientTape() as tape:
-            forward = Forward(config, encoder.weights, layout, operations)
+            forward = Forward(config, encoder.weights, layout, operations, tf.float32)
             rows = layout.unpack(forward.states(tf.where(mask > 0, given["ids"], encoder.pad_id)))
             states = tf.reshape(rows, given["factors"].shape)
             loss = tf.reduce_sum(states * given["factors"])

@@ -9,7 +9,8 @@ from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.data import as_features
 from xmc_tf.matcher.bootstrap import bootstrap
 from xmc_tf.matcher.candidates.choosing import parents_matched
-from xmc_tf.matcher.head import LabelHead, Scaling
+from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.heads import Scaling
 from xmc_tf.matcher.levels import levels_of
 from xmc_tf.params import LinearChainParams, LinearLevelParams, MatcherParams, RankerParams
 from xmc_tf.rankers.fit import train_rankers

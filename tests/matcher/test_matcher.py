@@ -15,6 +15,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.label_search import load_label_search
 from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.matcher.predict_levels import predict_level
@@ -77,8 +78,9 @@ def trained(data, tmp_path_factory):
 
 def raw(matcher, vectors):
     """Return the scores of all nodes of the last level."""
-    rows = matcher.head.local()
-    return matcher.head.inputs(vectors).numpy() @ rows[:, :-1].T + rows[:, -1]
+    head = matcher.head
+    rows = head.rows_between(0, head.nr_nodes)
+    return head.scaling.apply(vectors) @ rows[:, :-1].T + rows[:, -1]
 
 
 def test_it_finds_the_labels(data, trained):
@@ -145,24 +147,24 @@ def test_a_loaded_matcher_predicts_the_same(data, trained, tmp_path):
     store, _, _ = data
     matcher, _ = trained
     matcher.save(tmp_path / "head")
-    again = Matcher.load(tmp_path / "head", CollectiveStrategy(Solo()))
+    again = load_label_search(tmp_path / "head")
     vectors = encode(matcher.encoder, store, np.arange(N))
     one, other = (each.to_labels(each.predict(vectors, only_topk=4)) for each in (matcher, again))
     np.testing.assert_array_equal(one.toarray(), other.toarray())
-    assert (again.level, again.nr_nodes, again.encoder) == (3, LABELS, None)
+    assert (again.level, again.nr_nodes) == (3, LABELS)
 
 
 def test_a_folder_that_is_no_head_is_refused(trained):
     _, folder = trained
     with pytest.raises(InputError, match="is not a label head"):
-        Matcher.load(folder / "work" / "level_1" / "done", CollectiveStrategy(Solo()))
+        load_label_search(folder / "work" / "level_1" / "done")
 
 
 def test_scale_and_normalisation_are_kept(data, tmp_path):
     params = dataclasses.replace(PARAMS, normalize_vectors=True, logit_scale=4.0, max_steps=3)
     matcher = train(data, tmp_path / "work", params, max_match_clusters=3)
     matcher.save(tmp_path / "head")
-    again = Matcher.load(tmp_path / "head", CollectiveStrategy(Solo()))
+    again = load_label_search(tmp_path / "head")
     vectors = encode(matcher.encoder, data[0], np.arange(N))
     np.testing.assert_array_equal(raw(again, vectors), raw(matcher, vectors))
     np.testing.assert_allclose(raw(again, 7 * vectors), raw(again, vectors), rtol=1e-3, atol=1e-4)

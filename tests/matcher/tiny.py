@@ -54,6 +54,11 @@ class TinyEncoder:
         mean = tf.reduce_sum(vectors * seen, axis=1) / tf.reduce_sum(seen, axis=1)
         return tf.tanh(tf.matmul(mean, self.kernel) + self.bias)
 
+    batch_tokens = 4096
+
+    def embed(self, ids, mask):
+        return self.in_graph(tf.constant(ids), tf.constant(mask)).numpy()
+
     def in_graph(self, ids, mask, training=False, seed=None):
         if training not in self.graphs:
             self.graphs[training] = tf.function(

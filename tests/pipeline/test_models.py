@@ -10,14 +10,13 @@ import pytest
 
 from tests.pipeline.corpus import LABELS, run_train, texts_and_labels, train_flags
 from xmc_tf import predict, train
-from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.data import Features, TokenStore, as_features, load_matrix
 from xmc_tf.encoder import Encoder, TextTokenizer, encode_documents, tokenize_file
 from xmc_tf.features import Tfidf
 from xmc_tf.matcher import fine_tune
-from xmc_tf.matcher.matcher import Matcher
+from xmc_tf.matcher.label_search import load_label_search
 from xmc_tf.metrics import ensemble, evaluate
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.training_run import TrainingRun
@@ -35,7 +34,6 @@ from xmc_tf.params import (
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.rankers.layout import stored
-from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree import load_chain
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding
@@ -131,7 +129,7 @@ def test_fine_tuning_has_changed_the_encoder(corpus, frozen, tuned):
 def test_heads_and_rankers_together(corpus, tuned, tmp_path):
     texts, _ = texts_and_labels(corpus, "tst")
     raw = vectors(tuned.folder, texts, tmp_path)
-    matcher = Matcher.load(tuned.folder / "head", CollectiveStrategy(Solo()))
+    matcher = load_label_search(tuned.folder / "head")
     heads = matcher.to_labels(matcher.predict(raw, only_topk=5, beam_size=8, post_processor="l3-hinge"))
     by_heads = tuned.predict(texts, ensemble_method="transformer-only")
     assert [[label for label, _ in row] for row in rows_of(by_heads)] == [

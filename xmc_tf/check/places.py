@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xmc_tf.common.threads import usable_cores
 from xmc_tf.common.wire import register
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.this_host import versions
@@ -38,7 +39,7 @@ class Place:
 
 def place_of_rank(communicator: Communicator) -> Place:
     """Return the place of this rank."""
-    cores = tuple(sorted(os.sched_getaffinity(0)))
+    cores = tuple(sorted(usable_cores()))
     setting = os.environ.get("OMP_NUM_THREADS", "")
     threads = int(setting) if setting.isascii() and setting.isdecimal() and len(setting) < 10 else len(cores)
     return Place(

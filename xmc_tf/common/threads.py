@@ -9,9 +9,14 @@ from xmc_tf.common.numbers import MOST_THREADS
 def thread_count(threads: int) -> int:
     """Return ``threads``, or the number of cores that this process may use if it is below 1."""
     if threads < 1:
-        return len(os.sched_getaffinity(0))
+        return len(usable_cores())
     if threads > MOST_THREADS:
         raise InputError(
             "too many threads", expected=f"at most {MOST_THREADS:,}, or -1 for one per core", received=f"{threads:,}"
         )
     return threads
+
+
+def usable_cores() -> set[int]:
+    """Return the cores that this process may use: all of them on systems that do not limit processes, such as macOS."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))

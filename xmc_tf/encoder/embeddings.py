@@ -2,24 +2,34 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from typing import Protocol
 
 import numpy as np
-import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.reading import WindowEmbeddings
 from xmc_tf.data.tokens import TokenStore
-from xmc_tf.encoder.encoder import Encoder
 
-# On a CPU, batches whose intermediate values fit the cache are a quarter faster than larger ones; a GPU wants more.
-_ON_CPU, _ON_GPU = 4096, 32768
 WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
 
 
+class TextEncoder(Protocol):
+    """An encoder of either runtime: :class:`Encoder` in TensorFlow, :class:`OnnxEncoder` in ONNX Runtime."""
+
+    dim: int
+    max_length: int
+
+    @property
+    def batch_tokens(self) -> int:
+        """The number of tokens of a batch that this machine computes fastest."""
+
+    def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return the embeddings of documents, not normalized: float32 [documents, dim]."""
+
+
 def encode_documents(
-    encoder: Encoder,
+    encoder: TextEncoder,
     store: TokenStore,
     rows: np.ndarray | Sequence[int] | None = None,
     *,
@@ -53,7 +63,7 @@ def encode_documents(
 
 
 def encode_windows(
-    encoder: Encoder,
+    encoder: TextEncoder,
     store: TokenStore,
     rows: np.ndarray,
     *,
@@ -61,9 +71,6 @@ def encode_windows(
     progress: Progress | None = None,
 ) -> WindowEmbeddings:
     """Return the embeddings of all windows of documents; see :func:`encode_documents`, which has the same arguments."""
-    check_not_forked("embeddings of texts")
-    if batch_tokens is None:
-        batch_tokens = _ON_GPU if tf.config.list_logical_devices("GPU") else _ON_CPU
     windows, splits = store.windows_of(rows)
     lengths = store.lengths[windows]
     longest = int(lengths.max(initial=0))
@@ -77,9 +84,9 @@ def encode_windows(
     last[splits[1:] - 1] = True
     out = np.empty((len(windows), encoder.dim), np.float32)
     with nullcontext(progress) if progress is not None else Progress("encoding", len(rows), "documents") as shown:
-        for batch in _batches(lengths, batch_tokens):
+        for batch in _batches(lengths, batch_tokens or encoder.batch_tokens):
             ids, mask = store.padded(windows[batch], pad_id=0, to=max(int(lengths[batch[0]]), 1))
-            out[batch] = encoder.in_graph(tf.constant(ids), tf.constant(mask)).numpy()
+            out[batch] = encoder.embed(ids, mask)
             shown.add(int(last[batch].sum()))
     return WindowEmbeddings(out, splits)
 

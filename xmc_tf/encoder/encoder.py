@@ -5,24 +5,27 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import tensorflow as tf
+
+from xmc_tf.common.process.quiet import muted_stderr
+
+with muted_stderr():  # only the first import in a process prints warnings
+    import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward
 from xmc_tf.encoder.network.layout import Layout
 from xmc_tf.encoder.network.operations import Operations, TrainingOperations
-from xmc_tf.encoder.network.weight_names import Weight, weights_of
+from xmc_tf.encoder.network.packed_layout import PackedLayout
+from xmc_tf.encoder.network.weight_names import weights_of
 from xmc_tf.encoder.precision import check_precision, dtype_of
-from xmc_tf.encoder.sources import EncoderSource
-from xmc_tf.encoder.weight_files import SAFETENSORS, WeightFiles, save_weights
+from xmc_tf.encoder.reading import checked_pooling, random_weights, read_encoder
+from xmc_tf.encoder.weight_files import SAFETENSORS, save_weights
 
-# Parts of weights that are not random at first, and their value.
-_CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}
+# On a CPU, batches whose intermediate values fit the cache are a quarter faster than larger ones; a GPU wants more.
+_ON_CPU, _ON_GPU = 4096, 32768
 
 
 class Encoder(tf.Module):
@@ -58,7 +61,7 @@ class Encoder(tf.Module):
             for weight in self.listed_weights
         }
         self.architecture = config.architecture
-        self.pooling = _checked(config.pooling if pooling == "auto" else pooling, config, self.weights)
+        self.pooling = checked_pooling(config.pooling if pooling == "auto" else pooling, config)
         self.dim, self.max_length, self.pad_id = config.width, config.max_length, config.pad_id
         self.precision = "off"
         self._graphs: dict[tuple, Any] = {}
@@ -89,24 +92,10 @@ class Encoder(tf.Module):
             InputError: there is no such encoder, or its files are incomplete.
         """
         check_not_forked("an encoder")
-        poolings.check_pooling(pooling)
-        source = EncoderSource(name_or_folder, "encoder", cache_dir)
-        with verified(source.folder):
-            config = _load_config(source).with_dropout(hidden_dropout_prob)
-            if pooling == "auto":
-                pooling = _pooling_of(source) or "auto"
-            values = _load_weights(source, config)
-        if "pooler.kernel" in values and values["pooler.kernel"] is None:
-            if pooling == "pooler":
-                raise InputError(
-                    f"{source.name} has no weights for its pooler",
-                    expected="another pooling",
-                    received="pooling pooler",
-                    fix="choose mean or cls (--pooling)",
-                )
-            pooling = "cls" if pooling == "auto" else pooling
-        random = random_weights(config, 0)  # of a pooler that the files lack and nothing reads
-        return cls(config, {name: random[name] if one is None else one for name, one in values.items()}, pooling)
+        files = read_encoder(name_or_folder, pooling, cache_dir)
+        config, values = files.config.with_dropout(hidden_dropout_prob), files.values
+        # Random: a pooler or a mask that the files lack and nothing reads.
+        return cls(config, random_weights(config, 0, values), files.pooling)
 
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
@@ -151,7 +140,6 @@ class Encoder(tf.Module):
                 expected=f"at most {self.max_length}",
                 fix="truncate them (truncate_length)",
             )
-        ids = tf.where(mask > 0, ids, self.pad_id)
         config, dtype = self.config, dtype_of(self.precision)
         operations = Operations(config.activation, config.epsilon)
         half = dtype != tf.float32
@@ -161,12 +149,8 @@ class Encoder(tf.Module):
                 seed = _drawn_seed()
             # XLA compiles once per number of rows, so they must be few.
             operations = TrainingOperations(config.activation, config.epsilon, seed, compiled=packed and half)
-        layout = Layout(mask, packed, rounded=half or not training)
-        forward = Forward(config, self.weights, layout, operations, dtype)
-        rows = forward.states(ids)
-        states = tf.reshape(layout.unpack(rows), [layout.documents, layout.width, self.dim])
-        pooled = forward.pooler(states[:, 0]) if self.pooling == "pooler" else None
-        embeddings = poolings.pool(self.pooling, states, mask, pooled, self.architecture == "xlnet")
+        layout = PackedLayout(mask, rounded=half or not training) if packed else Layout(tf, mask)
+        embeddings = Forward(config, self.weights, layout, operations, dtype).embeddings(ids, self.pooling)
         return tf.ensure_shape(embeddings, [ids.shape[0], self.dim])
 
     def in_graph(
@@ -185,6 +169,21 @@ class Encoder(tf.Module):
         if training and seed is None:
             seed = _drawn_seed()
         return self._graphs[key](ids, mask, seed) if training else self._graphs[key](ids, mask)
+
+    @property
+    def batch_tokens(self) -> int:
+        """The number of tokens of a batch that this machine computes fastest."""
+        return _ON_GPU if tf.config.list_logical_devices("GPU") else _ON_CPU
+
+    def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return the embeddings of documents, not normalized: float32 [documents, dim].
+
+        Args:
+            ids: int32 [documents, tokens], padded on the right.
+            mask: int32 of the same shape, 1 for a token.
+        """
+        check_not_forked("embeddings of texts")
+        return self.in_graph(tf.constant(ids), tf.constant(mask)).numpy()
 
     def compute_in(self, precision: str) -> None:
         """Set the number format of matrix products. Weights, sums of layers and normalization stay float32.
@@ -254,71 +253,3 @@ class Encoder(tf.Module):
 def _drawn_seed() -> tf.Tensor:
     """Return a seed of dropout from TensorFlow's global generator."""
     return tf.random.uniform([2], 0, 1 << 40, tf.int64)
-
-
-def random_weights(config: EncoderConfig, seed: int) -> dict[str, np.ndarray]:
-    """Return random weights, which depend on the seed alone."""
-    return {weight.name: _random(weight, config, seed, number) for number, weight in enumerate(weights_of(config))}
-
-
-def _random(weight: Weight, config: EncoderConfig, seed: int, number: int) -> np.ndarray:
-    constant = _CONSTANT.get(weight.name.rpartition(".")[2])
-    if constant is not None:
-        return np.full(weight.shape, constant, np.float32)
-    rng = np.random.default_rng([seed, number])
-    values = rng.standard_normal(weight.shape)
-    while (far := np.abs(values) > 2).any():
-        values[far] = rng.standard_normal(int(far.sum()))
-    return (config.deviation * values).astype(np.float32)
-
-
-def _load_config(source: EncoderSource) -> EncoderConfig:
-    content = source.read("config.json")
-    if content is None:
-        raise source.not_found(OSError("no config.json"))
-    where = str(source.folder / "config.json") if source.folder else f"config.json of {source.name}"
-    return EncoderConfig.of(parse_json(content, of=where, foreign=True), where)
-
-
-def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.ndarray | None]:
-    """Return the weights by name; None for those of a pooler or of a mask that the files lack."""
-    paths = source.weight_paths()
-    source.check_claims(config)
-    listed = weights_of(config)
-    try:
-        files = WeightFiles(paths, config)
-        missing = [weight for weight in listed if not all(name in files for name in weight.files)]
-        if needed := [weight for weight in missing if not weight.unused]:
-            raise InputError(
-                f"{source.name} lacks weights of the encoder",
-                expected=f"all {len(listed)} of {config.architecture}",
-                received=f"none for {', '.join(one.files[0] for one in needed[:3])}{'…' if len(needed) > 3 else ''} "
-                f"({len(needed)} in all)",
-                fix="check that config.json and the weights belong together",
-            )
-        return {weight.name: None if weight in missing else files.own(weight) for weight in listed}
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:  # noqa: BLE001  h5py and safetensors each raise their own errors
-        raise source.not_found(error) from None
-
-
-def _pooling_of(source: EncoderSource) -> str | None:
-    """Return the pooling named in the encoder's files, or None."""
-    own = poolings.own_pooling(source.read(poolings.OWN_FILE))
-    if own is not None:
-        return own
-    module = poolings.pooling_module(source.read("modules.json"))
-    if module is None:
-        return None
-    file = f"{module}/config.json"
-    return poolings.sentence_transformers_pooling(source.read(file), file)
-
-
-def _checked(pooling: str, config: EncoderConfig, weights: Mapping[str, Any]) -> str:
-    """Return the pooling if the architecture supports it."""
-    if pooling == "pooler" and "pooler.kernel" not in weights:
-        raise InputError(
-            f"{config.architecture} has no pooler", expected="mean, cls, max or last", received="pooling pooler"
-        )
-    return pooling

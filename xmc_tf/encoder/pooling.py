@@ -2,14 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 
 POOLINGS = ("mean", "cls", "pooler", "max", "last", "last_tanh")  # last_tanh: PECOS's for XLNet
 OWN_FILE = "pooling.json"
+_LOWEST = float(np.finfo(np.float32).min)
 
 # The fields of sentence-transformers' file, and our names of the poolings.
 _SENTENCE_TRANSFORMERS = {
@@ -33,34 +35,31 @@ def check_pooling(pooling: str) -> str:
     return pooling
 
 
-def pool(pooling: str, states: tf.Tensor, mask: tf.Tensor, pooler: tf.Tensor | None, last_is_cls: bool) -> tf.Tensor:
+def pool(ops: Any, pooling: str, states: Any, mask: Any, last_is_cls: bool) -> Any:
     """Return the embeddings of documents.
 
     Args:
-        pooling: one of ``POOLINGS``.
+        ops: TensorFlow, or what writes the same operations into an ONNX graph.
+        pooling: one of ``POOLINGS``, but "pooler", which has weights.
         states: [B, T, dim], the hidden states of the tokens.
         mask: int32 [B, T], 1 for a token.
-        pooler: [B, dim], the output of the architecture's own pooler, if it has one.
         last_is_cls: whether the classification token is the last one.
 
     Returns:
-        float32 [B, dim]; 0 for a document without tokens, except with "pooler".
+        float32 [B, dim]; 0 for a document without tokens.
     """
-    if pooling == "pooler":
-        return tf.cast(pooler, tf.float32)
-    states = tf.cast(states, tf.float32)
     if pooling in ("last", "last_tanh") or (pooling == "cls" and last_is_cls):
-        last = tf.reduce_sum(mask, axis=1) - 1
-        found = tf.gather(states, tf.maximum(last, 0), axis=1, batch_dims=1)
-        return tf.tanh(found) if pooling == "last_tanh" else found
+        last = ops.reduce_sum(mask, axis=1) - 1
+        found = ops.gather(states, ops.maximum(last, 0), axis=1, batch_dims=1)
+        return ops.tanh(found) if pooling == "last_tanh" else found
     if pooling == "cls":
         return states[:, 0]
-    count = tf.reduce_sum(mask, axis=1, keepdims=True)
+    count = ops.reduce_sum(mask, axis=1, keepdims=True)
     if pooling == "max":
-        highest = tf.reduce_max(tf.where(mask[:, :, None] > 0, states, states.dtype.min), axis=1)
-        return tf.where(count > 0, highest, tf.zeros_like(highest))
-    weights = tf.cast(mask, tf.float32)[:, None, :]
-    return tf.squeeze(weights @ states, axis=1) / tf.cast(tf.maximum(count, 1), tf.float32)
+        highest = ops.reduce_max(ops.where(mask[:, :, None] > 0, states, _LOWEST), axis=1)
+        return ops.where(count > 0, highest, ops.zeros_like(highest))
+    weights = ops.cast(mask, ops.float32)[:, None, :]
+    return ops.squeeze(weights @ states, axis=1) / ops.cast(ops.maximum(count, 1), ops.float32)
 
 
 def own_pooling(content: bytes | None) -> str | None:

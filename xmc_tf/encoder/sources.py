@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from huggingface_hub import hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError, HFValidationError
-
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.files.regular import open_regular
@@ -107,6 +104,9 @@ class EncoderSource:
 
     def _cached(self, file: str) -> Path | None:
         """Return the path of a file of a name on the hub, from the cache or the network; None if there is none."""
+        from huggingface_hub import hf_hub_download  # a folder needs no hub
+        from huggingface_hub.errors import EntryNotFoundError, HFValidationError
+
         try:
             return Path(hf_hub_download(self.name, file, cache_dir=self.cache_dir))
         except EntryNotFoundError:  # also without a network, if the file is not in the cache

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -14,9 +14,11 @@ from tokenizers import Tokenizer
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.data.reading import Reading, window_bounds
-from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource
 from xmc_tf.encoder.tokenizer_files import TokenizerFiles, of_transformers, read_main_file, read_with_transformers
+
+if TYPE_CHECKING:
+    from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 
 _LOG = logging.getLogger(__name__)
 
@@ -198,7 +200,7 @@ class TextTokenizer:
                 fix="choose a larger maximum length (truncate_length)",
             )
 
-    def in_graph(self, max_length: int, max_windows: int = 1) -> GraphTokenizer:
+    def in_graph(self, max_length: int, max_windows: int = 1) -> "GraphTokenizer":
         """Return `windows` as a graph: strings to padded ids and mask.
 
         Args:
@@ -208,6 +210,8 @@ class TextTokenizer:
         Raises:
             InputError: the tokenizer cannot run in the graph (RoBERTa's byte-pair encoding); the error says why.
         """
+        from xmc_tf.encoder.graph_tokenizer import GraphTokenizer  # it loads TensorFlow
+
         self.check_max_length(max_length)
         frame = self.before, self.behind
         return GraphTokenizer(self.backend, *frame, Reading(max_length, max_windows), self.pad_id)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import h5py
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
@@ -154,6 +153,8 @@ def _safetensor(path: Path, name: str) -> Callable[[], np.ndarray]:
 
 
 def _of_hdf5(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+    import h5py  # few encoders are in this format
+
     names: list[str] = []
     with h5py.File(path, "r") as file:
         file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)

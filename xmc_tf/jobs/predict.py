@@ -29,6 +29,7 @@ from xmc_tf.models.over_ranks import predict_over_ranks
 from xmc_tf.models.results import count_of, give_result, in_pieces, load_true_labels, rows_of
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import DECISIONS, PredictionOptions, options_of_flags, warn_without_effect
+from xmc_tf.params.choices import TENSORFLOW
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
@@ -143,13 +144,14 @@ def _inputs(arguments: argparse.Namespace) -> dict[str, Named]:
 
 def _model(arguments: argparse.Namespace, options: PredictionOptions) -> "Model":
     """Load the model; refuse flags that its kind cannot have."""
-    model, a = load(arguments.model_folder), arguments
+    model, a = load(arguments.model_folder, runtime=arguments.runtime), arguments
     linear = isinstance(model, XRLinear)
     texts = bool(a.text_path or a.query)
     problems = {
         "--ensemble-method": linear and options.ensemble_method is not None,
         "--batch-size": linear and a.batch_size != _BATCH_SIZE,
         "--use-gpu false": linear and not a.use_gpu,
+        "--runtime": linear and a.runtime != "auto",
         "-x beside texts": linear and texts and a.feat_path is not None,
         "-x without texts": not linear and not texts and a.feat_path is not None,
         "-so": not linear and a.selected_output is not None,
@@ -185,7 +187,8 @@ def _prepared(
     assert isinstance(model, XTransformer)
     if (options.ensemble_method or model.metadata.ensemble_method) == "concat-only":
         model.ranker.warn_if_out_of_reach(options.only_topk, options.beam_size)
-    choose_device(communicator, arguments.use_gpu)
+    if model.runtime == TENSORFLOW:
+        choose_device(communicator, arguments.use_gpu)
     return dataclasses.replace(options, batch_tokens=arguments.batch_size * model.metadata.truncate_length)
 
 
@@ -263,6 +266,7 @@ def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> No
     fixed |= {
         "-x": arguments.feat_path is not None, "-so": arguments.selected_output is not None,
         "--only-labels": arguments.only_labels is not None, "--use-gpu": not arguments.use_gpu,
+        "--runtime": arguments.runtime != "auto",
         "--only-topk": False,
     }  # fmt: skip
     if given := [flag for flag, found in fixed.items() if found]:

@@ -15,6 +15,7 @@ from xmc_tf.params import (
     add_prediction_options,
     add_predictions,
     add_queries,
+    add_runtime,
     add_texts,
     add_verbosity,
     add_without_effect,
@@ -69,6 +70,7 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     add_batch_size(out)
     add_gpu(out)
     add_force(out)
+    add_runtime(out)
     add_verbosity(out)
     add_without_effect(out, "predict")
     return out

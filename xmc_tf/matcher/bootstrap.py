@@ -211,4 +211,4 @@ def _rows_of(matrix: csc_matrix, column: int) -> np.ndarray:
 
 def _as_seen(head: LabelHead, vectors: np.ndarray) -> np.ndarray:
     """Return the embeddings as the head multiplies them."""
-    return vectors if head.scaling.is_identity else head.inputs(vectors).numpy()
+    return vectors if head.scaling.is_identity else head.scaling.apply(vectors)

@@ -1,7 +1,6 @@
 """The label head: one row of weights and a bias for every node of a level, sharded over the ranks."""
 
 import logging
-from dataclasses import dataclass
 
 import keras
 import numpy as np
@@ -15,6 +14,7 @@ from xmc_tf.collective.tables.pairs import PairScorer
 from xmc_tf.collective.tables.routes import choose_route
 from xmc_tf.collective.tables.row_access import get_rows
 from xmc_tf.collective.tables.table import make_table
+from xmc_tf.matcher.heads import SHORTEST, Scaling
 from xmc_tf.matcher.losses import HeadLoss
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.communicator import Communicator
@@ -23,33 +23,6 @@ from xmc_tf.ranks.partition import Partition, balanced
 logger = logging.getLogger(__name__)
 
 _BLOCK_ROWS = 16384
-_SHORTEST = 1e-12  # smallest divisor of an embedding
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """The scaling of embeddings before they are scored.
-
-    Args:
-        normalize: divide each embedding by its length first. Default: no.
-        factor: number that embeddings are multiplied by then. Normalized embeddings need a factor above 1, so that
-            scores can reach the margins of the losses.
-    """
-
-    normalize: bool = False
-    factor: float = 1.0
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether embeddings are left unchanged."""
-        return not self.normalize and self.factor == 1.0
-
-    def apply(self, vectors: tf.Tensor | np.ndarray) -> tf.Tensor:
-        """Return scaled embeddings, float32."""
-        vectors = tf.cast(vectors, tf.float32)
-        if self.normalize:
-            vectors = vectors / tf.maximum(_lengths(vectors), _SHORTEST)
-        return vectors * self.factor if self.factor != 1.0 else vectors
 
 
 class LabelHead:
@@ -132,13 +105,21 @@ class LabelHead:
         )
 
     @property
+    def communicator(self) -> Communicator:
+        """The ranks that have the rows."""
+        return self.strategy.communicator
+
+    @property
     def name(self) -> str:
         """Name of the head's table."""
         return self.table.name
 
     def inputs(self, vectors: tf.Tensor | np.ndarray) -> tf.Tensor:
         """Return embeddings as the rows multiply them: scaled, without the constant; float32 ``[B, dim]``."""
-        return self.scaling.apply(vectors)
+        vectors = tf.cast(vectors, tf.float32)
+        if self.scaling.normalize:
+            vectors = vectors / tf.maximum(_lengths(vectors), SHORTEST)
+        return vectors * self.scaling.factor if self.scaling.factor != 1.0 else vectors
 
     def losses(
         self,
@@ -220,6 +201,20 @@ class LabelHead:
             rows[low:high] = get_rows(self.table.variable, low, high).numpy()
         return rows
 
+    def rows_between(self, low: int, high: int) -> np.ndarray:
+        """Return the rows from ``low`` to before ``high``, which their ranks broadcast; all ranks call it."""
+        table, parts = self.table, []
+        bounds = table.partition.bounds
+        for owner in range(table.size):
+            begin, end = max(low, int(bounds[owner])), min(high, int(bounds[owner + 1]))
+            if begin >= end:
+                continue
+            mine = None
+            if owner == table.rank:
+                mine = get_rows(table.variable, begin - table.start, end - table.start).numpy()
+            parts.append(self.communicator.broadcast_array(mine, owner))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
     def nbytes(self) -> int:
         """Return the number of bytes of the whole head."""
         return 4 * self.nr_nodes * (self.dim + 1)
@@ -246,4 +241,4 @@ def shards(nr_nodes: int, splits: np.ndarray | None, size: int) -> Partition:
 
 def _lengths(vectors: tf.Tensor) -> tf.Tensor:
     """Return the lengths of vectors, with a finite gradient at zero vectors."""
-    return tf.sqrt(tf.maximum(tf.reduce_sum(tf.square(vectors), axis=1, keepdims=True), _SHORTEST**2))
+    return tf.sqrt(tf.maximum(tf.reduce_sum(tf.square(vectors), axis=1, keepdims=True), SHORTEST**2))

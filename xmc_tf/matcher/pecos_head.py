@@ -1,24 +1,22 @@
-"""The label head of a PECOS model: the file ``text_model``, read as a matcher of one level."""
+"""The label head of a PECOS model: the file ``text_model``, as a search of one level."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.torch.file import TorchFile
 from xmc_tf.data.torch.pickle import PlainObject, Tensor
-from xmc_tf.matcher.head import LabelHead
-from xmc_tf.matcher.matcher import Matcher
+from xmc_tf.matcher.heads import WholeHead
+from xmc_tf.matcher.label_search import LabelSearch
 
 
-def load_pecos_head(path: Path, strategy: CollectiveStrategy, nr_labels: int, dim: int) -> Matcher:
+def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
     """Return the last fine-tuned level of a PECOS model, under one root, since PECOS keeps no level above it.
 
     Args:
         path: ``text_encoder/text_model`` of a PECOS model.
-        strategy: the ranks.
         nr_labels: number of labels of the model. A head with another number of rows scores clusters.
         dim: dimension of the encoder's embeddings.
 
@@ -36,12 +34,8 @@ def load_pecos_head(path: Path, strategy: CollectiveStrategy, nr_labels: int, di
             fix="the folder contains files of two models: copy the model again",
         )
 
-    def initial(numbers: np.ndarray) -> np.ndarray:
-        return np.hstack([weights[numbers], bias[numbers]])
-
-    splits = np.array([0, rows], np.int64)
-    head = LabelHead(strategy, "head/level_1", rows, dim, splits, initial=initial)
-    return Matcher(strategy, [head], [splits], np.arange(rows) if rows == nr_labels else None)
+    head = WholeHead(np.hstack([weights[:rows], bias[:rows]]))
+    return LabelSearch([head], [np.array([0, rows], np.int64)], np.arange(rows) if rows == nr_labels else None)
 
 
 def _embedding(file: TorchFile, name: str) -> np.ndarray:

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.collective.tables.row_access import get_rows
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.reading import max_over_windows
 from xmc_tf.matcher.beam_kernels import best_children, count_children
-from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.heads import LevelHead
 from xmc_tf.rankers.kernels.postprocess import neutral
 from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.ranks.rounds import equal_rounds
@@ -24,7 +23,7 @@ SCORES_AT_ONCE = 1 << 25  # scores of candidates in memory: 128 MiB
 
 
 def predict_level(
-    head: LabelHead,
+    head: LevelHead,
     vectors: np.ndarray,
     parents: csr_matrix | None,
     splits: np.ndarray,
@@ -75,7 +74,7 @@ def predict_level(
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     nodes, scores = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.float32)
     of_documents = begins if windows is None else begins[windows]
-    for low, high in equal_rounds(of_documents, SCORES_AT_ONCE, head.strategy.communicator):
+    for low, high in equal_rounds(of_documents, SCORES_AT_ONCE, head.communicator):
         own = np.arange(low, high + 1) if windows is None else windows[low : high + 1]
         low, high = int(own[0]), int(own[-1])
         part = parents[low:high]
@@ -99,12 +98,12 @@ def predict_level(
     return found if windows is None else max_over_windows(found, windows, only_topk)
 
 
-def _score_children(head: LabelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
+def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
     """Return raw scores of the children of each document's parents, in the order of parents and children.
 
     Call it on all ranks.
     """
-    inputs = head.inputs(vectors).numpy()
+    inputs = head.scaling.apply(vectors)
     sizes = np.diff(splits)[parents.indices]
     where = np.concatenate([[0], np.cumsum(sizes)])[:-1]  # of the first child of each (document, parent)
     document = np.repeat(np.arange(parents.shape[0]), np.diff(parents.indptr))
@@ -142,30 +141,18 @@ def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) 
     raw += np.repeat(np.repeat(means, counts) - totals, sizes)
 
 
-def _head_blocks(head: LabelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def _head_blocks(head: LevelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the rows of the head in blocks of whole clusters: the number of the first row, and the rows.
 
     Iterate over it on all ranks.
     """
-    world, bounds = head.strategy.communicator, head.table.partition.bounds
     first = 0
     while first < len(splits) - 1:
         low = int(splits[first])
         last = max(first + 1, int(np.searchsorted(splits, low + ROWS_AT_ONCE, side="right")) - 1)
-        high = int(splits[last])
-        first = last
-        parts = []
-        # The root's children are the only cluster that several ranks may share.
-        for owner in range(head.table.size):
-            begin, end = max(low, int(bounds[owner])), min(high, int(bounds[owner + 1]))
-            if begin >= end:
-                continue
-            mine = None
-            if owner == head.table.rank:
-                mine = get_rows(head.table.variable, begin - head.table.start, end - head.table.start).numpy()
-            parts.append(world.broadcast_array(mine, owner))
-        if parts:
-            yield low, parts[0] if len(parts) == 1 else np.concatenate(parts)
+        first, high = last, int(splits[last])
+        if low < high:
+            yield low, head.rows_between(low, high)
 
 
 def _root(documents: int, code: int) -> csr_matrix:

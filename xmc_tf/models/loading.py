@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # The class of a model is imported when there is one: a linear model needs nothing of an encoder.
 
 
-def load(folder: str | Path) -> "Model":
+def load(folder: str | Path, *, runtime: str = "auto") -> "Model":
     """Load a model: ours, or a folder of ``pecos.xmc.xtransformer`` or ``pecos.xmc.xlinear``.
 
     Example:
@@ -23,6 +23,8 @@ def load(folder: str | Path) -> "Model":
     Args:
         folder: the model's folder, which training wrote; or ``hf://user/model`` or ``hf://user/model@revision`` for one
             on the Hugging Face hub, which :func:`push` has uploaded.
+        runtime: what computes an encoder: "tensorflow", "onnx" (ONNX Runtime), or "auto": TensorFlow, unless it is not
+            installed or the model was exported for ONNX Runtime. A linear model needs neither.
 
     Returns:
         An :class:`XTransformer` or an :class:`XRLinear`.
@@ -36,7 +38,7 @@ def load(folder: str | Path) -> "Model":
     if kind_of(folder) == FINE_TUNED:
         from xmc_tf.models.xtransformer import XTransformer
 
-        return XTransformer.load(folder)
+        return XTransformer.load(folder, runtime=runtime)
     from xmc_tf.models.xr_linear import XRLinear
 
     return XRLinear.load(folder)

@@ -28,14 +28,16 @@ from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dense
 from xmc_tf.models.growing.trained_documents import TrainedDocuments
 from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.params.choices import ONNX, TENSORFLOW
 from xmc_tf.rankers.ensemble import Rankers, rankers_of
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree, load_chain
 
 if TYPE_CHECKING:
     from xmc_tf.encoder import Encoder, TextTokenizer
+    from xmc_tf.encoder.embeddings import TextEncoder
     from xmc_tf.features import Tfidf
-    from xmc_tf.matcher.matcher import Matcher
+    from xmc_tf.matcher.label_search import LabelSearch
 
 
 class Parts:
@@ -48,6 +50,8 @@ class Parts:
         where: the folder that is named in messages.
         kept: what has to live as long as the model.
     """
+
+    asked_runtime = "auto"
 
     def __init__(
         self,
@@ -179,11 +183,29 @@ class Parts:
         """The vectorizer."""
         return load_tfidf(self.parts.get(FEATURES), self.metadata)
 
-    @cached_property
-    def encoder(self) -> "Encoder":
-        """The encoder."""
-        from xmc_tf.encoder import Encoder
+    @property
+    def runtime(self) -> str:
+        """The runtime of the encoder: "tensorflow" or "onnx"."""
+        from xmc_tf.encoder.runtime import choose_runtime
 
+        return choose_runtime(self.asked_runtime, self.parts[ENCODER])
+
+    @cached_property
+    def encoder(self) -> "TextEncoder":
+        """The encoder, in the runtime of the model."""
+        if self.runtime == ONNX:
+            from xmc_tf.encoder.onnx.encoder import OnnxEncoder
+
+            return OnnxEncoder.load(self.parts[ENCODER], pooling=self.metadata.pooling)
+        return self.tensorflow_encoder
+
+    @cached_property
+    def tensorflow_encoder(self) -> "Encoder":
+        """The encoder in TensorFlow, which can be trained, saved, and exported as a SavedModel."""
+        from xmc_tf.encoder import Encoder
+        from xmc_tf.encoder.runtime import choose_runtime
+
+        choose_runtime(TENSORFLOW, self.parts[ENCODER])
         return Encoder.load(self.parts[ENCODER], pooling=self.metadata.pooling)
 
     @cached_property
@@ -194,21 +216,19 @@ class Parts:
         return TextTokenizer.load(self.parts[ENCODER])
 
     @cached_property
-    def matcher(self) -> "Matcher":
+    def matcher(self) -> "LabelSearch":
         """The label heads of the levels that were fine-tuned on."""
         if HEAD not in self.parts:
             raise InputError(
                 f"{self.folder} has no label head: its encoder was not fine-tuned",
                 fix="train it with --do-fine-tune true, or use the rankers' scores: ensemble method concat-only",
             )
-        from xmc_tf.collective.strategy import CollectiveStrategy
-        from xmc_tf.matcher.matcher import Matcher
+        from xmc_tf.matcher.label_search import load_label_search
         from xmc_tf.matcher.pecos_head import load_pecos_head
-        from xmc_tf.ranks.solo import Solo
 
         # Whole in every process, which answers its own documents; training has seen to it that heads are not huge.
-        place, strategy = self.parts[HEAD], CollectiveStrategy(Solo())
+        place = self.parts[HEAD]
         if place.is_file():
-            return load_pecos_head(place, strategy, self.nr_labels, self.metadata.embedding_dim)
+            return load_pecos_head(place, self.nr_labels, self.metadata.embedding_dim)
         with verified(place):
-            return Matcher.load(place, strategy)
+            return load_label_search(place)

@@ -94,7 +94,7 @@ def converted_parts(model: "Parts") -> dict[str, Callable[[Path], object]]:
     """Return, by name, functions that write the parts of a model from a PECOS folder in our own format."""
 
     def write_encoder(place: Path) -> None:
-        model.encoder.save(place)
+        model.tensorflow_encoder.save(place)
         model.tokenizer.save(place)
 
     parts: dict[str, Callable[[Path], object]] = {ENCODER: write_encoder}

@@ -186,11 +186,13 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             write_model_folder(folder, linked, self.names, self.metadata)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
+    def load(cls, folder: str | Path, *, runtime: str = "auto") -> Self:
         """Load a model, or a folder of ``pecos.xmc.xtransformer``, which ``save`` converts.
 
         Args:
             folder: a model of xmc_tf, or PECOS's folder of an XR-Transformer model.
+            runtime: what computes the encoder: "tensorflow", "onnx" (ONNX Runtime), or "auto": TensorFlow, unless it is
+                not installed or the model was exported for ONNX Runtime.
         """
         folder = Path(folder)
         if pecos := pecos_class(folder):
@@ -202,7 +204,9 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
                     fix="give the whole model's folder; python -m xmc_tf.linear.predict reads PECOS's XLinearModel",
                 )
             parts, metadata = read_pecos_folder(folder)
-            return cls(parts, metadata, where=folder)
+            model = cls(parts, metadata, where=folder)
+            model.asked_runtime = runtime
+            return model
         metadata = read_metadata(folder)
         if metadata.model != "XTransformer":
             raise InputError(
@@ -216,6 +220,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         model = cls.at(folder, metadata)
         if ENCODER not in model.parts:
             raise InputError(f"{folder}: encoder/ is missing", fix="the folder is incomplete: copy it again")
+        model.asked_runtime = runtime
         model.names = read_names(folder, metadata.nr_labels)
         return model
 
@@ -288,7 +293,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
 
     def export_parts(self) -> "ModelParts":
         """Return the parts that a SavedModel of this model is made of."""
-        from xmc_tf.models.exporting import parts_of
+        from xmc_tf.models.exporting.saved_model import parts_of
 
         return parts_of(self)
 
@@ -313,6 +318,21 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         """
         options = PredictionOptions(beam_size=beam_size, only_topk=k, threads=1)
         return explain_parts(self, one_text(self._texts(text, {})), X, options)
+
+    def export_onnx(self, folder: str | Path, *, precision: str = "fp32") -> None:
+        """Write a model whose encoder ONNX Runtime computes, which needs no TensorFlow.
+
+        Example:
+            >>> model.export_onnx("served")
+            >>> load("served").best(["gradient of a sparse matrix"], k=3)
+
+        Args:
+            folder: the new model's folder.
+            precision: number format of the encoder's matrices: "fp32"; or "int8", which is faster and less exact.
+        """
+        from xmc_tf.models.exporting.onnx import export_onnx
+
+        export_onnx(self, folder, precision)
 
     def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
         options, lines = PredictionOptions(threads=threads), texts_only(read)

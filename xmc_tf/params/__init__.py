@@ -61,6 +61,7 @@ from xmc_tf.params.shared_flags import (
     add_only_labels,
     add_predictions,
     add_queries,
+    add_runtime,
     add_texts,
     add_threads,
     add_verbosity,

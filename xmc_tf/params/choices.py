@@ -20,6 +20,8 @@ SCORES = ("probability", "ranker")
 ENSEMBLES = ("transformer-only", "concat-only", "average", "rank_average", "round_robin")
 RELEVANCE_MODES = ("disable", "induce", "ranker-only")
 RELEVANCE_NORMS = ("no-norm", "l1", "l2", "max")
+TENSORFLOW, ONNX = "tensorflow", "onnx"
+RUNTIMES = ("auto", TENSORFLOW, ONNX)
 RANKER_MODES = ("full-model", "matcher", "ranker")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import thread_number, whole
 from xmc_tf.params.arguments import truth
+from xmc_tf.params.choices import RUNTIMES
 
 _LOG = logging.getLogger("xmc_tf.params")
 
@@ -146,6 +147,17 @@ def add_batch_size(parser: argparse.ArgumentParser) -> None:
 def add_gpu(parser: argparse.ArgumentParser) -> None:
     """Add the flag for the use of GPUs."""
     parser.add_argument("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs if there are any")
+
+
+def add_runtime(parser: argparse._ActionsContainer) -> None:
+    """Add the flag for what computes an encoder."""
+    parser.add_argument(
+        "--runtime",
+        choices=RUNTIMES,
+        default="auto",
+        help="what computes an encoder (default: TensorFlow, unless it is not installed or the model was exported for "
+        "ONNX Runtime)",
+    )
 
 
 def add_threads(parser: argparse.ArgumentParser, *short: str) -> None:

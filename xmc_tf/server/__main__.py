@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import thread_number, whole
 from xmc_tf.common.process import cli
-from xmc_tf.params import add_model_place, model_place
+from xmc_tf.params import add_model_place, add_runtime, model_place
 from xmc_tf.server.application import Application, Limits
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
 
@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     answers.add_argument("--max-topk", type=whole, default=100, metavar="INT", help="most labels that a request gets")
     answers.add_argument("-b", "--beam-size", type=whole, metavar="INT", help="beam size (default: the model's)")
     answers.add_argument("--threshold", type=float, default=0.0, metavar="SCORE", help="leave out lower scores")
+    add_runtime(answers)
     limits = out.add_argument_group("limits")
     limits.add_argument(
         "--threads", type=thread_number, default=-1, metavar="INT", help="threads of a batch; -1: one per core"
@@ -74,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     from xmc_tf.server.versions import ServedModel
 
     bound = bound_socket(arguments.host, arguments.port)
-    served = ServedModel(folder, arguments.beam_size, arguments.threshold, arguments.threads)
+    served = ServedModel(folder, arguments.beam_size, arguments.threshold, arguments.threads, arguments.runtime)
     limits = Limits(arguments.max_mb << 20, arguments.timeout, arguments.max_connections)
     options = ServerOptions(
         arguments.name, arguments.only_topk, max(arguments.max_topk, arguments.only_topk), arguments.max_batch,

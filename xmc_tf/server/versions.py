@@ -95,16 +95,22 @@ class ServedModel:
         beam_size: number of nodes kept at each level; None: the model's default.
         threshold: labels with a lower score are left out.
         threads: number of threads; -1: one per core.
+        runtime: what computes an encoder; see :func:`load`.
 
     Raises:
         InputError: the folder has no model that reads texts.
     """
 
     def __init__(
-        self, folder: str | Path, beam_size: int | None = None, threshold: float = 0.0, threads: int = -1
+        self,
+        folder: str | Path,
+        beam_size: int | None = None,
+        threshold: float = 0.0,
+        threads: int = -1,
+        runtime: str = "auto",
     ) -> None:
         self.folder = Path(folder)
-        self._options = (beam_size, threshold, threads)
+        self._options, self._runtime = (beam_size, threshold, threads), runtime
         self._refreshing = threading.Lock()
         found = self._newest()
         if found is None:
@@ -147,7 +153,7 @@ class ServedModel:
             return True
 
     def _loaded(self, found: _Found) -> Version:
-        model = load(found.folder)
+        model = load(found.folder, runtime=self._runtime)
         version = Version(self._number(found), model, *self._options)
         try:
             version.predict([""], 1)  # compiles and traces what the first request would wait for

@@ -24,11 +24,11 @@ class Agreement(NamedTuple):
     exported: list[float]
     same_first: float
 
-    def table(self) -> str:
-        """Return a table for a terminal; the loss is in percentage points."""
+    def table(self, model: str = "model", exported: str = "exported") -> str:
+        """Return a table for a terminal, with these names of the two; the loss is in percentage points."""
         rows = [
-            ["model", *map(percent, self.model)],
-            ["exported", *map(percent, self.exported)],
+            [model, *map(percent, self.model)],
+            [exported, *map(percent, self.exported)],
             [
                 "loss",
                 *(

@@ -24,6 +24,7 @@ from xmc_tf.matcher.candidates.batches import LevelData
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.label_search import load_label_search
 from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation, levels_of
 from xmc_tf.matcher.matcher import Matcher
 from xmc_tf.params import MatcherParams, MatcherPredParams
@@ -123,7 +124,7 @@ def all_levels():
     vectors = encode(encoder, store, np.arange(N))[mine]
     predicted = matcher.to_labels(matcher.predict(vectors, only_topk=4, beam_size=3, post_processor="l3-hinge"))
     matcher.save(FOLDER / "head")
-    loaded = Matcher.load(FOLDER / "head", strategy)
+    loaded = load_label_search(FOLDER / "head")
     again = loaded.to_labels(loaded.predict(vectors, only_topk=4, beam_size=3, post_processor="l3-hinge"))
     assert np.allclose(again.toarray(), predicted.toarray(), atol=1e-6)
     return {

@@ -11,7 +11,9 @@ from xmc_tf.common.files.json_files import parse_json
 # Top-level module -> the extra of setup.cfg that installs it.
 EXTRAS = {
     **dict.fromkeys(("tensorflow", "tensorflow_text", "keras", "h5py", "tensorboard"), "tf"),
-    **dict.fromkeys(("transformers", "tokenizers", "safetensors"), "tf"),
+    "transformers": "tf",
+    # Training asks for TensorFlow before it imports these two; predictions need no more than them and ONNX Runtime.
+    **dict.fromkeys(("onnxruntime", "tokenizers", "safetensors"), "onnx"),
     "mpi4py": "mpi",
     "horovod": "distributed",
     **dict.fromkeys(("grpc", "tensorflow_serving"), "serving"),

@@ -5,18 +5,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from xmc_tf.encoder.network.config import EncoderConfig
-from xmc_tf.encoder.network.layout import Layout
-from xmc_tf.encoder.network.operations import Operations
+from xmc_tf.encoder.network.distances import deberta_places, mpnet_buckets
+from xmc_tf.encoder.network.layout import Layout, Tensor
 from xmc_tf.encoder.network.weight_names import deberta_farthest, deberta_norms, deberta_span
 
 # Added to the scores of padding; also a number of half precision.
 ABSENT = -10_000.0
 
-Weights = Mapping[str, tf.Variable]
-Dense = Callable[[tf.Tensor, str], tf.Tensor]
+Weights = Mapping[str, Tensor]
+Dense = Callable[[Tensor, str], Tensor]
 
 
 class Attention:
@@ -36,17 +35,18 @@ class Attention:
         config: EncoderConfig,
         weights: Weights,
         layout: Layout,
-        operations: Operations,
+        operations: Any,
         dense: Dense,
-        dtype: tf.DType,
+        dtype: Any,
     ) -> None:
+        self.ops = layout.ops
         self.config, self.weights, self.layout, self.operations = config, weights, layout, operations
         self.dense, self.dtype = dense, dtype
         self.scale = 1 / math.sqrt(config.head_width)
-        absent = (1.0 - tf.cast(layout.mask, tf.float32)) * ABSENT
-        self.absent = tf.cast(absent, dtype)[:, None, None, :]
+        absent = (1.0 - self.ops.cast(layout.mask, self.ops.float32)) * ABSENT
+        self.absent = self.ops.cast(absent, dtype)[:, None, None, :]
 
-    def __call__(self, x: tf.Tensor, layer: str, number: int) -> tf.Tensor:
+    def __call__(self, x: Tensor, layer: str, number: int) -> Tensor:
         """Return what each token attends to, as rows of ``heads * head_width`` numbers.
 
         Args:
@@ -56,46 +56,46 @@ class Attention:
         """
         query, key, value = self.heads(self.layout.unpack(self.dense(x, f"{layer}qkv")), 3)
         scores = self.scores(query, key, layer, number) + self.absent
-        shares = self.operations.drop(tf.nn.softmax(scores), self.config.attention_dropout)
-        found = tf.transpose(tf.matmul(shares, value), [0, 2, 1, 3])
+        shares = self.operations.drop(self.ops.nn.softmax(scores), self.config.attention_dropout)
+        found = self.ops.transpose(self.ops.matmul(shares, value), [0, 2, 1, 3])
         width = self.config.heads * self.config.head_width
-        return self.layout.pack(tf.reshape(found, [-1, width]))
+        return self.layout.pack(self.ops.reshape(found, [-1, width]))
 
-    def heads(self, places: tf.Tensor, parts: int) -> list[tf.Tensor]:
+    def heads(self, places: Tensor, parts: int) -> list[Tensor]:
         """Return ``[documents, heads, tokens, head_width]`` of each part."""
         layout, config = self.layout, self.config
         shape = [layout.documents, layout.width, parts, config.heads, config.head_width]
         # Unstacked, not indexed: the gradient of an index fills and adds whole tensors.
-        return tf.unstack(tf.transpose(tf.reshape(places, shape), [2, 0, 3, 1, 4]))
+        return self.ops.unstack(self.ops.transpose(self.ops.reshape(places, shape), [2, 0, 3, 1, 4]), num=parts)
 
-    def scores(self, query: tf.Tensor, key: tf.Tensor, layer: str, number: int) -> tf.Tensor:
+    def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
         """Return ``[documents, heads, tokens, tokens]``."""
-        return tf.matmul(query * tf.cast(self.scale, self.dtype), key, transpose_b=True)
+        return self.ops.matmul(query * self.ops.cast(self.scale, self.dtype), key, transpose_b=True)
 
-    def by_distance(self, table: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    def by_distance(self, table: Tensor, places: Tensor) -> Tensor:
         """Return products with a vector for each distance: ``[documents, heads, tokens, tokens]``.
 
         Args:
             table: ``[2 * tokens, heads, head_width]``, in the order of ``distances``.
             places: ``[documents, heads, tokens, head_width]``.
         """
-        products = tf.matmul(places, tf.transpose(table, [1, 2, 0])[None])
+        products = self.ops.matmul(places, self.ops.transpose(table, [1, 2, 0])[None])
         width = self.layout.width
         # Distance i - j stands in row i at place T - 1 - i + j: rows shorter by one move it to column j.
-        flat = tf.reshape(products, [-1, 2 * width * width])[:, width - 1 : width - 1 + width * (2 * width - 1)]
-        return tf.reshape(
-            tf.reshape(flat, [-1, width, 2 * width - 1])[:, :, :width],
+        flat = self.ops.reshape(products, [-1, 2 * width * width])[:, width - 1 : width - 1 + width * (2 * width - 1)]
+        return self.ops.reshape(
+            self.ops.reshape(flat, [-1, width, 2 * width - 1])[:, :, :width],
             [self.layout.documents, self.config.heads, width, width],
         )
 
-    def distances(self) -> tf.Tensor:
+    def distances(self) -> Tensor:
         """Return the distances of a token to another, from the largest on: T - 1 to -T."""
-        return tf.range(self.layout.width - 1, -self.layout.width - 1, -1)
+        return self.ops.range(self.layout.width - 1, -self.layout.width - 1, -1)
 
-    def split_heads(self, rows: tf.Tensor, parts: int = 1) -> list[tf.Tensor]:
+    def split_heads(self, rows: Tensor, parts: int = 1) -> list[Tensor]:
         """Return ``[rows, heads, head_width]`` of each part of a table's rows."""
         shape = [-1, parts, self.config.heads, self.config.head_width]
-        return tf.unstack(tf.reshape(rows, shape), num=parts, axis=1)
+        return self.ops.unstack(self.ops.reshape(rows, shape), num=parts, axis=1)
 
 
 class BucketAttention(Attention):
@@ -104,13 +104,13 @@ class BucketAttention(Attention):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         farthest = self.config.max_length
-        buckets = tf.constant(mpnet_buckets(self.config.option("relative_attention_num_buckets", 32), farthest))
-        place = tf.range(self.layout.width)
-        chosen = tf.gather(buckets, place[:, None] - place[None, :] + farthest)
-        bias = tf.gather(self.weights["relative_bias"], chosen)
-        self._bias = tf.cast(tf.transpose(bias, [2, 0, 1])[None], self.dtype)
+        buckets = self.ops.constant(mpnet_buckets(self.config.option("relative_attention_num_buckets", 32), farthest))
+        place = self.ops.range(self.layout.width)
+        chosen = self.ops.gather(buckets, place[:, None] - place[None, :] + farthest)
+        bias = self.ops.gather(self.weights["relative_bias"], chosen)
+        self._bias = self.ops.cast(self.ops.transpose(bias, [2, 0, 1])[None], self.dtype)
 
-    def scores(self, query: tf.Tensor, key: tf.Tensor, layer: str, number: int) -> tf.Tensor:
+    def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
         """Return ``[documents, heads, tokens, tokens]``."""
         return super().scores(query, key, layer, number) + self._bias
 
@@ -127,37 +127,37 @@ class DisentangledAttention(Attention):
         if not config.option("relative_attention", False):
             self._parts = []
         if self._parts:
-            table: tf.Tensor = tf.convert_to_tensor(self.weights["relative"])
+            table: Tensor = self.ops.convert_to_tensor(self.weights["relative"])
             if "layer_norm" in deberta_norms(config):
                 scale, shift = self.weights["relative_norm.scale"], self.weights["relative_norm.shift"]
                 table = self.operations.normalize(table, scale, shift)
             self._table = self.operations.drop(table, config.dropout)
             span, farthest = deberta_span(config), config.max_length
-            places = tf.constant(
+            places = self.ops.constant(
                 deberta_places(config.option("position_buckets", -1), deberta_farthest(config), span, farthest)
             )
             # Of a query's distance to a key, and of a key's to a query, which is its opposite.
             self._chosen = {
-                "c2p": tf.gather(places, self.distances() + farthest),
-                "p2c": tf.gather(places, farthest - self.distances()),
+                "c2p": self.ops.gather(places, self.distances() + farthest),
+                "p2c": self.ops.gather(places, farthest - self.distances()),
             }
 
-    def scores(self, query: tf.Tensor, key: tf.Tensor, layer: str, number: int) -> tf.Tensor:
+    def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
         """Return ``[documents, heads, tokens, tokens]``."""
-        query *= tf.cast(self.scale, self.dtype)
-        scores = tf.matmul(query, key, transpose_b=True)
+        query *= self.ops.cast(self.scale, self.dtype)
+        scores = self.ops.matmul(query, key, transpose_b=True)
         if not self._parts:
             return scores
         tables = self._tables(layer)
         if "c2p" in tables:
-            scores += self.by_distance(tf.gather(tables["c2p"], self._chosen["c2p"]), query)
+            scores += self.by_distance(self.ops.gather(tables["c2p"], self._chosen["c2p"]), query)
         if "p2c" in tables:
-            scaled = key * tf.cast(self.scale, self.dtype)
-            found = self.by_distance(tf.gather(tables["p2c"], self._chosen["p2c"]), scaled)
-            scores += tf.transpose(found, [0, 1, 3, 2])
+            scaled = key * self.ops.cast(self.scale, self.dtype)
+            found = self.by_distance(self.ops.gather(tables["p2c"], self._chosen["p2c"]), scaled)
+            scores += self.ops.transpose(found, [0, 1, 3, 2])
         return scores
 
-    def _tables(self, layer: str) -> dict[str, tf.Tensor]:
+    def _tables(self, layer: str) -> dict[str, Tensor]:
         """Return the layer's keys and queries of relative positions."""
         if self.config.option("share_att_key", False):
             query, key, _ = self.split_heads(self.dense(self._table, f"{layer}qkv"), 3)
@@ -173,32 +173,32 @@ class XlnetAttention(Attention):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         config, mask = self.config, self.layout.mask
-        distances = tf.cast(self.distances(), tf.float32)
+        distances = self.ops.cast(self.distances(), self.ops.float32)
         if (limit := config.option("clamp_len", -1)) > 0:
-            distances = tf.clip_by_value(distances, -float(limit), float(limit))
+            distances = self.ops.clip_by_value(distances, -float(limit), float(limit))
         frequencies = 1 / 10000 ** (np.arange(0, config.width, 2, dtype=np.float32) / config.width)
-        angles = distances[:, None] * tf.constant(frequencies, tf.float32)[None, :]
-        table = tf.concat([tf.sin(angles), tf.cos(angles)], axis=1)
+        angles = distances[:, None] * self.ops.constant(frequencies, self.ops.float32)[None, :]
+        table = self.ops.concat([self.ops.sin(angles), self.ops.cos(angles)], axis=1)
         self._table = self.operations.drop(table, config.dropout)
         # The classification token is the last and has its own segment, as has padding.
-        place = tf.range(self.layout.width)[None, :]
-        last = place == tf.reduce_sum(mask, axis=1, keepdims=True) - 1
-        segment = tf.where(mask == 0, 3, tf.where(last, 2, 0))
-        self._other = tf.cast(segment[:, None, :, None] != segment[:, None, None, :], self.dtype)
+        place = self.ops.range(self.layout.width)[None, :]
+        last = place == self.ops.reduce_sum(mask, axis=1, keepdims=True) - 1
+        segment = self.ops.where(mask == 0, 3, self.ops.where(last, 2, 0))
+        self._other = self.ops.cast(segment[:, None, :, None] != segment[:, None, None, :], self.dtype)
 
-    def scores(self, query: tf.Tensor, key: tf.Tensor, layer: str, number: int) -> tf.Tensor:
+    def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
         """Return ``[documents, heads, tokens, tokens]``."""
         of_distances = self.split_heads(self.dense(self._table, f"{layer}r"))[0]
-        contents = tf.matmul(query + self._bias(f"{layer}r_w_bias"), key, transpose_b=True)
+        contents = self.ops.matmul(query + self._bias(f"{layer}r_w_bias"), key, transpose_b=True)
         distances = self.by_distance(of_distances, query + self._bias(f"{layer}r_r_bias"))
-        embedded = tf.cast(tf.transpose(self.weights[f"{layer}seg_embed"], [1, 2, 0]), self.dtype)[None]
-        segments = tf.matmul(query + self._bias(f"{layer}r_s_bias"), embedded)
-        same, other = tf.split(segments, 2, axis=3)
+        embedded = self.ops.cast(self.ops.transpose(self.weights[f"{layer}seg_embed"], [1, 2, 0]), self.dtype)[None]
+        segments = self.ops.matmul(query + self._bias(f"{layer}r_s_bias"), embedded)
+        same, other = self.ops.split(segments, 2, axis=3)
         scores = contents + distances + same + (other - same) * self._other
-        return scores * tf.cast(self.scale, self.dtype)
+        return scores * self.ops.cast(self.scale, self.dtype)
 
-    def _bias(self, name: str) -> tf.Tensor:
-        return tf.cast(self.weights[name], self.dtype)[None, :, None, :]
+    def _bias(self, name: str) -> Tensor:
+        return self.ops.cast(self.weights[name], self.dtype)[None, :, None, :]
 
 
 class RotaryAttention(Attention):
@@ -209,25 +209,32 @@ class RotaryAttention(Attention):
         config = self.config
         self._local = config.local_layers
         width = self.layout.width
-        place = tf.range(width)
-        near = tf.abs(place[:, None] - place[None, :]) <= config.option("local_attention", 128) // 2
-        self._far = tf.cast(tf.where(near, 0.0, ABSENT), self.dtype)[None, None]
+        place = self.ops.range(width)
+        near = self.ops.abs(place[:, None] - place[None, :]) <= config.option("local_attention", 128) // 2
+        self._far = self.ops.cast(self.ops.where(near, 0.0, ABSENT), self.dtype)[None, None]
         self._rotations = [self._rotation(theta) for theta in config.rotations]
 
-    def scores(self, query: tf.Tensor, key: tf.Tensor, layer: str, number: int) -> tf.Tensor:
+    def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
         """Return ``[documents, heads, tokens, tokens]``."""
         local = self._local[number]
         cosine, sine = self._rotations[local]
-        query, key = (one * cosine + _half_turned(one) * sine for one in (query, key))
+        query, key = (one * cosine + self._half_turned(one) * sine for one in (query, key))
         scores = super().scores(query, key, layer, number)
         return scores + self._far if local else scores
 
-    def _rotation(self, theta: float) -> tuple[tf.Tensor, tf.Tensor]:
+    def _rotation(self, theta: float) -> tuple[Tensor, Tensor]:
         each = self.config.head_width
         frequencies = 1 / np.float32(theta) ** (np.arange(0, each, 2, dtype=np.float32) / np.float32(each))
-        angles = tf.cast(tf.range(self.layout.width), tf.float32)[:, None] * tf.constant(frequencies, tf.float32)[None]
-        angles = tf.concat([angles, angles], axis=1)[None, None]
-        return tf.cast(tf.cos(angles), self.dtype), tf.cast(tf.sin(angles), self.dtype)
+        angles = (
+            self.ops.cast(self.ops.range(self.layout.width), self.ops.float32)[:, None]
+            * self.ops.constant(frequencies, self.ops.float32)[None]
+        )
+        angles = self.ops.concat([angles, angles], axis=1)[None, None]
+        return self.ops.cast(self.ops.cos(angles), self.dtype), self.ops.cast(self.ops.sin(angles), self.dtype)
+
+    def _half_turned(self, x: Tensor) -> Tensor:
+        first, second = self.ops.split(x, 2, axis=-1)
+        return self.ops.concat([-second, first], axis=-1)
 
 
 ATTENTIONS: dict[str, type[Attention]] = {
@@ -236,36 +243,3 @@ ATTENTIONS: dict[str, type[Attention]] = {
     "xlnet": XlnetAttention,
     "modernbert": RotaryAttention,
 }
-
-
-def _half_turned(x: tf.Tensor) -> tf.Tensor:
-    first, second = tf.split(x, 2, axis=-1)
-    return tf.concat([-second, first], axis=-1)
-
-
-def mpnet_buckets(buckets: int, farthest: int) -> np.ndarray:
-    """Return the bucket of each distance of a query from a key, from ``-farthest`` to ``farthest``.
-
-    Half of the buckets are for either side; of these, half for single distances and the others for ranges that grow up
-    to a distance of 128.
-    """
-    distance = np.arange(-farthest, farthest + 1)
-    half = buckets // 2
-    exact = half // 2
-    size = np.abs(distance)
-    growing = np.log(np.maximum(size, 1).astype(np.float32) / np.float32(exact)) / np.float32(math.log(128 / exact))
-    large = np.minimum(exact + (growing * np.float32(half - exact)).astype(np.int32), half - 1)
-    return (np.where(distance < 0, half, 0) + np.where(size < exact, size, large)).astype(np.int32)
-
-
-def deberta_places(buckets: int, farthest_bucket: int, span: int, farthest: int) -> np.ndarray:
-    """Return the row of relative positions for each distance of a query from a key, ``-farthest`` to ``farthest``."""
-    distance = np.arange(-farthest, farthest + 1)
-    place = distance
-    if buckets > 0:
-        middle = buckets // 2
-        size = np.where(np.abs(distance) < middle, middle - 1, np.abs(distance)).astype(np.float32)
-        ratio = np.log(size / np.float32(middle)) / np.log(np.float32((farthest_bucket - 1) / middle))
-        ranged = np.ceil(ratio * np.float32(middle - 1)) + middle
-        place = np.where(size <= middle, distance, ranged * np.sign(distance)).astype(np.int64)
-    return np.clip(place + span, 0, 2 * span - 1).astype(np.int32)

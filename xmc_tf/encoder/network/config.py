@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.encoder.network.operations import ACTIVATIONS
 
 NO_LIMIT = 1 << 20
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 
 # The names of fields that differ from BERT's, by architecture.
 _NAMES: dict[str, dict[str, str]] = {

@@ -47,6 +47,15 @@ class Operations:
         """Return the activation function's values."""
         return self._activate(x)
 
+    def named_activation(self, name: str) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Return another activation function than that of the layers."""
+        return ACTIVATIONS[name]
+
+    def dense(self, x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None, dtype: tf.DType) -> tf.Tensor:
+        """Return the product with a matrix, plus the bias."""
+        out = tf.matmul(tf.cast(x, dtype), tf.cast(kernel, dtype))
+        return out if bias is None else tf.nn.bias_add(out, tf.cast(bias, dtype))
+
     def normalize(self, x: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor | None) -> tf.Tensor:
         """Return float32 rows with mean 0 and variance 1, times the scale, plus the shift."""
         mean, variance = tf.nn.moments(x, [1], keepdims=True)

@@ -67,7 +67,7 @@ class _Columns:
 def _files_left() -> float:
     """Return how many more files this process may open."""
     may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return math.inf if may_open < 0 else may_open - len(os.listdir("/proc/self/fd"))
+    return math.inf if may_open < 0 else may_open - len(os.listdir("/dev/fd"))
 
 
 def _piece_entries(nr_blocks: int) -> int:

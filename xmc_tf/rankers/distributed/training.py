@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xmc_tf.common.memory import release_freed_memory
-from xmc_tf.common.threads import thread_count
+from xmc_tf.common.threads import thread_count, usable_cores
 from xmc_tf.common.wire import register
 from xmc_tf.data import Features, save_matrix
 from xmc_tf.data.npz.stored import open_matrix
@@ -192,7 +192,7 @@ def threads_of_rank(communicator: Communicator, threads: int) -> int:
         communicator: the ranks.
         threads: the number to use; -1: the rank's share of the host's cores.
     """
-    own = os.sched_getaffinity(0)
+    own = usable_cores()
     all_ranks = communicator.allgather((communicator.host, own))
     if threads >= 1:
         return threads

@@ -39,6 +39,7 @@ _FORMAT = "xmc_tf.search"
 _HEADER, _TABLE, _WORDS = "search.json", "chunks.npy", "words.npy"
 SEARCH = "search"
 SEARCH_ENDINGS = tuple(f"{SEARCH}/{name}" for name in (_HEADER, _TABLE, _WORDS))
+_BLOCK = 1 << 20  # bytes of zeros that are written at a time
 FEWEST_WEIGHTS = 1 << 20
 """Smaller models are arranged in a fraction of a second, and their folders stay small."""
 
@@ -267,7 +268,11 @@ def _mapped(path: Path, count: int) -> np.ndarray:
         file.write(head)
         file.flush()
         # Reserve the room, because a full disk ends a process that writes to a map.
-        os.posix_fallocate(file.fileno(), 0, len(head) + 4 * count)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, len(head) + 4 * count)
+        else:  # macOS
+            for low in range(0, 4 * count, _BLOCK):
+                file.write(bytes(min(_BLOCK, 4 * count - low)))
     return np.asarray(np.memmap(path, np.int32, "r+", len(head), (count,)))
 
 

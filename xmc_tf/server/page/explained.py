@@ -1,5 +1,6 @@
 """The content of the page for a model folder: the model's answers, with the words and other evidence behind them."""
 
+from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
@@ -21,12 +22,20 @@ _PROBABILITY = (
 class ExplainedAnswers(PageAnswers):
     """The content of the page for a model folder; each label has its path, the deciding words, and other sources.
 
+    Args:
+        folder: the model's folder.
+        runtime: what computes an encoder; see :func:`load`.
+
     Example:
         >>> ExplainedAnswers("model").ask("gradient of a sparse matrix", 3)["labels"][0]["words"]
     """
 
+    def __init__(self, folder: str | Path, runtime: str = "auto") -> None:
+        super().__init__(folder)
+        self._runtime = runtime
+
     def _load(self) -> tuple[Model, dict[str, Any]]:
-        model = load(self.folder)
+        model = load(self.folder, runtime=self._runtime)
         if not (model.reads_text if isinstance(model, XRLinear) else _makes_features(model)):
             raise InputError(
                 f"{self.folder} cannot read texts: it was trained on features",

@@ -33,7 +33,7 @@ def parts_of(model: Parts) -> ModelParts:
             received=str(ranker.nr_dense),
         )
     length = model.metadata.embedding_weight
-    vectors = EncoderEmbeddings(model.encoder, model.tokenizer, model.metadata.reading, length)
+    vectors = EncoderEmbeddings(model.tensorflow_encoder, model.tokenizer, model.metadata.reading, length)
     evidence = None
     if model.evidence is not None:
         post = bounded_post_processor(trees_of(ranker)[0].levels[-1].pred_params.post_processor)
@@ -57,7 +57,7 @@ def _head_of(model: Parts) -> LabelHeadParts | None:
             received=method,
             fix='set "ensemble_method": "concat-only" in its params.json, and measure the effect with predict',
         )
-    rows, labels = heads[0].local(), model.matcher.labels
+    rows, labels = heads[0].rows, model.matcher.labels
     assert labels is not None  # or there would be no mean
     by_label = np.empty_like(rows)
     by_label[labels] = rows

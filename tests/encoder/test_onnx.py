@@ -1,0 +1,152 @@
+"""The encoder in ONNX Runtime: the same embeddings as TensorFlow's, for all architectures and poolings."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tests.encoder.tiny import CASES, documents, perturbed, shared_encoder, tiny_encoder
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.threads import thread_count
+from xmc_tf.encoder import Encoder
+from xmc_tf.encoder.network.config import ACTIVATIONS
+from xmc_tf.encoder.network.operations import ACTIVATIONS as FUNCTIONS
+from xmc_tf.encoder.onnx import messages
+from xmc_tf.encoder.onnx.encoder import GRAPH, OnnxEncoder, write_encoder
+from xmc_tf.encoder.onnx.graph import Graph
+from xmc_tf.encoder.pooling import POOLINGS
+from xmc_tf.encoder.runtime import choose_runtime
+
+# Each architecture and variant with its own pooling; the other poolings with an encoder of each kind of last token.
+WITH_POOLINGS = [(case, "auto") for case in CASES] + [
+    (case, pooling) for case in ("bert", "xlnet") for pooling in POOLINGS if (case, pooling) != ("xlnet", "pooler")
+]
+
+
+def both(encoder, folder, **options):
+    """Return an encoder as ONNX Runtime has it."""
+    encoder.save(folder / "tensorflow")
+    write_encoder(folder / "tensorflow", folder / "onnx", **options)
+    return OnnxEncoder.load(folder / "onnx", threads=1)
+
+
+@pytest.mark.parametrize(("case", "pooling"), WITH_POOLINGS)
+def test_embeddings_are_tensorflows(case, pooling, tmp_path):
+    encoder = perturbed(tiny_encoder(case, pooling))
+    runtime = both(encoder, tmp_path)
+    for lengths in ((7, 3, 1, 12), (1,), (12, 12), (5, 0)):
+        ids, mask = documents(case, lengths)
+        np.testing.assert_allclose(runtime.embed(ids, mask), encoder(ids, mask), atol=3e-6)
+    assert (runtime.dim, runtime.max_length) == (encoder.dim, encoder.max_length)
+
+
+def test_padding_is_ignored(tmp_path):
+    runtime = both(perturbed(tiny_encoder("bert", "mean")), tmp_path)
+    ids, mask = documents("bert", (3, 5), width=12)
+    np.testing.assert_allclose(runtime.embed(np.where(mask > 0, ids, 9), mask), runtime.embed(ids, mask), atol=1e-6)
+    np.testing.assert_allclose(runtime.embed(ids[:, :5], mask[:, :5]), runtime.embed(ids, mask), atol=1e-6)
+
+
+@pytest.mark.parametrize("case", ["bert", "deberta-v2 convolution", "modernbert"])
+def test_eight_bits_stay_near_and_are_a_quarter_of_the_file(case, tmp_path):
+    encoder = perturbed(tiny_encoder(case, "mean", vocab_size=3000))
+    runtime = both(encoder, tmp_path, precision="int8")
+    ids, mask = documents(case)
+    ours, theirs = encoder(ids, mask).numpy(), runtime.embed(ids, mask)
+    cosine = (ours * theirs).sum(axis=1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(theirs, axis=1)
+    assert cosine.min() > 0.999
+    assert not np.allclose(ours, theirs, atol=1e-5)
+    write_encoder(tmp_path / "tensorflow", tmp_path / "fp32")
+    model = onnx.load(tmp_path / "onnx" / GRAPH)
+    large = [one for one in model.graph.initializer if one.name == "words"]
+    assert [onnx.TensorProto.DataType.Name(one.data_type) for one in large] == ["INT8"]
+
+
+@pytest.mark.parametrize("case", ["bert", "xlnet", "deberta-v2"])
+def test_a_graph_is_valid_onnx_with_the_weights_beside_it(case, tmp_path):
+    encoder = shared_encoder(case)
+    both(encoder, tmp_path)
+    onnx.checker.check_model(str(tmp_path / "onnx" / GRAPH))
+    model = onnx.load(tmp_path / "onnx" / GRAPH)
+    assert [one.name for one in model.graph.input] == ["input_ids", "attention_mask"]
+    stored = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
+    used = {name for node in model.graph.node for name in node.input}
+    assert {name for name in encoder.weights if name in stored} == {name for name in encoder.weights if name in used}
+    for name in encoder.weights.keys() & stored.keys():
+        np.testing.assert_array_equal(stored[name], encoder.weights[name].numpy())
+
+
+def test_messages_are_those_of_the_package_onnx():
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    attributes = {"axis": -1, "epsilon": 0.5, "perm": [1, 0], "mode": "tanh"}
+    node = onnx.NodeProto.FromString(messages.node("Gelu", ["a", ""], ["b"], attributes, "com.microsoft"))
+    expected = onnx.helper.make_node("Gelu", ["a", ""], ["b"], "b", domain="com.microsoft", **attributes)
+    assert sorted(map(str, node.attribute)) == sorted(map(str, expected.attribute))
+    del node.attribute[:], expected.attribute[:]
+    assert node == expected
+    assert onnx.TensorProto.FromString(messages.tensor("x", array)) == numpy_helper.from_array(array, "x")
+    value = onnx.helper.make_tensor_value_info("ids", messages.INT64, ["documents", 300])
+    assert onnx.ValueInfoProto.FromString(messages.value("ids", messages.INT64, ["documents", 300])) == value
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (lambda x, width, _: x[:, width - 2 : width - 1, 1:], lambda x: x[:, 1:2, 1:]),
+        (lambda x, width, _: x[:, 0], lambda x: x[:, 0]),
+        (lambda x, width, _: x[None, :, None, 1], lambda x: x[None, :, None, 1]),
+        (lambda x, width, _: x[:, -1, None], lambda x: x[:, -1, None]),
+        (lambda x, width, graph: graph.reshape(x, [-1, 2 * width]), lambda x: x.reshape(-1, 6)),
+        (lambda x, width, graph: graph.range(width - 1, -width - 1, -1), lambda x: np.arange(2, -4, -1)),
+        (lambda x, width, graph: graph.where(x > 0, 1 - x, -2.0), lambda x: np.where(x > 0, 1 - x, np.float32(-2))),
+    ],
+)
+def test_slices_and_shapes_are_those_of_numpy(ours, theirs):
+    graph = Graph()
+    x = graph.input("x", graph.float32, ["a", "b", 4])
+    file = graph.file(ours(x, graph.shape(x)[1], graph), "out", ["n"])
+    given = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    found = ReferenceEvaluator(onnx.ModelProto.FromString(file)).run(None, {"x": given})[0]
+    np.testing.assert_array_equal(found, theirs(given))
+
+
+def test_the_configuration_knows_the_activations_of_both_runtimes(tmp_path):
+    assert set(ACTIVATIONS) == set(FUNCTIONS)
+    for name in ACTIVATIONS:
+        encoder = perturbed(tiny_encoder("bert", "mean", hidden_act=name))
+        runtime = both(encoder, tmp_path / name)
+        ids, mask = documents("bert")
+        np.testing.assert_allclose(runtime.embed(ids, mask), encoder(ids, mask).numpy(), atol=3e-6, err_msg=name)
+
+
+def test_any_encoder_is_read_without_an_export(tmp_path):
+    encoder = perturbed(tiny_encoder("albert groups", "mean"))
+    encoder.save(tmp_path)
+    ids, mask = documents("albert groups")
+    found = OnnxEncoder.load(tmp_path, pooling="cls", threads=thread_count(-1)).embed(ids, mask)
+    np.testing.assert_allclose(found, Encoder.load(tmp_path, pooling="cls")(ids, mask), atol=3e-6)
+
+
+def test_a_runtime_is_chosen_by_the_files_and_by_the_packages(tmp_path, monkeypatch):
+    runtime = both(shared_encoder("bert"), tmp_path)
+    plain, exported = tmp_path / "tensorflow", tmp_path / "onnx"
+    assert (choose_runtime("auto", plain), choose_runtime("auto", exported)) == ("tensorflow", "onnx")
+    assert choose_runtime("onnx", plain) == "onnx"
+    with pytest.raises(InputError, match="was exported for ONNX Runtime"):
+        choose_runtime("tensorflow", exported)
+    missing = {"tensorflow"}
+    monkeypatch.setattr(
+        "xmc_tf.encoder.runtime.find_spec", lambda name: None if name in missing else runtime.__module__
+    )
+    assert choose_runtime("auto", plain) == "onnx"
+    missing.add("onnxruntime")
+    with pytest.raises(InputError, match="neither ONNX Runtime nor TensorFlow can compute the encoder"):
+        choose_runtime("auto", plain)
+
+
+def test_a_damaged_graph_is_named(tmp_path):
+    both(shared_encoder("bert"), tmp_path)
+    (tmp_path / "onnx" / GRAPH).write_bytes(b"not a graph")
+    with pytest.raises(InputError, match=rf"{GRAPH} cannot be loaded by ONNX Runtime"):
+        OnnxEncoder.load(tmp_path / "onnx")

@@ -1,0 +1,281 @@
+"""A graph of ONNX, written by the operations that the network calls in TensorFlow.
+
+:class:`Graph` has TensorFlow's functions under their names, as far as the network uses them, and returns a
+:class:`Node` where they return a tensor. So there is one network, in ``encoder/network``, for both.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xmc_tf.encoder.onnx import messages
+
+DATA = "model.onnx.data"  # the file of the weights
+_PAGE = 4096
+# Data types: whole numbers are int64, because ONNX has shapes and indices of no other type.
+_FLOAT, _INT, _BOOL = "float32", "int64", "bool"
+_END = np.iinfo(np.int64).max
+_COMPARISONS = {"Less", "LessOrEqual", "Greater", "Equal"}
+
+
+def _operator(kind: str, swapped: bool = False) -> Callable[["Node", Any], "Node"]:
+    def apply(self: "Node", other: Any) -> "Node":
+        return self.graph.pair(kind, other, self) if swapped else self.graph.pair(kind, self, other)
+
+    return apply
+
+
+class Node:
+    """A result in a graph, which is not known before it is computed.
+
+    Args:
+        graph: the graph.
+        name: its name there.
+        dtype: its data type.
+    """
+
+    def __init__(self, graph: "Graph", name: str, dtype: str) -> None:
+        self.graph, self.name, self.dtype = graph, name, dtype
+
+    __add__, __radd__ = _operator("Add"), _operator("Add", True)
+    __sub__, __rsub__ = _operator("Sub"), _operator("Sub", True)
+    __mul__, __rmul__ = _operator("Mul"), _operator("Mul", True)
+    __truediv__, __floordiv__, __mod__ = _operator("Div"), _operator("Div"), _operator("Mod")
+    __lt__, __le__, __gt__ = _operator("Less"), _operator("LessOrEqual"), _operator("Greater")
+
+    def __getitem__(self, key: Any) -> "Node":
+        return self.graph.item(self, key if isinstance(key, tuple) else (key,))
+
+    def __neg__(self) -> "Node":
+        return self.graph.add("Neg", self)
+
+    def __matmul__(self, other: "Node") -> "Node":
+        return self.graph.matmul(self, other)
+
+    def __eq__(self, other: object) -> "Node":  # type: ignore[override]
+        return self.graph.pair("Equal", self, other)
+
+    def __ne__(self, other: object) -> "Node":  # type: ignore[override]
+        return self.graph.add("Not", self == other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class ScaledRows(Node):
+    """A table of whole numbers of 8 bits, of which each row has a scale."""
+
+    scale: Node
+
+
+class Graph:
+    """A graph that is being written.
+
+    Example:
+        >>> graph = Graph()
+        >>> x = graph.input("x", graph.float32, ["rows", 3])
+        >>> file = graph.file(graph.reduce_sum(x * 2.0, axis=1), "sums", ["rows"])
+    """
+
+    float32, int32, int64 = _FLOAT, _INT, _INT
+
+    def __init__(self) -> None:
+        self.nn = self  # the functions of tf.nn
+        self._nodes: list[bytes] = []
+        self._inputs: list[bytes] = []
+        self._constants: dict[Any, tuple[Node, bytes]] = {}
+        self.weights: dict[str, np.ndarray] = {}  # what the second file contains, in this order
+
+    # What writes the file.
+
+    def input(self, name: str, dtype: str, sizes: Sequence[str | int]) -> Node:
+        """Return an input of the graph; sizes that vary have names."""
+        self._inputs.append(messages.value(name, messages.TYPES[dtype], sizes))
+        return Node(self, name, dtype)
+
+    def weight(self, name: str, array: np.ndarray) -> Node:
+        """Return a weight, whose content is not in the graph's own file."""
+        self.weights[name] = array
+        return Node(self, name, array.dtype.name)
+
+    def file(self, result: Node, name: str, sizes: Sequence[str | int]) -> bytes:
+        """Return the content of an ONNX file with one output."""
+        self._write("Identity", [result.name], [name], {}, "")
+        constants = [content for _, content in self._constants.values()]
+        for offset, (weight, array) in zip(self.offsets(), self.weights.items(), strict=True):
+            constants.append(messages.outer_tensor(weight, array, DATA, offset))
+        output = messages.value(name, messages.TYPES[result.dtype], sizes)
+        return messages.model(self._nodes, constants, self._inputs, [output])
+
+    def offsets(self) -> list[int]:
+        """Return the place of each weight in the second file, which begins at a page, so that it can be mapped."""
+        sizes = [-(-array.nbytes // _PAGE) * _PAGE for array in self.weights.values()]
+        return [0, *np.cumsum(sizes).tolist()][: len(sizes)]
+
+    def add(self, kind: str, *inputs: Any, dtype: str = "", domain: str = "", **attributes: Any) -> Node:
+        """Add an operation of ONNX with one result, which is of the type of its first input unless ``dtype`` says it.
+
+        An input of None is left out.
+        """
+        return self._add(kind, inputs, dtype, domain, attributes, 1)[0]
+
+    def _add(
+        self, kind: str, inputs: Sequence[Any], dtype: str, domain: str, attributes: dict[str, Any], count: int
+    ) -> list[Node]:
+        given = [None if one is None else self.constant(one) for one in inputs]
+        while given and given[-1] is None:
+            given.pop()
+        names = ["" if one is None else one.name for one in given]
+        outputs = [f"{kind}_{len(self._nodes)}" + (f"_{place}" if place else "") for place in range(count)]
+        self._write(kind, names, outputs, attributes, domain)
+        kept = dtype or given[0].dtype  # type: ignore[union-attr]
+        return [Node(self, name, kept) for name in outputs]
+
+    def _write(
+        self, kind: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, Any], domain: str
+    ) -> None:
+        self._nodes.append(messages.node(kind, inputs, outputs, attributes, domain))
+
+    def pair(self, kind: str, a: Any, b: Any) -> Node:
+        """Return an operation of two; a plain number has the type of the other one."""
+        dtype = a.dtype if isinstance(a, Node) else b.dtype
+        a, b = (self.constant(one, dtype) for one in (a, b))
+        return self.add(kind, a, b, dtype=_BOOL if kind in _COMPARISONS else dtype)
+
+    # The functions of TensorFlow that the network calls.
+
+    def constant(self, given: Any, dtype: str = "") -> Node:
+        """Return a constant; equal ones are written once."""
+        if isinstance(given, Node):
+            return given
+        array = np.asarray(given)
+        dtype = dtype or (array.dtype.name if array.dtype.name in ("uint8", "int8", "bool") else "")
+        array = array.astype(dtype or (_FLOAT if array.dtype.kind == "f" else _INT), copy=False)
+        key = array.dtype.name, array.shape, array.tobytes()
+        if key not in self._constants:
+            name = f"constant_{len(self._constants)}"
+            self._constants[key] = Node(self, name, array.dtype.name), messages.tensor(name, array)
+        return self._constants[key][0]
+
+    convert_to_tensor = constant
+
+    def cast(self, x: Any, dtype: str) -> Any:
+        """Return ``x`` in another type; a plain number takes the type of what it meets."""
+        if not isinstance(x, Node) or x.dtype == dtype:
+            return x
+        return self.add("Cast", x, dtype=dtype, to=messages.TYPES[dtype])
+
+    def shape(self, x: Node) -> Node:
+        return self.add("Shape", x, dtype=_INT)
+
+    def size(self, x: Node) -> Node:
+        return self.add("Size", x, dtype=_INT)
+
+    def range(self, start: Any, limit: Any = None, delta: int = 1) -> Node:
+        start, limit = (0, start) if limit is None else (start, limit)
+        return self.add("Range", start, limit, delta, dtype=_INT)
+
+    def reshape(self, x: Node, shape: Sequence[Any]) -> Node:
+        return self.add("Reshape", x, self._sizes(shape))
+
+    def transpose(self, x: Node, order: Sequence[int]) -> Node:
+        return self.add("Transpose", x, perm=order)
+
+    def concat(self, parts: Sequence[Node], axis: int) -> Node:
+        return self.add("Concat", *parts, axis=axis)
+
+    def split(self, x: Node, count: int, axis: int) -> list[Node]:
+        return self._add("Split", [x], "", "", {"axis": axis, "num_outputs": count}, count)
+
+    def unstack(self, x: Node, num: int, axis: int = 0) -> list[Node]:
+        return [self.squeeze(part, axis) for part in self.split(x, num, axis)]
+
+    def squeeze(self, x: Node, axis: int) -> Node:
+        return self.add("Squeeze", x, [axis])
+
+    def gather(self, x: Any, indices: Any, axis: int = 0, batch_dims: int = 0) -> Node:
+        if isinstance(x, ScaledRows):
+            return self.cast(self.add("Gather", x, indices), _FLOAT) * self.add("Gather", x.scale, indices)
+        if batch_dims:
+            return self.add("GatherND", x, self.add("Unsqueeze", indices, [-1]), batch_dims=batch_dims)
+        return self.add("Gather", x, indices, axis=axis)
+
+    def matmul(self, a: Node, b: Node, transpose_b: bool = False) -> Node:
+        """Return the product; a second factor that is transposed has four dimensions."""
+        return self.add("MatMul", a, self.transpose(b, [0, 1, 3, 2]) if transpose_b else b)
+
+    def bias_add(self, x: Node, bias: Node) -> Node:
+        return x + bias
+
+    def conv1d(self, x: Node, kernel: Node, stride: int, padding: str) -> Node:
+        """Return a convolution over the second dimension."""
+        assert padding == "SAME"
+        out = self.add(
+            "Conv", self.transpose(x, [0, 2, 1]), self.transpose(kernel, [2, 1, 0]), strides=[stride],
+            auto_pad="SAME_UPPER",
+        )  # fmt: skip
+        return self.transpose(out, [0, 2, 1])
+
+    def softmax(self, x: Node) -> Node:
+        return self.add("Softmax", x, axis=-1)
+
+    def where(self, condition: Node, a: Any, b: Any) -> Node:
+        dtype = next((one.dtype for one in (a, b) if isinstance(one, Node)), "")
+        a = self.constant(a, dtype)
+        return self.add("Where", condition, a, self.constant(b, a.dtype), dtype=a.dtype)
+
+    def maximum(self, a: Node, b: Any) -> Node:
+        return self.pair("Max", a, b)
+
+    def clip_by_value(self, x: Node, low: float, high: float) -> Node:
+        return self.add("Clip", x, self.constant(low, x.dtype), self.constant(high, x.dtype))
+
+    def reduce_sum(self, x: Node, axis: int, keepdims: bool = False) -> Node:
+        return self.add("ReduceSum", x, [axis], keepdims=int(keepdims))
+
+    def reduce_max(self, x: Node, axis: int) -> Node:
+        return self.add("ReduceMax", x, [axis], keepdims=0)
+
+    def zeros_like(self, x: Node) -> Node:
+        return x * 0
+
+    def abs(self, x: Node) -> Node:
+        return self.add("Abs", x)
+
+    def sin(self, x: Node) -> Node:
+        return self.add("Sin", x)
+
+    def cos(self, x: Node) -> Node:
+        return self.add("Cos", x)
+
+    def tanh(self, x: Node) -> Node:
+        return self.add("Tanh", x)
+
+    def item(self, x: Node, key: tuple[Any, ...]) -> Node:
+        """Return ``x[key]``: numbers, slices and None, of which numbers and bounds may be nodes."""
+        cuts: list[tuple[int, Any, Any]] = []
+        numbers: list[tuple[int, Any]] = []
+        new: list[int] = []
+        axis = 0
+        for part in key:
+            if part is None:
+                new.append(axis - len(numbers) + len(new))
+                continue
+            if not isinstance(part, slice):
+                numbers.append((axis, part))
+            elif part.start is not None or part.stop is not None:
+                cuts.append((axis, part.start or 0, _END if part.stop is None else part.stop))
+            axis += 1
+        if cuts:
+            axes, starts, stops = zip(*cuts, strict=True)
+            x = self.add("Slice", x, self._sizes(starts), self._sizes(stops), list(axes))
+        for place, number in reversed(numbers):
+            x = self.add("Gather", x, number, axis=place)
+        return self.add("Unsqueeze", x, new) if new else x
+
+    def _sizes(self, sizes: Sequence[Any]) -> Node:
+        """Return sizes, of which some may be nodes, as one vector."""
+        if not any(isinstance(one, Node) for one in sizes):
+            return self.constant(np.array(sizes, np.int64))
+        parts = [self.add("Unsqueeze", one, [0]) if isinstance(one, Node) else self.constant([one]) for one in sizes]
+        return self.concat(parts, axis=0)

@@ -1,0 +1,142 @@
+"""The network of an encoder as a graph of ONNX, in float32 or with matrices of 8 bits."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from xmc_tf.encoder.network.config import EncoderConfig
+from xmc_tf.encoder.network.forward import Forward
+from xmc_tf.encoder.network.layout import Layout
+from xmc_tf.encoder.onnx.graph import Graph, Node, ScaledRows
+from xmc_tf.encoder.onnx.messages import MICROSOFT
+
+PRECISIONS = ("fp32", "int8")
+INPUTS = "input_ids", "attention_mask"  # the names that transformers gives them
+_MIDDLE = 128  # the 8 bits that stand for 0
+
+
+def network_graph(
+    config: EncoderConfig, values: Mapping[str, np.ndarray], pooling: str, precision: str = "fp32"
+) -> tuple[bytes, Graph]:
+    """Return the graph from token ids to embeddings: its file, and the graph, whose weights are not in that file.
+
+    Args:
+        config: the encoder's configuration.
+        values: its weights by name.
+        pooling: one of ``POOLINGS``.
+        precision: "fp32"; or "int8": matrices of 8 bits with a scale for each column, and a table of words with one for
+            each row. Their factors are rounded to 8 bits while the graph runs.
+    """
+    graph = Graph()
+    ids, mask = (graph.input(name, graph.int64, ["documents", "tokens"]) for name in INPUTS)
+    weights = _Weights(graph, values, precision)
+    operations = GraphOperations(graph, config.activation, config.epsilon)
+    forward = Forward(config, weights, _TokenRows(graph, mask), operations, graph.float32)
+    result = forward.embeddings(ids, pooling)
+    return graph.file(result, "embeddings", ["documents", config.width]), graph
+
+
+class GraphOperations:
+    """The operations of the layers beside those of TensorFlow; see ``network.operations``.
+
+    Args:
+        graph: the graph.
+        activation: name of the activation function.
+        epsilon: added to variances.
+    """
+
+    def __init__(self, graph: Graph, activation: str, epsilon: float) -> None:
+        self._graph, self._epsilon = graph, epsilon
+        self.activate = self.named_activation(activation)
+
+    def named_activation(self, name: str) -> Callable[[Node], Node]:
+        """Return an activation function."""
+        add = self._graph.add
+        if name == "gelu":
+            return lambda x: add("Gelu", x)
+        if name.startswith("gelu_"):
+            return lambda x: add("Gelu", x, approximate="tanh")
+        if name in ("silu", "swish"):
+            return lambda x: x * add("Sigmoid", x)
+        return lambda x: add({"relu": "Relu", "tanh": "Tanh"}[name], x)
+
+    def dense(self, x: Node, kernel: Node, bias: Node | None, dtype: str) -> Node:
+        """Return the product with a matrix, plus the bias."""
+        graph = self._graph
+        if isinstance(kernel, ScaledRows):
+            zero = graph.constant(np.uint8(_MIDDLE))
+            return graph.add("DynamicQuantizeMatMul", x, kernel, kernel.scale, zero, bias, domain=MICROSOFT)
+        out = graph.matmul(x, kernel)
+        return out if bias is None else out + bias
+
+    def normalize(self, x: Node, scale: Node, shift: Node | None) -> Node:
+        """Return rows with mean 0 and variance 1, times the scale, plus the shift."""
+        return self._graph.add("LayerNormalization", x, scale, shift, axis=-1, epsilon=self._epsilon)
+
+    def add_and_normalize(self, x: Node, y: Node, scale: Node, shift: Node | None) -> Node:
+        """Return ``normalize(x + y)``."""
+        return self.normalize(x + y, scale, shift)
+
+    def drop(self, x: Node, rate: float) -> Node:
+        """Return ``x``: dropout is for training."""
+        return x
+
+
+class _TokenRows(Layout):
+    """The places of tokens without padding, as ``PackedLayout`` has them in TensorFlow."""
+
+    def __init__(self, graph: Graph, mask: Node) -> None:
+        super().__init__(graph, mask)
+        # The first token always counts, so that there is something to compute.
+        first = graph.cast(graph.range(self.width) == 0, graph.int64)[None]
+        here = graph.reshape(graph.maximum(mask, first), [-1])
+        self.flat = graph.squeeze(graph.add("NonZero", here), axis=0)
+        self.positions = self.flat % self.width
+        self._rows = graph.add("CumSum", here, 0) - 1
+
+    def pack(self, places: Node) -> Node:
+        """Return the rows of tokens, from ``[documents * tokens, …]``."""
+        return self.ops.gather(places, self.flat)
+
+    def unpack(self, rows: Node) -> Node:
+        """Return ``[documents * tokens, …]`` of the rows; what stands in the places of padding must be ignored."""
+        return self.ops.gather(rows, self._rows)
+
+
+class _Weights(Mapping[str, Node]):
+    """The weights as constants of a graph, which gets only those that the network reads."""
+
+    def __init__(self, graph: Graph, values: Mapping[str, np.ndarray], precision: str) -> None:
+        self._graph, self._values, self._precision = graph, values, precision
+        self._made: dict[str, Node] = {}
+
+    def __getitem__(self, name: str) -> Node:
+        if name not in self._made:
+            array = self._values[name]
+            # The values behind an activation function differ most in size, and lose most by one scale for all.
+            matrix = name.endswith(".kernel") and array.ndim == 2 and not name.endswith(".outer.kernel")
+            whole = self._precision == "int8" and (matrix or name == "words")
+            self._made[name] = _of_8_bits(self._graph, name, array) if whole else self._graph.weight(name, array)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+
+def _of_8_bits(graph: Graph, name: str, array: np.ndarray) -> Node:
+    """Return a matrix in 8 bits: with a scale for each output, or for each row of the table of words."""
+    axis = 1 if name == "words" else 0
+    scale = np.maximum(np.abs(array).max(axis=axis, keepdims=True) / (_MIDDLE - 1), np.finfo(np.float32).tiny)
+    whole = np.rint(array / scale).astype(np.int16)
+    # A processor without VNNI adds products of signed and unsigned numbers in 16 bits, which overflow; those of two
+    # unsigned numbers are exact everywhere.
+    stored = whole.astype(np.int8) if axis else (whole + _MIDDLE).astype(np.uint8)
+    out = ScaledRows(graph, graph.weight(name, stored).name, stored.dtype.name)
+    out.scale = graph.weight(f"{name}.scales", np.ascontiguousarray(scale if axis else scale[0], np.float32))
+    return out

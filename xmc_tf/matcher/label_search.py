@@ -1,0 +1,178 @@
+"""The search of the best labels by the label heads of the levels that were fine-tuned."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.collective.checkpoints.whole import read_checkpoint, write_checkpoint
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.matcher.heads import LevelHead, Scaling, WholeHead
+from xmc_tf.matcher.predict_levels import predict_level
+
+_FORMAT = "xmc_tf.matcher"
+
+
+class LabelSearch:
+    """A beam search through the label heads of the levels of a tree.
+
+    Args:
+        heads: heads of the levels, from the top to the last level that was fine-tuned.
+        splits: for each level, the first child of each node of the level above, then the number of nodes.
+        labels: label of each node of the last level; None if its nodes are clusters.
+    """
+
+    def __init__(self, heads: Sequence[LevelHead], splits: Sequence[np.ndarray], labels: np.ndarray | None) -> None:
+        self.heads: Sequence[Any] = list(heads)
+        self.splits = [np.asarray(one, np.int64) for one in splits]
+        self.labels = None if labels is None else np.asarray(labels, np.int64)
+
+    def __repr__(self) -> str:
+        sizes = " > ".join(f"{head.nr_nodes:,}" for head in self.heads)
+        return f"{type(self).__name__}({sizes} nodes)"
+
+    @property
+    def head(self) -> Any:
+        """LevelHead of the last level."""
+        return self.heads[-1]
+
+    @property
+    def level(self) -> int:
+        """Number of the last level in the tree; 1 for the children of the root."""
+        return len(self.heads)
+
+    @property
+    def nr_nodes(self) -> int:
+        """Number of nodes of the last level."""
+        return self.head.nr_nodes
+
+    def predict(
+        self,
+        vectors: np.ndarray,
+        *,
+        only_topk: int = 20,
+        beam_size: int = 20,
+        post_processor: str = "noop",
+        only_labels: np.ndarray | None = None,
+        windows: np.ndarray | None = None,
+    ) -> csr_matrix:
+        """Return the best nodes of the last level, by beam search through the heads.
+
+        Args:
+            vectors: embeddings, ``[documents, dim]``, or those of their windows.
+            only_topk: number of nodes per document.
+            beam_size: number of nodes kept at each level above. Larger values find better nodes and take longer.
+            post_processor: function applied to a score before it is combined with the parent's.
+            only_labels: numbers of the labels that may be predicted, if the nodes of the last level are labels; the
+                search keeps only nodes that lead to them. Default: all.
+            windows: first window of each document, then the number of windows; a node's score is the largest of the
+                document's windows. Default: each document is one window.
+
+        Returns:
+            Documents × nodes in the order of the tree, the best first within a row; see ``to_labels``.
+        """
+        kept = [None] * self.level if only_labels is None else self._leading_to(only_labels)
+        parents: csr_matrix | None = None
+        for head, splits, own in zip(self.heads[:-1], self.splits[:-1], kept, strict=False):
+            parents = predict_level(
+                head, vectors, parents, splits, only_topk=beam_size, post_processor=post_processor, kept=own,
+                windows=windows,
+            )  # fmt: skip
+        return predict_level(
+            self.head, vectors, parents, self.splits[-1], only_topk=only_topk, post_processor=post_processor,
+            kept=kept[-1], windows=windows,
+        )  # fmt: skip
+
+    def to_labels(self, predicted: csr_matrix) -> csr_matrix:
+        """Return the same scores with labels as columns instead of nodes."""
+        if self.labels is None:
+            raise InputError(
+                f"level {self.level}, the last that was fine-tuned, is above the labels",
+                expected="a matcher of the label level",
+                fix="raise max_match_clusters, or use the rankers' scores (concat-only)",
+            )
+        parts = predicted.data, self.labels[predicted.indices], predicted.indptr
+        return csr_matrix(parts, shape=predicted.shape)
+
+    def save(self, folder: str | Path) -> None:
+        """Save heads that are whole in this process.
+
+        Args:
+            folder: a new folder.
+        """
+        write_checkpoint(
+            folder, {name_of_head(level): head.rows for level, head in enumerate(self.heads)}, self.extra()
+        )
+
+    def extra(self) -> dict[str, np.ndarray]:
+        """Return what is saved beside the rows of the heads."""
+        about = {
+            "format": _FORMAT,
+            "version": 1,
+            "dim": self.head.dim,
+            "normalize": [head.scaling.normalize for head in self.heads],
+            "scale": [head.scaling.factor for head in self.heads],
+        }
+        extra = {"about": np.array(json.dumps(about))}
+        extra |= {f"splits/{number}": splits for number, splits in enumerate(self.splits)}
+        return extra if self.labels is None else extra | {"labels": self.labels}
+
+    def _leading_to(self, labels: np.ndarray) -> list[np.ndarray]:
+        """Return for each level a mask of the nodes that lead to one of the labels."""
+        chosen = np.zeros(self.nr_nodes, bool)
+        chosen[labels] = True
+        kept = [chosen if self.labels is None else chosen[self.labels]]
+        for splits in self.splits[:0:-1]:
+            kept.insert(0, np.diff(np.concatenate([[0], np.cumsum(kept[0])])[splits]) > 0)
+        return kept
+
+
+def load_label_search(folder: str | Path) -> LabelSearch:
+    """Load the heads that a ``Matcher`` of any number of ranks saved, whole into this process.
+
+    Args:
+        folder: the folder passed to ``save``.
+
+    Raises:
+        InputError: if a file is missing or damaged, or the folder contains something else.
+    """
+    tables, found = read_checkpoint(folder)
+    about = parse_json(str(found["about"]), of=f"{folder}: about") if "about" in found else {}
+    if about.get("format") != _FORMAT or about.get("version") != 1:
+        raise InputError(f"{folder} is not a label head", expected="a folder that Matcher.save wrote")
+    _check_about(about, found, folder)
+    splits = [found[f"splits/{number}"] for number in range(len(about["scale"]))]
+    heads = []
+    for level, one in enumerate(splits):
+        rows, expected = tables.get(name_of_head(level)), (int(one[-1]), about["dim"] + 1)
+        if rows is None or rows.shape != expected:
+            raise InputError(
+                f"{folder}: the rows of level {level + 1} do not fit its nodes", expected=f"an array {expected}",
+                received="none" if rows is None else f"one {rows.shape}", fix="copy the model again",
+            )  # fmt: skip
+        heads.append(WholeHead(rows, Scaling(about["normalize"][level], about["scale"][level])))
+    return LabelSearch(heads, splits, found.get("labels"))
+
+
+def name_of_head(level: int) -> str:
+    """Return the name of a level's rows in files; 0 for the children of the root."""
+    return f"head/level_{level + 1}"
+
+
+def _check_about(about: dict[str, Any], found: dict[str, Any], folder: str | Path) -> None:
+    """Raise an error if the description does not fit the arrays in the same file."""
+    scale, normalize = about.get("scale"), about.get("normalize")
+    right = (
+        type(about.get("dim")) is int
+        and isinstance(scale, list)
+        and isinstance(normalize, list)
+        and len(scale) == len(normalize)
+        and all(type(one) in (int, float) for one in scale)
+        and all(f"splits/{number}" in found for number in range(len(scale)))
+    )
+    if not right:
+        raise InputError(f"{folder}: the label head's description is damaged", fix="copy the model again")

@@ -1,0 +1,1 @@
+"""Exports of whole models: SavedModels, and models for ONNX Runtime."""
