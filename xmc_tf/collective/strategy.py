@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.choosing import start_engine
+from xmc_tf.collective.engines.gathered_rows import GatheredRows, gather_rows
 from xmc_tf.collective.fitting.compiling import check_keras, compiled_over_ranks
 from xmc_tf.collective.fitting.models import prepare_models
 from xmc_tf.collective.growing.eviction import Rule
@@ -79,6 +80,9 @@ class CollectiveStrategy:
         shard_above: tables with more bytes are sharded, smaller ones are replicated.
         wire: the format in which rows are sent: fp32; fp16 or bf16, which halve the bytes at less precision; or int8,
             which quarters them, with one scale per row.
+        exact: whether optimizers update sharded tables exactly as Keras does, all rows in each step. Default: only the
+            rows that a step looks up, which costs less, and differs from Keras except for plain SGD; see
+            :doc:`what is equal to Keras`.
         stall_timeout: maximum seconds without progress in one collective, after which the run is aborted with a
             report of what each rank does. Default: no abort, and one report after a minute. See
             ``stalls.settings.watch_for_stalls``.
@@ -91,12 +95,13 @@ class CollectiveStrategy:
         seed: int = 0,
         shard_above: int = 2**20,
         wire: WireFormat = "fp32",
+        exact: bool = False,
         stall_timeout: float | None = None,
     ) -> None:
         check_format(wire)
         check_keras()
         self.communicator = choose_communicator() if communicator is None else communicator
-        self.seed = seed
+        self.seed, self.exact = seed, exact
         self.tables: list[ShardedTable] = []
         self._wires: dict[ShardedTable, WireFormat] = {}
         self._defaults = _EmbeddingScope(shard_above, wire)
@@ -231,6 +236,7 @@ class CollectiveStrategy:
             initializer=initializer,
             seed=self.seed,
             trainable=trainable,
+            each_id=self.exact,
         )
         self._add(made)
         logger.info("table %r: this rank has %d of %d rows", name, made.local_rows, rows)
@@ -263,6 +269,12 @@ class CollectiveStrategy:
             trainable: whether gradient tapes watch the table automatically.
         """
         self._check_name(name)
+        if self.exact:
+            raise InputError(
+                f"growing table {name!r} with CollectiveStrategy(exact=True)",
+                expected="tables with a fixed number of rows, which Keras has too",
+                fix="leave out exact=True",
+            )
         made = make_growing_table(
             name,
             dim,
@@ -303,6 +315,21 @@ class CollectiveStrategy:
         rows, dim = table.shape
         return lookup(ShardedTable(table.name, rows, dim, even_rows(rows, 1), 0, table), ids, combiner, weights=weights)
 
+    def gather(self, vectors: tf.Tensor) -> GatheredRows:
+        """Return the rows of the batches of all ranks, and the positions of this rank's; collective and differentiable.
+
+        Losses among the examples of a batch, such as those of in-batch negatives, then have all of them on each rank.
+
+        Example:
+            >>> candidates, positions = strategy.gather(item_vectors)      # [all, 64], [batch]
+            >>> scores = keras.ops.matmul(user_vectors, keras.ops.transpose(candidates))
+            >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(positions, scores)
+
+        Args:
+            vectors: this rank's rows; ranks may have different numbers of them.
+        """
+        return gather_rows(vectors, self.world_size(), self.rank(), "xmc_tf/batch/rows")
+
     def embeddings(
         self,
         tables: Sequence[EmbeddingTable],
@@ -334,7 +361,9 @@ class CollectiveStrategy:
         taken = {table.name for table in self.tables}
         if doubled := [one.name for one in tables if one.name in taken]:
             raise InputError(f"there is a table {doubled[0]!r} already", fix="give it another name")
-        layer = EmbeddingCollection(plan, self.rank(), seed=self.seed, wire=wire, joint=joint, name=name)
+        layer = EmbeddingCollection(
+            plan, self.rank(), seed=self.seed, wire=wire, joint=joint, name=name, each_id=self.exact
+        )
         self.tables.extend(layer.tables)
         logger.info("%s: placement of %d tables\n%s", name, len(tables), plan.text())
         return layer
@@ -371,6 +400,7 @@ class CollectiveStrategy:
             reduction=reduction,
             accumulate=accumulate,
             loss_scale=loss_scale,
+            exact=self.exact,
         )
 
     def estimator(

@@ -52,6 +52,11 @@ def allgather(tensor: tf.Tensor, name: str) -> tf.Tensor:
     return _restored(gathered, tensor.dtype)
 
 
+def is_first_rank() -> bool:
+    """Return whether this is rank 0, which writes what concerns all ranks."""
+    return choose_communicator().rank == 0
+
+
 def broadcast_variables(variables: Sequence[tf.Variable], root: int = 0) -> None:
     """Set variables on all ranks to their values on rank ``root``; only outside of graphs."""
     communicator = choose_communicator()

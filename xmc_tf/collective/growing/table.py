@@ -25,7 +25,7 @@ from xmc_tf.collective.growing.eviction import (
 from xmc_tf.collective.growing.hashes import HASHES
 from xmc_tf.collective.growing.index import NO_ROW, IdIndex, IndexedIds
 from xmc_tf.collective.growing.initial_rows import InitialRows, initial_rows
-from xmc_tf.collective.tables.table import ShardedTable, not_replicated
+from xmc_tf.collective.tables.table import ShardedTable, mark_rows, not_replicated
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import even_rows
 
@@ -209,7 +209,7 @@ def make_growing_table(
         rules=rules,
         step=step,
     )
-    variable.sharded_table = table
+    mark_rows(variable, table)
     return table
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
-from xmc_tf.collective.tables.row_sums import UniqueIds
+from xmc_tf.collective.tables.row_sums import EachId, UniqueIds
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
 
@@ -50,7 +50,7 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
     ids = tf.cast(ids, tf.int64)
     if table.size > 1:
         return request_from_owners(table, ids, lambda wanted: wanted - table.start, check=True)
-    unique, inverse = tf.unique(ids)
+    unique, inverse = (ids, tf.range(tf.size(ids))) if table.each_id else tf.unique(ids)
     count = tf.reshape(tf.size(unique), [1])
     return RowRequest(inverse, checked_ids(table, unique), count, count)
 
@@ -69,7 +69,7 @@ def request_from_owners(
     bounds = table.partition.bounds[1:-1].astype(np.int64)
 
     def ask(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        found = UniqueIds(ids, bounds)
+        found = (EachId if table.each_id else UniqueIds)(ids, bounds)
         message = _message(table, found.values, found.counts, ids if check else ids[:0])
         return message, found.counts, found.positions
 

@@ -26,6 +26,8 @@ class ShardedTable:
         variable: the local rows, ``[local_rows, dim]``.
         slots: the optimizer's slots for the local rows, by name.
         members: the tables that are stacked in this one, if any; they are saved and exported in its place.
+        each_id: whether each id of a lookup has a gradient of its own, as in Keras. Otherwise, those of equal ids are
+            summed where they are looked up, so that fewer rows are sent.
     """
 
     name: str
@@ -36,6 +38,7 @@ class ShardedTable:
     variable: tf.Variable
     slots: dict[str, tf.Variable] = field(default_factory=dict)
     members: list["ShardedTable"] = field(default_factory=list)
+    each_id: bool = False
 
     @property
     def size(self) -> int:
@@ -83,6 +86,7 @@ def make_table(
     seed: int = 0,
     trainable: bool = True,
     dtype: tf.DType = tf.float32,
+    each_id: bool = False,
 ) -> ShardedTable:
     """Return this rank's part of a new table.
 
@@ -102,6 +106,7 @@ def make_table(
         seed: the seed of the initial values, which also depend on the name and the row, not on the number of ranks.
         trainable: whether gradient tapes watch the table automatically.
         dtype: the type of the rows; see ``fused_rows`` for bfloat16.
+        each_id: see ``ShardedTable``.
     """
     if rows < 1 or dim < 1:
         raise InputError(f"table {name!r}", expected="at least one row and one column", received=f"({rows}, {dim})")
@@ -121,9 +126,49 @@ def make_table(
             for at in range(start, stop, 16 * BLOCK_ROWS):
                 end = min(at + 16 * BLOCK_ROWS, stop)
                 set_rows(variable, at - start, values(at, end))
-    table = ShardedTable(name, rows, dim, partition, rank, variable)
-    variable.sharded_table = table
+    table = ShardedTable(name, rows, dim, partition, rank, variable, each_id=each_id)
+    mark_rows(variable, table)
     return table
+
+
+def mark_rows(variable: tf.Variable, table: ShardedTable) -> None:
+    """Let ``table_of`` find the table, and Keras' optimizers refuse to update a shard of it by themselves."""
+    variable.sharded_table = table
+    variable.overwrite_with_gradient = _NotByOneRank(table)
+
+
+class _NotByOneRank:
+    """What Keras' optimizers find where they ask a variable whether its gradient replaces it: never.
+
+    It is the first that they ask, and only they do. A rank that updated its shard alone would train a model of its own.
+    """
+
+    def __init__(self, table: ShardedTable) -> None:
+        self._table = table
+
+    def __bool__(self) -> bool:
+        if self._table.size > 1 and not _OVER_RANKS.get():
+            raise InputError(
+                f"table {self._table.name!r} is sharded, but the optimizer works on one rank only",
+                expected="an optimizer over all ranks",
+                received="an optimizer of Keras",
+                fix="move model.compile(...) into `with strategy.scope():`; in your own loop, use "
+                "strategy.optimizer(...)",
+            )
+        return False
+
+
+_OVER_RANKS: ContextVar[bool] = ContextVar("over_ranks", default=False)
+
+
+@contextmanager
+def updated_over_ranks() -> Iterator[None]:
+    """Allow Keras' optimizers to update shards in the block, with gradients that are those of all ranks."""
+    token = _OVER_RANKS.set(True)
+    try:
+        yield
+    finally:
+        _OVER_RANKS.reset(token)
 
 
 def table_of(variable: tf.Variable) -> ShardedTable | None:

@@ -6,7 +6,6 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.tables.table import ShardedTable
-from xmc_tf.common.errors import InputError
 
 
 class TableVariable(keras.Variable):
@@ -35,20 +34,8 @@ class TableVariable(keras.Variable):
 
     @property
     def overwrite_with_gradient(self) -> bool:
-        """Whether an optimizer replaces the value by the gradient: never. Only Keras' own optimizers ask.
-
-        Raises:
-            InputError: the table is sharded, of which Keras' optimizers know nothing.
-        """
-        if self.sharded_table.size > 1:
-            raise InputError(
-                f"table {self.sharded_table.name!r} is sharded, but the optimizer works on one rank only",
-                expected="an optimizer over all ranks",
-                received="an optimizer of Keras",
-                fix="move model.compile(...) into `with strategy.scope():`; in your own loop, use "
-                "strategy.optimizer(...)",
-            )
-        return False
+        """Whether an optimizer replaces the value by the gradient: never. See ``table.mark_rows``."""
+        return bool(self.sharded_table.variable.overwrite_with_gradient)
 
 
 def plain_variable(variable: tf.Variable | keras.Variable) -> tf.Variable:
