@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras.src.losses import loss as keras_loss
 
 from xmc_tf.collective.engines.gathered_rows import gather_rows
-from xmc_tf.collective.optimizers.batches import Batch, current_batch, step_over
+from xmc_tf.collective.optimizers.batches import BatchShare, current_batch, step_over
 from xmc_tf.ranks.communicator import Communicator
 
 
@@ -31,7 +31,7 @@ def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> Non
 @tf.autograph.experimental.do_not_convert
 def _step(step: Callable[[Any], Any], size: int, data: Any) -> Any:
     inputs = keras.utils.unpack_x_y_sample_weight(data)[0]
-    with step_over(Batch(_examples(inputs), size)):
+    with step_over(BatchShare(_examples(inputs), size)):
         return step(data)
 
 
@@ -63,13 +63,13 @@ def reduce_losses_over_ranks() -> None:
             weight = batch.size
         elif reduction == "mean_with_sample_weight" and sample_weight is not None:
             weights = keras_loss.apply_mask(tf.cast(sample_weight, loss.dtype), mask, loss.dtype, reduction)
-            weight = batch.share_of(tf.reduce_sum(weights), "weights")
+            weight = batch.weight_by(tf.reduce_sum(weights), "weights")
         elif mask is not None and reduction not in (None, "none"):
-            weight = batch.share_of(tf.reduce_sum(tf.cast(mask, tf.float32)), "mask")
+            weight = batch.weight_by(tf.reduce_sum(tf.cast(mask, tf.float32)), "mask")
         else:
             return loss
-        # The optimizer weights the whole loss, and Keras its mean over steps, by the share of the examples.
-        return loss * tf.cast(tf.math.divide_no_nan(tf.cast(weight, tf.float32), batch.share), loss.dtype)
+        # The optimizer weights the whole loss, and Keras its mean over steps, by the number of examples.
+        return loss * tf.cast(tf.math.divide_no_nan(tf.cast(weight, tf.float32), batch.weight), loss.dtype)
 
     keras_loss.reduce_weighted_values = reduced
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from xmc_tf.collective.engines import operations
 
 
-class Batch:
+class BatchShare:
     """A rank's part of the batch of a step.
 
     Args:
@@ -18,21 +18,24 @@ class Batch:
 
     Attributes:
         size: the number of ranks.
-        is_weighted: whether the loss has been multiplied by ``share``.
+        is_weighted: whether the loss has been multiplied by ``weight``.
     """
 
     def __init__(self, examples: tf.Tensor, size: int) -> None:
-        self._examples, self.size, self.is_weighted = examples, size, False
-        self._share: tf.Tensor | None = None
+        self._examples, self.size, self.is_weighted = tf.cast(examples, tf.float64), size, False
+        self._over_ranks: tf.Tensor | None = None
 
     @property
-    def share(self) -> tf.Tensor:
+    def weight(self) -> tf.Tensor:
         """The weight of this rank's loss in the mean over the ranks: 1 if all have the same number of examples."""
-        if self._share is None:
-            self._share = self.share_of(self._examples, "examples")
-        return self._share
+        return tf.cast(tf.math.divide_no_nan(self._examples * self.size, self._sums[0]), tf.float32)
 
-    def share_of(self, number: tf.Tensor, what: str) -> tf.Tensor:
+    @property
+    def is_even(self) -> tf.Tensor:
+        """Whether all ranks have the same number of examples; the same on all ranks."""
+        return tf.equal(self._sums[1] * self.size, tf.square(self._sums[0]))
+
+    def weight_by(self, number: tf.Tensor, what: str) -> tf.Tensor:
         """Return a number of this rank as a multiple of its mean over the ranks; collective.
 
         Args:
@@ -42,17 +45,25 @@ class Batch:
         number = tf.cast(number, tf.float32)
         return tf.math.divide_no_nan(number * self.size, operations.allreduce_sum(number, f"xmc_tf/batch/{what}"))
 
+    @property
+    def _sums(self) -> tf.Tensor:
+        """The sums over the ranks of the numbers of examples, and of their squares; collective at first."""
+        if self._over_ranks is None:
+            own = tf.stack([self._examples, tf.square(self._examples)])
+            self._over_ranks = operations.allreduce_sum(own, "xmc_tf/batch/examples")
+        return self._over_ranks
 
-_BATCH: ContextVar[Batch | None] = ContextVar("batch", default=None)
+
+_BATCH: ContextVar[BatchShare | None] = ContextVar("batch", default=None)
 
 
-def current_batch() -> Batch | None:
+def current_batch() -> BatchShare | None:
     """Return the batch of the step of a Keras model over all ranks in which this is called, if any."""
     return _BATCH.get()
 
 
 @contextmanager
-def step_over(batch: Batch) -> Iterator[None]:
+def step_over(batch: BatchShare) -> Iterator[None]:
     """Make the block a step over a batch."""
     token = _BATCH.set(batch)
     try:

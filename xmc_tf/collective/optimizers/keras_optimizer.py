@@ -134,7 +134,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         batch = current_batch()
         if batch is not None and self._reduction == "mean":
             batch.is_weighted = True
-            loss *= tf.cast(batch.share, loss.dtype)
+            loss *= tf.cast(batch.weight, loss.dtype)
         return loss if self.loss_scale is None else self.loss_scale.scaled(loss)
 
     @tf.autograph.experimental.do_not_convert
@@ -153,10 +153,19 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         self.check_tables([table.name for table in tables])
         with self._only_updates(), self._slots_of_tables():
             self.inner.build(self.trained if self.exact else replicated)
+        self._exclude_layers_by_name()
         if not self.exact:
             for table in tables:
                 self._row_wise().make_slots(table)
         self.built = True
+
+    def _exclude_layers_by_name(self) -> None:
+        """Make ``exclude_from_weight_decay(var_names=...)`` find the rows of layers by their names in Keras."""
+        pattern = getattr(self.inner, "_exclude_from_weight_decay_pattern", None)
+        of_layers = [one for one in self.trained if table_of(one) is not None and isinstance(one, keras.Variable)]
+        for variable in of_layers if pattern is not None else []:
+            if pattern.search(f"{variable.path.rpartition('/')[0]}/embeddings:0"):
+                self.inner._exclude_from_weight_decay_cache[self.inner._var_key(variable)] = False
 
     def check_tables(self, names: Sequence[str]) -> None:
         """Refuse what sharded tables do not support, and say once in which way their training differs from Keras'.
@@ -243,7 +252,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             "gradients of self.optimizer.scale_loss(loss)"
         )
         with tf.device("/cpu:0"):  # assertions do nothing on a GPU
-            tf.debugging.assert_equal(batch.share, 1.0, message)
+            tf.debugging.assert_equal(batch.is_even, True, message)
 
     @staticmethod
     def _true_after(work: Callable[[Gradients], None], gradients: Gradients) -> tf.Tensor:
