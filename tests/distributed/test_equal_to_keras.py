@@ -42,9 +42,9 @@ def test_each_row_of_the_page_is_right_on_several_ranks(launch, plain):
 def check(run):
     for rank in run.ranks:
         world, outcomes = rank.result["world"], rank.result["outcomes"]
-        assert set(outcomes) == set(CLAIMS)
-        for feature, claims in CLAIMS.items():
-            for mode, claim, found in zip(("default", "exact=True"), claims, outcomes[feature], strict=True):
+        assert set(CLAIMS) - set(outcomes) == ({"jit_compile=True"} if world == 1 else set())
+        for feature, both in outcomes.items():
+            for mode, claim, found in zip(("default", "exact=True"), CLAIMS[feature], both, strict=True):
                 # What differs between ranks may be equal in one process.
                 fine = found.startswith(claim) or (world == 1 and claim != "announced" and found.startswith("equal"))
                 assert fine, f"{feature}, {mode}, {world} ranks: {claim!r} on the page, {found!r}"

@@ -81,8 +81,7 @@ class CollectiveStrategy:
         wire: the format in which rows are sent: fp32; fp16 or bf16, which halve the bytes at less precision; or int8,
             which quarters them, with one scale per row.
         exact: whether optimizers update sharded tables exactly as Keras does, all rows in each step. Default: only the
-            rows that a step looks up, which costs less, and differs from Keras except for plain SGD; see
-            :doc:`what is equal to Keras`.
+            rows that a step looks up, which costs less, and differs from Keras except for plain SGD.
         stall_timeout: maximum seconds without progress in one collective, after which the run is aborted with a
             report of what each rank does. Default: no abort, and one report after a minute. See
             ``stalls.settings.watch_for_stalls``.
@@ -321,8 +320,9 @@ class CollectiveStrategy:
         Losses among the examples of a batch, such as those of in-batch negatives, then have all of them on each rank.
 
         Example:
-            >>> candidates, positions = strategy.gather(item_vectors)      # [all, 64], [batch]
-            >>> scores = keras.ops.matmul(user_vectors, keras.ops.transpose(candidates))
+            >>> users, items = tf.eye(8), tf.eye(8)
+            >>> candidates, positions = strategy.gather(items)
+            >>> scores = tf.matmul(users, candidates, transpose_b=True)
             >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(positions, scores)
 
         Args:

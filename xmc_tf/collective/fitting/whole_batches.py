@@ -1,7 +1,4 @@
-"""What Keras computes over the examples of a batch, computed over the batches of all ranks.
-
-These are the weight of a rank's loss, losses that are sums or means over a mask, and batch normalization.
-"""
+"""Steps of Keras models over the batches of all ranks: the weight of each rank, losses, and batch normalization."""
 
 import functools
 from collections.abc import Callable, Iterator

@@ -29,7 +29,7 @@ class TableOptimizer(ABC):
 
     def __init__(self, learning_rate: Rate, weight_decay: float, **slots: float) -> None:
         self.learning_rate, self.weight_decay, self._slots = learning_rate, weight_decay, slots
-        self.decays: Callable[[tf.Variable], bool] = lambda variable: True
+        self._decays: Callable[[tf.Variable], bool] = lambda variable: True
 
     def make_slots(self, table: ShardedTable) -> None:
         """Create the slots, so that a checkpoint can be loaded before the first step."""
@@ -54,7 +54,7 @@ class TableOptimizer(ABC):
         for slot, state in zip(slots, changed, strict=True):
             slot.scatter_update(tf.IndexedSlices(state, unique_rows))
         rows = tf.gather(table.variable, unique_rows)
-        if self.weight_decay and self.decays(table.variable):
+        if self.weight_decay and self._decays(table.variable):
             rows *= 1.0 - rate * self.weight_decay
         # New rows, which on CPUs are written several times as fast as TensorFlow's scattered addition.
         table.variable.scatter_update(tf.IndexedSlices(rows + move, unique_rows))
@@ -121,6 +121,9 @@ class RowAdagrad(TableOptimizer):
 class RowAdam(TableOptimizer):
     """Adam, or AdamW with ``weight_decay``; the bias correction uses the global step, not the row's number of steps.
 
+    Example:
+        >>> optimizer = strategy.optimizer(keras.optimizers.RMSprop(1e-3), table_optimizer=RowAdam(1e-2))
+
     Args:
         learning_rate: see ``Rate``.
         beta_1: the decay rate of the mean.
@@ -172,7 +175,7 @@ def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:
             fix="CollectiveStrategy(exact=True), which updates all rows as Keras does; or give the tables their own "
             "optimizer: strategy.optimizer(yours, table_optimizer=RowAdam(1e-3))",
         )
-    found.decays = optimizer._use_weight_decay
+    found._decays = optimizer._use_weight_decay
     return found
 
 

@@ -138,9 +138,9 @@ def mark_rows(variable: tf.Variable, table: ShardedTable) -> None:
 
 
 class _NotByOneRank:
-    """What Keras' optimizers find where they ask a variable whether its gradient replaces it: never.
+    """The answer to Keras' optimizers, which ask first whether the gradient of a variable replaces it: never.
 
-    It is the first that they ask, and only they do. A rank that updated its shard alone would train a model of its own.
+    Only they ask. A rank that updated its shard alone would train a model of its own.
     """
 
     def __init__(self, table: ShardedTable) -> None:
