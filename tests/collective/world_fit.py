@@ -24,7 +24,7 @@ def check_replicas_stay_equal(world):
     model.fit(*data, batch_size=4, epochs=1, shuffle=False, verbose=0)
     assert int(model.optimizer.iterations) == 50
     assert strategy.check_replicas(model.trainable_variables) == 4
-    assert words.embeddings.shape == [words.table.local_rows, 4]
+    assert words.table.variable.shape == [words.table.local_rows, 4]
     astray = tf.Variable(float(world.rank == world.size - 1), name="astray")
     if world.size > 1:
         with pytest.raises(InputError, match=rf"1 of 5 .*\n.*astray.*: on ranks \[{world.size - 1}\]"):

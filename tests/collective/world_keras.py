@@ -1,5 +1,6 @@
 """Checks on any number of ranks: the features of Keras 3 that a user of the strategy touches."""
 
+import contextlib
 import logging
 import os
 import tempfile
@@ -224,7 +225,7 @@ def check_what_is_not_over_all_ranks_is_reported(world):
         outside.fit(ours, verbose=0)
     optimizer = keras.optimizers.Adam()
     with pytest.raises(InputError, match=r"items.* is sharded.*\n.*\n.*\n.*move model\.compile"):
-        optimizer.apply([tf.zeros_like(one) for one in outside.trainable_variables], outside.trainable_variables)
+        optimizer.apply([tf.zeros(one.shape) for one in outside.trainable_variables], outside.trainable_variables)
     rows = strategy.table("rows", 4, 2).variable
     with pytest.raises(InputError, match=r"rows.* is sharded.*\n.*\n.*\n.*strategy\.optimizer"):
         keras.optimizers.SGD().apply_gradients([(tf.zeros_like(rows), rows)])
@@ -256,3 +257,35 @@ def check_what_is_not_over_all_ranks_is_reported(world):
         unbuilt.compile("sgd", "mse")
     with pytest.raises(InputError, match="differ from rank 0's"):
         unbuilt.fit(ours, verbose=0)
+
+
+def check_a_backup_and_weights_of_another_optimizer(world):
+    """BackupAndRestore resumes from a new folder, and weights load into a model with another optimizer."""
+    ours, _ = batches(world)
+    folder = os.path.join(world.broadcast(tempfile.mkdtemp()), "new", "backup")
+    _, model = over_ranks(world, keras.optimizers.Adagrad(0.1))
+
+    def stop(batch, logs):
+        if batch == 3:
+            raise KeyboardInterrupt
+
+    for callback in (CALLBACKS.LambdaCallback(on_train_batch_end=stop), CALLBACKS.LambdaCallback()):
+        backup = CALLBACKS.BackupAndRestore(folder, save_freq=2)
+        with contextlib.suppress(KeyboardInterrupt):
+            model.fit(ours, epochs=2, callbacks=[backup, callback], verbose=0)
+        world.barrier()
+        assert os.path.exists(folder) == (backup.model.optimizer.iterations < BATCHES)
+    path = os.path.join(os.path.dirname(os.path.dirname(folder)), "adagrad.weights.h5")
+    model.save_weights(path)
+    world.barrier()
+    _, other = over_ranks(world, keras.optimizers.Adam(0.1))
+    other.optimizer.build(other.trainable_variables)
+    with pytest.warns(UserWarning, match="not loaded|Skipping"):
+        other.load_weights(path)
+    np.testing.assert_array_equal(whole_table(world, other), whole_table(world, model))
+    if world.size > 1:
+        line = rf"^table items\S* has rows 0 to 39; ids out of range on rank {world.size - 1}: 40$"
+        wrong = np.full((4, 3), ROWS * (world.rank == world.size - 1))
+        for use in (model.predict, lambda ids, **options: model.fit(ids, np.ones([4, 1]), **options)):
+            with pytest.raises(InputError, match=line):
+                use(wrong, verbose=0)

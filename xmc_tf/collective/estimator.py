@@ -222,3 +222,27 @@ class _StopAtStep(keras.callbacks.Callback):
         # With loss scaling, some batches make no step.
         if self._batches <= 0 and int(self.model.optimizer.iterations) >= self._max_steps:
             self.model.stop_training = True
+
+
+def check_no_model_fn(model: Any, options: Mapping[str, Any]) -> None:
+    """Refuse the arguments of estimators of TensorFlow 1, and name what replaces them.
+
+    Args:
+        model: the first argument of ``strategy.estimator``.
+        options: the arguments without a parameter.
+    """
+    if found := [name for name in ("model_fn", "config", "params", "warm_start_from") if name in options]:
+        raise InputError(
+            f"strategy.estimator({', '.join(f'{name}=…' for name in found)})",
+            expected="strategy.estimator(make_model, model_dir), where make_model() returns a compiled Keras model: "
+            "TensorFlow 2.16 removed tf.estimator, and with it EstimatorSpec and model_fn",
+            received="the arguments of tf.estimator.Estimator",
+            fix="build the model in make_model: embedding_column -> keras.layers.Embedding in embedding_scope(), "
+            "minimize -> model.compile(optimizer, loss), tf.estimator.TrainSpec and EvalSpec -> those of "
+            "xmc_tf.collective.estimator, export_saved_model(folder, input_receiver) -> export_saved_model(folder). "
+            "docs/how-to/deeprec-torchrec.md has the whole port",
+        )
+    if model is None:
+        raise InputError(
+            "strategy.estimator without a model", expected="a compiled Keras model, or a function that returns one"
+        )

@@ -15,8 +15,11 @@ import tensorflow as tf
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.choosing import start_engine
 from xmc_tf.collective.engines.gathered_rows import GatheredRows, gather_rows
+from xmc_tf.collective.engines.graph_order import in_plain_graph
 from xmc_tf.collective.fitting.compiling import check_keras, compiled_over_ranks
 from xmc_tf.collective.fitting.models import prepare_models
+from xmc_tf.collective.graphs.optimizers import optimizers_over_ranks
+from xmc_tf.collective.graphs.variables import creator_in_graphs, from_rank_0, sharded_get_variable, variable_of
 from xmc_tf.collective.growing.eviction import Rule
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.growing.lookup import growing_lookup
@@ -31,9 +34,11 @@ from xmc_tf.collective.several.collection import EmbeddingCollection
 from xmc_tf.collective.several.embedding_table import EmbeddingTable
 from xmc_tf.collective.several.planner import PlanOptions, make_plan
 from xmc_tf.collective.tables.bags import Combiner, Ids
+from xmc_tf.collective.tables.heads import table_of_all_rows
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.keras_embedding import EmbeddingScope, shard_embeddings
 from xmc_tf.collective.tables.lookup import lookup
+from xmc_tf.collective.tables.products import top_rows
 from xmc_tf.collective.tables.table import ShardedTable, make_table, replicated_here
 from xmc_tf.collective.tables.wire import WireFormat, check_format
 from xmc_tf.common.errors import InputError
@@ -127,6 +132,8 @@ class CollectiveStrategy:
         """Replicate variables created inside, with rank 0's values; models compiled inside train on all ranks."""
 
         def same_everywhere(next_creator: Callable, **kwargs: Any) -> tf.Variable:
+            if self.world_size() > 1 and in_plain_graph() and replicated_here():
+                kwargs["initial_value"] = from_rank_0(kwargs["initial_value"], self.rank())
             variable = next_creator(**kwargs)
             # While a graph is traced, variables have no values yet; the seeds of their initializers are equal.
             if self.world_size() > 1 and tf.executing_eagerly() and replicated_here() and _is_broadcastable(variable):
@@ -136,6 +143,8 @@ class CollectiveStrategy:
         with (
             self._same_seeds(),
             tf.variable_creator_scope(same_everywhere),
+            creator_in_graphs(same_everywhere),
+            optimizers_over_ranks(self.communicator),
             compiled_over_ranks(self.communicator, self._optimizer_of, self._is_large),
         ):
             yield self
@@ -171,7 +180,10 @@ class CollectiveStrategy:
         try:
             wants = partial(_large, scope=chosen)
             make, make_growing = self._table_of_layer, self._growing_table_of_layer
-            with shard_embeddings(EmbeddingScope(make, wants, chosen.wire, make_growing)):
+            with (
+                shard_embeddings(EmbeddingScope(make, wants, chosen.wire, make_growing)),
+                sharded_get_variable(self.table, wants),
+            ):
                 yield self
         finally:
             self._embedding_scope = before
@@ -202,6 +214,8 @@ class CollectiveStrategy:
         # The same values as those of a table, so that shard_above does not change the training.
         rows, dim = (shape[0], shape[1]) if len(shape) == 2 else (1, int(tf.TensorShape(shape).num_elements()))
         values = make_table(name, rows, dim, initializer=initializer, seed=self.seed).variable
+        if in_plain_graph():
+            values = values.initial_value
         return tf.Variable(tf.reshape(values, shape), trainable=trainable, name=name)
 
     def table(
@@ -224,7 +238,8 @@ class CollectiveStrategy:
             partition: the rows of each rank; default: equal ranges.
             trainable: whether gradient tapes watch the table automatically.
         """
-        self._check_name(name)
+        if not in_plain_graph():
+            self._check_name(name)
         made = make_table(
             name,
             rows,
@@ -237,6 +252,9 @@ class CollectiveStrategy:
             trainable=trainable,
             each_id=self.exact,
         )
+        if in_plain_graph():  # whose tables are a session's, and may have the names of another graph's
+            variable_of(made)
+            return made
         self._add(made)
         logger.info("table %r: this rank has %d of %d rows", name, made.local_rows, rows)
         return made
@@ -330,6 +348,29 @@ class CollectiveStrategy:
         """
         return gather_rows(vectors, self.world_size(), self.rank(), "xmc_tf/batch/rows")
 
+    def top_k(
+        self, layer: keras.layers.Embedding | ShardedTable | tf.Variable, queries: tf.Tensor, k: int = 10
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the k best rows of an embedding for each query, by dot product; collective and exact.
+
+        Each rank passes its own queries, if any. In a Keras model, use ``TopK``, or ``TiedHead`` for the scores of all
+        rows.
+
+        Example:
+            >>> movies = keras.layers.Embedding(10_000, 64)
+            >>> scores, ids = strategy.top_k(movies, tf.zeros([2, 64]), k=10)
+
+        Args:
+            layer: a Keras Embedding, sharded or not, or a result of ``variable`` or ``table``.
+            queries: ``[..., width of a row]``.
+            k: the number of rows for each query.
+
+        Returns:
+            The scores, from the largest, and the ids, both ``[..., k]``, as of ``tf.math.top_k``.
+        """
+        table = table_of_all_rows(layer)
+        return top_rows(table, tf.convert_to_tensor(queries), k, self._wires.get(table, self._defaults.wire))
+
     def embeddings(
         self,
         tables: Sequence[EmbeddingTable],
@@ -404,7 +445,7 @@ class CollectiveStrategy:
         )
 
     def estimator(
-        self, model: keras.Model | Callable[[], keras.Model], model_dir: str | Path, **options: Any
+        self, model: keras.Model | Callable[[], keras.Model] | None = None, model_dir: str | Path = "", **options: Any
     ) -> "Estimator":
         """Return an ``Estimator``, which trains, evaluates, checkpoints and exports a compiled Keras model.
 
@@ -417,8 +458,9 @@ class CollectiveStrategy:
             model_dir: folder of checkpoints and logs, on a disk that all ranks share.
             **options: further arguments of ``Estimator``.
         """
-        from xmc_tf.collective.estimator import Estimator
+        from xmc_tf.collective.estimator import Estimator, check_no_model_fn
 
+        check_no_model_fn(model, options)
         return Estimator(self, model, model_dir, **options)
 
     def export_saved_model(

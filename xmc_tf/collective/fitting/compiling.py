@@ -94,7 +94,9 @@ def compiled_over_ranks(
 def _warn_of_replicated_embeddings(model: keras.Model, large: Callable[[int, int], bool]) -> None:
     """Warn of large embeddings that were made outside of an embedding scope."""
     for layer in model._flatten_layers():
-        if type(layer) is not keras.layers.Embedding or not large(layer.input_dim, layer.output_dim):
+        if not isinstance(layer, keras.layers.Embedding) or getattr(layer, "is_sharded", False):
+            continue
+        if not large(layer.input_dim, layer.output_dim):
             continue
         log.warning(
             "embedding %r (%d rows of %d) was made outside strategy.embedding_scope(): every rank holds all of it. To "

@@ -13,11 +13,14 @@ from typing import Any
 import keras
 import numpy as np
 
+from xmc_tf.collective.fitting.callbacks import prepare_callback
 from xmc_tf.collective.fitting.epochs import same_steps_on_all_ranks
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
 from xmc_tf.collective.fitting.whole_batches import reduce_losses_over_ranks
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.replicas import check_replicas_equal
+from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
+from xmc_tf.collective.tables.row_requests import ids_out_of_range_in_one_line
 from xmc_tf.collective.tables.table import ShardedTable, table_of
 from xmc_tf.collective.tables.whole_rows import save_on_rank_0
 from xmc_tf.common.errors import InputError
@@ -55,7 +58,8 @@ def _wrap(name: str, around: Callable[..., Any]) -> None:
     @functools.wraps(original)
     def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         assert _prepared is not None
-        return around(_prepared, functools.partial(original, self), self, *args, **kwargs)
+        with ids_out_of_range_in_one_line():
+            return around(_prepared, functools.partial(original, self), self, *args, **kwargs)
 
     setattr(keras.Model, name, method)
 
@@ -72,6 +76,8 @@ def _fit(communicator: Communicator, fit: Callable[..., Any], model: keras.Model
     else:
         several = kwargs["callbacks"] = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     stops_on_nan = any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in several)
+    for one in several:
+        prepare_callback(one, communicator)
     several.insert(0, _SameOnAllRanks(communicator, stops_on_nan))
     with same_steps_on_all_ranks(communicator):
         return fit(*args, **kwargs)
@@ -150,7 +156,8 @@ def _over_ranks(model: keras.Model) -> bool:
 
 def _report_local(communicator: Communicator, model: keras.Model) -> None:
     """Report a model that trains on this rank only."""
-    if sharded_tables(model) or any(type(layer).__name__ == "ShardedEmbedding" for layer in model._flatten_layers()):
+    embeddings = (one for one in model._flatten_layers() if isinstance(one, ShardedEmbedding))
+    if sharded_tables(model) or any(one.is_sharded for one in embeddings):
         raise InputError(
             f"model {model.name!r} has sharded embeddings, but was compiled outside strategy.scope()",
             expected="an optimizer over all ranks",

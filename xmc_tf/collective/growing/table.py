@@ -59,6 +59,11 @@ class GrowingTable(ShardedTable):
         return self.index.rows
 
     @property
+    def has_row_numbers(self) -> bool:
+        """No: an id is a string or any number, and its row comes and goes."""
+        return False
+
+    @property
     def room(self) -> int:
         """The number of local rows for which there is memory."""
         return int(tf.raw_ops.VariableShape(input=self.variable.handle)[0])  # without a copy, unlike tf.shape

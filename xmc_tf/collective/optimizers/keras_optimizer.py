@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,9 +17,8 @@ from xmc_tf.collective.optimizers.batches import current_batch
 from xmc_tf.collective.optimizers.gradients import Gradient, Gradients, Reduction, split
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer, differences_of, row_wise_of
-from xmc_tf.collective.tables.keras_embedding import load_rows
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of, updated_over_ranks
-from xmc_tf.collective.tables.table_variable import plain_variable
+from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable
 from xmc_tf.collective.tables.whole_rows import whole_rows
 from xmc_tf.common.errors import InputError
 
@@ -268,12 +268,13 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         """Load the state of an optimizer of one process, or of this kind on any number of ranks."""
         state = self._state()
         if len(store.keys()) != len(state):
-            raise InputError(
-                f"the saved state of the optimizer does not fit {self.inner.name!r}",
-                expected=f"{len(state)} variables",
-                received=str(len(store.keys())),
-                fix="load the model with compile=False, and compile it again",
+            # As Keras: weights may be loaded into a model with another optimizer.
+            warnings.warn(
+                f"the saved state of the optimizer, {len(store.keys())} variables, is not loaded: {self.inner.name!r} "
+                f"has {len(state)}",
+                stacklevel=2,
             )
+            return
         for number, (variable, table, slot) in enumerate(state):
             if table is None:
                 variable.assign(store[str(number)])
@@ -282,7 +283,8 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     def finalize_variable_values(self, var_list: Sequence[tf.Variable]) -> None:
         """Replace variables by their averages at the end of ``fit``, if ``inner`` keeps any (use_ema)."""
-        self.inner.finalize_variable_values([one for one in var_list if self.exact or table_of(one) is None])
+        with own_rows():
+            self.inner.finalize_variable_values([one for one in var_list if self.exact or table_of(one) is None])
 
     def _state(self) -> list[tuple[Any, ShardedTable | None, str]]:
         """Return the variables in the order of an optimizer of one process: variable, table, name of its slot."""
@@ -360,7 +362,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             changed["_clip_gradients"] = lambda of_variables: (
                 self._clipped(Gradients(list(variables), of_variables, [], [])).of_variables
             )
-        with updated_over_ranks(), _changed(inner, changed):
+        with updated_over_ranks(), own_rows(), _changed(inner, changed):
             yield
 
     @contextmanager
