@@ -224,12 +224,11 @@ class _StopAtStep(keras.callbacks.Callback):
             self.model.stop_training = True
 
 
-def check_no_model_fn(model: Any, options: Mapping[str, Any]) -> None:
+def check_no_model_fn(options: Mapping[str, Any]) -> None:
     """Refuse the arguments of estimators of TensorFlow 1, and name what replaces them.
 
     Args:
-        model: the first argument of ``strategy.estimator``.
-        options: the arguments without a parameter.
+        options: arguments of ``strategy.estimator``.
     """
     if found := [name for name in ("model_fn", "config", "params", "warm_start_from") if name in options]:
         raise InputError(
@@ -240,9 +239,5 @@ def check_no_model_fn(model: Any, options: Mapping[str, Any]) -> None:
             fix="build the model in make_model: embedding_column -> keras.layers.Embedding in embedding_scope(), "
             "minimize -> model.compile(optimizer, loss), tf.estimator.TrainSpec and EvalSpec -> those of "
             "xmc_tf.collective.estimator, export_saved_model(folder, input_receiver) -> export_saved_model(folder). "
-            "docs/how-to/deeprec-torchrec.md has the whole port",
-        )
-    if model is None:
-        raise InputError(
-            "strategy.estimator without a model", expected="a compiled Keras model, or a function that returns one"
+            "docs/how-to/tensorflow-1.md has the whole port",
         )

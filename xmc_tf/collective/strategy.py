@@ -24,6 +24,8 @@ from xmc_tf.collective.growing.eviction import Rule
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.growing.lookup import growing_lookup
 from xmc_tf.collective.growing.table import GrowingTable, make_growing_table
+from xmc_tf.collective.heads.layers import table_of_all_rows
+from xmc_tf.collective.heads.products import top_rows
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import Reduction
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
@@ -34,11 +36,9 @@ from xmc_tf.collective.several.collection import EmbeddingCollection
 from xmc_tf.collective.several.embedding_table import EmbeddingTable
 from xmc_tf.collective.several.planner import PlanOptions, make_plan
 from xmc_tf.collective.tables.bags import Combiner, Ids
-from xmc_tf.collective.tables.heads import table_of_all_rows
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.keras_embedding import EmbeddingScope, shard_embeddings
 from xmc_tf.collective.tables.lookup import lookup
-from xmc_tf.collective.tables.products import top_rows
 from xmc_tf.collective.tables.table import ShardedTable, make_table, replicated_here
 from xmc_tf.collective.tables.wire import WireFormat, check_format
 from xmc_tf.common.errors import InputError
@@ -445,7 +445,10 @@ class CollectiveStrategy:
         )
 
     def estimator(
-        self, model: keras.Model | Callable[[], keras.Model] | None = None, model_dir: str | Path = "", **options: Any
+        self,
+        model: keras.Model | Callable[[], keras.Model] | None = None,
+        model_dir: str | Path | None = None,
+        **options: Any,
     ) -> "Estimator":
         """Return an ``Estimator``, which trains, evaluates, checkpoints and exports a compiled Keras model.
 
@@ -460,7 +463,9 @@ class CollectiveStrategy:
         """
         from xmc_tf.collective.estimator import Estimator, check_no_model_fn
 
-        check_no_model_fn(model, options)
+        check_no_model_fn(options)
+        if model is None or model_dir is None:
+            raise InputError("strategy.estimator", expected="a model and model_dir, the folder of checkpoints and logs")
         return Estimator(self, model, model_dir, **options)
 
     def export_saved_model(

@@ -13,10 +13,10 @@ import tensorflow as tf
 from keras.src.api_export import REGISTERED_OBJS_TO_NAMES
 from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
+from xmc_tf.collective.heads.products import scores_of_rows
 from xmc_tf.collective.keras_2 import keras_2_refused
 from xmc_tf.collective.tables.initial_values import Initializer, OfShape
 from xmc_tf.collective.tables.lookup import lookup
-from xmc_tf.collective.tables.products import scores_of_rows
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.table_variable import TableVariable
 from xmc_tf.collective.tables.wire import WireFormat

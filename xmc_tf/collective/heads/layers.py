@@ -5,7 +5,7 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
-from xmc_tf.collective.tables.products import scores_of_rows, top_rows
+from xmc_tf.collective.heads.products import scores_of_rows, top_rows
 from xmc_tf.collective.tables.table import ShardedTable, table_of
 from xmc_tf.collective.tables.table_variable import plain_variable
 from xmc_tf.collective.tables.wire import WireFormat
