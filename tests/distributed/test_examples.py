@@ -79,7 +79,8 @@ def test_programs_of_others_train_and_predict_the_same_on_any_number_of_ranks(la
     for rank in run.ranks:
         for name, alone in programs_alone.items():
             np.testing.assert_allclose(rank.result[name]["losses"], alone["losses"], rtol=1e-4, err_msg=name)
-            np.testing.assert_allclose(rank.result[name]["predictions"], alone["predictions"], atol=2e-3, err_msg=name)
+            # Rounding grows over SASRec's 48 steps; its scores are between -5 and 10.
+            np.testing.assert_allclose(rank.result[name]["predictions"], alone["predictions"], atol=2e-2, err_msg=name)
             assert alone["losses"][-1] < 0.97 * alone["losses"][0]
 
 
