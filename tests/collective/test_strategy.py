@@ -76,14 +76,6 @@ def test_given_weights_of_an_embedding_are_its_first_rows(strategy):
     np.testing.assert_array_equal(layer(np.array([[3, 9]]))[0], given[[3, 9]])
 
 
-def test_a_subclass_of_embedding_is_not_sharded(strategy):
-    class Mine(Embedding):
-        pass
-
-    with strategy.embedding_scope(shard_above=0):
-        assert type(Mine(100, 3)) is Mine
-
-
 def test_ragged_and_masked_ids(strategy):
     with strategy.embedding_scope(shard_above=0):
         layer = Embedding(10, 2, mask_zero=True, embeddings_initializer="ones")
