@@ -4,12 +4,29 @@ import sys
 
 import pytest
 
-from tests.collective import world_every_row, world_fit, world_lookup, world_optimizers, world_pairs
+from tests.collective import (
+    world_every_row,
+    world_fit,
+    world_graphs,
+    world_lookup,
+    world_optimizers,
+    world_pairs,
+    world_whole_layers,
+)
 from xmc_tf.ranks.solo import Solo
 
+MODULES = (
+    world_lookup,
+    world_pairs,
+    world_every_row,
+    world_optimizers,
+    world_fit,
+    world_whole_layers,
+    world_graphs,
+)
 CHECKS = [
     pytest.param(check, id=name)
-    for module in (world_lookup, world_pairs, world_every_row, world_optimizers, world_fit)
+    for module in MODULES
     for name, check in sorted(vars(module).items())
     if name.startswith("check_")
 ]

@@ -93,7 +93,6 @@ def test_slots_are_created_on_demand_for_the_local_rows():
         ({"rows": 0}, "at least one row"),
         ({"partition": even_rows(5, 1)}, "not over its rows"),
         ({"initializer": np.zeros((4, 2), np.float32)}, "another shape"),
-        ({"initializer": keras.initializers.Orthogonal()}, "Orthogonal cannot compute the values of single rows"),
     ],
 )
 def test_invalid_tables_are_refused(options, said):

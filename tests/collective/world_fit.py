@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 from xmc_tf import CollectiveStrategy
-from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.common.errors import InputError
 
 
@@ -25,55 +24,11 @@ def check_replicas_stay_equal(world):
     model.fit(*data, batch_size=4, epochs=1, shuffle=False, verbose=0)
     assert int(model.optimizer.iterations) == 50
     assert strategy.check_replicas(model.trainable_variables) == 4
-    assert words.embeddings.shape == [words.table.local_rows, 4]
+    assert words.table.variable.shape == [words.table.local_rows, 4]
     astray = tf.Variable(float(world.rank == world.size - 1), name="astray")
     if world.size > 1:
         with pytest.raises(InputError, match=rf"1 of 5 .*\n.*astray.*: on ranks \[{world.size - 1}\]"):
             strategy.check_replicas([*model.trainable_variables, astray])
-
-
-def check_fit_equals_one_process(world):
-    """``fit`` over the ranks' shares equals ``fit`` over all data, for sharded and replicated embeddings."""
-    keras.utils.set_random_seed(3)
-    rng = np.random.default_rng(0)
-    batch, batches = 4 * world.size, 6
-    words, tags = rng.integers(0, 40, (batch * batches, 3)), rng.integers(0, 5, (batch * batches, 2))
-    targets = rng.normal(size=batch * batches)
-
-    def make(strategy):
-        first = rng_values((40, 4), 1), rng_values((5, 4), 2)
-        a, b = (keras.Input([count], dtype="int64") for count in (3, 2))
-        embeddings = [
-            keras.layers.Embedding(40, 4, embeddings_initializer=keras.initializers.Constant(0.1), name="words"),
-            keras.layers.Embedding(5, 4, embeddings_initializer=keras.initializers.Constant(0.2), name="tags"),
-        ]
-        mixed = keras.layers.Concatenate(axis=1)([embeddings[0](a), embeddings[1](b)])
-        out = keras.layers.Dense(1, kernel_initializer=keras.initializers.Constant(first[0][:1, :1].item()))
-        model = keras.Model([a, b], out(keras.layers.Flatten()(mixed)))
-        model.compile(keras.optimizers.SGD(0.1), "mse")
-        return model, embeddings
-
-    def rng_values(shape, seed):
-        return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-    whole, (whole_words, whole_tags) = make(None)
-    whole.fit([words, tags], targets, batch_size=batch, epochs=2, shuffle=False, verbose=0)
-
-    strategy = CollectiveStrategy(world, shard_above=200)
-    with strategy.scope(), strategy.embedding_scope():
-        model, (our_words, our_tags) = make(strategy)
-    assert isinstance(our_words, ShardedEmbedding)
-    assert type(our_tags) is keras.layers.Embedding
-    mine = np.arange(batch * batches).reshape(batches, world.size, 4)[:, world.rank].reshape(-1)
-    model.fit([words[mine], tags[mine]], targets[mine], batch_size=4, epochs=2, shuffle=False, verbose=0)
-
-    start, count = our_words.table.start, our_words.table.local_rows
-    np.testing.assert_allclose(our_words.embeddings, whole_words.embeddings[start : start + count], atol=1e-5)
-    np.testing.assert_allclose(our_tags.embeddings, whole_tags.embeddings, atol=1e-5)
-    np.testing.assert_allclose(
-        model.predict([words, tags], verbose=0), whole.predict([words, tags], verbose=0), atol=1e-5
-    )
-    assert strategy.check_replicas(model.trainable_variables) == 3
 
 
 def check_mixed_precision_fit(world):

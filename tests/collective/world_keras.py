@@ -1,5 +1,6 @@
 """Checks on any number of ranks: the features of Keras 3 that a user of the strategy touches."""
 
+import contextlib
 import logging
 import os
 import tempfile
@@ -95,36 +96,6 @@ def compare(world, optimizer, epochs=1, atol=2e-5, **options):
     return strategy, model, plain
 
 
-def check_optimizers_equal_plain_keras(world):
-    """SGD and Adagrad, whose row-wise forms are exact, with a schedule, clipping and weight decay of Keras 3."""
-    schedule = keras.optimizers.schedules.PiecewiseConstantDecay([2, 4], [0.3, 0.1, 0.02])
-    compare(world, lambda: keras.optimizers.SGD(schedule))
-    compare(world, lambda: keras.optimizers.Adagrad(0.1))
-    compare(world, lambda: keras.optimizers.SGD(0.5, global_clipnorm=0.2))
-    compare(world, lambda: keras.optimizers.SGD(0.1, gradient_accumulation_steps=3))
-
-
-def check_several_steps_per_execution(world):
-    """Steps run in a loop of the graph, in which the order of exchanges must hold."""
-    compare(world, lambda: keras.optimizers.SGD(0.1, momentum=0.0), steps_per_execution=3)
-
-
-def check_adamw_of_rows_touched_in_each_step(world):
-    """A step that touches all rows equals AdamW of Keras 3."""
-    ids = np.arange(ROWS).reshape(-1, 4)[:, :3]  # on each rank, so that each of these rows has a gradient
-    _, model = over_ranks(world, keras.optimizers.AdamW(0.01, weight_decay=0.1))
-    plain = alone(keras.optimizers.AdamW(0.01, weight_decay=0.1))
-    targets = np.ones((len(ids), 1), np.float32)
-    for one in (model, plain):
-        one.fit(ids, targets, batch_size=len(ids), epochs=5, shuffle=False, verbose=0)
-    touched = np.unique(ids)
-    np.testing.assert_allclose(
-        whole_table(world, model)[touched], plain.layers[0].embeddings.numpy()[touched], atol=1e-5
-    )
-    np.testing.assert_allclose(model.layers[-1].kernel, plain.layers[-1].kernel, atol=1e-5)
-    assert int(model.optimizer.iterations) == 5
-
-
 def check_callbacks_decide_the_same(world):
     """Ranks with different data see the same metrics, so that they stop and change the learning rate together."""
     ours, _ = batches(world, seed=1)
@@ -184,8 +155,8 @@ def check_saved_models_are_whole(world):
     from_weights.load_weights(os.path.join(folder, "last.weights.h5"))
     np.testing.assert_allclose(from_weights(ids), expected, atol=1e-6)
 
-    # Over the ranks, where training continues as in one process.
-    again = CollectiveStrategy(world, shard_above=0)
+    # Over the ranks, where training continues as in one process, also in the other mode.
+    again = CollectiveStrategy(world, shard_above=0, exact=True)
     with again.scope(), again.embedding_scope():
         loaded = keras.models.load_model(os.path.join(folder, "best.keras"))
     assert isinstance(loaded.layers[0], ShardedEmbedding)
@@ -195,6 +166,11 @@ def check_saved_models_are_whole(world):
         one.fit(data, epochs=1, verbose=0)
     np.testing.assert_allclose(loaded(ids), plain(ids), atol=2e-5)
     np.testing.assert_allclose(model(ids), plain(ids), atol=2e-5)
+    loaded.save(os.path.join(folder, "exact.keras"))
+    world.barrier()
+    state = keras.models.load_model(os.path.join(folder, "exact.keras")).optimizer.variables
+    for mine, theirs in zip(state, plain.optimizer.variables, strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=2e-5)
     if world.size > 1:
         with pytest.raises(InputError, match=r"strategy\.export_saved_model"):
             model.export(os.path.join(folder, "exported"))
@@ -220,6 +196,22 @@ def check_mixed_precision(world):
     assert strategy.check_replicas(model.trainable_variables) == 4
 
 
+class OwnStep(keras.Sequential):
+    def train_step(self, data):
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(y=data[1], y_pred=self(data[0], training=True))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return {"loss": loss}
+
+
+class Largest(keras.metrics.Metric):
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Keep nothing: only its class matters."""
+
+    def result(self):
+        return 0.0
+
+
 def check_what_is_not_over_all_ranks_is_reported(world):
     """Errors and warnings name the line to change."""
     ours, _ = batches(world)
@@ -233,7 +225,10 @@ def check_what_is_not_over_all_ranks_is_reported(world):
         outside.fit(ours, verbose=0)
     optimizer = keras.optimizers.Adam()
     with pytest.raises(InputError, match=r"items.* is sharded.*\n.*\n.*\n.*move model\.compile"):
-        optimizer.apply([tf.zeros_like(one) for one in outside.trainable_variables], outside.trainable_variables)
+        optimizer.apply([tf.zeros(one.shape) for one in outside.trainable_variables], outside.trainable_variables)
+    rows = strategy.table("rows", 4, 2).variable
+    with pytest.raises(InputError, match=r"rows.* is sharded.*\n.*\n.*\n.*strategy\.optimizer"):
+        keras.optimizers.SGD().apply_gradients([(tf.zeros_like(rows), rows)])
     with pytest.raises(InputError, match="jit_compile=True"), strategy.scope():
         outside.compile("adam", "mse", jit_compile=True)
 
@@ -246,6 +241,15 @@ def check_what_is_not_over_all_ranks_is_reported(world):
         plain.fit(ours, verbose=0)
     assert any("each of the" in note for note in notes) == (world.rank == 0)
 
+    # A step of the user's own, which does not weight its loss by the number of examples of the rank.
+    with noted() as notes, strategy.scope():
+        own = OwnStep([keras.layers.Flatten(), keras.layers.Dense(1)])
+        own.compile("sgd", "mse", metrics=[Largest()])
+    assert any("metric 'largest'" in note for note in notes) == (world.rank == 0)
+    count = 4 + (world.rank == 0)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"self\.optimizer\.scale_loss"):
+        own.fit(np.ones((count, 3)), np.ones((count, 1)), batch_size=8, verbose=0)
+
     # Without scopes around the layers, the ranks have different initial values, which the first step shows.
     keras.utils.set_random_seed(world.rank)
     unbuilt = keras.Sequential([keras.layers.Embedding(ROWS, 4), keras.layers.Flatten(), keras.layers.Dense(1)])
@@ -253,3 +257,35 @@ def check_what_is_not_over_all_ranks_is_reported(world):
         unbuilt.compile("sgd", "mse")
     with pytest.raises(InputError, match="differ from rank 0's"):
         unbuilt.fit(ours, verbose=0)
+
+
+def check_a_backup_and_weights_of_another_optimizer(world):
+    """BackupAndRestore resumes from a new folder, and weights load into a model with another optimizer."""
+    ours, _ = batches(world)
+    folder = os.path.join(world.broadcast(tempfile.mkdtemp()), "new", "backup")
+    _, model = over_ranks(world, keras.optimizers.Adagrad(0.1))
+
+    def stop(batch, logs):
+        if batch == 3:
+            raise KeyboardInterrupt
+
+    for callback in (CALLBACKS.LambdaCallback(on_train_batch_end=stop), CALLBACKS.LambdaCallback()):
+        backup = CALLBACKS.BackupAndRestore(folder, save_freq=2)
+        with contextlib.suppress(KeyboardInterrupt):
+            model.fit(ours, epochs=2, callbacks=[backup, callback], verbose=0)
+        world.barrier()
+        assert os.path.exists(folder) == (backup.model.optimizer.iterations < BATCHES)
+    path = os.path.join(os.path.dirname(os.path.dirname(folder)), "adagrad.weights.h5")
+    model.save_weights(path)
+    world.barrier()
+    _, other = over_ranks(world, keras.optimizers.Adam(0.1))
+    other.optimizer.build(other.trainable_variables)
+    with pytest.warns(UserWarning, match="not loaded|Skipping"):
+        other.load_weights(path)
+    np.testing.assert_array_equal(whole_table(world, other), whole_table(world, model))
+    if world.size > 1:
+        line = rf"^table items\S* has rows 0 to 39; ids out of range on rank {world.size - 1}: 40$"
+        wrong = np.full((4, 3), ROWS * (world.rank == world.size - 1))
+        for use in (model.predict, lambda ids, **options: model.fit(ids, np.ones([4, 1]), **options)):
+            with pytest.raises(InputError, match=line):
+                use(wrong, verbose=0)

@@ -10,15 +10,22 @@ pytestmark = pytest.mark.distributed
 
 # Module of checks -> number of its checks.
 CHECKS = {"world_lookup": 9, "world_pairs": 6, "world_every_row": 4, "world_several": 2}
-CHECKS |= {"world_optimizers": 5, "world_growing": 2, "world_fit": 4, "world_keras": 8}
+CHECKS |= {
+    "world_optimizers": 5,
+    "world_growing": 2,
+    "world_fit": 3,
+    "world_keras": 6,
+    "world_whole_layers": 4,
+    "world_graphs": 3,
+}
 EXCHANGES = ["world_lookup", "world_pairs", "world_every_row"]
 # Exchanges depend on the engine and on the number of ranks: they are checked with Horovod on an odd number, and with
 # mpi4py on an even one; tests/collective checks them on one. What is built on them is checked once or twice; growing
 # tables call Python between the exchanges.
 WORLDS = {
     ("gloo", 2): ["world_several", "world_optimizers", "world_fit"],
-    ("gloo", 3): [*EXCHANGES, "world_growing"],
-    ("mpi", 2): [*EXCHANGES, "world_several", "world_growing", "world_keras"],
+    ("gloo", 3): [*EXCHANGES, "world_growing", "world_whole_layers"],
+    ("mpi", 2): [*EXCHANGES, "world_several", "world_growing", "world_keras", "world_graphs"],
 }
 
 

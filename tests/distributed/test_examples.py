@@ -2,12 +2,13 @@
 
 import ast
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.distributed.launch import REPOSITORY, horovodrun, python
+from tests.distributed.launch import REPOSITORY, horovodrun, mpiexec, python
 
 pytestmark = pytest.mark.distributed
 
@@ -61,6 +62,26 @@ def test_a_dlrm_with_several_tables_learns_and_is_exported(tmp_path):
     ids = {f"category_{number}": tf.constant([3, 5], tf.int64) for number in range(3)}
     (scores,) = score(numbers=tf.zeros([2, 4]), **ids).values()
     assert np.isfinite(scores).all()
+
+
+@pytest.fixture(scope="module")
+def programs_alone():
+    """Return the losses and predictions of the programs of examples/collective in one process."""
+    return python("collective_examples.py", imported=True, timeout=200).ranks[0].result
+
+
+@pytest.mark.parametrize(
+    ("launch", "world"), [(partial(mpiexec, imported=True), 2), (horovodrun, 3)], ids=["mpiexec", "horovodrun"]
+)
+def test_programs_of_others_train_and_predict_the_same_on_any_number_of_ranks(launch, world, programs_alone):
+    assert sorted(programs_alone) == ["deeprec_session", "dlrm", "ranking", "retrieval", "sasrec"]
+    run = launch("collective_examples.py", world=world, timeout=300)
+    for rank in run.ranks:
+        for name, alone in programs_alone.items():
+            np.testing.assert_allclose(rank.result[name]["losses"], alone["losses"], rtol=1e-4, err_msg=name)
+            # Rounding grows over SASRec's 48 steps; its scores are between -5 and 10.
+            np.testing.assert_allclose(rank.result[name]["predictions"], alone["predictions"], atol=2e-2, err_msg=name)
+            assert alone["losses"][-1] < 0.97 * alone["losses"][0]
 
 
 def results(run):

@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +10,8 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training, tables_of
+from xmc_tf.collective.fitting.epochs import batches_in_step
+from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries
 from xmc_tf.collective.saved_model import Signature, export_saved_model
 from xmc_tf.common.errors import InputError
@@ -181,38 +183,12 @@ class Estimator:
         data = self._data(input_fn)
         batches = iter(data if steps is None else data.take(steps))
         self.model.reset_metrics()
-        for batch in self._in_step(batches):
+        for batch in batches_in_step(batches, self.strategy.communicator):
             self._test_step(batch)
-        # The states of metrics are sums and counts, which add up over the ranks.
-        states = [variable for metric in self.model.metrics for variable in metric.variables]
-        gathered = self.strategy.communicator.allgather([variable.numpy() for variable in states])
-        for variable, *theirs in zip(states, *gathered, strict=True):
-            variable.assign(sum(theirs[1:], start=theirs[0]))
-        results: dict[str, float] = {}
-        for metric in self.model.metrics:
-            result = metric.result()
-            named = result if isinstance(result, Mapping) else {metric.name: result}
-            results.update({name: float(value) for name, value in named.items()})
+        with metrics_of_all_ranks(self.model, self.strategy.communicator):
+            results = {name: float(value) for name, value in self.model.get_metrics_result().items()}
         self.model.reset_metrics()
         return results
-
-    def _in_step(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield the batches, and then empty ones as long as another rank has more."""
-        last = None
-        while True:
-            batch = next(batches, None)
-            last = last if batch is None else batch
-            ranks = self.strategy.communicator.allgather((batch is not None, last is not None))
-            if without := [rank for rank, (_, had_one) in enumerate(ranks) if not had_one]:
-                raise InputError(
-                    f"ranks {without} have no batch to evaluate",
-                    expected="a batch for every rank",
-                    fix="use smaller batches or fewer ranks",
-                )
-            if not any(has_one for has_one, _ in ranks):
-                return
-            # An empty batch looks nothing up, but the step serves the lookups of other ranks.
-            yield batch if batch is not None else tf.nest.map_structure(lambda tensor: tensor[:0], last)
 
     def _load(self, optimizer: bool) -> int:
         """Load the checkpoint once, and return the number of steps made."""
@@ -246,3 +222,22 @@ class _StopAtStep(keras.callbacks.Callback):
         # With loss scaling, some batches make no step.
         if self._batches <= 0 and int(self.model.optimizer.iterations) >= self._max_steps:
             self.model.stop_training = True
+
+
+def check_no_model_fn(options: Mapping[str, Any]) -> None:
+    """Refuse the arguments of estimators of TensorFlow 1, and name what replaces them.
+
+    Args:
+        options: arguments of ``strategy.estimator``.
+    """
+    if found := [name for name in ("model_fn", "config", "params", "warm_start_from") if name in options]:
+        raise InputError(
+            f"strategy.estimator({', '.join(f'{name}=…' for name in found)})",
+            expected="strategy.estimator(make_model, model_dir), where make_model() returns a compiled Keras model: "
+            "TensorFlow 2.16 removed tf.estimator, and with it EstimatorSpec and model_fn",
+            received="the arguments of tf.estimator.Estimator",
+            fix="build the model in make_model: embedding_column -> keras.layers.Embedding in embedding_scope(), "
+            "minimize -> model.compile(optimizer, loss), tf.estimator.TrainSpec and EvalSpec -> those of "
+            "xmc_tf.collective.estimator, export_saved_model(folder, input_receiver) -> export_saved_model(folder). "
+            "docs/how-to/tensorflow-1.md has the whole port",
+        )

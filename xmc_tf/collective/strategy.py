@@ -14,12 +14,18 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.choosing import start_engine
+from xmc_tf.collective.engines.gathered_rows import GatheredRows, gather_rows
+from xmc_tf.collective.engines.graph_order import in_plain_graph
 from xmc_tf.collective.fitting.compiling import check_keras, compiled_over_ranks
 from xmc_tf.collective.fitting.models import prepare_models
+from xmc_tf.collective.graphs.optimizers import optimizers_over_ranks
+from xmc_tf.collective.graphs.variables import creator_in_graphs, from_rank_0, sharded_get_variable, variable_of
 from xmc_tf.collective.growing.eviction import Rule
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.growing.lookup import growing_lookup
 from xmc_tf.collective.growing.table import GrowingTable, make_growing_table
+from xmc_tf.collective.heads.layers import table_of_all_rows
+from xmc_tf.collective.heads.products import top_rows
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import Reduction
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
@@ -79,6 +85,8 @@ class CollectiveStrategy:
         shard_above: tables with more bytes are sharded, smaller ones are replicated.
         wire: the format in which rows are sent: fp32; fp16 or bf16, which halve the bytes at less precision; or int8,
             which quarters them, with one scale per row.
+        exact: whether optimizers update sharded tables exactly as Keras does, all rows in each step. Default: only the
+            rows that a step looks up, which costs less, and differs from Keras except for plain SGD.
         stall_timeout: maximum seconds without progress in one collective, after which the run is aborted with a
             report of what each rank does. Default: no abort, and one report after a minute. See
             ``stalls.settings.watch_for_stalls``.
@@ -91,12 +99,13 @@ class CollectiveStrategy:
         seed: int = 0,
         shard_above: int = 2**20,
         wire: WireFormat = "fp32",
+        exact: bool = False,
         stall_timeout: float | None = None,
     ) -> None:
         check_format(wire)
         check_keras()
         self.communicator = choose_communicator() if communicator is None else communicator
-        self.seed = seed
+        self.seed, self.exact = seed, exact
         self.tables: list[ShardedTable] = []
         self._wires: dict[ShardedTable, WireFormat] = {}
         self._defaults = _EmbeddingScope(shard_above, wire)
@@ -123,6 +132,8 @@ class CollectiveStrategy:
         """Replicate variables created inside, with rank 0's values; models compiled inside train on all ranks."""
 
         def same_everywhere(next_creator: Callable, **kwargs: Any) -> tf.Variable:
+            if self.world_size() > 1 and in_plain_graph() and replicated_here():
+                kwargs["initial_value"] = from_rank_0(kwargs["initial_value"], self.rank())
             variable = next_creator(**kwargs)
             # While a graph is traced, variables have no values yet; the seeds of their initializers are equal.
             if self.world_size() > 1 and tf.executing_eagerly() and replicated_here() and _is_broadcastable(variable):
@@ -132,6 +143,8 @@ class CollectiveStrategy:
         with (
             self._same_seeds(),
             tf.variable_creator_scope(same_everywhere),
+            creator_in_graphs(same_everywhere),
+            optimizers_over_ranks(self.communicator),
             compiled_over_ranks(self.communicator, self._optimizer_of, self._is_large),
         ):
             yield self
@@ -167,7 +180,10 @@ class CollectiveStrategy:
         try:
             wants = partial(_large, scope=chosen)
             make, make_growing = self._table_of_layer, self._growing_table_of_layer
-            with shard_embeddings(EmbeddingScope(make, wants, chosen.wire, make_growing)):
+            with (
+                shard_embeddings(EmbeddingScope(make, wants, chosen.wire, make_growing)),
+                sharded_get_variable(self.table, wants),
+            ):
                 yield self
         finally:
             self._embedding_scope = before
@@ -198,6 +214,8 @@ class CollectiveStrategy:
         # The same values as those of a table, so that shard_above does not change the training.
         rows, dim = (shape[0], shape[1]) if len(shape) == 2 else (1, int(tf.TensorShape(shape).num_elements()))
         values = make_table(name, rows, dim, initializer=initializer, seed=self.seed).variable
+        if in_plain_graph():
+            values = values.initial_value
         return tf.Variable(tf.reshape(values, shape), trainable=trainable, name=name)
 
     def table(
@@ -220,7 +238,8 @@ class CollectiveStrategy:
             partition: the rows of each rank; default: equal ranges.
             trainable: whether gradient tapes watch the table automatically.
         """
-        self._check_name(name)
+        if not in_plain_graph():
+            self._check_name(name)
         made = make_table(
             name,
             rows,
@@ -231,7 +250,11 @@ class CollectiveStrategy:
             initializer=initializer,
             seed=self.seed,
             trainable=trainable,
+            each_id=self.exact,
         )
+        if in_plain_graph():  # whose tables are a session's, and may have the names of another graph's
+            variable_of(made)
+            return made
         self._add(made)
         logger.info("table %r: this rank has %d of %d rows", name, made.local_rows, rows)
         return made
@@ -263,6 +286,12 @@ class CollectiveStrategy:
             trainable: whether gradient tapes watch the table automatically.
         """
         self._check_name(name)
+        if self.exact:
+            raise InputError(
+                f"growing table {name!r} with CollectiveStrategy(exact=True)",
+                expected="tables with a fixed number of rows, which Keras has too",
+                fix="leave out exact=True",
+            )
         made = make_growing_table(
             name,
             dim,
@@ -303,6 +332,45 @@ class CollectiveStrategy:
         rows, dim = table.shape
         return lookup(ShardedTable(table.name, rows, dim, even_rows(rows, 1), 0, table), ids, combiner, weights=weights)
 
+    def gather(self, vectors: tf.Tensor) -> GatheredRows:
+        """Return the rows of the batches of all ranks, and the positions of this rank's; collective and differentiable.
+
+        Losses among the examples of a batch, such as those of in-batch negatives, then have all of them on each rank.
+
+        Example:
+            >>> users, items = tf.eye(8), tf.eye(8)
+            >>> candidates, positions = strategy.gather(items)
+            >>> scores = tf.matmul(users, candidates, transpose_b=True)
+            >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(positions, scores)
+
+        Args:
+            vectors: this rank's rows; ranks may have different numbers of them.
+        """
+        return gather_rows(vectors, self.world_size(), self.rank(), "xmc_tf/batch/rows")
+
+    def top_k(
+        self, layer: keras.layers.Embedding | ShardedTable | tf.Variable, queries: tf.Tensor, k: int = 10
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the k best rows of an embedding for each query, by dot product; collective and exact.
+
+        Each rank passes its own queries, if any. In a Keras model, use ``TopK``, or ``TiedHead`` for the scores of all
+        rows.
+
+        Example:
+            >>> movies = keras.layers.Embedding(10_000, 64)
+            >>> scores, ids = strategy.top_k(movies, tf.zeros([2, 64]), k=10)
+
+        Args:
+            layer: a Keras Embedding, sharded or not, or a result of ``variable`` or ``table``.
+            queries: ``[..., width of a row]``.
+            k: the number of rows for each query.
+
+        Returns:
+            The scores, from the largest, and the ids, both ``[..., k]``, as of ``tf.math.top_k``.
+        """
+        table = table_of_all_rows(layer)
+        return top_rows(table, tf.convert_to_tensor(queries), k, self._wires.get(table, self._defaults.wire))
+
     def embeddings(
         self,
         tables: Sequence[EmbeddingTable],
@@ -334,7 +402,9 @@ class CollectiveStrategy:
         taken = {table.name for table in self.tables}
         if doubled := [one.name for one in tables if one.name in taken]:
             raise InputError(f"there is a table {doubled[0]!r} already", fix="give it another name")
-        layer = EmbeddingCollection(plan, self.rank(), seed=self.seed, wire=wire, joint=joint, name=name)
+        layer = EmbeddingCollection(
+            plan, self.rank(), seed=self.seed, wire=wire, joint=joint, name=name, each_id=self.exact
+        )
         self.tables.extend(layer.tables)
         logger.info("%s: placement of %d tables\n%s", name, len(tables), plan.text())
         return layer
@@ -371,10 +441,14 @@ class CollectiveStrategy:
             reduction=reduction,
             accumulate=accumulate,
             loss_scale=loss_scale,
+            exact=self.exact,
         )
 
     def estimator(
-        self, model: keras.Model | Callable[[], keras.Model], model_dir: str | Path, **options: Any
+        self,
+        model: keras.Model | Callable[[], keras.Model] | None = None,
+        model_dir: str | Path | None = None,
+        **options: Any,
     ) -> "Estimator":
         """Return an ``Estimator``, which trains, evaluates, checkpoints and exports a compiled Keras model.
 
@@ -387,8 +461,11 @@ class CollectiveStrategy:
             model_dir: folder of checkpoints and logs, on a disk that all ranks share.
             **options: further arguments of ``Estimator``.
         """
-        from xmc_tf.collective.estimator import Estimator
+        from xmc_tf.collective.estimator import Estimator, check_no_model_fn
 
+        check_no_model_fn(options)
+        if model is None or model_dir is None:
+            raise InputError("strategy.estimator", expected="a model and model_dir, the folder of checkpoints and logs")
         return Estimator(self, model, model_dir, **options)
 
     def export_saved_model(

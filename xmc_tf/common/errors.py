@@ -18,6 +18,9 @@ class InputError(ValueError):
         fix: what the user can do.
     """
 
+    # Whether all ranks raise it, so that one of them shows it.
+    on_all_ranks = False
+
     def __init__(self, problem: str, *, expected: str = "", received: str = "", fix: str = "") -> None:
         self.problem, self.expected, self.received, self.fix = problem, expected, received, fix
         lines = [problem]

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import TracebackType
@@ -13,6 +14,9 @@ from xmc_tf.common.process import cli, launcher, run_records
 from xmc_tf.ranks.communicator import Communicator
 
 log = logging.getLogger(__name__)
+
+# Seconds in which rank 0 shows an error that all ranks raise.
+_SHOWN_BY_RANK_0 = 10.0
 
 Kind = Literal["solo", "horovod", "mpi"]
 
@@ -115,6 +119,11 @@ def _abort_all_on_failure(communicator: Communicator) -> None:
     def abort_after(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
         if _caused_by_another_rank(error):
             print("failed: another rank has ended; its last lines give the cause", file=sys.stderr)
+        elif isinstance(error, InputError) and error.on_all_ranks:
+            if communicator.rank == 0:
+                print(f"failed: {error}", file=sys.stderr)
+            else:
+                time.sleep(_SHOWN_BY_RANK_0)  # it also ends this rank
         else:
             before(kind, error, trace)
         sys.stderr.flush()

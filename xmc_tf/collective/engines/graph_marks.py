@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow as tf
 
+from xmc_tf.collective.engines.graph_order import in_plain_graph
 from xmc_tf.ranks.stalls.marks import MARKS, Counts
 
 _COUNTERS: dict[str, tuple[tf.Variable, tf.Variable]] = {}
@@ -23,7 +24,7 @@ def marked(
     if tf.executing_eagerly():
         with MARKS.waiting_in(name):
             return collective()
-    if not MARKS.kept:
+    if not MARKS.kept or in_plain_graph():  # whose variables would be the user's
         return collective()
     begun, ended = _counters(name)
     with tf.control_dependencies(inputs):

@@ -1,10 +1,12 @@
 """The collective operations of training steps, over the engine of this process."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import tensorflow as tf
 
 from xmc_tf.collective.engines.choosing import engine
+from xmc_tf.collective.engines.graph_order import in_order
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.stalls.marks import MARKS
 
@@ -16,7 +18,7 @@ _SUMMED_AS = {tf.bfloat16: tf.float32, tf.float16: tf.float32}
 
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
     """Send ``splits[r]`` rows to rank r; return the rows received, by rank, and their number from each rank."""
-    moved, received = engine().alltoall(_sendable(tensor), tf.cast(splits, tf.int32), name)
+    moved, received = in_order(lambda: engine().alltoall(_sendable(tensor), tf.cast(splits, tf.int32), name))
     moved.set_shape([None, *tensor.shape[1:]])
     return _restored(moved, tensor.dtype), received
 
@@ -28,7 +30,7 @@ def counts_numbers() -> bool:
 
 def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
     """Return the sum over the ranks."""
-    (total,) = engine().sums([tf.cast(tensor, _SUMMED_AS.get(tensor.dtype, tensor.dtype))], name)
+    (total,) = in_order(lambda: engine().sums([tf.cast(tensor, _SUMMED_AS.get(tensor.dtype, tensor.dtype))], name))
     total.set_shape(tensor.shape)
     return tf.cast(total, tensor.dtype)
 
@@ -39,7 +41,8 @@ def grouped_sum(tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
     sums: dict[int, tf.Tensor] = {}
     for dtype in sorted({tensor.dtype.name for tensor in wide}):
         at = [index for index, tensor in enumerate(wide) if tensor.dtype.name == dtype]
-        sums.update(zip(at, engine().sums([wide[index] for index in at], f"{name}/{dtype}"), strict=True))
+        found = in_order(partial(engine().sums, [wide[index] for index in at], f"{name}/{dtype}"))
+        sums.update(zip(at, found, strict=True))
     for index, tensor in enumerate(tensors):
         sums[index].set_shape(tensor.shape)
     return [tf.cast(sums[index], tensor.dtype) for index, tensor in enumerate(tensors)]
@@ -47,9 +50,14 @@ def grouped_sum(tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
 
 def allgather(tensor: tf.Tensor, name: str) -> tf.Tensor:
     """Return the rows of all ranks, in rank order; ranks may have different numbers of rows."""
-    gathered = engine().allgather(_sendable(tensor), name)
+    (gathered,) = in_order(lambda: [engine().allgather(_sendable(tensor), name)])
     gathered.set_shape([None, *tensor.shape[1:]])
     return _restored(gathered, tensor.dtype)
+
+
+def is_first_rank() -> bool:
+    """Return whether this is rank 0, which writes what concerns all ranks."""
+    return choose_communicator().rank == 0
 
 
 def broadcast_variables(variables: Sequence[tf.Variable], root: int = 0) -> None:

@@ -9,12 +9,19 @@ from typing import Any
 
 import keras
 
+from xmc_tf.collective.fitting.metrics import announce_own_metrics
+from xmc_tf.collective.fitting.whole_batches import normalized_over_ranks, take_steps_over_ranks
+from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.keras_2 import check_keras_3, keras_2_refused
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
+from xmc_tf.collective.several.collection import EmbeddingCollection
+from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 
 log = logging.getLogger(__name__)
+
+WITH_TABLES = (ShardedEmbedding, GrowingEmbedding, EmbeddingCollection)
 
 
 def check_keras() -> None:
@@ -66,12 +73,19 @@ def compiled_over_ranks(
             given.arguments["jit_compile"] = False
         original(*given.args, **given.kwargs)
         self.optimizer = change(self, passed)
+        self.optimizer.check_tables([layer.name for layer in self._flatten_layers() if isinstance(layer, WITH_TABLES)])
         if communicator.size > 1:
+            take_steps_over_ranks(self, communicator)
+            if communicator.rank == 0:
+                announce_own_metrics(self)
             _warn_of_replicated_embeddings(self, large)
 
     owner.compile = compile_and_change
     try:
-        with keras_2_refused("Model", "compile", "a model inside strategy.scope()"):
+        with (
+            keras_2_refused("Model", "compile", "a model inside strategy.scope()"),
+            normalized_over_ranks(communicator),
+        ):
             yield
     finally:
         owner.compile = original
@@ -80,7 +94,9 @@ def compiled_over_ranks(
 def _warn_of_replicated_embeddings(model: keras.Model, large: Callable[[int, int], bool]) -> None:
     """Warn of large embeddings that were made outside of an embedding scope."""
     for layer in model._flatten_layers():
-        if type(layer) is not keras.layers.Embedding or not large(layer.input_dim, layer.output_dim):
+        if not isinstance(layer, keras.layers.Embedding) or getattr(layer, "is_sharded", False):
+            continue
+        if not large(layer.input_dim, layer.output_dim):
             continue
         log.warning(
             "embedding %r (%d rows of %d) was made outside strategy.embedding_scope(): every rank holds all of it. To "

@@ -1,7 +1,7 @@
 """``fit``, ``evaluate``, ``save`` and ``export`` of Keras models, once there are several ranks.
 
-``fit`` shows the same metrics to the callbacks of all ranks, so that early stopping and the like decide the same on all
-of them. ``save`` writes whole tables, once. A model that was not compiled over the ranks is reported.
+``fit`` shows the metrics over all ranks to the callbacks of each, so that early stopping and the like decide the same
+everywhere. ``save`` writes whole tables, once. A model that was not compiled over the ranks is reported.
 """
 
 import functools
@@ -13,8 +13,14 @@ from typing import Any
 import keras
 import numpy as np
 
+from xmc_tf.collective.fitting.callbacks import prepare_callback
+from xmc_tf.collective.fitting.epochs import same_steps_on_all_ranks
+from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
+from xmc_tf.collective.fitting.whole_batches import reduce_losses_over_ranks
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.replicas import check_replicas_equal
+from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
+from xmc_tf.collective.tables.row_requests import ids_out_of_range_in_one_line
 from xmc_tf.collective.tables.table import ShardedTable, table_of
 from xmc_tf.collective.tables.whole_rows import save_on_rank_0
 from xmc_tf.common.errors import InputError
@@ -36,9 +42,14 @@ def prepare_models(communicator: Communicator) -> None:
     if _prepared is not None or communicator.size == 1:
         return
     _prepared = communicator
-    for name, around in (("fit", _fit), ("evaluate", _evaluate), ("save", _save), ("save_weights", _save)):
+    reduce_losses_over_ranks()
+    for name, around in (("fit", _fit), ("evaluate", _over_same_steps), ("predict", _predict)):
         _wrap(name, around)
-    _wrap("export", _export)
+    for name in ("train_on_batch", "test_on_batch"):
+        _wrap(name, _on_batch)
+    for name, around in (("save", _save), ("save_weights", _save), ("export", _export)):
+        _wrap(name, around)
+    _wrap("_get_metrics_result_or_logs", _results)
 
 
 def _wrap(name: str, around: Callable[..., Any]) -> None:
@@ -47,7 +58,8 @@ def _wrap(name: str, around: Callable[..., Any]) -> None:
     @functools.wraps(original)
     def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         assert _prepared is not None
-        return around(_prepared, functools.partial(original, self), self, *args, **kwargs)
+        with ids_out_of_range_in_one_line():
+            return around(_prepared, functools.partial(original, self), self, *args, **kwargs)
 
     setattr(keras.Model, name, method)
 
@@ -64,22 +76,51 @@ def _fit(communicator: Communicator, fit: Callable[..., Any], model: keras.Model
     else:
         several = kwargs["callbacks"] = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     stops_on_nan = any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in several)
+    for one in several:
+        prepare_callback(one, communicator)
     several.insert(0, _SameOnAllRanks(communicator, stops_on_nan))
-    return fit(*args, **kwargs)
+    with same_steps_on_all_ranks(communicator):
+        return fit(*args, **kwargs)
 
 
-def _evaluate(
-    communicator: Communicator, evaluate: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
+def _over_same_steps(
+    communicator: Communicator, method: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
 ) -> Any:
-    """Return the mean of the ranks' metrics, if the model works over all ranks."""
-    result = evaluate(*args, **kwargs)
     if not _over_ranks(model):
-        return result
-    if isinstance(result, dict):
-        return _mean(communicator, result)
-    named = {str(number): value for number, value in enumerate(result if isinstance(result, list) else [result])}
-    means = list(_mean(communicator, named).values())
-    return means if isinstance(result, list) else means[0]
+        return method(*args, **kwargs)
+    with same_steps_on_all_ranks(communicator):
+        return method(*args, **kwargs)
+
+
+def _predict(
+    communicator: Communicator, predict: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
+) -> Any:
+    """Predict on all ranks, if the model has sharded tables. Otherwise, a rank may predict alone."""
+    if not sharded_tables(model):
+        return predict(*args, **kwargs)
+    with same_steps_on_all_ranks(communicator):
+        return predict(*args, **kwargs)
+
+
+def _on_batch(
+    communicator: Communicator, method: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
+) -> Any:
+    """Return the metrics of a batch over all ranks, if the model works over them."""
+    found = method(*args, **kwargs)
+    if not _over_ranks(model):
+        return found
+    logs = model._get_metrics_result_or_logs(model.get_metrics_result())
+    logs = {name: float(value) for name, value in logs.items()}
+    return logs if isinstance(found, dict) else model._flatten_metrics_in_order(logs)
+
+
+def _results(communicator: Communicator, results: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
+    """Return the metrics over all ranks; of what a ``train_step`` of the user's returns instead, the means."""
+    if not _over_ranks(model):
+        return results(logs)
+    with metrics_of_all_ranks(model, communicator):
+        found = results(logs)
+    return _mean(communicator, logs) if found is logs and isinstance(logs, dict) else found
 
 
 def _save(communicator: Communicator, save: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any) -> Any:
@@ -115,7 +156,8 @@ def _over_ranks(model: keras.Model) -> bool:
 
 def _report_local(communicator: Communicator, model: keras.Model) -> None:
     """Report a model that trains on this rank only."""
-    if sharded_tables(model) or any(type(layer).__name__ == "ShardedEmbedding" for layer in model._flatten_layers()):
+    embeddings = (one for one in model._flatten_layers() if isinstance(one, ShardedEmbedding))
+    if sharded_tables(model) or any(one.is_sharded for one in embeddings):
         raise InputError(
             f"model {model.name!r} has sharded embeddings, but was compiled outside strategy.scope()",
             expected="an optimizer over all ranks",
@@ -133,9 +175,7 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 
 
 class _SameOnAllRanks(keras.callbacks.Callback):
-    """The first callback of a model over all ranks: it replaces the metrics of an epoch by the means of the ranks.
-
-    After the first step, it checks that the replicated variables are equal.
+    """The first callback of a model over all ranks: after the first step, it checks that their replicas are equal.
 
     Args:
         communicator: the ranks.
@@ -157,11 +197,6 @@ class _SameOnAllRanks(keras.callbacks.Callback):
         if ranks := [rank for rank, one in enumerate(finite) if not one]:
             log.error("batch %d: the loss is not a number on ranks %s; all ranks stop", batch, ranks)
             self.model.stop_training = True
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Replace the metrics, which the callbacks after this one see."""
-        if logs:
-            logs.update(_mean(self._communicator, logs))
 
 
 def _mean(communicator: Communicator, named: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from xmc_tf.collective.growing.eviction import (
 from xmc_tf.collective.growing.hashes import HASHES
 from xmc_tf.collective.growing.index import NO_ROW, IdIndex, IndexedIds
 from xmc_tf.collective.growing.initial_rows import InitialRows, initial_rows
-from xmc_tf.collective.tables.table import ShardedTable, not_replicated
+from xmc_tf.collective.tables.table import ShardedTable, mark_rows, not_replicated
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import even_rows
 
@@ -57,6 +57,11 @@ class GrowingTable(ShardedTable):
     def local_rows(self) -> int:
         """The number of ids of this rank that have a row."""
         return self.index.rows
+
+    @property
+    def has_row_numbers(self) -> bool:
+        """No: an id is a string or any number, and its row comes and goes."""
+        return False
 
     @property
     def room(self) -> int:
@@ -209,7 +214,7 @@ def make_growing_table(
         rules=rules,
         step=step,
     )
-    variable.sharded_table = table
+    mark_rows(variable, table)
     return table
 
 

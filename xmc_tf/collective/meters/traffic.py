@@ -5,10 +5,12 @@ from contextlib import AbstractContextManager, nullcontext
 import keras
 import tensorflow as tf
 
+from xmc_tf.collective.engines.graph_order import in_plain_graph
+
 _COUNTERS: dict[str, tf.Variable] = {}
 
 
-def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -> tf.Operation:
+def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -> tf.Operation | None:
     """Count the bytes of the rows that leave this rank; rows for itself do not count.
 
     Returns:
@@ -16,11 +18,16 @@ def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -
     """
     with tf.device("/cpu:0"):
         leaving = tf.reduce_sum(rows_per_rank) - rows_per_rank[rank]
-        return _counter(kind).assign_add(tf.cast(leaving, tf.int64) * row_bytes, read_value=False)
+        return count_bytes(kind, tf.cast(leaving, tf.int64) * row_bytes)
 
 
-def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation:
-    """Count a number of bytes; return an operation that the sending must depend on."""
+def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation | None:
+    """Count a number of bytes; return an operation that the sending must depend on.
+
+    Nothing is counted in a ``tf.Graph``, whose variables are the user's.
+    """
+    if in_plain_graph():
+        return None
     with tf.device("/cpu:0"):
         return _counter(kind).assign_add(count, read_value=False)
 

@@ -30,7 +30,7 @@ class Accumulator(tf.Module):
             self._build(gradients)
         assert self._replicated is not None
         first = tf.equal(self.count, 0)
-        for held, gradient in zip(self._replicated, gradients.dense, strict=True):
+        for held, gradient in zip(self._replicated, gradients.of_variables, strict=True):
             held.assign(tf.where(first, tf.zeros_like(held), held) + gradient / self.every)
         for rows, values, new in zip(self._rows, self._values, gradients.rows, strict=True):
             kept = tf.where(first, 0, tf.size(rows))
@@ -59,10 +59,10 @@ class Accumulator(tf.Module):
             RowGradient(one.read_value(), values.read_value())
             for one, values in zip(self._rows, self._values, strict=True)
         ]
-        return last._replace(dense=[held.read_value() for held in self._replicated or []], rows=rows)
+        return last._replace(of_variables=[held.read_value() for held in self._replicated or []], rows=rows)
 
     def _build(self, gradients: Gradients) -> None:
-        shapes = [(gradient.shape, gradient.dtype) for gradient in gradients.dense]
+        shapes = [(gradient.shape, gradient.dtype) for gradient in gradients.of_variables]
         widths = [gradient.values.shape[1] for gradient in gradients.rows]
         with tf.init_scope():
             self._replicated = [tf.Variable(tf.zeros(shape, dtype), trainable=False) for shape, dtype in shapes]

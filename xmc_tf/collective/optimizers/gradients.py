@@ -1,12 +1,16 @@
-"""The gradients of a step: sums over the ranks, their norm, and clipping.
+"""The gradients of a step: sums over the ranks, their norms, and clipping.
 
-The loss of a step is the mean (or the sum) of the ranks' losses. An all-reduce sums the gradients of replicated
-variables. The gradient of a row of a sharded table is already summed on the rank that owns the row.
+The loss of a step is the mean (or the sum) of the ranks' losses. The gradients of replicated variables are summed over
+the ranks. The gradient of a row of a sharded table is already summed on the rank that owns the row.
+
+Keras' optimizers receive the gradient of an embedding as it is: one row for each id that was looked up. Most of them
+square the gradients of equal ids one by one, so that a sum of these rows would be another training.
 """
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
@@ -45,23 +49,20 @@ class Gradients(NamedTuple):
     """The gradients of a step.
 
     Args:
-        variables: the replicated variables.
-        dense: their gradients.
-        tables: the tables.
+        variables: the variables that Keras' optimizer updates.
+        of_variables: their gradients.
+        tables: the tables that a row-wise optimizer updates.
         rows: their gradients.
     """
 
     variables: list[tf.Variable]
-    dense: list[tf.Tensor]
+    of_variables: list[Gradient]
     tables: list[ShardedTable]
     rows: list[RowGradient]
 
     def scaled(self, factor: float | tf.Tensor) -> "Gradients":
         """Return all gradients times ``factor``."""
-        return self._replace(
-            dense=[one * tf.cast(factor, one.dtype) for one in self.dense],
-            rows=[one._replace(values=one.values * factor) for one in self.rows],
-        )
+        return self._times([factor] * (len(self.of_variables) + len(self.rows)))
 
     def summed(self, size: int) -> "Gradients":
         """Return the gradients of what each rank holds as a whole summed over the ranks, equal on all of them.
@@ -71,45 +72,108 @@ class Gradients(NamedTuple):
         """
         if size == 1:
             return self
+        of_variables = list(self.of_variables)
+        whole = [number for number, one in enumerate(self.variables) if not _is_shard(table_of(one), size)]
+        dense = [number for number in whole if not isinstance(of_variables[number], tf.IndexedSlices)]
+        sparse = [number for number in whole if isinstance(of_variables[number], tf.IndexedSlices)]
+        for numbers, over_ranks in ((dense, _summed), (sparse, _gathered)):
+            found = over_ranks([of_variables[number] for number in numbers], size)
+            for number, one in zip(numbers, found, strict=True):
+                of_variables[number] = one
         rows = [
-            _summed_rows(one, table) if table.size == 1 else one
+            one if _is_shard(table, size) else _summed_rows(one, table)
             for one, table in zip(self.rows, self.tables, strict=True)
         ]
-        return self._replace(dense=_summed(self.dense, size), rows=rows)
+        return self._replace(of_variables=of_variables, rows=rows)
 
-    def norm_and_finiteness(self, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the norm of all gradients, shards included, and whether they are finite; the same on all ranks.
+    def squares_and_finiteness(self, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return each gradient's sum of squares, and whether all gradients are finite; the same on all ranks.
 
         Args:
             size: the number of ranks.
         """
-        shards = [one.values for one, table in zip(self.rows, self.tables, strict=True) if table.size == size]
-        whole = [one.values for one, table in zip(self.rows, self.tables, strict=True) if table.size < size]
-        local = tf.stack([_squares(shards), tf.cast(tf.logical_not(_all_finite(shards)), tf.float32)])
-        if size > 1 and shards:
-            local = operations.allreduce_sum(local, "xmc_tf/norm")
-        norm = tf.sqrt(local[0] + _squares([*self.dense, *whole]))
-        return norm, tf.equal(local[1], 0.0) & _all_finite([*self.dense, *whole])
+        values = [*map(_values, self.of_variables), *(one.values for one in self.rows)]
+        if not values:
+            return tf.zeros([0]), tf.constant(True)
+        tables = [*map(table_of, self.variables), *self.tables]
+        found = tf.stack([_squares(values), _infinite(values)])
+        shards = np.array([_is_shard(table, size) for table in tables])
+        if size > 1 and shards.any():
+            # The others are equal on all ranks already.
+            found = tf.where(shards, operations.allreduce_sum(tf.where(shards, found, 0.0), "xmc_tf/norm"), found)
+        return found[0], tf.equal(tf.reduce_sum(found[1]), 0.0)
+
+    def clipped(self, squares: tf.Tensor, each: float | None, total: float | None) -> "Gradients":
+        """Return the gradients scaled down to a maximum norm, as Keras' clipnorm and global_clipnorm do.
+
+        Args:
+            squares: the sum of squares of each gradient.
+            each: the maximum norm of each gradient by itself.
+            total: the maximum norm of all gradients as one.
+        """
+        if each is not None:
+            return self._times(tf.unstack(each / tf.maximum(tf.sqrt(squares), each)))
+        if total is not None:
+            return self.scaled(total / tf.maximum(tf.sqrt(tf.reduce_sum(squares)), total))
+        return self
+
+    def _times(self, factors: Sequence[float | tf.Tensor]) -> "Gradients":
+        """Return each gradient times its factor."""
+        count = len(self.of_variables)
+        of_variables = [_product(one, by) for one, by in zip(self.of_variables, factors[:count], strict=True)]
+        rows = [one._replace(values=one.values * by) for one, by in zip(self.rows, factors[count:], strict=True)]
+        return self._replace(of_variables=of_variables, rows=rows)
 
 
-def split(gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable]) -> Gradients:
-    """Return the gradients of variables and tables; those without a gradient, such as a pooler's, are left out."""
+def split(
+    gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], *, rowwise: bool, each_id: bool
+) -> Gradients:
+    """Return the gradients of variables and tables; those without a gradient, such as a pooler's, are left out.
+
+    Args:
+        gradients: the gradients.
+        variables: their variables.
+        rowwise: whether tables are updated row by row. Otherwise, they are variables like all others.
+        each_id: whether the gradient of an embedding that is no table keeps a row for each id; otherwise, it is dense.
+    """
     found = Gradients([], [], [], [])
     for gradient, variable in zip(gradients, variables, strict=True):
         table = table_of(variable)
         if gradient is None:
             continue
-        if table is None:
-            found.variables.append(variable)
-            found.dense.append(_dense(gradient, variable))
-        else:
+        if table is not None and rowwise:
             found.tables.append(table)
             found.rows.append(merge_rows(gradient))
+            continue
+        found.variables.append(variable)
+        if isinstance(gradient, tf.IndexedSlices) and (each_id or table is not None):
+            shape = tf.constant(variable.shape.as_list() if table is None else table.variable.shape.as_list())
+            shape = tf.cast(shape, gradient.indices.dtype)
+            found.of_variables.append(tf.IndexedSlices(gradient.values, gradient.indices, shape))
+        else:
+            found.of_variables.append(_dense(gradient, variable))
     return found
 
 
+def _is_shard(table: ShardedTable | None, size: int) -> bool:
+    """Return whether this rank holds some of a table's rows only."""
+    return table is not None and table.size == size > 1
+
+
+def _values(gradient: Gradient) -> tf.Tensor:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _product(gradient: Gradient, factor: float | tf.Tensor) -> Gradient:
+    values = _values(gradient)
+    values *= tf.cast(factor, values.dtype)
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return values
+
+
 def _dense(gradient: Gradient, variable: tf.Variable) -> tf.Tensor:
-    """Return a replicated variable's gradient as a dense tensor: sparse ones have different rows on each rank."""
+    """Return a variable's gradient as a dense tensor: sparse ones have different rows on each rank."""
     if isinstance(gradient, tf.IndexedSlices):
         gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, variable.shape[0])
     # A gradient loses its static shape in reshapes by dynamic sizes, but counting its bytes needs it
@@ -132,6 +196,29 @@ def _summed(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
     return [tf.cast(total, one.dtype) for total, one in zip(sums, gradients, strict=True)]
 
 
+def _gathered(gradients: Sequence[tf.IndexedSlices], size: int) -> list[tf.IndexedSlices]:
+    """Return the rows of all ranks, in the order of the ranks; gradients of one width share a message."""
+    found: dict[int, tf.IndexedSlices] = {}
+    widths = [one.values.shape[1:].num_elements() for one in gradients]
+    for width in sorted(set(widths)):
+        numbers = [number for number, one in enumerate(widths) if one == width]
+        parts = []
+        for at, one in enumerate(gradients[number] for number in numbers):
+            bits = tf.bitcast(tf.cast(tf.reshape(one.values, [-1, width]), tf.float32), tf.int32)
+            rows = tf.cast(one.indices, tf.int32)[:, None]
+            parts.append(tf.concat([bits, rows, tf.fill(tf.shape(rows), at)], axis=1))
+        own = tf.concat(parts, axis=0)
+        with after(count_bytes("gradients of replicated", tf.size(own, tf.int64) * (4 * (size - 1)))):
+            every = tf.identity(operations.allgather(own, f"xmc_tf/gradients/rows_{width}"))
+        by_gradient = tf.dynamic_partition(every, every[:, -1], len(numbers))
+        for number, part in zip(numbers, by_gradient, strict=True):
+            one = gradients[number]
+            values = tf.reshape(tf.bitcast(part[:, :width], tf.float32), [-1, *one.values.shape[1:]])
+            rows = tf.cast(part[:, width], one.indices.dtype)
+            found[number] = tf.IndexedSlices(tf.cast(values, one.values.dtype), rows, one.dense_shape)
+    return [found[number] for number in range(len(gradients))]
+
+
 def _summed_rows(gradient: RowGradient, table: ShardedTable) -> RowGradient:
     """Return the gradient summed over the ranks; only touched rows are sent, unless all are."""
     name = f"{table.name}/replicated"
@@ -145,8 +232,9 @@ def _summed_rows(gradient: RowGradient, table: ShardedTable) -> RowGradient:
 
 
 def _squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    return tf.add_n([tf.zeros([]), *(tf.reduce_sum(tf.square(tf.cast(one, tf.float32))) for one in tensors)])
+    return tf.stack([tf.reduce_sum(tf.square(tf.cast(one, tf.float32))) for one in tensors])
 
 
-def _all_finite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    return tf.reduce_all([True, *(tf.reduce_all(tf.math.is_finite(one)) for one in tensors)])
+def _infinite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Return 1 for each tensor with an element that is not finite, and 0 for the others."""
+    return tf.stack([1.0 - tf.cast(tf.reduce_all(tf.math.is_finite(one)), tf.float32) for one in tensors])

@@ -1,6 +1,9 @@
 """A Keras optimizer that works over all ranks, in ``fit`` and in custom training loops."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import functools
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,21 +13,27 @@ import tensorflow as tf
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.accumulation import Accumulator
+from xmc_tf.collective.optimizers.batches import current_batch
 from xmc_tf.collective.optimizers.gradients import Gradient, Gradients, Reduction, split
 from xmc_tf.collective.optimizers.loss_scale import LossScale
-from xmc_tf.collective.optimizers.row_wise import TableOptimizer, row_wise_of
-from xmc_tf.collective.tables.keras_embedding import load_rows
-from xmc_tf.collective.tables.table import ShardedTable, table_of
-from xmc_tf.collective.tables.table_variable import plain_variable
+from xmc_tf.collective.optimizers.row_wise import TableOptimizer, differences_of, row_wise_of
+from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of, updated_over_ranks
+from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable
 from xmc_tf.collective.tables.whole_rows import whole_rows
 from xmc_tf.common.errors import InputError
+
+log = logging.getLogger(__name__)
+
+# Optimizers that update each number by itself, so that the shards of a table can be updated one by one.
+ELEMENTWISE = ("SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "Nadam", "Ftrl", "Lion")
 
 
 class CollectiveOptimizer(keras.optimizers.Optimizer):
     """An optimizer that combines the gradients of all ranks and makes the same step on all of them.
 
-    ``inner`` updates replicated variables with gradients summed over the ranks. Its row-wise form updates sharded
-    tables, each rank its own rows. The learning rate is not scaled by the number of ranks.
+    ``inner`` updates replicated variables with gradients summed over the ranks. Its row-wise form updates the rows of
+    sharded tables that a step looks up, each rank its own; with ``exact``, ``inner`` updates all rows of them. The
+    learning rate is not scaled by the number of ranks.
 
     Example:
         >>> optimizer = strategy.optimizer(keras.optimizers.Adam(1e-3))
@@ -32,13 +41,14 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         >>> optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
     Args:
-        inner: the optimizer of replicated variables; its global_clipnorm and clipvalue apply to the tables too.
+        inner: the optimizer of replicated variables; its clipping applies to the tables too.
         size: the number of ranks.
         table_optimizer: the optimizer of the tables; default: the row-wise form of ``inner``.
         reduction: "mean" if each rank's loss is the mean over its batch, "sum" if the ranks' losses add up.
         accumulate: the number of batches in a step; default: the gradient_accumulation_steps of ``inner``, or 1.
         loss_scale: for fp16: ``apply_gradients`` then expects gradients of ``scale_loss(loss)``; default: the constant
             loss_scale_factor of ``inner``, if it has one.
+        exact: whether ``inner`` updates tables too, so that the training equals that of plain Keras.
 
     Attributes:
         gradient_norm: the norm of all gradients of the last step before clipping; only computed with clipping or loss
@@ -57,15 +67,25 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         reduction: Reduction = "mean",
         accumulate: int = 1,
         loss_scale: LossScale | None = None,
+        exact: bool = False,
     ) -> None:
         _check(inner, reduction, accumulate)
+        if exact and table_optimizer is not None:
+            raise InputError("table_optimizer, CollectiveStrategy(exact=True)", expected="one of them", received="both")
         super().__init__(learning_rate=0.0, name=f"collective_{inner.name}")
         self.inner = inner
-        self.norm_limit = inner.global_clipnorm
+        self.exact = exact
         self._size, self._reduction = size, reduction
         self._table_optimizer = table_optimizer
+        self._each_id = table_optimizer is None and not _is_linear(inner)
+        self._state_of_tables: dict[int, tuple[ShardedTable, str]] = {}  # by the id of a variable of ``inner``
+        self._said = table_optimizer is not None
+        # With a rate that depends on the step, Keras counts batches.
+        self._counts_batches = bool(inner.gradient_accumulation_steps) and not exact
         accumulate = inner.gradient_accumulation_steps or accumulate
-        self._accumulator = Accumulator(accumulate) if accumulate > 1 else None
+        if exact and accumulate > 1:
+            inner.gradient_accumulation_steps = accumulate
+        self._accumulator = Accumulator(accumulate) if accumulate > 1 and not exact else None
         if loss_scale is None and inner.loss_scale_factor is not None:
             loss_scale = LossScale(float(inner.loss_scale_factor), growth_steps=None)
         self.loss_scale = loss_scale
@@ -76,7 +96,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
     @property
     def iterations(self) -> keras.Variable:
         """The number of steps made."""
-        return self.inner._iterations
+        return self.inner.iterations if self.exact else self.inner._iterations
 
     @property
     def learning_rate(self) -> Any:
@@ -90,12 +110,12 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
     @property
     def variables(self) -> list[keras.Variable]:
         """The state for replicated variables; that of tables is in ``table.slots``."""
-        return self.inner.variables
+        return [one for one in self.inner.variables if id(one) not in self._state_of_tables]
 
     @property
     def batches_per_step(self) -> int:
         """The number of batches in a step."""
-        return 1 if self._accumulator is None else self._accumulator.every
+        return self.inner.gradient_accumulation_steps or (self._accumulator.every if self._accumulator else 1)
 
     def __dir__(self) -> list[str]:
         """Return the attributes without ``inner``, whose state is saved as that of this optimizer.
@@ -110,7 +130,11 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @tf.autograph.experimental.do_not_convert
     def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the loss times the loss scale, if there is one."""
+        """Return the loss times the weight of this rank's batch and the loss scale, if there are any."""
+        batch = current_batch()
+        if batch is not None and self._reduction == "mean":
+            batch.is_weighted = True
+            loss *= tf.cast(batch.weight, loss.dtype)
         return loss if self.loss_scale is None else self.loss_scale.scaled(loss)
 
     @tf.autograph.experimental.do_not_convert
@@ -125,15 +149,63 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             # seeds, and ``fit`` checks that they are equal.
             plain = [plain_variable(variable) for variable in replicated]
             operations.broadcast_variables([variable for variable in plain if bool(variable.is_initialized())])
-        with _only_updates(self.inner):
-            self.inner.build(replicated)
         tables = [table for variable in self.trained if (table := table_of(variable)) is not None]
-        if tables and self._table_optimizer is None:
-            self._table_optimizer = row_wise_of(self.inner)
-        for table in tables:
-            assert self._table_optimizer is not None
-            self._table_optimizer.make_slots(table)
+        self.check_tables([table.name for table in tables])
+        with self._only_updates(), self._slots_of_tables():
+            self.inner.build(self.trained if self.exact else replicated)
+        self._exclude_layers_by_name()
+        if not self.exact:
+            for table in tables:
+                self._row_wise().make_slots(table)
         self.built = True
+
+    def _exclude_layers_by_name(self) -> None:
+        """Make ``exclude_from_weight_decay(var_names=...)`` find the rows of layers by their names in Keras."""
+        pattern = getattr(self.inner, "_exclude_from_weight_decay_pattern", None)
+        of_layers = [one for one in self.trained if table_of(one) is not None and isinstance(one, keras.Variable)]
+        for variable in of_layers if pattern is not None else []:
+            if pattern.search(f"{variable.path.rpartition('/')[0]}/embeddings:0"):
+                self.inner._exclude_from_weight_decay_cache[self.inner._var_key(variable)] = False
+
+    def check_tables(self, names: Sequence[str]) -> None:
+        """Refuse what sharded tables do not support, and say once in which way their training differs from Keras'.
+
+        Args:
+            names: the names of the tables.
+        """
+        if not names:
+            return
+        if self.exact:
+            if self._size > 1 and type(self.inner).__name__ not in ELEMENTWISE:
+                raise InputError(
+                    f"{type(self.inner).__name__} cannot update the shards of a table one by one ({', '.join(names)})",
+                    expected=", ".join(ELEMENTWISE),
+                    received=type(self.inner).__name__,
+                    fix="use one of these optimizers, or create the embedding outside embedding_scope()",
+                )
+            return
+        self._row_wise()
+        if self.inner.use_ema:
+            raise InputError(
+                f"averages of the weights (use_ema) of sharded tables ({', '.join(names)})",
+                fix="CollectiveStrategy(exact=True), or omit use_ema",
+            )
+        if self._said or not (differences := differences_of(self._row_wise(), self.inner)):
+            return
+        self._said = True
+        if operations.is_first_rank():
+            log.warning(
+                "%s updates only the rows of %s that a step looks up: %s. To train as plain Keras does, at the cost of "
+                "updating all rows in each step: CollectiveStrategy(exact=True)",
+                type(self.inner).__name__,
+                ", ".join(names),
+                differences,
+            )
+
+    def _row_wise(self) -> TableOptimizer:
+        if self._table_optimizer is None:
+            self._table_optimizer = row_wise_of(self.inner)
+        return self._table_optimizer
 
     @tf.autograph.experimental.do_not_convert
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient | None, tf.Variable]]) -> keras.Variable:
@@ -153,8 +225,10 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         variables = list(self.trained if trainable_variables is None else trainable_variables)
         with tf.init_scope():
             self.build(variables)
+        self._check_weighted()
         with tf.name_scope(self.name):
-            found = split(grads, variables)
+            each_id = self._each_id and self._accumulator is None
+            found = split(grads, variables, rowwise=not self.exact, each_id=each_id)
             if self.loss_scale is not None:
                 found = found.scaled(1.0 / self.loss_scale.value)
             if self._accumulator is None:
@@ -167,6 +241,18 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
                 lambda: self._true_after(self._step, self._accumulator.take(found)),
                 lambda: tf.constant(False),
             )
+
+    def _check_weighted(self) -> None:
+        """Refuse a step with batches of different sizes whose loss has not been weighted."""
+        batch = current_batch()
+        if batch is None or batch.is_weighted or self._reduction == "sum":
+            return
+        message = (
+            "the ranks have batches of different sizes, but train_step does not weight its loss by them: compute the "
+            "gradients of self.optimizer.scale_loss(loss)"
+        )
+        with tf.device("/cpu:0"):  # assertions do nothing on a GPU
+            tf.debugging.assert_equal(batch.is_even, True, message)
 
     @staticmethod
     def _true_after(work: Callable[[Gradients], None], gradients: Gradients) -> tf.Tensor:
@@ -182,22 +268,28 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         """Load the state of an optimizer of one process, or of this kind on any number of ranks."""
         state = self._state()
         if len(store.keys()) != len(state):
-            raise InputError(
-                f"the saved state of the optimizer does not fit {self.inner.name!r}",
-                expected=f"{len(state)} variables",
-                received=str(len(store.keys())),
-                fix="load the model with compile=False, and compile it again",
+            # As Keras: weights may be loaded into a model with another optimizer.
+            warnings.warn(
+                f"the saved state of the optimizer, {len(store.keys())} variables, is not loaded: {self.inner.name!r} "
+                f"has {len(state)}",
+                stacklevel=2,
             )
+            return
         for number, (variable, table, slot) in enumerate(state):
             if table is None:
                 variable.assign(store[str(number)])
             else:
                 load_rows(table, store[str(number)], slot)
 
+    def finalize_variable_values(self, var_list: Sequence[tf.Variable]) -> None:
+        """Replace variables by their averages at the end of ``fit``, if ``inner`` keeps any (use_ema)."""
+        with own_rows():
+            self.inner.finalize_variable_values([one for one in var_list if self.exact or table_of(one) is None])
+
     def _state(self) -> list[tuple[Any, ShardedTable | None, str]]:
         """Return the variables in the order of an optimizer of one process: variable, table, name of its slot."""
-        if not self.built:
-            return [(variable, None, "") for variable in self.inner.variables]
+        if not self.built or self.exact:
+            return [(one, *self._state_of_tables.get(id(one), (None, ""))) for one in self.inner.variables]
         replicated = [variable for variable in self.trained if table_of(variable) is None]
         every = list(self.inner.variables)
         own = len(every) - 2 + (not isinstance(self.inner._learning_rate, keras.Variable))
@@ -218,51 +310,100 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         gradients = gradients.summed(self._size)
         if self._reduction == "mean" and self._size > 1:
             gradients = gradients.scaled(1.0 / self._size)
-        if self.norm_limit is None and self.loss_scale is None:
-            self._update(gradients)
-            return
-        norm, finite = gradients.norm_and_finiteness(self._size)
-        self.gradient_norm.assign(norm)
-        if self.norm_limit is not None:
-            gradients = gradients.scaled(self.norm_limit / tf.maximum(norm, self.norm_limit))
         if self.loss_scale is None:
             self._update(gradients)
             return
+        squares, finite = gradients.squares_and_finiteness(self._size)
+        self.gradient_norm.assign(tf.sqrt(tf.reduce_sum(squares)))
         tf.cond(finite, lambda: self._true_after(self._update, gradients), lambda: tf.constant(False))
         self.loss_scale.update(finite)
 
+    def _clipped(self, gradients: Gradients) -> Gradients:
+        """Return the gradients scaled down to the maximum norm; the norms are those over all ranks."""
+        each, total = self.inner.clipnorm, self.inner.global_clipnorm
+        if not each and not total:
+            return gradients
+        squares, _ = gradients.squares_and_finiteness(self._size)
+        self.gradient_norm.assign(tf.sqrt(tf.reduce_sum(squares)))
+        return gradients.clipped(squares, each, total)
+
     def _update(self, gradients: Gradients) -> None:
-        """Update this rank's variables, without communication."""
-        self.last_rate.assign(tf.cast(tf.convert_to_tensor(self.inner.learning_rate), tf.float32))
-        iterations = plain_variable(self.inner._iterations)
-        # Tables first: ``inner`` counts the step, and schedules depend on the number of those before.
-        for table, gradient in zip(gradients.tables, gradients.rows, strict=True):
-            values = gradient.values
-            if self.inner.clipvalue is not None:
-                values = tf.clip_by_value(values, -self.inner.clipvalue, self.inner.clipvalue)
-            assert self._table_optimizer is not None
-            self._table_optimizer.apply(table, gradient.rows, values, iterations.read_value() + 1)
-        if gradients.variables:
-            with _only_updates(self.inner):
-                self.inner.apply(gradients.dense, gradients.variables)
-        else:
-            iterations.assign_add(1)
-        for table in gradients.tables:
-            table.finish_step(iterations.read_value())
+        """Clip the gradients, and update this rank's variables."""
+        if not self.exact:
+            gradients = self._clipped(gradients)
+        with self._only_updates(gradients.variables):
+            self.last_rate.assign(tf.cast(tf.convert_to_tensor(self.inner.learning_rate), tf.float32))
+            iterations = plain_variable(self.inner._iterations)
+            # Tables first: ``inner`` counts the step, and schedules depend on the number of those before.
+            for table, gradient in zip(gradients.tables, gradients.rows, strict=True):
+                values = gradient.values
+                if self.inner.clipvalue is not None:
+                    values = tf.clip_by_value(values, -self.inner.clipvalue, self.inner.clipvalue)
+                self._row_wise().apply(table, gradient.rows, values, iterations.read_value() + 1)
+            if gradients.variables:
+                self.inner.apply(gradients.of_variables, gradients.variables)
+            else:
+                iterations.assign_add(1)
+            for table in gradients.tables:
+                table.finish_step(iterations.read_value())
+
+    @contextmanager
+    def _only_updates(self, variables: Sequence[tf.Variable] = ()) -> Iterator[None]:
+        """Switch off what ``inner`` cannot do over all ranks, in the block; the options stay in its configuration."""
+        inner = self.inner
+        changed: dict[str, Any] = {"loss_scale_factor": None}
+        if not self.exact:
+            changed |= {"global_clipnorm": None, "clipnorm": None, "gradient_accumulation_steps": None}
+            schedule = inner._learning_rate
+            if self._counts_batches and isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+                every = self.batches_per_step
+                changed["_learning_rate"] = lambda: schedule(inner._iterations * every + (every - 1))
+        elif inner.clipnorm or inner.global_clipnorm:
+            changed["_clip_gradients"] = lambda of_variables: (
+                self._clipped(Gradients(list(variables), of_variables, [], [])).of_variables
+            )
+        with updated_over_ranks(), own_rows(), _changed(inner, changed):
+            yield
+
+    @contextmanager
+    def _slots_of_tables(self) -> Iterator[None]:
+        """Keep what ``inner`` creates for tables in the block as their slots, which checkpoints save row by row."""
+        create = self.inner.add_variable_from_reference
+
+        @functools.wraps(create)
+        def create_and_keep(reference_variable: Any, name: str | None = None, initializer: Any = "zeros") -> Any:
+            table = table_of(reference_variable)
+            if table is None:
+                return create(reference_variable, name=name, initializer=initializer)
+            with not_replicated():
+                made = create(reference_variable, name=name, initializer=initializer)
+            table.slots[name or "var"] = plain_variable(made)
+            self._state_of_tables[id(made)] = (table, name or "var")
+            return made
+
+        with _changed(self.inner, {"add_variable_from_reference": create_and_keep}):
+            yield
 
 
 @contextmanager
-def _only_updates(inner: keras.optimizers.Optimizer) -> Iterator[None]:
-    """Switch off what happens over all ranks before, in the block; the options stay in the saved configuration."""
-    options = ("global_clipnorm", "loss_scale_factor", "gradient_accumulation_steps")
-    before = {name: getattr(inner, name) for name in options}
-    for name in options:
-        setattr(inner, name, None)
+def _changed(optimizer: keras.optimizers.Optimizer, attributes: Mapping[str, Any]) -> Iterator[None]:
+    """Give an optimizer other attributes, or methods, in the block. Keras does not track them."""
+    before = {name: vars(optimizer)[name] for name in attributes if name in vars(optimizer)}
+    for name, value in attributes.items():
+        object.__setattr__(optimizer, name, value)
     try:
         yield
     finally:
+        for name in attributes:
+            object.__delattr__(optimizer, name)
         for name, value in before.items():
-            setattr(inner, name, value)
+            object.__setattr__(optimizer, name, value)
+
+
+def _is_linear(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Return whether the sum of some gradients does the same as these gradients one by one."""
+    clips = (optimizer.clipnorm, optimizer.global_clipnorm, optimizer.clipvalue)
+    return type(optimizer) is keras.optimizers.SGD and not any(clips)
 
 
 def _check(inner: keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
@@ -276,10 +417,3 @@ def _check(inner: keras.optimizers.Optimizer, reduction: str, accumulate: int) -
         raise InputError("batches in a step (accumulate)", expected="1 or more", received=str(accumulate))
     if accumulate > 1 and inner.gradient_accumulation_steps:
         raise InputError("gradient_accumulation_steps and accumulate", expected="one of them", received="both")
-    if inner.clipnorm is not None:
-        raise InputError(
-            "clipnorm clips every variable by itself, and no rank sees the whole of a sharded one",
-            fix="use global_clipnorm, which is one norm over all that is trained",
-        )
-    if inner.use_ema:
-        raise InputError("averages of the weights (use_ema) are not supported for sharded tables", fix="omit use_ema")

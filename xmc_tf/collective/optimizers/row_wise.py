@@ -1,7 +1,7 @@
 """Optimizers that update only the touched rows of a shard and their slots.
 
-SGD without momentum and Adagrad equal their dense forms. Momentum and Adam decay a row's slots, and AdamW the row, only
-in steps that touch the row (the usual lazy form). If each step touches each row, they too equal Keras' optimizers.
+SGD without momentum equals its dense form; so does Adagrad, if no id is twice in a step. Momentum and Adam decay a
+row's slots, and AdamW the row, only in steps that touch the row (the usual lazy form).
 """
 
 from abc import ABC, abstractmethod
@@ -29,6 +29,7 @@ class TableOptimizer(ABC):
 
     def __init__(self, learning_rate: Rate, weight_decay: float, **slots: float) -> None:
         self.learning_rate, self.weight_decay, self._slots = learning_rate, weight_decay, slots
+        self._decays: Callable[[tf.Variable], bool] = lambda variable: True
 
     def make_slots(self, table: ShardedTable) -> None:
         """Create the slots, so that a checkpoint can be loaded before the first step."""
@@ -53,7 +54,7 @@ class TableOptimizer(ABC):
         for slot, state in zip(slots, changed, strict=True):
             slot.scatter_update(tf.IndexedSlices(state, unique_rows))
         rows = tf.gather(table.variable, unique_rows)
-        if self.weight_decay:
+        if self.weight_decay and self._decays(table.variable):
             rows *= 1.0 - rate * self.weight_decay
         # New rows, which on CPUs are written several times as fast as TensorFlow's scattered addition.
         table.variable.scatter_update(tf.IndexedSlices(rows + move, unique_rows))
@@ -120,6 +121,9 @@ class RowAdagrad(TableOptimizer):
 class RowAdam(TableOptimizer):
     """Adam, or AdamW with ``weight_decay``; the bias correction uses the global step, not the row's number of steps.
 
+    Example:
+        >>> optimizer = strategy.optimizer(keras.optimizers.RMSprop(1e-3), table_optimizer=RowAdam(1e-2))
+
     Args:
         learning_rate: see ``Rate``.
         beta_1: the decay rate of the mean.
@@ -155,17 +159,39 @@ def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:
         return tf.convert_to_tensor(optimizer.learning_rate)
 
     config, decay = optimizer.get_config(), optimizer.weight_decay or 0.0
-    kind = type(optimizer)
-    if kind is keras.optimizers.SGD:
-        return RowSGD(rate, config["momentum"], config["nesterov"], decay)
-    if kind is keras.optimizers.Adagrad:
-        return RowAdagrad(rate, config["initial_accumulator_value"], config["epsilon"], decay)
+    kind, found = type(optimizer), None
     special = [flag for flag in ("amsgrad",) if config.get(flag)]
-    if kind in (keras.optimizers.Adam, keras.optimizers.AdamW) and not special:
-        return RowAdam(rate, config["beta_1"], config["beta_2"], config["epsilon"], decay)
-    raise InputError(
-        "this optimizer does not support sharded tables",
-        expected="SGD, Adagrad, Adam or AdamW (without amsgrad) of keras.optimizers",
-        received=" with ".join([kind.__name__, *special]),
-        fix="give the tables their own optimizer: strategy.optimizer(yours, table_optimizer=RowAdam(1e-3))",
-    )
+    if kind is keras.optimizers.SGD:
+        found = RowSGD(rate, config["momentum"], config["nesterov"], decay)
+    elif kind is keras.optimizers.Adagrad:
+        found = RowAdagrad(rate, config["initial_accumulator_value"], config["epsilon"], decay)
+    elif kind in (keras.optimizers.Adam, keras.optimizers.AdamW) and not special:
+        found = RowAdam(rate, config["beta_1"], config["beta_2"], config["epsilon"], decay)
+    if found is None:
+        raise InputError(
+            "this optimizer cannot update the touched rows of sharded tables only",
+            expected="SGD, Adagrad, Adam or AdamW (without amsgrad) of keras.optimizers",
+            received=" with ".join([kind.__name__, *special]),
+            fix="CollectiveStrategy(exact=True), which updates all rows as Keras does; or give the tables their own "
+            "optimizer: strategy.optimizer(yours, table_optimizer=RowAdam(1e-3))",
+        )
+    found._decays = optimizer._use_weight_decay
+    return found
+
+
+def differences_of(optimizer: TableOptimizer, inner: keras.optimizers.Optimizer) -> str:
+    """Return in which way a row-wise form differs from the optimizer itself, or nothing.
+
+    Args:
+        optimizer: the row-wise form.
+        inner: the optimizer of Keras.
+    """
+    found = []
+    if isinstance(optimizer, RowAdam) or (isinstance(optimizer, RowSGD) and optimizer.momentum):
+        found.append("the momentum of other rows neither moves them nor decays")
+    if optimizer.weight_decay:
+        found.append("the weights of other rows do not decay")
+    clips = inner.clipnorm or inner.global_clipnorm or inner.clipvalue
+    if not isinstance(optimizer, RowSGD) or clips:
+        found.append(f"gradients of equal ids are summed before they are {'clipped' if clips else 'squared'}")
+    return ", ".join(found)

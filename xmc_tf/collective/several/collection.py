@@ -48,10 +48,19 @@ class EmbeddingCollection(keras.layers.Layer):
         wire: the format in which rows are sent.
         joint: whether tables of the same width share each exchange; False: one exchange for each table.
         name: the name of the layer.
+        each_id: see ``ShardedTable``.
     """
 
     def __init__(
-        self, plan: Plan, rank: int, *, seed: int = 0, wire: WireFormat = "fp32", joint: bool = True, name: str
+        self,
+        plan: Plan,
+        rank: int,
+        *,
+        seed: int = 0,
+        wire: WireFormat = "fp32",
+        joint: bool = True,
+        name: str,
+        each_id: bool = False,
     ) -> None:
         super().__init__(name=name, autocast=False)
         self.supports_jit = False
@@ -62,7 +71,7 @@ class EmbeddingCollection(keras.layers.Layer):
                 raise InputError(f"two tables have the {what} {twice[0]!r}", expected=f"each {what} once")
         groups = _groups(plan, joint)
         self.stacks: list[Stack] = [
-            make_stack(f"{name}/{key}", parts, 0 if parts[0].partition.size == 1 else rank, seed)
+            make_stack(f"{name}/{key}", parts, 0 if parts[0].partition.size == 1 else rank, seed, each_id)
             for key, parts in groups.items()
         ]
         self._slots = [

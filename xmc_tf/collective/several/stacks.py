@@ -95,7 +95,7 @@ class Stack:
         return tf.where(valid, global_row + tf.gather(tf.constant(shift), at), -1 - number)
 
 
-def make_stack(name: str, parts: Sequence[TableRows], rank: int, seed: int) -> Stack:
+def make_stack(name: str, parts: Sequence[TableRows], rank: int, seed: int, each_id: bool = False) -> Stack:
     """Return this rank's part of a new stack.
 
     Args:
@@ -103,12 +103,19 @@ def make_stack(name: str, parts: Sequence[TableRows], rank: int, seed: int) -> S
         parts: the tables, all of the same width, and all of them replicated or none.
         rank: this rank, or 0 if all ranks hold all rows.
         seed: the seed of the initial values, which do not depend on the placement.
+        each_id: see ``ShardedTable``.
     """
     begins = _begins(parts)
     rows = sum(one.table.rows for one in parts)
     partition = Partition(np.concatenate([begins[:, 0], [rows]]))
     table = make_table(
-        name, rows, parts[0].table.dim, partition=partition, rank=rank, initializer=_initial_values(parts, seed)
+        name,
+        rows,
+        parts[0].table.dim,
+        partition=partition,
+        rank=rank,
+        initializer=_initial_values(parts, seed),
+        each_id=each_id,
     )
     first = int(begins[rank, 0])
     table.members.extend(

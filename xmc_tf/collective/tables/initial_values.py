@@ -4,10 +4,11 @@ Rows are drawn in blocks of fixed size, each from a generator that is seeded wit
 blocks that its range touches, and keeps its rows.
 """
 
+import logging
 import math
 import zlib
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -15,18 +16,20 @@ import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
 
+log = logging.getLogger(__name__)
+
 BLOCK_ROWS = 1024
 
 # (seed of the block, number of rows) -> values [rows, dim]
 Draw: TypeAlias = Callable[[tf.Tensor, int], tf.Tensor]
+# (first row, row after the last) -> values of these rows
+Values: TypeAlias = Callable[[int, int], tf.Tensor]
 
 # A Keras initializer or its name, a matrix of values (may be a memory map), or a function from row numbers to values.
 Initializer: TypeAlias = str | keras.initializers.Initializer | np.ndarray | Callable[[np.ndarray], np.ndarray]
 
 
-def first_values(
-    initializer: Initializer, name: str, rows: int, dim: int, seed: int
-) -> Callable[[int, int], tf.Tensor] | None:
+def first_values(initializer: Initializer, name: str, rows: int, dim: int, seed: int) -> Values | None:
     """Return a function from ``(start, stop)`` to the initial values of these rows, or None for zeros.
 
     Args:
@@ -36,21 +39,48 @@ def first_values(
         dim: width of a row.
         seed: the same on all ranks.
 
+    An initializer of Keras that is not known to draw rows independently, such as one of the user's, computes the whole
+    table on each rank, which keeps its rows.
+
     Raises:
-        InputError: for an initializer whose values cannot be had row by row.
+        InputError: the initializer returns another shape.
     """
     if isinstance(initializer, np.ndarray):
         return _rows_of(initializer, name, rows, dim)
     if isinstance(initializer, str):
         initializer = keras.initializers.get(initializer)
-    if isinstance(initializer, keras.initializers.Zeros):
-        return None
     if isinstance(initializer, keras.initializers.Initializer):
-        return _in_blocks(_draw(initializer, name, rows, dim), table_seed(name, seed, initializer), rows)
+        if type(initializer).__call__ is keras.initializers.Zeros.__call__:
+            return None
+        if (draw := _draw(initializer, rows, dim)) is not None:
+            return _in_blocks(draw, table_seed(name, seed, initializer), rows)
+        log.info("table %r: %s computes all rows, on each rank", name, type(initializer).__name__)
+        with tf.init_scope():
+            return _rows_of(np.asarray(initializer((rows, dim), dtype="float32")), name, rows, dim)
     return lambda start, stop: tf.cast(initializer(np.arange(start, stop)), tf.float32)
 
 
-def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Callable[[int, int], tf.Tensor]:
+class OfShape(keras.initializers.Initializer):
+    """An initializer that is a function of a shape and a type, as Keras' layers take it.
+
+    Args:
+        function: the function.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, shape: tuple[int, ...], dtype: Any = None) -> Any:
+        """Return the values.
+
+        Args:
+            shape: their shape.
+            dtype: their type.
+        """
+        return self.function(shape, dtype=dtype)
+
+
+def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Values:
     """Return a function that takes values from a matrix."""
     if matrix.shape != (rows, dim):
         raise InputError(
@@ -67,7 +97,7 @@ def table_seed(name: str, seed: int, initializer: keras.initializers.Initializer
     return zlib.crc32(f"{name}/{seed}/{own}".encode()) & 0x7FFFFFFF
 
 
-def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Callable[[int, int], tf.Tensor]:
+def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Values:
     """Return a function that draws whole blocks and returns the requested rows."""
 
     def values(start: int, stop: int) -> tf.Tensor:
@@ -80,27 +110,23 @@ def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Callable[[int, int], t
     return values
 
 
-def _draw(initializer: keras.initializers.Initializer, name: str, rows: int, dim: int) -> Draw:
-    """Return the stateless form of a Keras initializer."""
-    config = initializer.get_config()
-    if isinstance(initializer, keras.initializers.RandomUniform):
+def _draw(initializer: keras.initializers.Initializer, rows: int, dim: int) -> Draw | None:
+    """Return the stateless form of an initializer that draws rows independently, or None for any other."""
+    config, kind = initializer.get_config(), type(initializer).__call__  # a subclass may draw differently
+    of = keras.initializers
+    if kind is of.RandomUniform.__call__:
         return _uniform(dim, config["minval"], config["maxval"])
-    if isinstance(initializer, keras.initializers.RandomNormal):
+    if kind is of.RandomNormal.__call__:
         return _normal(dim, config["mean"], config["stddev"], truncated=False)
-    if isinstance(initializer, keras.initializers.TruncatedNormal):
+    if kind is of.TruncatedNormal.__call__:
         return _normal(dim, config["mean"], config["stddev"], truncated=True)
-    if isinstance(initializer, keras.initializers.Ones):
+    if kind is of.Ones.__call__:
         return lambda _, count: tf.ones([count, dim])
-    if isinstance(initializer, keras.initializers.Constant):
+    if kind is of.Constant.__call__ and np.ndim(initializer.value) == 0:
         return lambda _, count: tf.fill([count, dim], tf.cast(initializer.value, tf.float32))
-    if isinstance(initializer, keras.initializers.VarianceScaling):
+    if kind is of.VarianceScaling.__call__:
         return _variance_scaling(initializer, rows, dim)
-    raise InputError(
-        f"table {name!r}: {type(initializer).__name__} cannot compute the values of single rows",
-        expected="RandomUniform, RandomNormal, TruncatedNormal, VarianceScaling (Glorot, He, LeCun), Zeros, Ones or "
-        "Constant of keras, a matrix, or a function from row numbers to values",
-        received=type(initializer).__name__,
-    )
+    return None
 
 
 def _uniform(dim: int, low: float, high: float) -> Draw:

@@ -1,23 +1,24 @@
 """A sharded form of Keras' Embedding, which large ones made inside ``embedding_scope()`` are."""
 
+import functools
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.api_export import REGISTERED_OBJS_TO_NAMES
+from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
+from xmc_tf.collective.heads.products import scores_of_rows
 from xmc_tf.collective.keras_2 import keras_2_refused
-from xmc_tf.collective.tables.initial_values import Initializer
+from xmc_tf.collective.tables.initial_values import Initializer, OfShape
 from xmc_tf.collective.tables.lookup import lookup
-from xmc_tf.collective.tables.row_access import set_rows
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.table_variable import TableVariable
-from xmc_tf.collective.tables.whole_rows import whole_rows
 from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.common.errors import InputError
 
@@ -56,13 +57,22 @@ def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
 class ShardedEmbedding(keras.layers.Embedding):
     """An Embedding of which each rank holds a range of rows.
 
-    It takes the arguments of Keras' Embedding. ``embeddings`` has the local rows; ``table`` describes which these are.
+    It takes the arguments of Keras' Embedding. ``embeddings`` stands for the whole table; ``table`` describes which
+    rows this rank has. A subclass of Keras' Embedding gets a form with this class as a base, ``sharded_form``; one with
+    few rows works as in one process.
     """
 
     table: ShardedTable
+    _make_table: MakeTable | None = None
+    _first_rows: np.ndarray | None = None
 
     def __init__(self, input_dim: int, output_dim: int, *args: Any, weights: Any = None, **kwargs: Any) -> None:
-        scope = embedding_scope_of("ShardedEmbedding", "make a keras.layers.Embedding")
+        scope = embedding_scope_of(
+            "a sharded Embedding", "make, load or clone it inside `with strategy.embedding_scope():`"
+        )
+        if not scope.wants(input_dim, output_dim):
+            super().__init__(input_dim, output_dim, *args, weights=weights, **kwargs)
+            return
         super().__init__(input_dim, output_dim, *args, **kwargs)
         self.supports_jit = False
         self._make_table, self._wire = scope.make, scope.wire
@@ -71,15 +81,28 @@ class ShardedEmbedding(keras.layers.Embedding):
         unsupported = ("embeddings_regularizer", "embeddings_constraint", "activity_regularizer", "lora_rank")
         for option in (*unsupported, "quantization_mode"):
             if getattr(self, option):
-                raise InputError(
-                    f"embedding {self.name!r}: {option} is not supported for sharded embeddings",
-                    expected="an Embedding without it (weight decay is the optimizer's)",
-                    fix="leave it out, or create the layer outside embedding_scope()",
-                )
+                self._refuse(option, "an Embedding without it (weight decay is the optimizer's)")
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether it has so many rows that they are sharded."""
+        return self._make_table is not None
+
+    def _refuse(self, what: str, expected: str) -> NoReturn:
+        raise InputError(
+            f"embedding {self.name!r}: {what} is not supported for sharded embeddings",
+            expected=expected,
+            fix="leave it out, or create the layer outside embedding_scope()",
+        )
 
     def build(self, input_shape: Any = None) -> None:
         """Create this rank's rows."""
+        if self._make_table is None:
+            super().build(input_shape)
+            return
         first = self.embeddings_initializer if self._first_rows is None else self._first_rows
+        if not isinstance(first, np.ndarray | keras.initializers.Initializer):
+            first = OfShape(first)
         self.table = self._make_table(self.name, self.input_dim, self.output_dim, first, self.trainable)
         self._first_rows = None
         self._embeddings = TableVariable(self.table)
@@ -87,6 +110,8 @@ class ShardedEmbedding(keras.layers.Embedding):
 
     def call(self, inputs: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
         """Return the rows for ids; collective."""
+        if self._make_table is None:
+            return super().call(inputs)
         if isinstance(inputs, tf.SparseTensor):
             raise InputError(
                 f"embedding {self.name!r}: sparse ids",
@@ -97,55 +122,82 @@ class ShardedEmbedding(keras.layers.Embedding):
         rows = lookup(self.table, ids, wire=self._wire)
         return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
 
-    def save_own_variables(self, store: Any) -> None:
-        """Save the whole table, as an ordinary Embedding does."""
-        if self.built:
-            store["0"] = whole_rows(self.table)
+    def enable_lora(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse LoRA, whose factors would be those of the rows of all ranks."""
+        if self.is_sharded:
+            self._refuse("enable_lora", "an Embedding whose rows are trained")
+        super().enable_lora(*args, **kwargs)
 
-    def load_own_variables(self, store: Any) -> None:
-        """Load this rank's rows of a whole table."""
-        if "0" not in store.keys():  # noqa: SIM118  Keras' stores are no mappings
-            raise InputError(f"embedding {self.name!r}: the file has no rows of it")
-        load_rows(self.table, store["0"])
-
-
-# In saved models it has the name of the layer that loads it in a plain process (check_saved_models_are_whole of
-# tests/collective/world_keras.py). The first is that of its configuration, the second that of its weights.
-REGISTERED_OBJS_TO_NAMES[ShardedEmbedding] = "keras.layers.Embedding"
-ShardedEmbedding.__name__ = "Embedding"
+    def quantize(self, *args: Any, **kwargs: Any) -> None:
+        """Refuse quantization, which reads and replaces the rows."""
+        if self.is_sharded:
+            self._refuse("quantize", "an Embedding in float32")
+        super().quantize(*args, **kwargs)
 
 
-def load_rows(table: ShardedTable, whole: np.ndarray, slot: str | None = None) -> None:
-    """Set this rank's rows, or those of a slot, from a whole table.
+class _Reversing:
+    """The call of a sharded ReversibleEmbedding."""
+
+    def call(self: Any, inputs: tf.Tensor, reverse: bool = False) -> tf.Tensor:
+        """Return the rows for ids, or the scores of all rows for vectors; collective."""
+        table = getattr(self, "table", None)
+        if not reverse or not self.tie_weights or table is None:
+            return super().call(inputs, reverse=reverse)  # type: ignore[misc]
+        scores = scores_of_rows(table, inputs, self._wire)
+        scores = tf.cast(scores, self.reverse_dtype or self.compute_dtype)
+        cap = self.logit_soft_cap
+        return scores if cap is None else tf.tanh(scores / cap) * cap
+
+
+@functools.cache
+def sharded_form(cls: Any) -> Any:
+    """Return the class with the name and the methods of ``cls``, an Embedding or a subclass, whose rows are sharded.
 
     Args:
-        table: the table.
-        whole: the rows of the whole table.
-        slot: the name of a slot; default: the rows themselves.
+        cls: the class.
     """
-    if tuple(whole.shape) != (table.rows, table.dim):
-        raise InputError(
-            f"table {table.name!r}: the saved rows do not fit",
-            expected=f"shape ({table.rows}, {table.dim})",
-            received=f"shape {tuple(whole.shape)}",
-        )
-    target = table.variable if slot is None else table.slot(slot)
-    set_rows(target, 0, tf.constant(whole[table.start : table.start + table.local_rows]))
+    if cls is keras.layers.Embedding:
+        return ShardedEmbedding
+    if cls is getattr(keras.layers, "ReversibleEmbedding", None):
+        bases: Any = (_Reversing, cls, ShardedEmbedding)
+    else:
+        parent = next(one for one in cls.__mro__[1:] if issubclass(one, keras.layers.Embedding))
+        bases = (cls, sharded_form(parent))
+    form = type(cls.__name__, bases, {"__module__": cls.__module__, "__qualname__": cls.__qualname__})
+    _save_as(form, cls)
+    return form
+
+
+def _save_as(form: type, cls: type) -> None:
+    """Let saved models name ``cls``, with which they load in a plain process."""
+    # check_saved_models_are_whole of tests/collective/world_keras.py
+    form.__name__ = cls.__name__
+    for names in (REGISTERED_OBJS_TO_NAMES, GLOBAL_CUSTOM_NAMES):
+        if cls in names:
+            names[form] = names[cls]
+
+
+_save_as(ShardedEmbedding, keras.layers.Embedding)
 
 
 @contextmanager
 def shard_embeddings(scope: EmbeddingScope) -> Iterator[None]:
-    """Make the large Keras Embeddings of the block sharded ones, also those that Keras builds later or loads."""
+    """Make the large Embeddings of the block, and of Keras' subclasses and the user's, sharded ones.
+
+    So are those that Keras builds later or loads.
+    """
     original = keras.layers.Embedding.__new__
 
-    def new(cls: type, *args: Any, **kwargs: Any) -> keras.layers.Embedding:
-        # A subclass may work differently.
-        if cls is keras.layers.Embedding:
-            named = [kwargs[name] for name in ("input_dim", "output_dim")[len(args) :] if name in kwargs]
-            rows, dim = [*args, *named][:2]
-            if scope.wants(rows, dim):
-                return original(ShardedEmbedding, *args, **kwargs)
-            logger.info("an embedding of %d rows is small and stays replicated", rows)
+    def new(cls: Any, *args: Any, **kwargs: Any) -> keras.layers.Embedding:
+        if issubclass(cls, ShardedEmbedding):
+            return original(cls, *args, **kwargs)
+        if cls is not keras.layers.Embedding:  # a subclass may have other arguments, so its form decides
+            return original(sharded_form(cls), *args, **kwargs)
+        named = [kwargs[name] for name in ("input_dim", "output_dim")[len(args) :] if name in kwargs]
+        rows, dim = [*args, *named][:2]
+        if scope.wants(rows, dim):
+            return original(ShardedEmbedding, *args, **kwargs)
+        logger.info("an embedding of %d rows is small and stays replicated", rows)
         return original(cls, *args, **kwargs)
 
     token = _SCOPE.set(scope)

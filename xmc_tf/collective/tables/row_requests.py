@@ -4,7 +4,9 @@ Before its ids, a rank sends the number of different ones that are out of range,
 ranks raise an error at the same point, and none waits for a rank that has failed.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -12,15 +14,33 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
-from xmc_tf.collective.tables.row_sums import UniqueIds
+from xmc_tf.collective.tables.row_sums import EachId, UniqueIds
 from xmc_tf.collective.tables.serving_tables import serving_or_sharded
 from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.common.errors import InputError
 
 HEADER = 4
 
 
 class IdsOutOfRangeError(tf.errors.InvalidArgumentError, ValueError):
     """Ids are out of range. TensorFlow passes a ValueError of Python code on as an InvalidArgumentError."""
+
+
+@contextmanager
+def ids_out_of_range_in_one_line() -> Iterator[None]:
+    """Replace TensorFlow's error about such ids, which has the trace of a graph, by one line, the same on all ranks."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        if (
+            line := re.search(r"(table \S+ has rows \d+ to \d+; )?ids out of range on rank [^\n]*", str(error))
+        ) is None:
+            raise
+        short = InputError(line[0])
+        short.on_all_ranks = True
+    else:
+        return
+    raise short
 
 
 class RowRequest(NamedTuple):
@@ -50,7 +70,7 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
     ids = tf.cast(ids, tf.int64)
     if table.size > 1:
         return request_from_owners(table, ids, lambda wanted: wanted - table.start, check=True)
-    unique, inverse = tf.unique(ids)
+    unique, inverse = (ids, tf.range(tf.size(ids))) if table.each_id else tf.unique(ids)
     count = tf.reshape(tf.size(unique), [1])
     return RowRequest(inverse, checked_ids(table, unique), count, count)
 
@@ -69,7 +89,7 @@ def request_from_owners(
     bounds = table.partition.bounds[1:-1].astype(np.int64)
 
     def ask(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        found = UniqueIds(ids, bounds)
+        found = (EachId if table.each_id else UniqueIds)(ids, bounds)
         message = _message(table, found.values, found.counts, ids if check else ids[:0])
         return message, found.counts, found.positions
 

@@ -35,6 +35,22 @@ class UniqueIds:
         self.values = self.values[:found]
 
 
+class EachId:
+    """All numbers, equal ones too, ordered by owner; the attributes are those of ``UniqueIds``.
+
+    Args:
+        numbers: int64 numbers.
+        bounds: the first number of each owner but the first.
+    """
+
+    def __init__(self, numbers: np.ndarray, bounds: np.ndarray) -> None:
+        owners = np.searchsorted(bounds, numbers, side="right")
+        order = np.argsort(owners, kind="stable")
+        self.values, self.positions = numbers[order], np.empty(len(numbers), np.int32)
+        self.positions[order] = np.arange(len(numbers), dtype=np.int32)
+        self.counts = np.bincount(owners, minlength=len(bounds) + 1).astype(np.int32)
+
+
 def sum_by_number(numbers: tf.Tensor, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the different numbers, and for each of them the sum of its rows of ``values``.
 

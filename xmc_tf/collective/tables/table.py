@@ -1,13 +1,15 @@
 """A table of which each rank holds a contiguous range of rows."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 
 import tensorflow as tf
 
-from xmc_tf.collective.tables.initial_values import BLOCK_ROWS, Initializer, first_values
+from xmc_tf.collective.engines.graph_order import in_plain_graph
+from xmc_tf.collective.tables.initial_values import BLOCK_ROWS, Initializer, Values, first_values
 from xmc_tf.collective.tables.row_access import set_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import Partition, even_rows
@@ -26,6 +28,8 @@ class ShardedTable:
         variable: the local rows, ``[local_rows, dim]``.
         slots: the optimizer's slots for the local rows, by name.
         members: the tables that are stacked in this one, if any; they are saved and exported in its place.
+        each_id: whether each id of a lookup has a gradient of its own, as in Keras. Otherwise, those of equal ids are
+            summed where they are looked up, so that fewer rows are sent.
     """
 
     name: str
@@ -36,6 +40,7 @@ class ShardedTable:
     variable: tf.Variable
     slots: dict[str, tf.Variable] = field(default_factory=dict)
     members: list["ShardedTable"] = field(default_factory=list)
+    each_id: bool = False
 
     @property
     def size(self) -> int:
@@ -51,6 +56,11 @@ class ShardedTable:
     def local_rows(self) -> int:
         """The number of local rows."""
         return int(self.partition.bounds[self.rank + 1]) - self.start
+
+    @property
+    def has_row_numbers(self) -> bool:
+        """Whether an id is the number of a row among those of all ranks."""
+        return not self.members  # each of several stacked tables has a row 0
 
     def slot(self, name: str, value: float = 0.0) -> tf.Variable:
         """Return the slot of that name; the first call creates it, filled with ``value``."""
@@ -83,6 +93,7 @@ def make_table(
     seed: int = 0,
     trainable: bool = True,
     dtype: tf.DType = tf.float32,
+    each_id: bool = False,
 ) -> ShardedTable:
     """Return this rank's part of a new table.
 
@@ -102,6 +113,7 @@ def make_table(
         seed: the seed of the initial values, which also depend on the name and the row, not on the number of ranks.
         trainable: whether gradient tapes watch the table automatically.
         dtype: the type of the rows; see ``fused_rows`` for bfloat16.
+        each_id: see ``ShardedTable``.
     """
     if rows < 1 or dim < 1:
         raise InputError(f"table {name!r}", expected="at least one row and one column", received=f"({rows}, {dim})")
@@ -112,8 +124,21 @@ def make_table(
             expected=f"{rows} rows",
             received=f"{int(partition.bounds[-1])} rows",
         )
-    values = first_values(initializer, name, rows, dim, seed)
     start, stop = int(partition.bounds[rank]), int(partition.bounds[rank + 1])
+    first = partial(first_values, initializer, name, rows, dim, seed)
+    if in_plain_graph():
+        variable = _variable_of_graph(name, (start, stop, dim), dtype, trainable, first)
+    else:
+        variable = _filled_variable(name, (start, stop, dim), dtype, trainable, first())
+    table = ShardedTable(name, rows, dim, partition, rank, variable, each_id=each_id)
+    mark_rows(variable, table)
+    return table
+
+
+def _filled_variable(
+    name: str, range_and_dim: tuple[int, int, int], dtype: tf.DType, trainable: bool, values: Values | None
+) -> tf.Variable:
+    start, stop, dim = range_and_dim
     with tf.init_scope(), not_replicated():
         variable = tf.Variable(tf.zeros([stop - start, dim], dtype), trainable=trainable, name=name)
         if values is not None:
@@ -121,9 +146,69 @@ def make_table(
             for at in range(start, stop, 16 * BLOCK_ROWS):
                 end = min(at + 16 * BLOCK_ROWS, stop)
                 set_rows(variable, at - start, values(at, end))
-    table = ShardedTable(name, rows, dim, partition, rank, variable)
+    return variable
+
+
+def _variable_of_graph(
+    name: str, range_and_dim: tuple[int, int, int], dtype: tf.DType, trainable: bool, first: Callable[[], Values | None]
+) -> tf.Variable:
+    """Return a variable of a ``tf.Graph``, whose rows a session's initializers compute."""
+    start, stop, dim = range_and_dim
+
+    def compute() -> tf.Tensor:
+        values = first()
+        return tf.zeros([stop - start, dim]) if values is None else values(start, stop)
+
+    def drawn() -> tf.Tensor:
+        rows = tf.py_function(compute, [], tf.float32)
+        return tf.cast(tf.ensure_shape(rows, [stop - start, dim]), dtype)
+
+    trained = tf.compat.v1.get_collection_ref(tf.compat.v1.GraphKeys.TRAINABLE_VARIABLES)
+    before = len(trained)
+    with not_replicated():
+        variable = tf.compat.v1.Variable(drawn, trainable=trainable, name=name, use_resource=True, collections=[])
+    del trained[before:]  # to which it is added nevertheless; what stands for all rows is in the collections
+    return variable
+
+
+def mark_rows(variable: tf.Variable, table: ShardedTable) -> None:
+    """Let ``table_of`` find the table, and Keras' optimizers refuse to update a shard of it by themselves."""
     variable.sharded_table = table
-    return table
+    variable.overwrite_with_gradient = _NotByOneRank(table)
+
+
+class _NotByOneRank:
+    """The answer to Keras' optimizers, which ask first whether the gradient of a variable replaces it: never.
+
+    Only they ask. A rank that updated its shard alone would train a model of its own.
+    """
+
+    def __init__(self, table: ShardedTable) -> None:
+        self._table = table
+
+    def __bool__(self) -> bool:
+        if self._table.size > 1 and not _OVER_RANKS.get():
+            raise InputError(
+                f"table {self._table.name!r} is sharded, but the optimizer works on one rank only",
+                expected="an optimizer over all ranks",
+                received="an optimizer of Keras",
+                fix="move model.compile(...) into `with strategy.scope():`; in your own loop, use "
+                "strategy.optimizer(...)",
+            )
+        return False
+
+
+_OVER_RANKS: ContextVar[bool] = ContextVar("over_ranks", default=False)
+
+
+@contextmanager
+def updated_over_ranks() -> Iterator[None]:
+    """Allow Keras' optimizers to update shards in the block, with gradients that are those of all ranks."""
+    token = _OVER_RANKS.set(True)
+    try:
+        yield
+    finally:
+        _OVER_RANKS.reset(token)
 
 
 def table_of(variable: tf.Variable) -> ShardedTable | None:

@@ -1,12 +1,50 @@
-"""The local rows of a table as a variable of Keras, which layers track and optimizers receive."""
+"""The local rows of a table as a variable of Keras, which layers track and optimizers receive.
 
-from typing import Any
+To its user it is the whole table: its shape, its copies and its assignments are those of all rows. What would need all
+rows at one place, or write a part of them, is an error that names what does the same over the ranks.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NoReturn
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.tables.row_access import set_rows
 from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.whole_rows import whole_rows
 from xmc_tf.common.errors import InputError
+
+_OWN_ROWS: ContextVar[bool] = ContextVar("own_rows", default=False)
+
+
+class _AllRows:
+    """A stand-in for all rows of a sharded table, which refuses to be a tensor.
+
+    Args:
+        table: the table.
+    """
+
+    def __init__(self, table: ShardedTable) -> None:
+        self._table = table
+        # By these, gradient tapes and optimizers know the variable.
+        self.handle, self._unique_id = table.variable.handle, table.variable._unique_id
+
+    def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise the error that names what to use instead."""
+        raise InputError(
+            f"table {self._table.name!r} is sharded over {self._table.size} ranks, and this use needs all of its rows",
+            expected="a lookup (call the layer with ids), or an operation over the ranks",
+            received="its embeddings as a tensor",
+            fix="for the scores of all rows, as of a tied head, TiedHead(layer)(x); for the best rows, "
+            "strategy.top_k(layer, queries, k) or the layer TopK(layer, k); for a copy, layer.get_weights() on all "
+            "ranks; or create the layer outside embedding_scope()",
+        )
+
+    __tf_tensor__ = __array__ = __getitem__ = refuse
 
 
 class TableVariable(keras.Variable):
@@ -18,37 +56,124 @@ class TableVariable(keras.Variable):
 
     def __init__(self, table: ShardedTable) -> None:
         self.sharded_table = table
-        with tf.init_scope():
-            # Of a growing table, the room when the layer is built: Keras wants a number of rows.
-            rows, dim = (int(size) for size in tf.raw_ops.VariableShape(input=table.variable.handle))
+        rows, dim = self._own_shape()  # of a growing table, the room when the layer is built: Keras wants a number
         super().__init__(
             "zeros",
-            (rows, dim),
+            (table.rows if table.has_row_numbers else rows, dim),
             table.variable.dtype.name,
             trainable=table.variable.trainable,
             autocast=False,
             name=table.name.replace("/", "_"),
         )
 
+    def _own_shape(self) -> list[int]:
+        with tf.init_scope():
+            return [int(size) for size in tf.raw_ops.VariableShape(input=self.sharded_table.variable.handle)]
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        """The shape of the whole table."""
+        return tf.TensorShape(self._own_shape()) if _OWN_ROWS.get() else super().shape
+
     def _initialize_with_initializer(self, initializer: Any) -> None:
         self._initialize(self.sharded_table.variable)
 
     @property
-    def overwrite_with_gradient(self) -> bool:
-        """Whether an optimizer replaces the value by the gradient: never. Only Keras' own optimizers ask.
+    def value(self) -> "tf.Variable | _AllRows":
+        """The rows, or what stands for them if they are sharded."""
+        return super().value if self.sharded_table.size == 1 or _OWN_ROWS.get() else _AllRows(self.sharded_table)
 
-        Raises:
-            InputError: the table is sharded, of which Keras' optimizers know nothing.
+    def numpy(self) -> np.ndarray:
+        """Return a copy of the whole table; collective, but for the file that rank 0 writes."""
+        table = self.sharded_table
+        if table.size == 1 or _OWN_ROWS.get():
+            return table.variable.numpy()
+        if not table.has_row_numbers:
+            _AllRows(table).refuse()
+        return whole_rows(table)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return ``numpy()``."""
+        return np.asarray(self.numpy(), dtype)
+
+    def assign(self, value: Any) -> Any:
+        """Set this rank's rows from a whole table.
+
+        Args:
+            value: all rows, the same on all ranks.
         """
+        table = self.sharded_table
+        if table.size == 1 or _OWN_ROWS.get():
+            return super().assign(value)
+        if not table.has_row_numbers:
+            _AllRows(table).refuse()
+        load_rows(table, value)
+        return value
+
+    def __repr__(self) -> str:
+        return f"<Variable path={self.path}, shape={tuple(self.shape)}, dtype={self.dtype}, {self._where()}>"
+
+    def _where(self) -> str:
+        table = self.sharded_table
+        return f"rows {table.start} to {table.start + table.local_rows - 1} on this rank"
+
+    def _serialize_to_tensors(self) -> Any:
+        self._refuse_partial_file("tf.train.Checkpoint")
+        return super()._serialize_to_tensors()
+
+    def _restore_from_tensors(self, restored_tensors: Any) -> Any:
+        self._refuse_partial_file("tf.train.Checkpoint")
+        return super()._restore_from_tensors(restored_tensors)
+
+    def _export_to_saved_model_graph(self, *args: Any, **kwargs: Any) -> Any:
+        self._refuse_partial_file("tf.saved_model.save")
+        return super()._export_to_saved_model_graph(*args, **kwargs)
+
+    def _refuse_partial_file(self, what: str) -> None:
+        """Refuse a file with the rows of this rank only."""
         if self.sharded_table.size > 1:
             raise InputError(
-                f"table {self.sharded_table.name!r} is sharded, but the optimizer works on one rank only",
-                expected="an optimizer over all ranks",
-                received="an optimizer of Keras",
-                fix="move model.compile(...) into `with strategy.scope():`; in your own loop, use "
-                "strategy.optimizer(...)",
+                f"table {self.sharded_table.name!r} is sharded, and {what} would write this rank's rows only",
+                expected="a file with the rows of all ranks",
+                received=what,
+                fix="strategy.export_saved_model(folder, model) to serve it; save_training(folder, model, "
+                "strategy.communicator) or model.save('model.keras') to continue training",
             )
-        return False
+
+    @property
+    def overwrite_with_gradient(self) -> bool:
+        """Whether an optimizer replaces the value by the gradient: never. See ``table.mark_rows``."""
+        return bool(self.sharded_table.variable.overwrite_with_gradient)
+
+
+@contextmanager
+def own_rows() -> Iterator[None]:
+    """Let variables be this rank's rows only in the block, for optimizers, and for what sets the same rows again."""
+    token = _OWN_ROWS.set(True)
+    try:
+        yield
+    finally:
+        _OWN_ROWS.reset(token)
+
+
+def load_rows(table: ShardedTable, whole: Any, slot: str | None = None) -> None:
+    """Set this rank's rows, or those of a slot, from a whole table.
+
+    Args:
+        table: the table.
+        whole: the rows of the whole table: an array, a tensor, or an array in a file, of which this rank's rows are
+            read.
+        slot: the name of a slot; default: the rows themselves.
+    """
+    if tuple(whole.shape) != (table.rows, table.dim):
+        raise InputError(
+            f"table {table.name!r}: the given rows do not fit",
+            expected=f"shape ({table.rows}, {table.dim})",
+            received=f"shape {tuple(whole.shape)}",
+        )
+    target = table.variable if slot is None else table.slot(slot)
+    own = np.asarray(whole[table.start : table.start + table.local_rows], np.float32)
+    set_rows(target, 0, own)
 
 
 def plain_variable(variable: tf.Variable | keras.Variable) -> tf.Variable:

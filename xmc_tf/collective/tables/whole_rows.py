@@ -1,4 +1,4 @@
-"""The rows of whole tables on rank 0, for exports, and for the files of Keras, which one process writes.
+"""The rows of whole tables: on rank 0 for exports and the files of Keras, which one process writes, or on all ranks.
 
 While rank 0 saves with Keras, the other ranks wait for its requests and send their rows. The whole table is in the
 memory of rank 0, as Keras needs it; ``save_training`` and ``export_saved_model`` write tables that are larger.
@@ -14,7 +14,7 @@ import tensorflow as tf
 from xmc_tf.collective.checkpoints.shard_files import blocks, rows_per_block
 from xmc_tf.collective.tables.row_access import SomeRows, get_rows, row_type
 from xmc_tf.collective.tables.table import ShardedTable
-from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 
 # The rows that are sent at a time.
@@ -44,7 +44,9 @@ def rows_on_rank_0(
 
 
 def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
-    """Return the rows of a whole table, or those of a slot; on rank 0, within ``save_on_rank_0``.
+    """Return the rows of a whole table, or those of a slot.
+
+    Within ``save_on_rank_0``, rank 0 calls it; otherwise it is collective.
 
     Args:
         table: the table.
@@ -55,10 +57,7 @@ def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
         return own.numpy()
     saving = _SAVING.get()
     if saving is None:
-        raise InputError(
-            f"table {table.name!r} is sharded: this rank has a part of it only",
-            fix="call model.save(...) or model.save_weights(...), on all ranks",
-        )
+        return choose_communicator().allgather_array(get_rows(own, 0, table.local_rows).numpy())
     communicator, tables = saving
     communicator.broadcast((next(number for number, one in enumerate(tables) if one is table), slot or ""))
     whole = np.empty((table.rows, table.dim), np.float32)

@@ -1,0 +1,237 @@
+"""Train each row of docs/reference/equal-to-keras.md with plain Keras, and over the ranks in both modes.
+
+An outcome is "equal" (all losses, metrics and predictions within 1e-5), "announced" (different, with a line at
+``compile`` that names ``exact=True``), "different", or "refused" (an ``InputError`` before the first step).
+"""
+
+import json
+import logging
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf import CollectiveStrategy, GrowingEmbedding
+from xmc_tf.common.errors import InputError
+
+L, OPT, losses = keras.layers, keras.optimizers, keras.losses
+# Four steps on any number of ranks up to three. In the last one, only rank 0 has an example.
+ROWS, STEP, EXAMPLES, WIDE = 12, 6, 19, 150
+draw = np.random.default_rng(0)
+IDS = draw.integers(0, ROWS, (EXAMPLES, 3))  # equal ids are in one step, on one rank and on several
+NUMBERS = (IDS % 7).mean(axis=1, keepdims=True).astype(np.float32)
+CLICKS = (NUMBERS > 2.9).astype(np.float32)
+WEIGHTS = draw.uniform(0.5, 2, EXAMPLES).astype(np.float32)
+TABLE, SMALL = (draw.normal(size=(rows, 4)).astype(np.float32) * 0.3 for rows in (ROWS, 7))
+
+
+def fixed(seed: int) -> Callable[..., np.ndarray]:
+    return lambda shape, dtype=None: np.random.default_rng(seed).normal(size=shape).astype(np.float32) * 0.4
+
+
+def model_of(*between: keras.layers.Layer, final: str | None = None) -> keras.Model:
+    """Return a model of a table that is sharded, one that is replicated, and some layers."""
+    ids = keras.Input([3], dtype="int64")
+    items = L.Embedding(ROWS, 4, weights=[TABLE], name="items")(ids)
+    kinds = L.Embedding(7, 4, weights=[SMALL], name="kinds")(ids % 7)
+    x = L.Dense(3, "tanh", kernel_initializer=fixed(1))(L.Flatten()(L.Concatenate()([items, kinds])))
+    for layer in between:
+        x = layer(x)
+    return keras.Model(ids, L.Dense(1, final, kernel_initializer=fixed(2))(x))
+
+
+def masked_model() -> keras.Model:
+    ids = keras.Input([3], dtype="int64")
+    x = L.Embedding(ROWS, 4, weights=[TABLE], mask_zero=True, name="items")(ids)
+    return keras.Model(ids, L.Dense(1, kernel_initializer=fixed(2))(x))
+
+
+def two_outputs() -> keras.Model:
+    model = model_of()
+    return keras.Model(model.inputs, [model.outputs[0], L.Dense(1, kernel_initializer=fixed(3))(model.outputs[0])])
+
+
+class TwoTowers(keras.Model):
+    """Each example's other items are the negatives of its batch."""
+
+    def __init__(self, strategy: CollectiveStrategy | None, over_ranks: bool) -> None:
+        super().__init__()
+        self.strategy = strategy if over_ranks else None
+        self.items = L.Embedding(ROWS, 4, weights=[TABLE], name="items")
+        self.tower = L.Dense(4, kernel_initializer=fixed(4))
+
+    def call(self, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return self.tower(self.items(ids[:, 0])), self.items(ids[:, 1])
+
+    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **_: Any) -> tf.Tensor:
+        queries, candidates = y_pred
+        positions = tf.range(tf.shape(queries)[0])
+        if self.strategy is not None:
+            candidates, positions = self.strategy.gather(candidates)
+        scores = tf.matmul(queries, candidates, transpose_b=True)
+        return losses.SparseCategoricalCrossentropy(from_logits=True)(positions, scores)
+
+
+class Row(NamedTuple):
+    """How a feature is trained: by default, a small model with squared errors for one epoch."""
+
+    optimizer: Callable[[], Any] = lambda: OPT.SGD(0.1)
+    make: Callable[[CollectiveStrategy | None], keras.Model] = lambda strategy: model_of()
+    compile: Callable[[], dict[str, Any]] = dict
+    arrays: tuple[Any, ...] = (IDS, NUMBERS)
+    data: Callable[[tf.data.Dataset], Any] = lambda batches: batches
+    fit: dict[str, Any] = {}  # noqa: RUF012
+    is_evaluated: bool = True
+    train: Callable[[keras.Model, Any, dict[str, Any]], dict[str, Any]] = lambda model, data, fit: (
+        model.fit(data, verbose=0, **fit).history
+    )
+
+
+def of(make: Callable[..., Any], *args: Any, **options: Any) -> Row:
+    return Row(lambda: make(*args, **options), is_evaluated=False)
+
+
+def excluded() -> keras.optimizers.Optimizer:
+    optimizer = OPT.AdamW(0.02, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_names=["items/embeddings", "bias"])
+    return optimizer
+
+
+def by_batches(model: keras.Model, data: tf.data.Dataset, fit: dict[str, Any]) -> dict[str, Any]:
+    # Full batches only: a rank without one would have to pass an empty one.
+    return {"loss": [model.train_on_batch(ids, numbers)[0] for ids, numbers in data.take(2)]}
+
+
+FEATURES = {
+    "SGD": of(OPT.SGD, 0.1),
+    "SGD with momentum": of(OPT.SGD, 0.05, momentum=0.9, nesterov=True),
+    "Adagrad": of(OPT.Adagrad, 0.1),
+    "Adam": of(OPT.Adam, 0.02),
+    "AdamW": of(OPT.AdamW, 0.02, weight_decay=0.1),
+    "Adam with amsgrad": of(OPT.Adam, 0.02, amsgrad=True),
+    "RMSprop": of(OPT.RMSprop, 0.01),
+    "Ftrl": of(OPT.Ftrl, 0.1, l1_regularization_strength=0.01, l2_regularization_strength=0.01),
+    "Lion": of(OPT.Lion, 0.01, weight_decay=0.1),
+    "Adadelta": of(OPT.Adadelta, 0.5),
+    "Adamax": of(OPT.Adamax, 0.02),
+    "Nadam": of(OPT.Nadam, 0.02),
+    "Lamb, Adafactor, Muon": of(OPT.Lamb, 0.02),
+    "weight_decay": of(OPT.SGD, 0.1, weight_decay=0.1),
+    "exclude_from_weight_decay": Row(excluded),
+    "clipnorm": of(OPT.SGD, 0.3, clipnorm=0.05),
+    "global_clipnorm": of(OPT.SGD, 0.3, global_clipnorm=0.1),
+    "clipvalue": of(OPT.SGD, 0.3, clipvalue=0.01),
+    "use_ema": of(OPT.SGD, 0.1, use_ema=True, ema_momentum=0.5),
+    "a schedule of learning rates": Row(lambda: OPT.SGD(OPT.schedules.ExponentialDecay(0.3, 2, 0.5))),
+    "gradient_accumulation_steps": Row(
+        lambda: OPT.SGD(OPT.schedules.ExponentialDecay(0.3, 2, 0.5), gradient_accumulation_steps=2)
+    ),
+    "batches whose number is unknown": Row(data=lambda batches: batches.filter(lambda *_: True)),
+    "a generator of batches": Row(
+        data=lambda batches: iter(list(batches.as_numpy_iterator())),
+        train=lambda model, data, fit: model.fit(data, verbose=0).history,
+    ),
+    "steps_per_execution": Row(compile=lambda: {"steps_per_execution": 3, "run_eagerly": False}),
+    "sample_weight": Row(arrays=(IDS, NUMBERS, WEIGHTS)),
+    "class_weight": Row(arrays=(IDS, CLICKS), fit={"class_weight": {0: 1.0, 1: 3.0}}),
+    "train_on_batch": Row(train=by_batches),
+    'reduction="sum"': Row(lambda: OPT.SGD(0.02), compile=lambda: {"loss": losses.MeanSquaredError(reduction="sum")}),
+    'reduction="mean_with_sample_weight"': Row(
+        compile=lambda: {"loss": losses.MeanSquaredError(reduction="mean_with_sample_weight")},
+        arrays=(IDS, NUMBERS, WEIGHTS),
+    ),
+    "masks": Row(make=lambda strategy: masked_model(), arrays=(IDS, np.repeat(NUMBERS[:, None], 3, axis=1))),
+    "several outputs": Row(
+        make=lambda strategy: two_outputs(),
+        compile=lambda: {"loss": ["mse", losses.MeanAbsoluteError(reduction="sum")], "loss_weights": [1.0, 0.1]},
+        arrays=(IDS, (NUMBERS, CLICKS)),
+    ),
+    "regularizers": Row(
+        make=lambda strategy: model_of(
+            L.Dense(3, kernel_initializer=fixed(5), kernel_regularizer="l2", activity_regularizer="l2")
+        )
+    ),
+    "metrics": Row(
+        make=lambda strategy: model_of(final="sigmoid"),
+        compile=lambda: {
+            "loss": "binary_crossentropy",
+            "metrics": ["AUC", keras.metrics.RootMeanSquaredError()],
+            "weighted_metrics": ["binary_accuracy"],
+        },
+        arrays=(IDS, CLICKS, WEIGHTS),
+    ),
+    "BatchNormalization": Row(make=lambda strategy: model_of(L.BatchNormalization())),
+    "Dropout, GaussianNoise": Row(make=lambda strategy: model_of(L.Dropout(0.5, seed=1))),
+    "in-batch negatives": Row(make=lambda strategy: TwoTowers(strategy, False)),
+    "in-batch negatives with strategy.gather": Row(make=lambda strategy: TwoTowers(strategy, True)),
+    "jit_compile=True": Row(compile=lambda: {"jit_compile": True, "run_eagerly": False}),
+    "GrowingEmbedding": Row(
+        make=lambda strategy: keras.Sequential(
+            [keras.Input([3], dtype="int64"), GrowingEmbedding(4) if strategy else L.Embedding(ROWS, 4), L.Flatten()]
+        ),
+        arrays=(IDS, np.zeros((EXAMPLES, 12), np.float32)),
+    ),
+}
+
+
+def trained(row: Row, model: keras.Model, world: int = 1, rank: int = 0) -> dict[str, Any]:
+    """Train with a rank's batches, and return everything that a user can see."""
+    model.compile(row.optimizer(), **{"loss": "mse", "run_eagerly": True, **row.compile()})
+    batches = tf.data.Dataset.from_tensor_slices(row.arrays).batch(STEP // world).shard(world, rank)
+    seen = dict(row.train(model, row.data(batches), row.fit))
+    if row.is_evaluated:
+        found = model.evaluate(batches, verbose=0, return_dict=True)
+        seen |= {f"evaluated {name}": value for name, value in found.items()}
+    seen["predicted"] = model.predict(IDS, batch_size=EXAMPLES, verbose=0)
+    return seen
+
+
+def outcome(row: Row, exact: bool, expected: dict[str, Any] | None) -> str:
+    """Return the outcome over the ranks, and the largest difference from plain Keras."""
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logging.getLogger("xmc_tf.collective.optimizers").addHandler(handler)
+    strategy = CollectiveStrategy(shard_above=WIDE, exact=exact)
+    model = None
+    try:
+        with strategy.scope(), strategy.embedding_scope():
+            model = row.make(strategy)
+            seen = trained(row, model, strategy.world_size(), strategy.rank())
+    except InputError as error:
+        assert model is None or getattr(model, "optimizer", None) is None or int(model.optimizer.iterations) == 0
+        return f"refused {error}"
+    finally:
+        logging.getLogger("xmc_tf.collective.optimizers").removeHandler(handler)
+    if expected is None:
+        return "different"
+    assert seen.keys() == expected.keys(), (seen, expected)
+    pairs = [(seen[name], expected[name]) for name in expected]
+    apart = max(
+        np.abs(np.subtract(a, b)).max() for one in pairs for a, b in zip(*map(tf.nest.flatten, one), strict=True)
+    )
+    if apart < 1e-5:
+        return f"equal {apart:.1e}"
+    return f"{'announced' if any('exact=True' in one for one in said) else 'different'} {apart:.1e}"
+
+
+def main(file: Path, *only: str) -> None:
+    """Print the outcomes by feature, default and exact; one process writes the results of plain Keras to the file."""
+    world = CollectiveStrategy().world_size()
+    rows = {name: row for name, row in FEATURES.items() if name in only or not only}
+    if world == 1:
+        rows.pop("jit_compile=True", None)  # one process compiles as Keras does
+        keras.utils.set_random_seed(0)
+        plain = {name: trained(row, row.make(None)) for name, row in rows.items()}
+        file.write_bytes(pickle.dumps(plain))
+    plain = pickle.loads(file.read_bytes())
+    found = {name: [outcome(row, exact, plain.get(name)) for exact in (False, True)] for name, row in rows.items()}
+    print(json.dumps({"world": world, "outcomes": found}), flush=True)
+
+
+main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,122 @@
+"""Steps of Keras models over the batches of all ranks: the weight of each rank, losses, and batch normalization."""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.losses import loss as keras_loss
+
+from xmc_tf.collective.engines.gathered_rows import gather_rows
+from xmc_tf.collective.optimizers.batches import BatchShare, current_batch, step_over
+from xmc_tf.ranks.communicator import Communicator
+
+
+def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> None:
+    """Make the steps of a model weigh each example alike, whatever the number of examples of each rank."""
+    for name in ("train_step", "test_step"):
+        # The method of the class, because a model may be compiled twice.
+        step = functools.partial(getattr(type(model), name), model)
+        setattr(model, name, functools.partial(_step, step, communicator.size))
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.BatchNormalization):
+            _normalize_over_ranks(layer, communicator)
+
+
+@tf.autograph.experimental.do_not_convert
+def _step(step: Callable[[Any], Any], size: int, data: Any) -> Any:
+    inputs = keras.utils.unpack_x_y_sample_weight(data)[0]
+    with step_over(BatchShare(_examples(inputs), size)):
+        return step(data)
+
+
+def _examples(inputs: Any) -> tf.Tensor:
+    """Return the number of examples of a batch."""
+    first = next(one for one in tf.nest.flatten(inputs) if one is not None)
+    if isinstance(first, tf.RaggedTensor):
+        return first.nrows()
+    return first.dense_shape[0] if isinstance(first, tf.SparseTensor) else tf.shape(first)[0]
+
+
+def reduce_losses_over_ranks() -> None:
+    """Make the losses of Keras sums, or means over a mask, of the batches of all ranks, within a step over them."""
+    original = keras_loss.reduce_weighted_values
+
+    @functools.wraps(original)
+    def reduced(
+        values: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
+        reduction: str = "sum_over_batch_size",
+        dtype: Any = None,
+    ) -> Any:
+        loss = original(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
+        batch = current_batch()
+        if batch is None or tuple(values.shape) == ():
+            return loss
+        if reduction == "sum":
+            weight = batch.size
+        elif reduction == "mean_with_sample_weight" and sample_weight is not None:
+            weights = keras_loss.apply_mask(tf.cast(sample_weight, loss.dtype), mask, loss.dtype, reduction)
+            weight = batch.weight_by(tf.reduce_sum(weights), "weights")
+        elif mask is not None and reduction not in (None, "none"):
+            weight = batch.weight_by(tf.reduce_sum(tf.cast(mask, tf.float32)), "mask")
+        else:
+            return loss
+        # The optimizer weights the whole loss, and Keras its mean over steps, by the number of examples.
+        return loss * tf.cast(tf.math.divide_no_nan(tf.cast(weight, tf.float32), batch.weight), loss.dtype)
+
+    keras_loss.reduce_weighted_values = reduced
+
+
+@contextmanager
+def normalized_over_ranks(communicator: Communicator) -> Iterator[None]:
+    """Make layers of batch normalization that are created in the block use the batches of all ranks."""
+    layers = keras.layers.BatchNormalization
+    if communicator.size == 1:
+        yield
+        return
+    original = layers.__new__
+
+    def new(cls: type, *args: Any, **kwargs: Any) -> keras.layers.BatchNormalization:
+        layer = original(cls, *args, **kwargs)
+        _normalize_over_ranks(layer, communicator)
+        return layer
+
+    layers.__new__ = new
+    try:
+        yield
+    finally:
+        del layers.__new__
+
+
+def _normalize_over_ranks(layer: keras.layers.BatchNormalization, communicator: Communicator) -> None:
+    # Keras' own method to set attributes needs a layer that is complete.
+    object.__setattr__(layer, "_moments", functools.partial(_moments, layer, communicator))
+
+
+@tf.autograph.experimental.do_not_convert
+def _moments(
+    layer: keras.layers.BatchNormalization, communicator: Communicator, inputs: tf.Tensor, mask: tf.Tensor | None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the mean and variance of each channel over the unmasked elements of all ranks."""
+    axes = layer._reduction_axes
+    weights = tf.ones_like(inputs)
+    if mask is not None:
+        weights = tf.broadcast_to(tf.cast(mask, inputs.dtype)[..., None], tf.shape(inputs))
+        inputs = tf.where(weights > 0, inputs, 0.0)
+    count = tf.reduce_sum(weights, axes)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(inputs, axes), count)
+    centered = (
+        inputs - tf.reshape(mean, [-1 if axis not in axes else 1 for axis in range(inputs.shape.rank)])
+    ) * weights
+    own = tf.stack([count, mean, tf.reduce_sum(tf.square(centered), axes)])[None]
+    of_ranks = gather_rows(own, communicator.size, communicator.rank, "xmc_tf/batch/moments").rows
+    counts, means, squares = tf.unstack(of_ranks, axis=1, num=3)
+    total = tf.reduce_sum(counts, axis=0)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(counts * means, axis=0), total)
+    # The squares of each rank are about its own mean, which keeps all digits.
+    squares += counts * tf.square(means - mean)
+    return mean, tf.math.divide_no_nan(tf.reduce_sum(squares, axis=0), total)

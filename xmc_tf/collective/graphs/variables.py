@@ -1,0 +1,208 @@
+"""Variables of a ``tf.Graph``: in an embedding scope ``get_variable`` shards matrices, and all others start equal."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NoReturn
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+# Private, but ``tf.nn.embedding_lookup`` and sessions know variables by this class (tests/collective/world_graphs.py).
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
+
+from xmc_tf.collective.engines import operations
+from xmc_tf.collective.engines.graph_order import in_plain_graph, of_graph, of_initial_values
+from xmc_tf.collective.tables.initial_values import Initializer, OfShape
+from xmc_tf.collective.tables.lookup import lookup
+from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.common.errors import InputError
+
+v1 = tf.compat.v1
+MakeTable = Callable[..., ShardedTable]
+
+
+class ShardedVariable(ResourceVariable):
+    """The variable of a graph that stands for all rows of a sharded table; lookups of its rows are collective.
+
+    Args:
+        table: the table, whose variable is on this rank.
+    """
+
+    def __init__(self, table: ShardedTable) -> None:
+        own = table.variable
+        BaseResourceVariable.__init__(
+            self,
+            trainable=own.trainable,
+            shape=[table.rows, table.dim],
+            dtype=own.dtype,
+            handle=own.handle,
+            unique_id=own._unique_id,
+            handle_name=own.name.removesuffix(":0"),
+            initial_value=own._initial_value,
+            initializer_op=own.initializer,
+            is_initialized_op=own._is_initialized_op,
+            in_graph_mode=True,
+            synchronization=own.synchronization,
+            aggregation=own.aggregation,
+        )
+        self.sharded_table = table
+        self._graph_element = self._refused_when_run()
+
+    @property
+    def device(self) -> str:
+        """The device. TensorFlow reads all rows of a variable on the device of the ids, instead of looking them up."""
+        return "/device:CPU:0"
+
+    def sparse_read(self, indices: tf.Tensor, name: str | None = None) -> tf.Tensor:
+        """Return rows, as ``tf.nn.embedding_lookup`` does; collective.
+
+        Args:
+            indices: the numbers of the rows.
+            name: not used.
+        """
+        return lookup(self.sharded_table, indices)
+
+    def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
+        # A session makes a Saver, which reads without a copy, even if it never saves.
+        return self._refused_when_run() if no_copy else self._refuse()
+
+    def _refused_when_run(self) -> tf.Tensor:
+        with tf.control_dependencies([tf.numpy_function(self._refuse, [], tf.bool)]):
+            return tf.raw_ops.ReadVariableOp(resource=self.handle, dtype=self.dtype)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        table = self.sharded_table
+        raise InputError(
+            f"variable {table.name!r} is sharded over {table.size} ranks, and this use needs all of its rows",
+            expected="tf.nn.embedding_lookup(variable, ids), or embedding_lookup_sparse",
+            received="a read, a write or a checkpoint of the whole variable",
+            fix="for the best rows, strategy.top_k(variable, queries, k); for a checkpoint or an export, the same "
+            "model in Keras; or create the variable outside embedding_scope()",
+        )
+
+    assign = assign_add = assign_sub = gather_nd = _lazy_read = _refuse
+    scatter_add = scatter_div = scatter_max = scatter_min = scatter_mul = scatter_sub = scatter_update = _refuse
+    scatter_nd_add = scatter_nd_sub = scatter_nd_update = batch_scatter_update = _refuse
+
+
+@contextmanager
+def sharded_get_variable(make: MakeTable, wants: Callable[[int, int], bool]) -> Iterator[None]:
+    """Make the matrices that ``get_variable`` returns within the block sharded, if a graph is being built.
+
+    Args:
+        make: makes a table: ``strategy.table``.
+        wants: returns whether a matrix with this number of rows and columns is sharded without a partitioner.
+    """
+    if not in_plain_graph():
+        yield
+        return
+    made: dict[str, tf.Variable] = of_graph("variables", dict)
+
+    def get(
+        getter: Callable[..., Any],
+        name: str,
+        shape: Any = None,
+        dtype: Any = tf.float32,
+        initializer: Any = None,
+        partitioner: Any = None,
+        **options: Any,
+    ) -> Any:
+        size: Any = tf.TensorShape(shape)
+        matrix = size.rank == 2 and size.is_fully_defined() and tf.as_dtype(dtype) == tf.float32
+        if not matrix or not (partitioner or wants(*size.as_list())):
+            return getter(name, shape=shape, dtype=dtype, initializer=initializer, partitioner=partitioner, **options)
+        reuse = options.get("reuse")
+        if (name in made) != bool(reuse) and reuse is not v1.AUTO_REUSE:
+            raise ValueError(f"Variable {name} {'already exists' if name in made else 'does not exist'}: reuse={reuse}")
+        if name not in made:
+            if options.get("regularizer") or options.get("constraint"):
+                raise InputError(
+                    f"variable {name!r}: a regularizer or a constraint of a sharded variable",
+                    expected="none",
+                    fix="leave it out, or create the variable outside embedding_scope()",
+                )
+            trainable = options.get("trainable") is not False
+            made[name] = variable_of(make(name, *size.as_list(), _of_keras(initializer), trainable=trainable))
+        return made[name]
+
+    with v1.variable_scope(v1.get_variable_scope(), custom_getter=get, auxiliary_name_scope=False):
+        yield
+
+
+def variable_of(table: ShardedTable) -> tf.Variable:
+    """Return what stands for all rows of a table in its graph; the first call adds it to the graph's variables.
+
+    Args:
+        table: the table.
+    """
+    own = table.variable
+    if not hasattr(own, "of_all_rows"):
+        own.of_all_rows = own if table.size == 1 else ShardedVariable(table)
+        v1.add_to_collection(v1.GraphKeys.GLOBAL_VARIABLES, own.of_all_rows)
+        if own.trainable:
+            v1.add_to_collection(v1.GraphKeys.TRAINABLE_VARIABLES, own.of_all_rows)
+    return own.of_all_rows
+
+
+def _of_keras(initializer: Any) -> Initializer:
+    """Return an initializer of ``get_variable`` as one of Keras, whose values do not depend on the number of ranks."""
+    if initializer is None:
+        return keras.initializers.GlorotUniform()  # TensorFlow's default
+    if isinstance(initializer, type):
+        initializer = initializer()
+    if tf.is_tensor(initializer):
+        raise InputError(
+            "initial values of a sharded variable", expected="an initializer or an array", received="a tensor"
+        )
+    if not callable(initializer):
+        return np.asarray(initializer, np.float32)
+    like = getattr(keras.initializers, type(initializer).__name__, None)
+    if type(initializer).__module__.startswith("tensorflow.") and like is not None:
+        config = {key: value for key, value in initializer.get_config().items() if key != "dtype"}
+        return like(**config)
+    return OfShape(lambda shape, dtype: initializer(shape, dtype=tf.as_dtype(dtype)))
+
+
+def from_rank_0(initial_value: Any, rank: int) -> Callable[[], tf.Tensor]:
+    """Return the initial value of a replicated variable as a function: that of rank 0, on all ranks.
+
+    Args:
+        initial_value: the value, or a function that returns it.
+        rank: this rank.
+    """
+
+    def value() -> tf.Tensor:
+        own = tf.convert_to_tensor(initial_value() if callable(initial_value) else initial_value)
+        if not (own.dtype.is_floating or own.dtype.is_integer):
+            return own
+        with of_initial_values():
+            shared = operations.allreduce_sum(own if rank == 0 else tf.zeros_like(own), "xmc_tf/initial_value")
+        return tf.ensure_shape(shared, own.shape)
+
+    return value
+
+
+@contextmanager
+def creator_in_graphs(creator: Callable[..., tf.Variable]) -> Iterator[None]:
+    """Let variables that are made in a ``tf.Graph``, entered within the block, be made by a creator.
+
+    Args:
+        creator: see ``tf.variable_creator_scope``, which holds for the graph of its block only.
+    """
+    original = tf.Graph.as_default
+
+    @contextmanager
+    def with_creator(graph: tf.Graph) -> Iterator[tf.Graph]:
+        with original(graph), tf.variable_creator_scope(creator):
+            yield graph
+
+    def as_default(graph: tf.Graph) -> AbstractContextManager[tf.Graph]:
+        # A function's graph has the creators of the one in which it is traced.
+        return original(graph) if graph.building_function else with_creator(graph)
+
+    tf.Graph.as_default = as_default
+    try:
+        yield
+    finally:
+        tf.Graph.as_default = original
