@@ -36,6 +36,7 @@ def main() -> None:
         "growing_table": [],
         "collective_steps": [],
         "dlrm": [],
+        "dlrm_keras": [],
         "encoder_speed": ["--peer", a.pytorch] if a.pytorch else [],
         "table_memory": [],
         "sequences_prepare": [],

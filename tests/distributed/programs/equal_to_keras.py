@@ -68,7 +68,7 @@ class TwoTowers(keras.Model):
     def call(self, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return self.tower(self.items(ids[:, 0])), self.items(ids[:, 1])
 
-    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **_: Any) -> tf.Tensor:
+    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, *_: Any, **__: Any) -> tf.Tensor:
         queries, candidates = y_pred
         positions = tf.range(tf.shape(queries)[0])
         if self.strategy is not None:
@@ -104,7 +104,7 @@ def excluded() -> keras.optimizers.Optimizer:
 
 def by_batches(model: keras.Model, data: tf.data.Dataset, fit: dict[str, Any]) -> dict[str, Any]:
     # Full batches only: a rank without one would have to pass an empty one.
-    return {"loss": [model.train_on_batch(ids, numbers)[0] for ids, numbers in data.take(2)]}
+    return {"loss": [model.train_on_batch(ids, numbers) for ids, numbers in data.take(2)]}
 
 
 FEATURES = {
@@ -133,7 +133,7 @@ FEATURES = {
     ),
     "batches whose number is unknown": Row(data=lambda batches: batches.filter(lambda *_: True)),
     "a generator of batches": Row(
-        data=lambda batches: iter(list(batches.as_numpy_iterator())),
+        data=lambda batches: (one for one in list(batches.as_numpy_iterator())),
         train=lambda model, data, fit: model.fit(data, verbose=0).history,
     ),
     "steps_per_execution": Row(compile=lambda: {"steps_per_execution": 3, "run_eagerly": False}),
