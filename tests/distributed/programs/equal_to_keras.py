@@ -230,7 +230,10 @@ def main(file: Path, *only: str) -> None:
         plain = {name: trained(row, row.make(None)) for name, row in rows.items()}
         file.write_bytes(pickle.dumps(plain))
     plain = pickle.loads(file.read_bytes())
-    found = {name: [outcome(row, exact, plain.get(name)) for exact in (False, True)] for name, row in rows.items()}
+    found = {}
+    for name, row in rows.items():
+        found[name] = [outcome(row, exact, plain.get(name)) for exact in (False, True)]
+        print(name, [one.splitlines()[0] for one in found[name]], flush=True)
     print(json.dumps({"world": world, "outcomes": found}), flush=True)
 
 

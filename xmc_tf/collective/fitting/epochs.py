@@ -33,6 +33,7 @@ class _EpochOfRanks(trainer.TFEpochIterator):
     def __init__(self, communicator: Communicator, **options: Any) -> None:
         super().__init__(**options)
         self._communicator = communicator
+        self._current_iterator: Iterator[Any] | None = None
 
     def _enumerate_iterator(self) -> Iterator[tuple[int, int, Any]]:
         own = (self.data_adapter.num_batches or self._cardinality(), self.steps_per_epoch or 0)
@@ -41,11 +42,12 @@ class _EpochOfRanks(trainer.TFEpochIterator):
             yield from super()._enumerate_iterator()
             return
         self.data_adapter.on_epoch_begin()
-        if self._current_iterator is None or not self.steps_per_epoch:
-            self._current_iterator = batches_in_step(iter(self._get_iterator()), self._communicator)
+        iterator = self._current_iterator
+        if iterator is None or not self.steps_per_epoch:
+            iterator = self._current_iterator = batches_in_step(iter(self._get_iterator()), self._communicator)
         steps = range(0, self.steps_per_epoch, self.steps_per_execution) if self.steps_per_epoch else itertools.count()
         for step in steps:
-            batches = list(itertools.islice(self._current_iterator, self.steps_per_execution))
+            batches = list(itertools.islice(iterator, self.steps_per_execution))
             if not batches:
                 if self.steps_per_epoch:
                     self._interrupted_warning()

@@ -5,6 +5,7 @@ everywhere. ``save`` writes whole tables, once. A model that was not compiled ov
 """
 
 import functools
+import inspect
 import logging
 import weakref
 from collections.abc import Callable
@@ -43,12 +44,14 @@ def prepare_models(communicator: Communicator) -> None:
         return
     _prepared = communicator
     reduce_losses_over_ranks()
-    for name, around in (("fit", _fit), ("evaluate", _over_same_steps), ("predict", _predict)):
-        _wrap(name, around)
+    _wrap("fit", _fit)
+    _wrap("evaluate", _over_same_steps)
+    _wrap("predict", _predict)
     for name in ("train_on_batch", "test_on_batch"):
         _wrap(name, _on_batch)
-    for name, around in (("save", _save), ("save_weights", _save), ("export", _export)):
-        _wrap(name, around)
+    for name in ("save", "save_weights"):
+        _wrap(name, _save)
+    _wrap("export", _export)
     _wrap("_get_metrics_result_or_logs", _results)
 
 
@@ -106,12 +109,13 @@ def _on_batch(
     communicator: Communicator, method: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
 ) -> Any:
     """Return the metrics of a batch over all ranks, if the model works over them."""
-    found = method(*args, **kwargs)
     if not _over_ranks(model):
-        return found
-    logs = model._get_metrics_result_or_logs(model.get_metrics_result())
-    logs = {name: float(value) for name, value in logs.items()}
-    return logs if isinstance(found, dict) else model._flatten_metrics_in_order(logs)
+        return method(*args, **kwargs)
+    given = inspect.signature(method).bind(*args, **kwargs)
+    as_dict = given.arguments.pop("return_dict", False)
+    logs = method(*given.args, **given.kwargs, return_dict=True)
+    logs = {name: float(value) for name, value in model._get_metrics_result_or_logs(logs).items()}
+    return logs if as_dict else model._flatten_metrics_in_order(logs)
 
 
 def _results(communicator: Communicator, results: Callable[..., Any], model: keras.Model, logs: Any) -> Any:

@@ -145,14 +145,20 @@ def split(
             found.tables.append(table)
             found.rows.append(merge_rows(gradient))
             continue
+        variable = local_rows(variable)
         found.variables.append(variable)
         if isinstance(gradient, tf.IndexedSlices) and (each_id or table is not None):
-            shape = tf.constant(variable.shape.as_list() if table is None else table.variable.shape.as_list())
-            shape = tf.cast(shape, gradient.indices.dtype)
+            shape = tf.constant(list(variable.shape), gradient.indices.dtype)
             found.of_variables.append(tf.IndexedSlices(gradient.values, gradient.indices, shape))
         else:
             found.of_variables.append(_dense(gradient, variable))
     return found
+
+
+def local_rows(variable: tf.Variable) -> tf.Variable:
+    """Return the variable of TensorFlow with this rank's rows of a table; other variables as they are."""
+    table = table_of(variable)
+    return variable if table is None else table.variable
 
 
 def _is_shard(table: ShardedTable | None, size: int) -> bool:

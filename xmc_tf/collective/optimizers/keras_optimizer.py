@@ -14,7 +14,7 @@ from xmc_tf.collective.engines import operations
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.accumulation import Accumulator
 from xmc_tf.collective.optimizers.batches import current_batch
-from xmc_tf.collective.optimizers.gradients import Gradient, Gradients, Reduction, split
+from xmc_tf.collective.optimizers.gradients import Gradient, Gradients, Reduction, local_rows, split
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer, differences_of, row_wise_of
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of, updated_over_ranks
@@ -152,7 +152,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         tables = [table for variable in self.trained if (table := table_of(variable)) is not None]
         self.check_tables([table.name for table in tables])
         with self._only_updates(), self._slots_of_tables():
-            self.inner.build(self.trained if self.exact else replicated)
+            self.inner.build([local_rows(one) for one in self.trained] if self.exact else replicated)
         self._exclude_layers_by_name()
         if not self.exact:
             for table in tables:
@@ -162,10 +162,12 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
     def _exclude_layers_by_name(self) -> None:
         """Make ``exclude_from_weight_decay(var_names=...)`` find the rows of layers by their names in Keras."""
         pattern = getattr(self.inner, "_exclude_from_weight_decay_pattern", None)
+        if pattern is None:
+            return
         of_layers = [one for one in self.trained if table_of(one) is not None and isinstance(one, keras.Variable)]
-        for variable in of_layers if pattern is not None else []:
+        for variable in of_layers:
             if pattern.search(f"{variable.path.rpartition('/')[0]}/embeddings:0"):
-                self.inner._exclude_from_weight_decay_cache[self.inner._var_key(variable)] = False
+                self.inner._exclude_from_weight_decay_cache[self.inner._var_key(local_rows(variable))] = False
 
     def check_tables(self, names: Sequence[str]) -> None:
         """Refuse what sharded tables do not support, and say once in which way their training differs from Keras'.
@@ -284,7 +286,9 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
     def finalize_variable_values(self, var_list: Sequence[tf.Variable]) -> None:
         """Replace variables by their averages at the end of ``fit``, if ``inner`` keeps any (use_ema)."""
         with own_rows():
-            self.inner.finalize_variable_values([one for one in var_list if self.exact or table_of(one) is None])
+            self.inner.finalize_variable_values(
+                [local_rows(one) for one in var_list if self.exact or table_of(one) is None]
+            )
 
     def _state(self) -> list[tuple[Any, ShardedTable | None, str]]:
         """Return the variables in the order of an optimizer of one process: variable, table, name of its slot."""

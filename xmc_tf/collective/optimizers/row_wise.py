@@ -159,7 +159,8 @@ def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:
         return tf.convert_to_tensor(optimizer.learning_rate)
 
     config, decay = optimizer.get_config(), optimizer.weight_decay or 0.0
-    kind, found = type(optimizer), None
+    kind = type(optimizer)
+    found: TableOptimizer | None = None
     special = [flag for flag in ("amsgrad",) if config.get(flag)]
     if kind is keras.optimizers.SGD:
         found = RowSGD(rate, config["momentum"], config["nesterov"], decay)
