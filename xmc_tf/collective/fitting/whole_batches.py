@@ -54,14 +54,16 @@ def reduce_losses_over_ranks() -> None:
     ) -> Any:
         loss = original(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
         batch = current_batch()
-        if batch is None or tuple(values.shape) == ():
+        if batch is None or reduction in (None, "none") or tuple(values.shape) == ():
             return loss
+        if tuple(values.shape) == (0,):
+            loss = tf.reduce_sum(loss)  # of an empty batch, Keras returns the values as they are
         if reduction == "sum":
             weight = batch.size
         elif reduction == "mean_with_sample_weight" and sample_weight is not None:
             weights = keras_loss.apply_mask(tf.cast(sample_weight, loss.dtype), mask, loss.dtype, reduction)
             weight = batch.weight_by(tf.reduce_sum(weights), "weights")
-        elif mask is not None and reduction not in (None, "none"):
+        elif mask is not None:
             weight = batch.weight_by(tf.reduce_sum(tf.cast(mask, tf.float32)), "mask")
         else:
             return loss
