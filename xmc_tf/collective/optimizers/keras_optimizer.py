@@ -151,6 +151,12 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             operations.broadcast_variables([variable for variable in plain if bool(variable.is_initialized())])
         tables = [table for variable in self.trained if (table := table_of(variable)) is not None]
         self.check_tables([table.name for table in tables])
+        if stacks := [table.name for table in tables if self.exact and self.inner.clipnorm and len(table.members) > 1]:
+            raise InputError(
+                f"clipnorm with strategy.embeddings ({', '.join(stacks)})",
+                expected="a norm for each table by itself, and these are one variable",
+                fix="use global_clipnorm, or strategy.embeddings(..., joint=False)",
+            )
         with self._only_updates(), self._slots_of_tables():
             self.inner.build([local_rows(one) for one in self.trained] if self.exact else replicated)
         self._exclude_layers_by_name()
@@ -178,7 +184,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         if not names:
             return
         if self.exact:
-            if self._size > 1 and type(self.inner).__name__ not in ELEMENTWISE:
+            if self._size > 1 and type(self.inner) not in [getattr(keras.optimizers, name) for name in ELEMENTWISE]:
                 raise InputError(
                     f"{type(self.inner).__name__} cannot update the shards of a table one by one ({', '.join(names)})",
                     expected=", ".join(ELEMENTWISE),
