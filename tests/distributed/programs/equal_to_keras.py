@@ -52,8 +52,9 @@ def masked_model() -> keras.Model:
 
 
 def two_outputs() -> keras.Model:
-    model = model_of()
-    return keras.Model(model.inputs, [model.outputs[0], L.Dense(1, kernel_initializer=fixed(3))(model.outputs[0])])
+    first = model_of()
+    x = L.Activation("linear", name="first")(first.outputs[0])
+    return keras.Model(first.inputs, [x, L.Dense(1, kernel_initializer=fixed(3), name="second")(x)])
 
 
 class TwoTowers(keras.Model):
@@ -160,7 +161,7 @@ FEATURES = {
         make=lambda strategy: model_of(final="sigmoid"),
         compile=lambda: {
             "loss": "binary_crossentropy",
-            "metrics": ["AUC", keras.metrics.RootMeanSquaredError()],
+            "metrics": [keras.metrics.AUC(name="auc"), keras.metrics.RootMeanSquaredError(name="rmse")],
             "weighted_metrics": ["binary_accuracy"],
         },
         arrays=(IDS, CLICKS, WEIGHTS),
@@ -210,7 +211,7 @@ def outcome(row: Row, exact: bool, expected: dict[str, Any] | None) -> str:
         logging.getLogger("xmc_tf.collective.optimizers").removeHandler(handler)
     if expected is None:
         return "different"
-    assert seen.keys() == expected.keys(), (seen, expected)
+    assert seen.keys() == expected.keys(), (seen.keys(), expected.keys())
     pairs = [(seen[name], expected[name]) for name in expected]
     apart = max(
         np.abs(np.subtract(a, b)).max() for one in pairs for a, b in zip(*map(tf.nest.flatten, one), strict=True)
