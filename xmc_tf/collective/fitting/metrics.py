@@ -38,7 +38,7 @@ def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iter
 
 def announce_own_metrics(model: keras.Model) -> None:
     """Say that the states of metrics that are not from Keras are added up."""
-    for metric in _flat(model):
+    for metric in dict.fromkeys(_flat(model)):
         if not type(metric).__module__.startswith(("keras.", "keras_rs.")):
             log.warning(
                 "metric %r: its variables are added up over the ranks, as sums and counts must be; for others, use "
