@@ -188,9 +188,8 @@ def export_model(
         most = min(max(beams), ranker.nr_labels)
         answers = Answers(names, parents, examples, options.threshold)
         graph = None if tfidf is None else tfidf.graph()
-        signatures = Signatures(
-            graph, dense, search, answers, ranker.nr_sparse, nr_labels, beams[-1], most, fused
-        ).functions()
+        made = Signatures(graph, dense, search, answers, ranker.nr_sparse, nr_labels, beams[-1], most, fused)
+        signatures = made.functions()
         tracked = [*([] if dense is None else dense.tracked), *([] if fused is None else [fused])]
         _save(part, signatures, store, tfidf, tracked, names)
         bytes_ = store.bytes + _bytes([*_own_variables(tfidf), *tracked])
