@@ -221,8 +221,27 @@ def _gathered(gradients: Sequence[tf.IndexedSlices], size: int) -> list[tf.Index
             one = gradients[number]
             values = tf.reshape(tf.bitcast(part[:, :width], tf.float32), [-1, *one.values.shape[1:]])
             rows = tf.cast(part[:, width], one.indices.dtype)
-            found[number] = tf.IndexedSlices(tf.cast(values, one.values.dtype), rows, one.dense_shape)
+            values, rows = _of_one_lookup(tf.cast(values, one.values.dtype), rows, size)
+            found[number] = tf.IndexedSlices(values, rows, one.dense_shape)
     return [found[number] for number in range(len(gradients))]
+
+
+def _of_one_lookup(values: tf.Tensor, rows: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the gathered rows of a lookup; summed if all ranks looked up the same ids in the same order.
+
+    Such ids, as those of positions, do not depend on the batch: in one process, each has one gradient, which optimizers
+    such as Adagrad square as a whole.
+    """
+    each = tf.size(rows) // size
+    ids = rows[:each]
+    same = tf.equal(tf.size(rows), each * size) & tf.reduce_all(tf.equal(rows[: each * size], tf.tile(ids, [size])))
+    shape = values.shape[1:]
+
+    def summed() -> tuple[tf.Tensor, tf.Tensor]:
+        return tf.reduce_sum(tf.reshape(values, [size, each, *shape]), axis=0), ids
+
+    values, rows = tf.cond(same, summed, lambda: (values, rows))
+    return tf.ensure_shape(values, [None, *shape]), rows
 
 
 def _summed_rows(gradient: RowGradient, table: ShardedTable) -> RowGradient:
