@@ -13,7 +13,7 @@ PAGE = (REPOSITORY / "docs" / "reference" / "equal-to-keras.md").read_text()
 OUTCOMES = "equal|announced|refused|different"
 CLAIMS = {
     feature: claims
-    for feature, *claims in re.findall(rf"^\\| (.+?) \\| ({OUTCOMES}) \\| ({OUTCOMES}) \\|", PAGE, re.MULTILINE)
+    for feature, *claims in re.findall(rf"^\| (.+?) \| ({OUTCOMES}) \| ({OUTCOMES}) \|", PAGE, re.MULTILINE)
 }
 
 

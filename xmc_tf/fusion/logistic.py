@@ -5,6 +5,7 @@ import numpy as np
 from xmc_tf.fusion.kernels import derivatives, mean_squares
 
 _PASSES, _SMALL = 50, 1e-8
+_LEAST_SCALE = 0.05  # a feature that is nearly constant has no weight without bounds
 
 
 def fit_logistic(features: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float = 1.0) -> np.ndarray:
@@ -20,6 +21,7 @@ def fit_logistic(features: np.ndarray, right: np.ndarray, start: np.ndarray, pen
     features = np.ascontiguousarray(features, np.float64)
     scale = np.sqrt(mean_squares(features))
     scale[scale == 0] = 1.0
+    scale = np.maximum(scale, _LEAST_SCALE)
     weights = start.astype(np.float64).copy()
     loss, gradient, curvature = derivatives(features, right, weights)
     for _ in range(_PASSES):

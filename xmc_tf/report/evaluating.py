@@ -256,7 +256,7 @@ def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
 def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> LabelledRows:
     """Return the documents of a table that the model was not trained on, or all of them if the user wants that."""
     trained = model.trained_documents
-    if trained is None or args.rows == ALL:
+    if args.rows == ALL or trained is None:
         return rows
     seen = trained.include(rows[0])
     if not seen.any():

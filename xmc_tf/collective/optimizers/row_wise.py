@@ -32,7 +32,11 @@ class TableOptimizer(ABC):
         self._decays: Callable[[tf.Variable], bool] = lambda variable: True
 
     def make_slots(self, table: ShardedTable) -> None:
-        """Create the slots, so that a checkpoint can be loaded before the first step."""
+        """Create the slots, so that a checkpoint can be loaded before the first step.
+
+        Args:
+            table: the table.
+        """
         for name, value in self._slots.items():
             table.slot(name, value)
 
