@@ -68,7 +68,10 @@ def test_near_misses_on_a_table_and_in_its_report(model, tmp_path, capsys):
     # What the texts are about is predicted; what the table says is true, near, a sibling, or neither.
     rows = [("cats", "cats"), ("cats", "animals"), ("coffee", "tea"), ("coffee", "unknown label")]
     table = tmp_path / "t.csv"
-    table.write_text("text,label\n" + "".join(f"about {text} and number 1,{label}\n" for text, label in rows), "utf-8")
+    table.write_text(
+        "text,label\n" + "".join(f"about {text} and number {at},{label}\n" for at, (text, label) in enumerate(rows)),
+        "utf-8",
+    )
     flags = ["-m", str(model), "--text-column", "text", "--label-column", "label", "-k", "1"]
     run_evaluate([str(table), *flags, "--json", "--report", str(tmp_path / "report")])
     system = json.loads(capsys.readouterr().out)["systems"][0]
