@@ -40,7 +40,7 @@ REFUSED = {
     "weights": (predict, [*PREDICT, W], f"-o {W} is also the input -m m"),
     "a new file among weights": (predict, [*PREDICT, "m/ranker/pred.npz"], "is part of the model in"),
     "another model's": (predict, ["-m", "m/ranker", "-x", "X.npz", "-o", "m/tree/p.npz"], "is part of the model in"),
-    "a drawing over metadata": (show, ["m", "--dot", "m/params.json"], "--dot m/params.json is also the input TREE m"),
+    "a drawing over metadata": (show, ["m", "--dot", "m/params.json"], "--dot m/params.json is also the input MODEL m"),
     "a drawing over names": (show, ["m/tree", "--dot", "m/labels.txt"], "is part of the model in"),
     "a drawing over labels": (show, ["m", "-y", "Y.npz", "--dot", "Y.npz"], "--dot Y.npz is also the input -y Y.npz"),
     "a report among parts": (

@@ -10,7 +10,6 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import DOCUMENTS
-from xmc_tf.tables.splits import text_key
 
 KEYS = "keys.npy"
 
@@ -66,5 +65,7 @@ class TrainedDocuments:
 
 def _keys(texts: Iterable[str | bytes]) -> np.ndarray:
     """Return digests of texts in which white space does not count."""
+    from xmc_tf.tables.splits import text_key  # what tables need, a prediction does not
+
     lines = (text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts)
     return np.fromiter((text_key(" ".join(line.split())) for line in lines), np.int64)
