@@ -202,7 +202,7 @@ def test_rows_without_a_label_are_left_out_and_listed(tmp_path, caplog):
     path = _csv(tmp_path)
     path.write_text(path.read_text() + "".join(f"text {row},\n" for row in range(10)))
     store = prepare(path, tmp_path / "out.sqlite")
-    assert store.count() == 6  # documents: the rows of a text are one
+    assert store.count() == 60
     assert "10 of 70 rows are left out: 10 × no label" in caplog.text
     listed = (tmp_path / "out.left-out.csv").read_text().splitlines()
     assert listed[:2] == ["line,reason,start", "62,no label,text 0"]
