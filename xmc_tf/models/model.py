@@ -88,9 +88,8 @@ class Model(ABC):
         """Return a model that predicts some labels only, and shares its parts with this one, which stays as it is.
 
         Example:
-            >>> from xmc_tf import XRLinear
-            >>> model = XRLinear.train(["rye bread", "herbs in pots"], [["baking"], ["gardening"]])
-            >>> model.only(["baking"]).best("herbs and bread")
+            >>> some = model.only([0, 2])
+            >>> some.best(["gradient of a sparse matrix"], k=1)
 
         Args:
             labels: names or numbers of the labels.
