@@ -24,6 +24,7 @@ REST, GRPC = "http://localhost:8501", "grpc://localhost:8500"
 # They need several hosts, a cluster, Annif, another version, or an encoder of the hub.
 WITHOUT_EXAMPLES = {
     "distributed-problems", "schedulers", "annif-backend", "languages", "upgrade", "sharing", "choosing-encoders",
+    "serving-without-tensorflow",
 }  # fmt: skip
 OUTSIDE = {"http", "https", "mailto"}
 
