@@ -13,9 +13,10 @@ Annif's tutorial (``ngram=2``, ``min_df=2``); both have the analyzer. Our backen
 defaults, without an analyzer and with the same one. All projects have the wiki's ``limit=100``.
 
 Prints a table and one JSON line: F1@5, nDCG and P@1/3/5 as ``annif eval`` prints them; seconds of the whole command
-``annif train``, by the clock and of all processors; milliseconds per text of suggestions, one text at a time (as the REST
-interface asks) and 32 at a time (as ``annif eval`` does), median by the clock and mean of the process, in turns; peak
-memory of training and evaluation, and the part of it that is not files mapped into memory, which the system may drop.
+``annif train``, by the clock and of all processors; milliseconds per text of suggestions, one text at a time (as the
+REST interface asks) and 32 at a time (as ``annif eval`` does), median by the clock and mean of the process, in turns;
+peak memory of training and evaluation, and the part of it that is not files mapped into memory, which the system may
+drop.
 """
 
 import argparse
