@@ -72,13 +72,20 @@ def names():
 
 
 @pytest.fixture(scope="module")
-def after_readme(tmp_path_factory):
+def readme(tmp_path_factory):
+    """The folder that README leaves behind, and what each of its blocks printed."""
     folder = write_files(tmp_path_factory.mktemp("readme"))
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
-        read(README, folder)
+        reader = reader_in(folder)
+        printed = [reader.run(block) for block in blocks(README) if block.language in examples.RUN]
         train.main(["-t", "X.trn.txt", "-y", "Y.trn.npz", "-m", "linear", "--labels", "labels.txt"])
-    return folder
+    return folder, printed
+
+
+@pytest.fixture(scope="module")
+def after_readme(readme):
+    return readme[0]
 
 
 @pytest.fixture
@@ -95,9 +102,14 @@ def answering(folder, text):
     return rest(folder / "served" / "1") if SERVER in text else nullcontext(SERVER)
 
 
-def read(page, folder, **servers):
+def reader_in(folder, **servers):
     reader = Reader(folder, {old: lambda new=new: new for old, new in (INSTEAD | servers).items()})
     reader.names |= names()
+    return reader
+
+
+def read(page, folder, **servers):
+    reader = reader_in(folder, **servers)
     for _ in run_page(page, reader):
         pass
     return reader.names
@@ -108,6 +120,20 @@ def test_readme_trains_measures_and_exports(after_readme):
     assert (after_readme / "report").is_dir()
     predicted, truth = load_matrix(after_readme / "pred.npz"), load_matrix(after_readme / "Y.tst.npz")
     assert xmc_tf.evaluate(truth, predicted).at("P", 1) > 0.8
+
+
+def test_readme_shows_the_end_of_a_training_as_it_is_printed(readme):
+    """Settings depend on the table, and small tables have no @10; what else is shown is the same, but for numbers."""
+    ends = next(block.code for block in blocks(README) if block.code.startswith("settings "))
+    results = [line.removesuffix(line.split()[-1]) for line in ends[ends.index("% ") :].splitlines()]
+    shown = ["settings", ends[ends.index("results ") : ends.index("% ")].rstrip(), *results]
+    printed = [_without_numbers(line) for line in readme[1][0].splitlines()]
+    missing = [one for one in shown if not any(line.startswith(_without_numbers(one)) for line in printed)]
+    assert not missing, readme[1][0]
+
+
+def _without_numbers(line):
+    return re.sub(r"(?<!@)\b\d[\d.,]*", "N", " ".join(line.split()))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

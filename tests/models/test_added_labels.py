@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from tests.label_names.cases import many
 from xmc_tf.common.errors import InputError
@@ -142,3 +143,22 @@ def test_names_that_repeat_and_models_without_names(folders):
     XRLinear.train(texts, Y, names=names, label_names=False, threads=1).save(folders / "plain")
     with pytest.raises(InputError, match="cannot have labels added"):
         add_labels(folders / "plain", ["sea floor"], folders / "no")
+
+
+def test_names_are_appended_where_the_training_data_are_kept(tmp_path):
+    names, texts, Y = many()
+    model = XRLinear.train(texts, Y, names=names, threads=1, keep_training_data=True)
+    model.save(tmp_path / "model")
+    assert add_labels(tmp_path / "model", NEW, tmp_path / "more") == 42
+    more = XRLinear.load(tmp_path / "more")
+    assert (more.ranker.nr_labels, more.metadata.nr_labels, more.metadata.content["nr_documents"]) == (
+        42,
+        42,
+        len(texts),
+    )
+    ranked = more.predict(["molecular orbitals of water"], scores="ranker", only_topk=3)
+    assert ranked.indices[0] == 40  # by the rankers, not only by its mention
+    assert [row[0][0] for row in more.best(["the ice of the sea"], k=1)] == ["sea ice (Arctic)"]
+    grown = more.with_documents(["ice cover in the north"], csr_matrix(([1.0], ([0], [41])), shape=(1, 42)))
+    assert (grown.nr_labels, grown.metadata.content["nr_documents"]) == (42, len(texts) + 1)
+    assert np.allclose(model.predict(texts).toarray(), more.predict(texts).toarray()[:, :40], atol=0.05)

@@ -1,9 +1,11 @@
 """Label names as evidence beside an encoder: held-out documents, stages, predictions, the export."""
 
+import re
+
 import numpy as np
 import pytest
 
-from tests.pipeline.corpus import made_stages, run_train, texts_and_labels
+from tests.pipeline.corpus import LABELS, made_stages, run_train, texts_and_labels
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Fusion
 from xmc_tf.models.xtransformer import XTransformer
@@ -106,3 +108,17 @@ def test_an_effort_chooses_the_trees_of_the_rankers(corpus):
             run_train(corpus, corpus / "none", "--no-fine-tune", *flags)
     with pytest.raises(InputError, match="there are none"):
         Recipe(XTransformerParams(only_encoder=True), effort="fast")
+
+
+def test_a_head_that_does_harm_is_left_out(corpus, caplog):
+    caplog.set_level("INFO")
+    flags = ["--labels", corpus / "labels.txt", "--max-match-clusters", LABELS, "--loss-function", "cross-entropy"]
+    model = run_train(corpus, corpus / "harmful", *flags, "--learning-rate", 1e-9)
+    with_head, without = map(
+        float, re.search(r"documents: ([\d.]+) with .*, ([\d.]+) without it", caplog.text).groups()
+    )
+    assert with_head < without
+    assert "it is left out" in caplog.text
+    assert model.metadata.ensemble_method == "concat-only"
+    chosen = run_train(corpus, corpus / "harmful-2", *flags, "--learning-rate", 1e-9, "--ensemble-method", "average")
+    assert chosen.metadata.ensemble_method == "average"

@@ -15,7 +15,7 @@ from xmc_tf.models.folder import read_metadata, read_names
 from xmc_tf.params import add_model, add_verbosity
 
 _SHOWN = 10
-_DESCRIPTION = """Add labels to a trained model, without training. The model finds them by their names in texts.
+_DESCRIPTION = """Add labels to a trained model, without a new training. The model finds them by their names in texts.
 
     python -m xmc_tf.labels.add -m model names.txt -o model-2
 Show what would be added:

@@ -36,6 +36,7 @@ from xmc_tf.models.results import labels_of_rankers
 from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.params import PredictionOptions, RankerParams, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
+from xmc_tf.pipeline.ensembles import is_chosen
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
@@ -155,8 +156,10 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         model = cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, kept=kept)
         if made.held_out is not None and made.embeddings is not None:
             stage = evidence_stage(
-                model, made.held_out, made.embeddings, inputs, recipe, stages, named=made.label_names
+                model, made.held_out, made.embeddings, inputs, recipe, stages, named=made.label_names,
+                decide_on_head=not is_chosen(recipe),
             )  # fmt: skip
+            model.metadata = model.metadata.replace(ensemble_method=stage.record["ensemble_method"])
             learned = (NAMES, FUSION) if made.label_names else (FUSION,)
             model.parts |= {name: stage.folder / name for name in learned}
         if inputs.hierarchy is not None:

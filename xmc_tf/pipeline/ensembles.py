@@ -35,6 +35,11 @@ def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
     return "concat-only" if method == "transformer-only" or not head_of_labels else method
 
 
+def is_chosen(recipe: Recipe) -> bool:
+    """Return True if the user has chosen the ensemble method."""
+    return (recipe.prediction.ensemble_method or recipe.last_prediction.ensemble_method) is not None
+
+
 def blend(method: str, heads: csr_matrix, rankers: csr_matrix, only_topk: int) -> csr_matrix:
     """One prediction of two.
 

@@ -145,7 +145,12 @@ def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_
         names: the names of the labels, or None.
         nr_documents: number of training documents.
     """
-    by_default = "without label names, an encoder is trained on all documents (--probabilities true holds some out)"
+    # Where head and rankers are averaged, held-out documents also decide whether the head does harm.
+    by_default = (
+        ""
+        if params.do_fine_tune and params.head_gives_probabilities
+        else ("without label names, an encoder is trained on all documents (--probabilities true holds some out)")
+    )
     obstacles = Obstacles(
         "" if names else "no label names", "--only-encoder, without rankers" if params.only_encoder else "", by_default
     )

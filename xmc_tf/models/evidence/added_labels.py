@@ -5,24 +5,32 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+from scipy.sparse import csr_matrix
+
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
+from xmc_tf.data import as_features
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.fusion.embedded_names import Embed
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
+from xmc_tf.models.growing.documents import with_documents
+from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.metadata import ADDED, ModelMetadata
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import embedded
+from xmc_tf.models.xr_linear import XRLinear
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 3
 
 
 def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> int:
-    """Write a model with more labels, which it finds by their names. The rankers stay as they are.
+    """Write a model with more labels, which it finds by their names.
 
-    The numbers of the added labels follow those of the model.
+    The numbers of the added labels follow those of the model. A linear model that has kept its training data is trained
+    on the names, as on documents of their labels; the rankers of all others stay as they are.
 
     Example:
         >>> add_labels("model", ["soil science\tpedology"], "model-2")
@@ -55,6 +63,11 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
         )
     added = label_vocabulary(lines).preferred
     check_new(added, names)
+    if metadata.model == "XLinear" and evidence.fusion.names_are_documents:
+        linear = XRLinear.load(model)
+        if linear.training_data is not None:
+            _with_names(linear, linear.training_data, lines).save(folder)
+            return metadata.nr_labels + len(added)
     evidence = evidence.with_added(lines, _encoder_of(model, metadata) if evidence.fusion.similarity else None)
     parts: dict[str, Callable[[Path], object]] = {
         name: partial(_link_verified, source) for name, source in Parts.at(model, metadata).parts.items()
@@ -64,6 +77,13 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
     write_model_folder(folder, parts, [*names, *added], metadata)
     _LOG.info("%s: %s labels, %s of them added now", folder, f"{evidence.nr_labels:,}", f"{len(added):,}")
     return evidence.nr_labels
+
+
+def _with_names(model: XRLinear, training: TrainingData, lines: Sequence[str]) -> XRLinear:
+    """Return a model to which no documents but the names of new labels are appended."""
+    none = as_features(csr_matrix((0, training.X.shape[1]), dtype=np.float32))
+    labels = csr_matrix((0, model.nr_labels + len(lines)), dtype=np.float32)
+    return with_documents(model, training, none, labels, lines)
 
 
 def _link_verified(source: Path, target: Path) -> None:

@@ -1,5 +1,7 @@
 """The stage that learns to make probabilities of the scores of a fine-tuned model, and of label names."""
 
+import dataclasses
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.folders.model_parts import ENSEMBLE
 from xmc_tf.fusion import POOL, ProbabilityModel
+from xmc_tf.metrics import evaluate
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import embedded, for_fusion, scored
@@ -17,7 +20,8 @@ from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 
-_VERSION = 5  # of what is learned; the results of others are not kept
+_VERSION = 6  # of what is learned; the results of others are not kept
+_LOG = logging.getLogger(__name__)
 
 
 def evidence_stage(
@@ -29,8 +33,11 @@ def evidence_stage(
     stages: Stages,
     *,
     named: bool,
+    decide_on_head: bool,
 ) -> Stage:
     """Learn the fusion and the worth of names on documents that neither encoder nor auxiliary rankers have seen.
+
+    These documents also decide whether the label head counts: an encoder that does not fit the language would do harm.
 
     Args:
         model: the model, without evidence.
@@ -40,6 +47,8 @@ def evidence_stage(
         recipe: all options.
         stages: the stages.
         named: whether names of labels are evidence.
+        decide_on_head: whether the label head is left out if the rankers alone are better; the choice is in the
+            stage's record.
     """
     documents, lines = inputs.documents, inputs.lines if named else None
 
@@ -51,14 +60,28 @@ def evidence_stage(
         auxiliary = Parts({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
 
+        record: Record = {"ensemble_method": metadata.ensemble_method}
+        vectors: list[np.ndarray] = []
+
         def score(_: np.ndarray, some: np.ndarray, __: np.ndarray) -> csr_matrix:
             every: Any = documents.texts
             texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)
-            options = PredictionOptions(only_topk=POOL, threads=recipe.threads)
-            return scored(auxiliary, texts, X, for_fusion(auxiliary, options), vectors)
+            options = for_fusion(auxiliary, PredictionOptions(only_topk=POOL, threads=recipe.threads))
+            found = scored(auxiliary, texts, X, options, vectors)
+            if not (decide_on_head and metadata.ensemble_method == "average"):
+                return found
+            alone = scored(auxiliary, texts, X, dataclasses.replace(options, ensemble_method="concat-only", quiet=True))
+            truth = csr_matrix(documents.Y)[some]
+            both, rankers_only = _mean_precision(truth, found), _mean_precision(truth, alone)
+            _LOG.info(
+                "mean of P@1, P@3 and P@5 on %s held-out documents: %.1f with the label head, %.1f without it%s",
+                f"{len(some):,}", 100 * both, 100 * rankers_only,
+                "" if both >= rankers_only else "; it is left out (does the encoder know the language?)",
+            )  # fmt: skip
+            record["ensemble_method"] = "average" if both >= rankers_only else "concat-only"
+            return found if both >= rankers_only else alone
 
-        vectors: list[np.ndarray] = []
         evidence = ProbabilityModel.learn(
             lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
             embed=lambda names: embedded(auxiliary, names),
@@ -66,7 +89,7 @@ def evidence_stage(
             embeddings=np.load(embeddings.folder / "E.npy", mmap_mode="r")[: documents.nr_documents], language=language,
         )  # fmt: skip
         evidence.save(folder)
-        return {"said": f"{len(rows):,} held-out documents"}
+        return record | {"said": f"{len(rows):,} held-out documents"}
 
     language = (recipe.tfidf or TfidfParams()).language
     inputs_of = {
@@ -74,5 +97,11 @@ def evidence_stage(
         "language": language,
         "names": None if lines is None else list(lines),
         "ensemble_method": model.metadata.content.get("ensemble_method"),
+        "decide on head": decide_on_head,
     }
     return stages.run("label-names", make, inputs=inputs_of, after=[held_out, embeddings])
+
+
+def _mean_precision(truth: csr_matrix, scores: csr_matrix) -> float:
+    measures = evaluate(truth, scores)
+    return sum(measures.at("P", k) for k in (1, 3, 5)) / 3
