@@ -11,6 +11,7 @@ from typing import Self
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
+from scipy.special import expit
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
@@ -331,7 +332,7 @@ def _is_right(found: LabelCandidates, truth: csr_matrix) -> np.ndarray:
 
 
 def _sigmoid(raw: np.ndarray) -> np.ndarray:
-    return (1.0 / (1.0 + np.exp(-raw))).astype(np.float32)
+    return expit(raw).astype(np.float32)  # without an overflow, which a label far from all documents has
 
 
 def calibrating_shift(

@@ -6,6 +6,7 @@ documents. The correction keeps the order of the labels.
 """
 
 import numpy as np
+from scipy.special import expit
 
 from xmc_tf.fusion.features import log_odds
 from xmc_tf.fusion.logistic import fit_logistic
@@ -56,7 +57,7 @@ def calibrated(probability: np.ndarray, ranks: np.ndarray, weights: np.ndarray) 
         ranks: the rank of each among the labels of its document.
         weights: as `learn_rank_weights` returns them.
     """
-    return (1.0 / (1.0 + np.exp(-(_features(probability, ranks) @ weights)))).astype(np.float32)
+    return expit(_features(probability, ranks) @ weights).astype(np.float32)
 
 
 def _features(probability: np.ndarray, ranks: np.ndarray) -> np.ndarray:
