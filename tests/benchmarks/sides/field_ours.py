@@ -1,7 +1,8 @@
 """Predictions of a model of ours on given documents: ``field_ours.py MODEL DATA OUT``, one JSON line out.
 
 Writes the best 20 labels of the test documents to OUT. The TF-IDF features of a document are given, and its text where
-the model uses label names or an encoder, on one thread.
+the model uses label names or an encoder, on one thread. With label names, the features are the model's own: names are
+documents, so that the vocabulary has their words too.
 """
 
 import json
@@ -24,12 +25,14 @@ def main() -> None:
     model = load(folder)
     X, texts = load_features([f"{data}/X.tst.npz"]), list(TextFile(f"{data}/X.tst.txt").lines())
     linear = isinstance(model, XRLinear)
+    named = linear and model.evidence is not None and model.evidence.names is not None
+    if named:
+        X = model.features(texts, 1)
 
     def predict(rows, **decisions):
         if not linear:
             return model.predict(texts[rows], beam_size=BEAM, only_topk=TOPK, threads=1, **decisions)
         given = X.rows(rows)
-        named = model.evidence is not None and model.evidence.names is not None
         known = {"X": given} if named else {}
         documents = texts[rows] if named else given
         return model.predict(documents, beam_size=BEAM, only_topk=TOPK, threads=1, **known, **decisions)
