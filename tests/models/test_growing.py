@@ -165,6 +165,18 @@ def test_labels_without_names_are_added_by_their_numbers(data):
         plain.with_documents(texts[:1], [["cats"]])
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_models_with_confused_labels_as_counterexamples_grow(data, exact):
+    names, texts, Y = data
+    params = XRLinearParams(tree=TREE, ranker=RankerParams.from_json({"hlm_args": {"neg_mining_chain": "tfn+man"}}))
+    model = XRLinear.train(texts[:290], Y[:290], names=names, params=params, threads=1, keep_training_data=True)
+    grown = model.with_documents(texts[290:292] * 2, [["seasons"]] * 4, new_labels=True, exact=exact)
+    assert "seasons" in [name for name, _ in grown.best(texts[290:291], k=3)[0]]
+    others = texts[:20]
+    same_best = [a[0][0] == b[0][0] for a, b in zip(model.best(others, k=1), grown.best(others, k=1), strict=True)]
+    assert sum(same_best) >= 19
+
+
 def test_what_cannot_be_appended_is_refused(model, data):
     names, texts, Y = data
     with pytest.raises(InputError, match=r"document 1: 'nothing'[^?]*--new-labels"):
@@ -178,8 +190,8 @@ def test_what_cannot_be_appended_is_refused(model, data):
     forgetful = dataclasses.replace(model, own_training=None)
     with pytest.raises(InputError, match="keep_training_data=True"):
         forgetful.with_documents(texts[:1], Y[:1])
-    ranker = RankerParams.from_json({"hlm_args": {"neg_mining_chain": "tfn+man"}})
-    with pytest.raises(InputError, match="tfn"):
+    ranker = RankerParams.from_json({"hlm_args": {"neg_mining_chain": "tfn+usn"}})
+    with pytest.raises(InputError, match="usn"):
         TrainingData.of(as_features(csr_matrix((1, 1))), Y[:1], ranker)
     logistic = model.metadata.train_params
     logistic["hlm_args"]["model_chain"]["solver_type"] = "L2R_LR_DUAL"

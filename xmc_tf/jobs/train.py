@@ -129,8 +129,6 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
     warn_of_case(store.names or ())
     shape = shape_of(store, about)
     fixed = options.fixed | set(TFIDF_FLAGS) if store.nr_features else options.fixed
-    if options.keep_training_data:  # a model with other negatives could not grow
-        fixed |= {"negative_sampling"}
     settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=job.effort)
     _LOG.info(announcement(shape, settings, job.effort))
     learned = lines_to_learn(store, options.probabilities, options.label_names)

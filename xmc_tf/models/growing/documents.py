@@ -10,11 +10,10 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features, check_labels, check_pair
 from xmc_tf.label_names import NameDocuments, label_vocabulary
-from xmc_tf.models.growing.training_data import TrainingData, recounted
+from xmc_tf.models.growing.training_data import TrainingData, params_of_growth, recounted
 from xmc_tf.models.labels import matrix_of_names, needed_names
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
-from xmc_tf.params import RankerParams
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
 from xmc_tf.rankers.growing import Growth, adjusted, place_labels, regrouped, solved_again, with_documents_from
@@ -64,7 +63,7 @@ def with_documents(
     trees = [model.tree, *model.more_trees]
     if in_rankers > known:
         trees = with_labels(trees, every, known, threads)
-    params = RankerParams.from_json(model.metadata.train_params)
+    params = params_of_growth(model.metadata)
     growths = []
     for ranker, tree in zip(trees_of(model.ranker), trees, strict=True):
         levels = Levels(every.Y, tree.to_chain(), None, params, None)

@@ -11,10 +11,9 @@ from scipy.sparse import csc_matrix, csr_matrix, lil_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features
 from xmc_tf.fusion import ProbabilityModel
-from xmc_tf.models.growing.training_data import TrainingData, recounted
+from xmc_tf.models.growing.training_data import TrainingData, params_of_growth, recounted
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
-from xmc_tf.params import RankerParams
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
 from xmc_tf.rankers.growing import Growth, changed_clusters, regrouped, solved_again
@@ -163,7 +162,7 @@ def _solved_again(
         kept: for each new label, the earlier one whose weights are kept.
         threads: number of threads; -1: one per core.
     """
-    params = RankerParams.from_json(model.metadata.train_params)
+    params = params_of_growth(model.metadata)
     Y = before.labels(model.ranker.nr_labels)
     growths = []
     for ranker, tree, new in zip(trees_of(model.ranker), [model.tree, *model.more_trees], trees, strict=True):

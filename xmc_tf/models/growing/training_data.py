@@ -12,6 +12,7 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import TRAINING
 from xmc_tf.data import Features, load_matrix, save_matrix
 from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import RankerParams
 
 _IS_NAME = "is_name.npy"
@@ -35,7 +36,7 @@ class TrainingData:
     def problem(X: Features, params: RankerParams) -> str | None:
         """Return why a model could not grow by its training data; None if it could."""
         schemes = params.hlm_args.neg_mining_chain
-        others = sorted({scheme for scheme in ([schemes] if isinstance(schemes, str) else schemes) if scheme != "tfn"})
+        others = sorted({scheme for scheme in ([schemes] if isinstance(schemes, str) else schemes) if "usn" in scheme})
         return (
             "dense features" if X.sparse is None or X.nr_dense
             else f"negative sampling {', '.join(others)}" if others
@@ -60,7 +61,7 @@ class TrainingData:
         if problem := cls.problem(X, params):
             raise InputError(
                 "this model could not grow by its training data",
-                expected="sparse features, negative sampling tfn, the full model, no relevance",
+                expected="sparse features, negatives of our own, the full model, no relevance",
                 received=problem,
                 fix="leave out --keep-training-data (in Python: keep_training_data)",
             )
@@ -130,6 +131,15 @@ class TrainingData:
         path = place / _IS_NAME
         is_name = np.load(path, allow_pickle=False) if path.exists() else np.zeros(X.shape[0], bool)
         return cls(csr_matrix(X), csr_matrix(Y), is_name)
+
+
+def params_of_growth(metadata: ModelMetadata) -> RankerParams:
+    """Return the training parameters of clusters that change.
+
+    Documents of confused labels (man) are no counterexamples there: all documents would have to be predicted for them.
+    """
+    params = RankerParams.from_json(metadata.train_params)
+    return replace(params, hlm_args=replace(params.hlm_args, neg_mining_chain="tfn"))
 
 
 def recounted(evidence: ProbabilityModel | None, training: TrainingData) -> ProbabilityModel | None:
