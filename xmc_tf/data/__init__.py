@@ -1,4 +1,4 @@
-"""The user's inputs: texts, matrices and names, checked before any work begins."""
+"""Reading and checking of the user's inputs: texts, matrices and label names."""
 
 from xmc_tf.data.batches import epoch_batches, padding_share, share_of_batch
 from xmc_tf.data.checks import (

@@ -1,4 +1,4 @@
-"""Checks that the user's inputs fit together, made before any work begins."""
+"""Checks that the user's inputs fit together."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,7 @@ _NAMES = {"texts": "texts", "X": "the features X", "Y": "the labels Y", "names":
 
 
 def check_pair(first: Any, second: Any, first_name: str = "X", second_name: str = "Y") -> None:
-    """Raise an error if two inputs have different numbers of documents.
-
-    Args:
-        first: texts, a matrix or `Features`.
-        second: the same.
-        first_name: name of the first in messages, such as its file.
-        second_name: name of the second in messages.
-    """
+    """Raise an error if two inputs (texts, matrices or `Features`) have different numbers of documents."""
     rows, others = nr_rows(first), nr_rows(second)
     if rows != others and rows in getattr(second, "shape", ())[1:]:
         raise InputError(
@@ -50,21 +43,7 @@ def check_training_input(
     files: Mapping[str, Any] | None = None,
     loaded: bool = False,
 ) -> None:
-    """Check all inputs of a training.
-
-    Labels without documents and documents without labels are counted and logged; both are common.
-
-    Args:
-        Y: documents by labels.
-        X: documents by features: a matrix or `Features`.
-        texts: the documents: a `TextFile` or a list.
-        names: the labels' names.
-        files: the files of "Y", "X", "texts" and "names", for messages.
-        loaded: whether the matrices come from `load_matrix`, which has checked every number.
-
-    Raises:
-        InputError: an input cannot be used, or two do not fit together; the error names the file.
-    """
+    """Check all training inputs; ``files`` names them in messages, ``loaded`` skips what `load_matrix` has checked."""
     called = _names_in_messages(files)
     check_labels(Y, called["Y"], loaded)
     if X is None and texts is None:
@@ -90,7 +69,7 @@ def check_training_input(
 
 
 def check_prediction_input(X: Any, nr_features: int, name: str = "the features X") -> None:
-    """Raise an error if features have another number of columns than those of the training."""
+    """Raise an error if the number of features differs from training."""
     check_features(X, name)
     if X.shape[1] != nr_features:
         raise InputError(
@@ -102,7 +81,7 @@ def check_prediction_input(X: Any, nr_features: int, name: str = "the features X
 
 
 def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -> None:
-    """Raise an error if a label matrix, such as that of a test set, has other labels than the training."""
+    """Raise an error if the number of labels differs from training."""
     check_labels(Y, name)
     if Y.shape[1] != nr_labels:
         raise InputError(
@@ -114,7 +93,7 @@ def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -
 
 
 def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> None:
-    """Check a single label matrix: sparse, not empty, positive values; ``loaded`` as above."""
+    """Check that a label matrix is sparse, not empty, and has only positive values."""
     if not issparse(Y) or Y.format not in ("csr", "csc"):
         raise InputError(
             f"{name} are not a sparse matrix",
@@ -144,7 +123,7 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
 
 
 def check_features(X: Any, name: str = "the features X", loaded: bool = False) -> None:
-    """Check a single matrix of features: not empty, indices within range, finite; ``loaded`` as above."""
+    """Check that features are a matrix that is not empty and has only finite values."""
     parts: list[Any] = [X.sparse, X.dense] if isinstance(X, Features) else [X]
     for part in parts:
         if part is None and isinstance(X, Features):

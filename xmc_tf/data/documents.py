@@ -1,4 +1,4 @@
-"""Texts in every form that people have them in memory."""
+"""Texts in any form that Python users have them in."""
 
 import logging
 import os
@@ -18,24 +18,7 @@ _TEXTS = (str, bytes)
 
 
 def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -> Texts | None:
-    """Return documents as texts, or None if they are features.
-
-    A single text is one document, and a missing text (None, NaN) is an empty one; missing texts are counted in a
-    warning.
-
-    Example:
-        >>> read_texts(text for text in ("rye bread", None))
-        ['rye bread', '']
-
-    Args:
-        documents: texts in a list, a Series of pandas or Polars, an array, a generator or a
-            :class:`~xmc_tf.TextFile`; a single text; or features.
-        name: name of the argument, for messages.
-        training: whether these are training documents, for which a single text is not enough.
-
-    Raises:
-        InputError: they are neither texts nor features.
-    """
+    """Return documents as texts, with missing ones (None, NaN) as empty texts; None if they are features."""
     if isinstance(documents, TextFile | LazyTexts):
         return documents
     if isinstance(documents, Features) or issparse(documents):
@@ -73,7 +56,6 @@ def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -
 
 
 def _checked_list(values: Any, name: str) -> list[Any]:
-    """Return what an argument lists, in its order."""
     values = listed(values)
     if isinstance(values, list):
         return values
@@ -108,7 +90,7 @@ def _filled(values: list[Any], name: str) -> list[Any]:
 
 
 def _refuse_table(values: np.ndarray, name: str) -> None:
-    """Refuse a table of texts; of several columns, nobody knows which contains the documents."""
+    """Raise an error for an array with several columns of texts."""
     if values.dtype.kind != "O" or any(isinstance(value, _TEXTS) for value in values.flat):
         raise InputError(
             f"{name} is a table of texts",

@@ -1,5 +1,3 @@
-"""Loading of feature files that a command line names."""
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,15 +11,7 @@ from xmc_tf.data.scanning import ALONE, Scan
 
 
 def load_features(paths: Sequence[str | Path], *, scan: Scan = ALONE) -> Features:
-    """Read one file of features, or a sparse and a dense one that are concatenated.
-
-    Example:
-        >>> X = load_features(["tfidf.npz", "embeddings.npy"])
-
-    Args:
-        paths: one .npz or .npy, or two: sparse, then dense.
-        scan: the shared scan that checks the numbers, as for ``load_matrix``.
-    """
+    """Read one feature file, or a sparse and a dense one that are concatenated in this order."""
     parts = [load_matrix(path, name="features", scan=scan) for path in paths]
     if len(parts) == 1:
         return as_features(parts[0])

@@ -1,4 +1,4 @@
-"""A choice of labels, by names or numbers: of a caller, or in a file with one per line."""
+"""Choice of labels by name or number, by a caller or in a file."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,20 +12,7 @@ _SHOWN = 60  # characters
 
 
 def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
-    """Return the numbers of labels that are chosen by name or number, ascending.
-
-    Example:
-        >>> chosen_labels(["baking", 2], ["baking", "bread", "gardening"], 3).tolist()
-        [0, 2]
-
-    Args:
-        labels: names or numbers, counted from 0.
-        names: the names of all labels; None if they have none.
-        nr_labels: number of labels.
-
-    Raises:
-        InputError: a label does not exist, or none is chosen.
-    """
+    """Return the numbers of the labels that are chosen by name or by number (from 0), ascending."""
     if isinstance(labels, str):
         labels = [labels]
     numbers = _numbers_of(names)
@@ -47,25 +34,7 @@ def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_l
 
 
 def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
-    """Read the labels chosen in a file.
-
-    A line that is the name of a label chooses every label of that name; any other line must be a label's number,
-    counted from 0. Empty lines are skipped.
-
-    Example:
-        >>> model.set_output_constraint(load_label_choice("allowed.txt", model.names, model.nr_labels))
-
-    Args:
-        path: a text file in UTF-8.
-        names: the names of all labels; None if they have none.
-        nr_labels: number of labels.
-
-    Returns:
-        The numbers of the chosen labels, ascending.
-
-    Raises:
-        InputError: a line is neither a name nor a number, or the file chooses no label.
-    """
+    """Return the numbers of the labels chosen in a file with one name or number per line, ascending."""
     numbers = _numbers_of(names)
     chosen: set[int] = set()
     for line, text in enumerate(TextFile(path, name="labels to predict"), start=1):

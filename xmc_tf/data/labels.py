@@ -1,5 +1,3 @@
-"""The names of the labels."""
-
 import logging
 from pathlib import Path
 
@@ -10,18 +8,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def load_names(path: str | Path, count: int | None = None) -> list[str]:
-    """Read label names: line i names column i of the label matrix.
-
-    Example:
-        >>> names = load_names("labels.txt", count=Y.shape[1])
-
-    Args:
-        path: a text file in UTF-8, one name per line.
-        count: number of labels, if known.
-
-    Raises:
-        InputError: the number of names is wrong, or a name is empty or not UTF-8; the error names the line.
-    """
+    """Read label names: line i names column i of the label matrix."""
     lines = TextFile(path, name="label names").lines()
     if count is not None and len(lines) != count:
         raise InputError(

@@ -36,11 +36,11 @@ def load_matrix(
         path: a scipy .npz (CSR, CSC or COO, any index type, compressed or not) or a dense .npy.
         name: name of the matrix in messages.
         mmap: whether to map uncompressed arrays of the right types; they are then read-only and shared by all processes
-            of the machine.
-        scan: the shared scan that checks the numbers; all ranks that share it load this file, with the same content.
+            on the machine.
+        scan: the shared scan that checks the numbers; all ranks that share it must load the same file.
 
     Returns:
-        CSR or CSC as in the file (COO becomes CSR) with sorted rows and without duplicates, or a C-contiguous array;
+        CSR or CSC as in the file (COO becomes CSR), with sorted rows and no duplicates, or a C-contiguous array;
         always float32 and finite.
 
     Raises:
@@ -65,18 +65,7 @@ def load_matrix(
 
 
 def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False, mark: str = "") -> None:
-    """Write a matrix so that `load_matrix` can map it, and scipy and PECOS can load it.
-
-    Sparse matrices become an uncompressed .npz of float32 data and int32 indices (int64 if necessary), dense ones a
-    float32 .npy. The file is written atomically.
-
-    Args:
-        path: ends in .npz for a sparse matrix, in .npy for a dense one.
-        matrix: CSR or CSC (kept), another sparse form (becomes CSR), or an array of two dimensions.
-        any_name: whether to allow other endings, as PECOS does.
-        mark: by which a command recognises its output; of a dense matrix ``EMBEDDINGS`` of
-            :mod:`xmc_tf.common.files.marks`, of a sparse one a comment.
-    """
+    """Write a matrix atomically as a mappable .npz or .npy; ``mark`` identifies a command's output."""
     path = Path(path)
     suffix = ".npz" if issparse(matrix) else ".npy"
     if path.suffix != suffix and not any_name:
@@ -205,10 +194,7 @@ def _from_coo(arrays: dict[str, np.ndarray], data: np.ndarray, shape: tuple[int,
 
 
 def _refuse_empty(form: str, shape: tuple[int, int], nr_entries: int, what: str) -> None:
-    """Raise an error for a shape of far more rows or columns than the file has entries.
-
-    The major axis of CSR and CSC needs no check, because the file has a pointer for each row or column.
-    """
+    """Raise an error for far more rows or columns than entries; the axis with pointers needs no such check."""
     most = max(_MAX_EMPTY, nr_entries)
     for axis, side, pointers in (("rows", shape[0], "csr"), ("columns", shape[1], "csc")):
         if form != pointers and side > most:

@@ -1,8 +1,4 @@
-"""Names of output files of matrices.
-
-PECOS writes a matrix to exactly the given name, whatever its ending, and its loaders look at the content. So do ours.
-Only names that imply another format are rejected.
-"""
+"""Names of output files of matrices."""
 
 from pathlib import Path
 
@@ -14,15 +10,7 @@ _OTHER_FORMATS = frozenset(
 
 
 def prediction_path(path: str | None, folder_name: str | None = None) -> str | None:
-    """Return the output file of a prediction command, given its ``-o``.
-
-    Args:
-        path: the value of ``-o``, or None.
-        folder_name: the file's name if ``path`` is an existing folder; None to reject folders.
-
-    Raises:
-        InputError: the name implies a format other than those of predictions.
-    """
+    """Return the output file of a prediction command, given its ``-o``; in an existing folder, ``folder_name``."""
     if path is None:
         return None
     if folder_name and Path(path).is_dir():
@@ -33,7 +21,7 @@ def prediction_path(path: str | None, folder_name: str | None = None) -> str | N
 
 
 def embedding_path(path: str) -> Path:
-    """Return the output file of an embedding command, given its ``-o``; in a folder, ``embeddings.npy``."""
+    """Return the output file of an embedding command, given its ``-o``; in an existing folder, ``embeddings.npy``."""
     if Path(path).is_dir():
         return Path(path) / "embeddings.npy"
     if Path(path).suffix != ".npy":

@@ -1,5 +1,3 @@
-"""An .npy matrix of float32 that several ranks fill at the same time."""
-
 import os
 from pathlib import Path
 from types import TracebackType
@@ -12,19 +10,7 @@ from xmc_tf.data.npz.npy_head import read_head
 
 
 class RowFile:
-    """A file of rows, open for writing.
-
-    The rows are not written through a memory map: on a network disk, a page that two hosts write would lose the data
-    of one of them.
-
-    Example:
-        >>> RowFile.create(path, (1000, 768))  # on one rank
-        >>> with RowFile(path) as file:
-        ...     file.write(first_row, rows)
-
-    Args:
-        path: a file that ``create`` made.
-    """
+    """An .npy matrix of float32, which one rank creates and several ranks open and fill at the same time."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("r+b")
@@ -37,7 +23,7 @@ class RowFile:
 
     @staticmethod
     def create(path: Path, shape: tuple[int, int]) -> None:
-        """Make a file of zeros; an older one is replaced."""
+        """Create a file of zeros, replacing an older one."""
         npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
 
     def write(self, first: int, rows: np.ndarray) -> None:
@@ -49,7 +35,7 @@ class RowFile:
             rest, offset = rest[count:], offset + count
 
     def sync(self) -> None:
-        """Wait until the rows are on the disk."""
+        """Wait until the rows are on disk."""
         os.fsync(self._file.fileno())
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Scans of large arrays: by this process, or shared by several processes that scan a part each."""
+"""Scans of large arrays, by this process or shared by several processes."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -10,18 +10,14 @@ FEW = 1 << 20
 
 
 class Scan(Protocol):
-    """A way to scan an array; ``xmc_tf.ranks.shared_scan`` has the one for several processes."""
+    """A way to scan an array in parts; see also ``xmc_tf.ranks.shared_scan``."""
 
     def each(self, look: Callable[[int, int], Found]) -> list[Found]:
-        """Return what ``look`` found in each part; every process gets all results, and fails if one fails.
-
-        Args:
-            look: called with the number of a part and the number of parts.
-        """
+        """Return ``look(part, parts)`` of each part; every process gets all results, and fails if one fails."""
 
 
 class _Alone:
-    """A scan by one process, as one part."""
+    """A scan of one part, by this process."""
 
     def each(self, look: Callable[[int, int], Found]) -> list[Found]:
         return [look(0, 1)]
@@ -31,5 +27,5 @@ ALONE: Scan = _Alone()
 
 
 def worth_sharing(scan: Scan, entries: int) -> Scan:
-    """Return the scan for an array with so many entries: a short one is not shared."""
+    """Return ``scan`` for long arrays, and ``ALONE`` for short ones."""
     return scan if entries > FEW else ALONE

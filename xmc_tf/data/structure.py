@@ -1,8 +1,4 @@
-"""Checks of a sparse matrix: consistent arrays and finite values.
-
-All checks read the arrays in pieces, so that a mapped matrix larger than memory can be checked. Those of all entries
-can be shared by ranks (``scanning.py``).
-"""
+"""Checks of a matrix's arrays, read in pieces, so that a mapped matrix may exceed memory."""
 
 from collections.abc import Iterator
 from typing import NoReturn
@@ -31,19 +27,7 @@ def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str
 def check_indices(
     indptr: np.ndarray, indices: np.ndarray, nr_minor: int, what: str, line: str, scan: Scan = ALONE
 ) -> bool:
-    """Check that all indices lie within the matrix.
-
-    Args:
-        indptr: pointers checked by `check_pointers`.
-        indices: the column of each entry (CSR), or the row (CSC).
-        nr_minor: number of columns (or rows).
-        what: name of the matrix in messages.
-        line: name of a pointer's range in messages: "row" or "column".
-        scan: the shared scan.
-
-    Returns:
-        Whether the indices of every row are ascending, without duplicates.
-    """
+    """Check that all indices lie within the matrix; return whether every row is ascending, without duplicates."""
 
     def look(part: int, parts: int) -> bool:
         canonical = True
@@ -66,7 +50,7 @@ def check_indices(
 
 
 def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, scan: Scan = ALONE) -> None:
-    """Raise an error for NaN and infinity that names the first row and column; ``scan``: the shared scan."""
+    """Raise an error for NaN and infinity that names the first row and column."""
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     rows_per_piece = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
 
@@ -103,7 +87,7 @@ def _line_of(indptr: np.ndarray, entry: int) -> int:
 def _pieces(
     array: np.ndarray, part: int = 0, parts: int = 1, *, length: int = _PIECE, overlap: int = 0
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield a part of the array in pieces with their starts; the next piece repeats ``overlap`` entries."""
+    """Yield pieces of a part of the array with their starts; each also has the next one's first ``overlap`` entries."""
     size = len(array) if array.size else 0
     begin, end = (size * bound // parts for bound in (part, part + 1))
     for start in range(begin, end, length):

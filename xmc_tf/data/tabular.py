@@ -1,4 +1,4 @@
-"""Detection of tables (CSV, TSV) given as texts, which would train without an error on the wrong text."""
+"""Detection of tables (CSV, TSV) given as texts."""
 
 import csv
 import logging
@@ -14,16 +14,7 @@ _OF_OTHERS = {"id", "uid", "doc_id", "label", "labels", "tag", "tags", "category
 
 
 def refuse_table(path: Path, head: bytes, name: str) -> None:
-    """Raise an ``InputError`` if a text file is clearly a table; texts may contain commas too.
-
-    A file is a table if its first line has column names for texts and for something else (``text,label``), or if its
-    name ends in .csv or .tsv and it has one common column name or the same number of separators in the first lines.
-
-    Args:
-        path: the file.
-        head: its beginning.
-        name: the file's purpose, for messages.
-    """
+    """Raise an ``InputError`` if a text file is clearly a table, by its column names, or by its name and separators."""
     # The text after the last line end may be an incomplete line.
     whole = head[: head.rfind(b"\n") + 1] or head
     lines = whole.decode("utf-8-sig", errors="replace").splitlines()[:_LINES]

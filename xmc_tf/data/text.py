@@ -43,7 +43,7 @@ class TextFile:
 
     Lines end in ``\n`` or ``\r\n``; the last line end is optional. An empty line is an empty document. Bytes that are
     not UTF-8 become U+FFFD, the replacement character, when a document is returned as `str`; `check` counts such
-    documents. A byte order mark at the beginning is not part of the first document.
+    documents. A byte order mark at the beginning is ignored.
 
     Example:
         >>> texts = TextFile("X.trn.txt")
@@ -144,13 +144,13 @@ class TextFile:
             yield self.lines(first, min(first + size, stop))
 
     def check(self) -> int:
-        """Count documents that are not UTF-8 and empty ones; warn about the former, log the latter.
+        """Count documents that are not UTF-8 (and warn about them); log the number of empty ones.
 
         Returns:
             The number of documents that are not UTF-8.
 
         Raises:
-            InputError: many documents are not UTF-8, so that the file has another encoding.
+            InputError: so many documents are not UTF-8 that the file has another encoding.
         """
         wrong: list[int] = []
         empty = 0
@@ -188,7 +188,7 @@ class TextFile:
 
 
 def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
-    """Return where each line begins, and after the last where the next one would, in one pass over the file."""
+    """Return where each line begins, and where the line after the last would begin."""
     array = np.frombuffer(data, dtype=np.uint8)
     found = [np.zeros(1, dtype=np.int64)]
     with Progress(title, len(array) >> 20, "MB") as progress:
@@ -210,11 +210,7 @@ Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
 
 
 class JoinedTexts(LazyTexts):
-    """The texts of several sources, one after the other, read when they are used.
-
-    Args:
-        parts: the texts of each source.
-    """
+    """The texts of several sources, one after the other, read when they are used."""
 
     def __init__(self, parts: Sequence[Texts]) -> None:
         self.sources = list(parts)

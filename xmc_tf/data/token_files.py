@@ -1,10 +1,4 @@
-"""Files of tokenized documents: all token ids, and the length of each window.
-
-A folder contains ``ids.bin`` (the ids of all documents, two bytes each if they fit), ``lengths.npy``, ``windows.npy``
-with the number of windows of each document if one has several, and ``store.json`` with sizes and checksums, so that
-opening a truncated or changed store raises an error instead of giving poor predictions. All ranks of a host map the
-same file, so its pages are in memory once.
-"""
+"""The folder of a token store: ``ids.bin``, ``lengths.npy``, ``windows.npy`` for long documents, and ``store.json``."""
 
 import hashlib
 import io
@@ -45,13 +39,7 @@ class TokenWriter:
         self._windows: list[np.ndarray] = []
 
     def write(self, windows: Iterable[Sequence[int] | np.ndarray], counts: np.ndarray | None = None) -> None:
-        """Append documents.
-
-        Args:
-            windows: the ids of each window, lists or arrays of whole numbers, possibly empty; preferably some thousands
-                per call.
-            counts: number of windows of each document, at least 1. Default: every window is a document.
-        """
+        """Append documents: the ids of each window, and the number of windows of each document (default: one each)."""
         parts = [np.asarray(window) for window in windows]
         counts = np.ones(len(parts), np.int32) if counts is None else np.asarray(counts, np.int32)
         if counts.sum(dtype=np.int64) != len(parts) or counts.min(initial=1) < 1:
@@ -82,7 +70,7 @@ class TokenWriter:
         self._crc = zlib.crc32(content, self._crc)
 
     def finish(self, folder: Path, about: dict[str, Any]) -> None:
-        """Write the files that belong to the ids."""
+        """Write the other files of the folder."""
         self._file.flush()
         lengths, windows = (np.concatenate([np.empty(0, np.int32), *some]) for some in (self._lengths, self._windows))
         # Without long documents, there is nothing to tell them apart from a store of truncated ones.
@@ -112,16 +100,7 @@ def _save(path: Path, array: np.ndarray) -> dict[str, int]:
 
 
 def open_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, dict[str, Any]]:
-    """Read and check a finished store.
-
-    Args:
-        folder: the folder.
-        verify: whether to compare the ids' checksum, which reads them all.
-
-    Returns:
-        The ids, mapped; the lengths of the windows; the number of windows of each document, None if all have one; the
-        header.
-    """
+    """Check a store; return its ids (mapped), window lengths, windows per document (None: one each), and header."""
     header = _header(folder)
     lengths, windows = _read_counts(folder, "lengths.npy", header), None
     nr_windows = header["documents"]

@@ -1,5 +1,3 @@
-"""Tokenized documents, mapped into memory and returned as padded arrays."""
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,25 +11,7 @@ from xmc_tf.data.token_files import TOKENS, TokenWriter, open_files
 
 
 class TokenStore:
-    """The tokens of many documents, mapped into memory.
-
-    Example:
-        >>> with TokenStore.create("tokens") as writer:
-        ...     writer.write([[101, 7592, 102], [101, 102]])
-        >>> ids, mask = TokenStore.open("tokens").padded([0, 1], pad_id=0)
-        >>> ids.tolist(), mask.tolist()
-        ([[101, 7592, 102], [101, 102, 0]], [[1, 1, 1], [1, 1, 0]])
-
-    A row of the store is a window: a part of a document that the encoder reads at once. Unless documents are longer
-    than that, each is one window, and rows are documents.
-
-    Attributes:
-        lengths: int32, the number of tokens of each window.
-        splits: int64, the first window of each document, then the number of windows.
-        fingerprint: hash of the tokens; equal for stores with the same documents.
-        about: the writer's description (tokenizer, longest document…).
-        folder: the folder.
-    """
+    """The tokens of many documents, mapped into memory. A row is a window: a document, or a part of a long one."""
 
     def __init__(
         self,
@@ -55,7 +35,6 @@ class TokenStore:
 
     @property
     def nr_documents(self) -> int:
-        """Number of documents."""
         return len(self.splits) - 1
 
     @property
@@ -70,14 +49,7 @@ class TokenStore:
         return np.searchsorted(self.splits, windows, side="right") - 1
 
     def windows_of(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the windows of documents, and where each document's begin among them.
-
-        Args:
-            documents: their numbers, in any order.
-
-        Returns:
-            int64 windows, document by document; int64 [documents + 1], the last is the number of windows.
-        """
+        """Return the windows of documents, in their order, and where each document's windows begin among them."""
         self._check_numbers(documents, "document", self.nr_documents)
         counts = self.splits[documents + 1] - self.splits[documents]
         splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
@@ -101,16 +73,7 @@ class TokenStore:
     def padded(
         self, rows: np.ndarray | Sequence[int], *, pad_id: int, to: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return windows as one array, padded on the right.
-
-        Args:
-            rows: the windows.
-            pad_id: the padding id.
-            to: the width; None: the length of the longest window.
-
-        Returns:
-            Ids and mask (1 for a token, 0 for padding), both int32 [windows, width].
-        """
+        """Return ids and mask of windows, int32 [windows, width], padded on the right."""
         rows = np.asarray(rows, np.int64)
         self._check_numbers(rows, "window", len(self))
         lengths = self.lengths[rows].astype(np.int64)
@@ -141,13 +104,7 @@ class TokenStore:
     def create(
         folder: str | Path, about: dict[str, Any] | None = None, vocabulary_size: int = 1 << 16
     ) -> Iterator[TokenWriter]:
-        """Yield a writer; the store is placed, replacing an older one, only if the block ends without an error.
-
-        Args:
-            folder: the folder of the store.
-            about: a description of the tokens as JSON: their origin and settings.
-            vocabulary_size: number of different ids; up to 65,536, each takes two bytes, else four.
-        """
+        """Yield a writer; the store replaces an older one only if the block ends without an error."""
         with placed_folder(folder, TOKENS) as part, (part / "ids.bin").open("wb") as file:
             writer = TokenWriter(file, vocabulary_size)
             yield writer
@@ -155,15 +112,6 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """Map a store into memory.
-
-        Args:
-            folder: a folder written by ``create``.
-            verify: whether to read all ids and compare checksums (about a second per gigabyte); sizes are always
-                compared.
-
-        Raises:
-            InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
-        """
+        """Map a store; ``verify`` reads all ids to compare checksums, which takes about a second per gigabyte."""
         ids, lengths, windows, header = open_files(Path(folder), verify)
         return cls(ids, lengths, header, Path(folder), windows)

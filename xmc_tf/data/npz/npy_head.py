@@ -1,11 +1,4 @@
-"""The head of an .npy: what it says of the array, read from a file that somebody else made.
-
-numpy's own reader has Python parse the header. Before Python 3.11.8, two threads that parse at the same time may make
-one of them fail with a ``SystemError`` (https://github.com/python/cpython/issues/106905). A lock around numpy's reader
-is not enough: it fails whenever any other thread parses, for example in an import. Headers that Python 2 wrote also go
-through a tokenizer that fails in ways of its own on damaged files. The format is simple enough to read it here
-(``tests/data/test_npy_head.py``).
-"""
+"""The header of an untrusted .npy file."""
 
 import math
 import re
@@ -31,8 +24,6 @@ _DICTIONARY = re.compile(rf"\{{ *(?:{_ENTRY} *(?:, *|(?=\}}))){{3}}\}}\s*")  # i
 
 @dataclass(frozen=True)
 class Head:
-    """The fields of a header, and where the data begin."""
-
     shape: tuple[int, ...]
     fortran: bool
     dtype: np.dtype
@@ -40,23 +31,16 @@ class Head:
 
     @property
     def nbytes(self) -> int:
-        """Of the data that shape and type ask for."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 class Readable(Protocol):
-    """Something to read bytes from."""
-
     def read(self, count: int, /) -> bytes:
-        """Return the next bytes; fewer at the end."""
+        pass
 
 
 def read_head(file: Readable, what: str) -> Head:
-    """Read the head, and leaves the file where the data begin.
-
-    Raises:
-        InputError: not the head of an array of plain numbers.
-    """
+    """Read the header of an array of plain numbers, and leave the file where the data begin."""
     start = file.read(8)
     if start[:6] != npy_format.MAGIC_PREFIX or start[6:] not in _WIDTHS:
         raise damaged(what, f"it begins with {start!r}, as no .npy does")
@@ -84,7 +68,7 @@ def read_head(file: Readable, what: str) -> Head:
 
 
 def damaged(what: str, how: str) -> InputError:
-    """The error for a file that is not what its name says."""
+    """Return the error for a damaged file."""
     return InputError(
         f"{what} is damaged, truncated, or of another format",
         expected="a file written by scipy.sparse.save_npz, numpy.savez or numpy.save",
@@ -94,7 +78,7 @@ def damaged(what: str, how: str) -> InputError:
 
 
 def _room(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """Return the size that numpy must be able to count, for an empty array too."""
+    """Return the size that NumPy must be able to count, even for an empty array."""
     return math.prod(max(side, 1) for side in shape) * dtype.itemsize
 
 

@@ -1,9 +1,4 @@
-"""Reading of untrusted .npz and .npy files, mapped if possible.
-
-`numpy.load` reads the members of an .npz into memory, with a copy per process. A member without compression is an .npy
-file at some place of the archive and can be mapped from there, so that all processes of a machine share one copy, which
-the system loads on demand.
-"""
+"""Reading of untrusted .npz and .npy files; uncompressed members are mapped, so that processes share one copy."""
 
 import math
 import struct
@@ -29,7 +24,7 @@ BOMB_RATIO = 100
 
 
 def file_format(path: str | Path) -> Literal["npy", "npz", ""]:
-    """Return the format by which a file begins, regardless of its name."""
+    """Return the format by the first bytes of a file, whatever its name."""
     with open(path, "rb") as file:
         head = file.read(len(npy_format.MAGIC_PREFIX))
     if head == npy_format.MAGIC_PREFIX:
@@ -38,16 +33,7 @@ def file_format(path: str | Path) -> Literal["npy", "npz", ""]:
 
 
 def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.ndarray:
-    """Read the array of an .npy file.
-
-    Args:
-        path: the file.
-        name: name of the array in messages.
-        mmap: whether to map the array (read-only) instead of reading it.
-
-    Raises:
-        InputError: the file is damaged, or contains pickled objects.
-    """
+    """Read or map (read-only) the array of an .npy file."""
     path = existing_file(path, name)
     size = path.stat().st_size
     what = f"{name}: {path}"
@@ -60,23 +46,7 @@ def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.
 def read_npz(
     path: str | Path, *, name: str = "arrays", wanted: tuple[str, ...] | None = None, mmap: bool = True
 ) -> dict[str, np.ndarray]:
-    """Read the arrays of an .npz file.
-
-    Example:
-        >>> arrays = read_npz("Y.npz", wanted=("indices", "indptr", "data", "shape", "format"))
-
-    Args:
-        path: the file.
-        name: name of the arrays in messages.
-        wanted: the members to read if they exist; None: all.
-        mmap: whether to map uncompressed members (read-only) instead of reading them.
-
-    Returns:
-        The arrays by the members' names.
-
-    Raises:
-        InputError: the file is damaged or not an archive, expands too much, or contains pickled objects.
-    """
+    """Read the ``wanted`` members of an .npz file that exist (None: all); ``mmap``: map uncompressed ones read-only."""
     path = existing_file(path, name)
     what = f"{name}: {path}"
     try:
@@ -101,7 +71,6 @@ def read_npz(
 
 
 def _read_member(whole: MemoryMap | None, archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.ndarray:
-    """Return the array of a member: a part of the mapped archive where it is not compressed, else read."""
     what = f"{what}, member {info.filename}"
     if info.flag_bits & 1:
         raise InputError(f"{what} is encrypted", expected="an .npz without a password")
@@ -139,25 +108,23 @@ def _check_length(header: Head, available: int, what: str) -> None:
 
 
 class _Bytes:
-    """A mapped file as something to read from."""
+    """A mapped file that can be read."""
 
     def __init__(self, whole: MemoryMap, start: int) -> None:
         self._whole, self._at = whole, start
 
     def read(self, count: int, /) -> bytes:
-        """Return the next bytes."""
         piece = self._whole[self._at : self._at + count]
         self._at += len(piece)
         return piece
 
 
 def _mapped(file: IO[bytes]) -> MemoryMap:
-    """Map an open file."""
     return MemoryMap(file.fileno(), 0, access=ACCESS_READ)
 
 
 def _part(whole: MemoryMap, start: int, header: Head) -> np.ndarray:
-    """Return the array whose head is at a place of a mapped file."""
+    """Return the mapped array whose header is at ``start``."""
     if header.nbytes == 0:  # it may begin after the last byte
         return _read_only(np.empty(header.shape, header.dtype))
     order: Literal["C", "F"] = "F" if header.fortran else "C"

@@ -1,12 +1,4 @@
-"""An .npz (or .npy) that several processes write to a shared disk, each some ranges of its arrays.
-
-The layout follows from the arrays' types and lengths. One process creates the file, all write their ranges in place,
-and one adds headers and directory: byte for byte the file that ``write_npz`` writes.
-
-    file.create()                                        one process
-    sums = file.fill("data", start, pieces)              all processes, for ranges between ``cuts``
-    file.finish({"data": [… the checksums of all ranges, in order]})   one process
-"""
+""".npz and .npy files that several processes write to a shared disk, each some ranges of the arrays."""
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,12 +19,7 @@ PAGE = 1 << 16
 
 
 class ArraySpec(NamedTuple):
-    """A flat array that is written in ranges.
-
-    Args:
-        dtype: type of its numbers.
-        length: number of its numbers.
-    """
+    """A flat array that is written in ranges."""
 
     dtype: np.dtype
     length: int
@@ -54,12 +41,7 @@ class _Place(NamedTuple):
 
 
 class SharedNpz:
-    """A shared .npz file.
-
-    Args:
-        path: the file.
-        members: the arrays by name, in order; the same in all processes, except for the contents of small arrays.
-    """
+    """A shared .npz: one process calls ``create``, all ``fill`` ranges between ``cuts``, then one calls ``finish``."""
 
     def __init__(self, path: Path, members: Mapping[str, np.ndarray | ArraySpec]) -> None:
         self.path, self._members, self._places, at = path, dict(members), {}, 0
@@ -79,33 +61,17 @@ class SharedNpz:
             file.truncate(self._end)
 
     def cuts(self, name: str, inner: Sequence[int] | int) -> list[int]:
-        """Return bounds of ranges of an array, so that no two of them share a page.
-
-        Args:
-            name: name of the array.
-            inner: where ranges should end, except for the last; they end at the next page. A number: so many even
-                ranges.
-        """
+        """Return bounds of ranges that share no page: near the ``inner`` ends, or of that many even ranges."""
         array = self._members[name]
         assert isinstance(array, ArraySpec)
         return _cuts(self._places[name].data, array, inner)
 
     def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:
-        """Write a range of an array and return its checksum.
-
-        Args:
-            name: name of the array.
-            start: where the range begins.
-            pieces: its numbers.
-        """
+        """Write the range of an array that begins at number ``start``, and return its checksum."""
         return _fill(self.path, self._places[name].data, self._members[name].dtype, start, pieces)
 
     def finish(self, checksums: Mapping[str, Sequence[RangeChecksum]]) -> None:
-        """Write everything except the ranges.
-
-        Args:
-            checksums: for each array written in ranges, the results of ``fill`` in the order of the ranges.
-        """
+        """Write everything except the ranges; needs the checksums of all ranges of each array, in their order."""
         infos = []
         with self.path.open("r+b") as file:
             for name, array in self._members.items():
@@ -131,13 +97,7 @@ class SharedNpz:
 
 
 class SharedNpy:
-    """The same for a dense matrix in an .npy, which has neither a directory nor checksums.
-
-    Args:
-        path: the file.
-        dtype: type of the matrix.
-        shape: shape of the matrix.
-    """
+    """A shared .npy of a dense matrix, with the methods of ``SharedNpz``."""
 
     NAME = "rows"  # of its only array, which is written flat
 
@@ -146,13 +106,11 @@ class SharedNpy:
         self._array = ArraySpec(dtype, shape[0] * shape[1])
 
     def create(self) -> None:
-        """Create the file with its header and its final length."""
         with self.path.open("wb") as file:
             file.write(self._head)
             file.truncate(len(self._head) + self._array.length * self._array.dtype.itemsize)
 
     def cuts(self, name: str, inner: Sequence[int] | int) -> list[int]:
-        """Return bounds of ranges of the matrix's numbers, as ``SharedNpz.cuts`` does."""
         return _cuts(len(self._head), self._array, inner)
 
     def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:

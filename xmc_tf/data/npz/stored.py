@@ -1,5 +1,3 @@
-"""Matrices that a run has written for itself, mapped without checks."""
-
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +7,7 @@ from xmc_tf.data.npz.reading import read_npz
 
 
 def open_matrix(path: str | Path) -> csr_matrix | csc_matrix:
-    """Map a sparse matrix that ``save_matrix`` or ``stack_rows`` has written.
-
-    It skips the checks that read everything; for the user's files there is ``load_matrix``.
-    """
+    """Map a sparse matrix of a work file, without the checks of `load_matrix` that read everything."""
     arrays = read_npz(path, name="work file")
     kind = csc_matrix if arrays["format"].tobytes() == b"csc" else csr_matrix
     matrix = kind(tuple(int(side) for side in arrays["shape"]), dtype=np.float32)

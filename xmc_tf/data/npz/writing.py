@@ -14,13 +14,7 @@ from xmc_tf.common.files.writing import write_in_steps
 
 
 class Stream(NamedTuple):
-    """An array that is computed piece by piece while it is written.
-
-    Args:
-        dtype: type of its numbers.
-        length: number of its numbers.
-        pieces: returns them in order, in flat arrays.
-    """
+    """An array whose flat pieces are computed while it is written."""
 
     dtype: np.dtype
     length: int
@@ -28,19 +22,7 @@ class Stream(NamedTuple):
 
 
 def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream], comment: str = "") -> None:
-    """Write an uncompressed .npz whose data begin at multiples of 64 bytes, unlike numpy's.
-
-    Mapped arrays are then aligned, so that compiled kernels need no second version for unaligned arrays. The header of
-    an .npy may be padded with spaces, which is used for the alignment.
-
-    Example:
-        >>> write_npz(path, {"data": Stream(np.dtype("f4"), 6, lambda: (block.weights for block in blocks))})
-
-    Args:
-        path: the file; an existing file is overwritten.
-        members: the arrays by name, in the order in which they are written.
-        comment: of the archive.
-    """
+    """Write an uncompressed .npz whose data begin at multiples of 64 bytes, so that mapped arrays are aligned."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         archive.comment = comment.encode()
         for name, array in members.items():
@@ -64,14 +46,7 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream], comment: s
 
 
 def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int, extra: int = 0) -> bytes:
-    """Return the header of an .npy that begins ``start`` bytes into a file, padded so that its data are aligned.
-
-    Args:
-        dtype: type of its numbers.
-        shape: shape of the array.
-        start: where it begins.
-        extra: number of further spaces, a multiple of 64.
-    """
+    """Return the header of an .npy that begins at byte ``start``, padded so that its data are aligned."""
     head = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     text = repr(head).encode("latin1")
     before = len(npy_format.MAGIC_PREFIX) + 2 + 2  # version and length

@@ -1,8 +1,3 @@
-"""Files of ``torch.save``, read without PyTorch.
-
-Numbers stay in the mapped file until an array is requested.
-"""
-
 import io
 import math
 import mmap
@@ -21,22 +16,7 @@ _OLD_HEAD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 
 
 class TorchFile:
-    """One file of ``torch.save``.
-
-    Example:
-        >>> file = TorchFile("pytorch_model.bin")
-        >>> file.array(file.content["bert.embeddings.word_embeddings.weight"]).shape
-        (30522, 768)
-
-    Args:
-        path: the file.
-
-    Attributes:
-        content: the saved content: plain values, a ``Tensor`` for each tensor, a ``PlainObject`` for each object.
-
-    Raises:
-        InputError: the file is damaged or contains code.
-    """
+    """A file of ``torch.save``, read without PyTorch; ``content`` has a ``Tensor``, for ``array``, for each tensor."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -59,11 +39,7 @@ class TorchFile:
             raise self._damaged("not a zip archive")
 
     def array(self, tensor: Tensor) -> np.ndarray:
-        """Return a tensor's numbers as a read-only array; bfloat16 becomes float32.
-
-        Raises:
-            InputError: the numbers would be outside the file.
-        """
+        """Return a tensor's numbers as a read-only array; bfloat16 becomes float32."""
         storage, (begin, size) = tensor.storage, self._place(tensor.storage)
         halved = storage.dtype == "bfloat16"
         dtype = np.dtype("<u2" if halved else storage.dtype)

@@ -1,14 +1,4 @@
-"""Reading of the pickle in a PyTorch file, without executing anything in it.
-
-A pickle is a program. Python's own reader runs here with a list of the instructions that build numbers, strings, lists,
-dictionaries, tensors and objects of a few known classes. Tensors become descriptions of the location of their numbers,
-and objects plain attribute holders. All other instructions and names are rejected. Nothing is imported, and no code in
-the file is run.
-
-The reader is the one written in Python (``pickle._Unpickler``). The one in C takes no list of instructions: it sets
-attributes of whatever it has built, ends the process when a key is nested too deeply to be hashed, and allocates as
-much memory as the number of an object asks for.
-"""
+"""Reading of the pickle in a PyTorch file: only known instructions and names; nothing is imported, no code is run."""
 
 import pickle
 from dataclasses import dataclass, field
@@ -44,13 +34,7 @@ _KNOWN = {*_NUMBERS, *_TENSORS, _PARAMETER, _DICTIONARY, *_SETS, *_HOLDERS}
 
 @dataclass(frozen=True)
 class Storage:
-    """A range of numbers in the file.
-
-    Attributes:
-        key: its name in the file.
-        dtype: numpy's name for the type of the numbers, or "bfloat16".
-        count: number of numbers.
-    """
+    """A range of numbers in the file."""
 
     key: str
     dtype: str
@@ -69,7 +53,7 @@ class Tensor:
 
 @dataclass
 class PlainObject:
-    """An object of a known class: its attributes, without its code."""
+    """The attributes of an object of a known class."""
 
     name: str
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -84,15 +68,7 @@ class _Name(str):
 
 
 def read_pickle(stream: Any, file: str) -> Any:
-    """Return the object described by a pickle, made of plain values, ``Tensor`` and ``PlainObject``.
-
-    Args:
-        stream: the bytes, such as ``io.BytesIO``; it is then positioned after the pickle.
-        file: the file's name in errors.
-
-    Raises:
-        InputError: the pickle is damaged, or contains anything but tensors and plain values.
-    """
+    """Return the object in a pickle (plain values, ``Tensor``, ``PlainObject``); leave the stream after it."""
     try:
         return _Reader(_Limited(stream), encoding="latin-1").load()
     except _RefusedError as error:
@@ -121,7 +97,7 @@ def read_pickle(stream: Any, file: str) -> Any:
 
 
 class _Limited:
-    """A stream from which only so often can be read; every instruction reads once or more."""
+    """A stream with a limit on the number of reads; every instruction reads at least once."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._reads = stream, 0

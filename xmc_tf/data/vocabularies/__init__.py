@@ -1,4 +1,4 @@
-"""Controlled vocabularies: the preferred and alternative names of labels, and their broader terms."""
+"""Controlled vocabularies: preferred and alternative names of labels, and their broader terms."""
 
 from xmc_tf.data.vocabularies.hierarchy import LabelHierarchy
 from xmc_tf.data.vocabularies.lines import LabelLines, load_hierarchy, load_label_lines

@@ -1,5 +1,3 @@
-"""The hierarchy of a vocabulary: the broader terms of labels."""
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,28 +14,13 @@ _FILE = "broader.tsv"
 
 @dataclass(frozen=True)
 class LabelHierarchy:
-    """The broader terms of labels.
-
-    Labels go by their names, so that the hierarchy stays the same when labels of a model are added, removed or merged.
-
-    Example:
-        >>> LabelHierarchy({"cats": ("mammals",), "dogs": ("mammals",)}).broader_matrix(["cats", "dogs"]).shape
-        (2, 3)
-
-    Args:
-        broader: for the name of each label, its broader terms, sorted: names of labels, or identifiers of concepts that
-            are not labels. Labels without broader terms are left out.
-    """
+    """The broader terms of each label, sorted: names of labels, or identifiers of concepts that are not labels."""
 
     broader: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of_concepts(cls, labels: Iterable[tuple[str, Concept]]) -> Self | None:
-        """Return the hierarchy of labels; None if none of them has a broader term.
-
-        Args:
-            labels: the names of labels, each with the concept that it is.
-        """
+        """Return the hierarchy of labels, given by name and concept; None if none of them has a broader term."""
         pairs = list(labels)
         name_of = {concept.uri: name for name, concept in pairs}
         broader: dict[str, set[str]] = {}
@@ -48,11 +31,7 @@ class LabelHierarchy:
         return cls({name: tuple(sorted(broader[name])) for name in sorted(broader)}) if broader else None
 
     def broader_matrix(self, names: Sequence[str]) -> csr_matrix:
-        """Return labels × terms, with an entry of 1 for each broader term of a label.
-
-        Args:
-            names: the names of the labels. The first terms are these labels; those that are not labels follow.
-        """
+        """Return labels × terms, with a 1 for each broader term; the first terms are the labels, the others follow."""
         numbers: dict[str, list[int]] = {}
         for number, name in enumerate(names):
             numbers.setdefault(name, []).append(number)

@@ -14,26 +14,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class LabelLines(NamedTuple):
-    """Names of labels, and their broader terms.
-
-    Attributes:
-        lines: the names of each label, alternative ones after tabs; None: there are no names.
-        hierarchy: their broader terms; None: there is no vocabulary, or it has none for these labels.
-    """
+    """The names of each label, with alternative ones after tabs, and their broader terms; None if there are none."""
 
     lines: list[str] | None
     hierarchy: LabelHierarchy | None = None
 
 
 def load_label_lines(path: str | None, vocabulary: str | None = None, language: str | None = None) -> LabelLines:
-    """Read the names of labels, one line per label, and their broader terms.
-
-    Args:
-        path: a file with a line for each label: its names; or, with a vocabulary, the identifier of its concept or the
-            preferred name; None: there are no names.
-        vocabulary: a SKOS file with the names of the concepts, or None.
-        language: tag of the language of the names in the vocabulary, as "en".
-    """
+    """Read one line per label: its names or, with a SKOS vocabulary, its concept's identifier or preferred name."""
     if vocabulary is None:
         return LabelLines(load_names(path) if path else None)
     if not path or language is None:
@@ -65,16 +53,7 @@ def _complete(lines: list[str], concepts: list[Concept], path: str | Path, vocab
 
 
 def load_hierarchy(names: Sequence[str], vocabulary: str | Path, language: str) -> LabelHierarchy:
-    """Read the broader terms of labels from a vocabulary.
-
-    Args:
-        names: the names of the labels: preferred names, or identifiers of concepts. Others have no broader terms.
-        vocabulary: a SKOS file.
-        language: tag of the language of the names, as "en".
-
-    Raises:
-        InputError: no label is a concept of the vocabulary, or none has a broader term.
-    """
+    """Read the broader terms of labels, which are preferred names or identifiers, from a vocabulary."""
     found = _concepts_of(names, load_vocabulary(vocabulary, language), "no label", vocabulary)
     pairs = [(name, concept) for name, concept in zip(names, found, strict=True) if concept is not None]
     hierarchy = LabelHierarchy.of_concepts(pairs)
@@ -89,7 +68,7 @@ def load_hierarchy(names: Sequence[str], vocabulary: str | Path, language: str) 
 def _concepts_of(
     lines: Sequence[str], concepts: Sequence[Concept], none: str, vocabulary: str | Path
 ) -> list[Concept | None]:
-    """Return the concept of each line, which is an identifier or a preferred name; an error if no line has one."""
+    """Return the concept of each line, an identifier or a preferred name; raise an error if no line has one."""
     of_uri = {concept.uri: concept for concept in concepts}
     of_name: dict[str, Concept] = {}
     for concept in concepts:

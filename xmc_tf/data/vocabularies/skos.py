@@ -12,13 +12,7 @@ _SKOS = "http://www.w3.org/2004/02/skos/core#"
 
 
 class Concept(NamedTuple):
-    """A concept of a vocabulary.
-
-    Attributes:
-        uri: its identifier.
-        names: its names in one language: the preferred one first, then the others in the order of the alphabet.
-        broader: the identifiers of its broader concepts, sorted, with or without a name in the language.
-    """
+    """A concept: its identifier, its names in one language (the preferred one first), its broader concepts, sorted."""
 
     uri: str
     names: tuple[str, ...]
@@ -31,26 +25,7 @@ class Concept(NamedTuple):
 
 
 def load_vocabulary(path: str | Path, language: str | None) -> list[Concept]:
-    """Read the concepts of a SKOS vocabulary, with their names in one language and their broader concepts.
-
-    A name without a language counts as one of the language. A regional variant, as "en-GB" of "en", counts if there
-    is no preferred name in the language itself. Concepts without a preferred name in the language are left out. A
-    concept is broader than another if ``skos:broader`` or ``skos:narrower`` says so of the two.
-
-    Example:
-        >>> [concept.line for concept in load_vocabulary("vocabulary.ttl", "en")]
-
-    Args:
-        path: a file in Turtle (``.ttl``), RDF/XML (``.rdf``, ``.xml``) or N-Triples (``.nt``).
-        language: tag of the language, as "en"; None: the only one of the preferred names.
-
-    Returns:
-        The concepts, in the order of their identifiers.
-
-    Raises:
-        InputError: the file cannot be read, or has no concept with a preferred name in the language; or it has names
-            in several languages, and none is given.
-    """
+    """Read the concepts that have a preferred name in a language (None: the only one), in the order of identifiers."""
     graph = _parse(Path(path))
     tags = sorted({name.language for name in graph.objects(None, _term("prefLabel")) if name.language})
     if language is None:
@@ -81,7 +56,6 @@ def load_vocabulary(path: str | Path, language: str | None) -> list[Concept]:
 
 
 def _parse(path: Path) -> Any:
-    """Return the graph of a file."""
     format_ = FORMATS.get(path.suffix.lower())
     if format_ is None:
         raise InputError(
@@ -130,7 +104,7 @@ def _broader_concepts(graph: Any) -> dict[str, set[str]]:
 
 
 def _distance(tag: str | None, language: str) -> int | None:
-    """Return how far the language of a name is from the wanted one; None: another language."""
+    """Return 0 for the language itself, 1 for a name without a language, 2 for a regional variant, None for others."""
     if tag is None:
         return 1
     tag, language = tag.lower(), language.lower()
