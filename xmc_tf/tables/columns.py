@@ -1,4 +1,4 @@
-"""Choose the columns of texts and labels, by flag or by their names; every guess can be reported."""
+"""Choice of the text and label columns, by flag or by a guess."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,19 +26,7 @@ _SHOWN_COLUMNS, _SHOWN_LETTERS = 12, 24  # of the cells in a question
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read, and the separator of the labels in a cell.
-
-    Args:
-        texts: places of the columns whose cells are joined to the text.
-        labels: place of the column of labels; None: the table has no labels.
-        separator: between the labels of a cell; "" if a cell holds one label.
-        document: place of the column that names the document, where each row holds one of its labels; None: each row
-            is a document of its own.
-        ids: place of the column of what documents are called; None: the table has none.
-        same_text: whether rows with the same text are one document, where each row holds one of its labels.
-        indicators: places and names of labels that have a column of 0 and 1 each, instead of a column of labels.
-        whole: whether labels are whole numbers, which a table may hold as 2580.0.
-    """
+    """The columns that are read, by position."""
 
     texts: tuple[int, ...]
     labels: int | None
@@ -55,22 +43,22 @@ class Columns:
         return self.document is not None or self.same_text
 
     def document_of(self, cells: Sequence[Any]) -> str | None:
-        """Return what rows of the same document have in common; None: each row is a document of its own."""
+        """Return the key that rows of the same document share; None: each row is a document."""
         if self.document is not None:
             return _text(cells[self.document])
         return self.text_of(cells) if self.same_text else None
 
     def text_of(self, cells: Sequence[Any]) -> str:
-        """Return the text of a row: its cells, joined by a line end."""
+        """Return the text of a row: its cells, joined by line ends."""
         return "\n".join(value for at in self.texts if (value := _text(cells[at]).strip()))
 
     def id_of(self, cells: Sequence[Any]) -> str:
-        """Return what the document of a row is called; "" if the table does not say it."""
+        """Return the identifier of a row's document; "" if the table has none."""
         place = self.ids if self.document is None else self.document
         return "" if place is None else " ".join(_text(cells[place]).split())
 
     def labels_of(self, cells: Sequence[Any]) -> list[str]:
-        """Return the different labels of a row, in their order."""
+        """Return the distinct labels of a row, in their order."""
         if self.labels is None:
             return [label for at, label in self.indicators if is_yes(_text(cells[at]))]
         cell = cells[self.labels]
@@ -83,17 +71,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class TrainedColumns:
-    """The columns of the table that a model was trained on, by name.
-
-    Args:
-        texts: the columns of texts.
-        labels: the column of labels; None: the labels were not in the table.
-        separator: between the labels of a cell; "" if a cell holds one label.
-        document: the column that names the document, where each row holds one of its labels.
-        label_ids: names of the labels by what stands in the table, if a file gave them names.
-        same_text: whether rows with the same text are one document.
-        indicators: the labels, if each has a column of 0 and 1.
-    """
+    """The columns of the table that a model was trained on, by name."""
 
     texts: tuple[str, ...]
     labels: str | None = None
@@ -105,13 +83,7 @@ class TrainedColumns:
 
     @classmethod
     def of(cls, columns: Columns, names: Sequence[str], label_ids: Mapping[str, str] | None = None) -> Self:
-        """Return the names of chosen columns.
-
-        Args:
-            columns: the chosen columns.
-            names: names of all columns of the table.
-            label_ids: names of the labels by what stands in the table.
-        """
+        """Return the names of chosen columns."""
         labels, document = (None if at is None else names[at] for at in (columns.labels, columns.document))
         return cls(
             tuple(names[at] for at in columns.texts), labels, columns.separator, document, label_ids or {},
@@ -120,14 +92,13 @@ class TrainedColumns:
 
     @classmethod
     def from_json(cls, content: Any) -> Self | None:
-        """Return what :meth:`to_json` made; None for anything else."""
+        """Return the result of `to_json`; None for other values."""
         if not isinstance(content, dict) or not isinstance(content.get("texts"), list):
             return None
         known = {one.name: content[one.name] for one in fields(cls) if one.name in content}
         return cls(**known | {name: tuple(map(str, content.get(name, ()))) for name in ("texts", "indicators")})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the columns as values that JSON can hold."""
         found = {**asdict(self), "texts": list(self.texts), "indicators": list(self.indicators)}
         return {
             key: value for key, value in found.items() if value or key not in ("label_ids", "same_text", "indicators")
@@ -136,17 +107,17 @@ class TrainedColumns:
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """The user's choice of columns; None: as the model was trained, else guessed.
+    """The user's choice of columns; None: as in training, else guessed.
 
     Args:
-        text: names of the columns of texts.
-        labels: name of the column of labels; or names of columns of 0 and 1, one per label, with commas between them.
+        text: names of the text columns.
+        labels: name of the label column; or names of columns of 0 and 1, one per label, separated by commas.
         separator: between the labels of a cell; "" for one label per cell.
-        document: name of the column that names the document, where each row holds one of its labels; "": each row is
-            a document of its own.
-        ids: name of the column of what documents are called, for lists of documents.
+        document: name of the column that identifies the document, if each row holds one of its labels; "": each row is
+            a document.
+        ids: name of the column with the identifiers of documents, for lists of documents.
         trained: the columns that the model was trained on.
-        python: whether messages name arguments of Python instead of flags.
+        python: whether messages name Python arguments instead of flags.
     """
 
     text: Sequence[str] | None = None
@@ -171,15 +142,7 @@ class ColumnOptions:
 def choose_columns(
     name: str, columns: Sequence[str], sample: Sequence[Sequence[Any]], options: ColumnOptions, *, labelled: bool = True
 ) -> tuple[Columns, list[str]]:
-    """Return the columns to read, and a sentence about each guess.
-
-    Args:
-        name: the table, for messages.
-        columns: names of its columns.
-        sample: its first rows, up to :data:`SAMPLE`.
-        options: what the user says.
-        labelled: whether the table must have labels.
-    """
+    """Return the columns to read, and a sentence about each guess from the first rows (up to `SAMPLE`)."""
     guesses: list[str] = []
     options = _as_trained(options, name, columns, labelled)
     table = _Table(name, columns, sample[:_FIRST])
@@ -210,8 +173,6 @@ def choose_columns(
 
 @dataclass(frozen=True)
 class _Table:
-    """A table whose columns are chosen: its name, the names of its columns, and its first rows."""
-
     name: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -220,7 +181,7 @@ class _Table:
 def _choose_labels(
     table: _Table, options: ColumnOptions, document: int | None, labelled: bool, guesses: list[str]
 ) -> tuple[int | None, list[tuple[int, str]]]:
-    """Return the place of the column of labels, or those of the columns of 0 and 1 with their names."""
+    """Return the position of the label column, or positions and names of the columns of 0 and 1."""
     name, columns, flag = table.name, table.columns, _short(options, "label")
     if options.trained is not None and options.trained.indicators and options.labels is None:
         return None, [(at, one) for at, one in enumerate(columns) if one in options.trained.indicators]
@@ -254,7 +215,7 @@ def _choose_labels(
 
 
 def _checked_indicators(table: _Table, places: Sequence[int]) -> list[tuple[int, str]]:
-    """Return the places and names of columns of 0 and 1 that a user has named; refuse others."""
+    """Return positions and names of columns of 0 and 1 that the user has named."""
     if other := [at for at in places if not is_of_zeros_and_ones([_text(row[at]) for row in table.rows])]:
         cells = [repr(_text(row[other[0]])[:40]) for row in table.rows[:3]]
         raise InputError(
@@ -274,7 +235,7 @@ def _choose_texts(
     labelled: bool,
     guesses: list[str],
 ) -> tuple[int, ...]:
-    """Return the places of the columns of texts."""
+    """Return the positions of the text columns."""
     columns = table.columns
     if options.text is not None:
         return tuple(place_of(table.name, columns, one, options.named("text")) for one in options.text)
@@ -297,14 +258,14 @@ def _choose_texts(
 
 
 def _as_before(options: ColumnOptions) -> bool:
-    """Return whether rows with the same text are one document, as in the table that the model was trained on."""
+    """Return whether rows with the same text are one document, as in training."""
     return options.document is None and options.trained is not None and options.trained.same_text
 
 
 def _of_pairs(
     found: Columns, columns: Sequence[str], sample: Sequence[Sequence[Any]], options: ColumnOptions, guesses: list[str]
 ) -> Columns:
-    """Return the columns of a table that may have one row for each pair of a document and one of its labels."""
+    """Return the columns of a table that may have one row for each pair of document and label."""
     rows = [(found.id_of(row), found.text_of(row), ";".join(found.labels_of(row))) for row in sample]
     by = rows_are_pairs([row for row in rows if row[1] and row[2]])
     if by == "id" and (ids := found.ids) is not None:
@@ -319,7 +280,7 @@ def _of_pairs(
 
 
 def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], labelled: bool) -> ColumnOptions:
-    """Return options in which the columns of the model's training stand for what the user does not say."""
+    """Return options completed by the columns of the model's training."""
     trained = options.trained
     if trained is None:
         return options
@@ -350,14 +311,7 @@ def _short(options: ColumnOptions, what: str) -> str:
 
 
 def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
-    """Return the place of a column that a user names.
-
-    Args:
-        name: the table, for messages.
-        columns: names of its columns.
-        wanted: the name, in any case, or the place.
-        flag: the flag that names it, for messages.
-    """
+    """Return the position of a column that a user names, in any case, or gives as a number."""
     lower = [column.strip().lower() for column in columns]
     for candidates, one in ((list(columns), wanted), (lower, wanted.strip().lower())):
         if candidates.count(one) == 1:
@@ -369,12 +323,7 @@ def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
 
 
 def column_of_ids(columns: Sequence[str], taken: Sequence[int | None] = ()) -> int | None:
-    """Return the place of the column of what documents are called, by its usual names; None: there is none.
-
-    Args:
-        columns: names of the columns.
-        taken: places of columns that hold something else.
-    """
+    """Return the position of the column of document identifiers, by its usual names; None: there is none."""
     return _by_name(columns, IDS, taken)
 
 
@@ -384,7 +333,7 @@ def _by_name(columns: Sequence[str], names: Sequence[str], taken: Sequence[int |
 
 
 def _only_lists(columns: Sequence[str], sample: Sequence[Sequence[Any]], taken: Sequence[int | None]) -> int | None:
-    """Return the place of the only column whose cells are lists of short parts; None: there is none, or several."""
+    """Return the position of the only column whose cells are lists of short parts; None: there is none, or several."""
     found = []
     for at in range(len(columns)):
         if at in taken or columns[at].strip().lower() in _NEITHER:
@@ -412,7 +361,7 @@ def _text(value: Any) -> str:
 
 
 def _unknown(table: _Table, what: str, flag: str) -> InputError:
-    """Return the question which column is meant, with some cells of each."""
+    """Return the error that asks which column is meant, with some cells of each."""
     shown = []
     for at, column in enumerate(table.columns[:_SHOWN_COLUMNS]):
         cells = [" ".join(_text(row[at]).split()) for row in table.rows[:3]]

@@ -13,19 +13,7 @@ _TITLES = ("title", "name", "label")
 
 
 def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
-    """Return the name of each label: identifier → name.
-
-    A name that occurs again gets the identifier of its label, so that all names differ.
-
-    Args:
-        path: lines of identifier, tab and name; or, for labels that are numbers from 0, one name per line, or JSON
-            lines with ``title``, ``name`` or ``label``, which may be packed by gzip; or a SKOS vocabulary, whose
-            preferred names are read.
-        language: tag of the language of the names in a vocabulary. Default: its only language.
-
-    Raises:
-        InputError: the file cannot be read, or a vocabulary has names in several languages and none is chosen.
-    """
+    """Return identifier → name, all different, from lines, JSON lines or a SKOS vocabulary."""
     existing_file(path, "label names")
     if path.suffix.lower() in FORMATS:
         return _distinct([(one.uri, one.names[0]) for one in load_vocabulary(path, language)], path)
@@ -56,7 +44,6 @@ def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
 
 
 def _distinct(found: list[tuple[str, str]], path: Path) -> dict[str, str]:
-    """Return the name of each label; one that occurs again gets the identifier of its label."""
     seen: set[str] = set()
     names: dict[str, str] = {}
     for identifier, name in found:

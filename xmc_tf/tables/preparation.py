@@ -1,4 +1,4 @@
-"""Read a table into its database: streamed, in bounded memory, and resumed where it was interrupted."""
+"""Reading of a table into its database: streamed, in bounded memory, resumable."""
 
 import hashlib
 import logging
@@ -42,16 +42,16 @@ class PrepareOptions:
         >>> store = prepare("data.csv", "other.sqlite", PrepareOptions(columns=columns, splits=SplitOptions(test=0.2)))
 
     Args:
-        source: how it is read.
+        source: how to read the table.
         columns: which columns hold texts and labels.
-        splits: what is held out.
-        max_bad_rows: share of the rows that may be unusable. None: half of them may lack a text or a label, and one
-            in a hundred may be unreadable.
-        test_table: table of the same kind whose rows are the test documents.
-        test_label_lists: labels of ``test_table``, where ``source`` has label lists.
+        splits: shares of the documents to hold out.
+        max_bad_rows: maximum share of unusable rows. None: half of the rows may lack a text or a label, and one in a
+            hundred may be unreadable.
+        test_table: table of the same kind with the test documents.
+        test_label_lists: labels of ``test_table``, if ``source`` has label lists.
         label_names: file of label names, for tables whose labels are identifiers or numbers: lines of identifier, tab
             and name; one name per line; JSON lines with the key ``title``; or a SKOS vocabulary.
-        names_language: language of the names, where ``label_names`` is a vocabulary with several.
+        names_language: language of the names, if ``label_names`` is a vocabulary with several languages.
     """
 
     source: SourceOptions = field(default_factory=SourceOptions)
@@ -65,9 +65,9 @@ class PrepareOptions:
 
 
 def prepare(table: Any, database: str | Path, options: PrepareOptions | None = None) -> TableStore:
-    """Read a table into a database, or resume an interrupted run, or find it done.
+    """Read a table into a database, resume an interrupted run, or reuse a finished one.
 
-    If the table has changed, or other columns are to be read, it is read again; the runs on the old rows stay listed.
+    If the table has changed, or other columns are chosen, it is read again; earlier runs stay listed.
 
     Example:
         >>> store = prepare("data.csv", "data.sqlite")
@@ -76,10 +76,10 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     Args:
         table: path of a file or folder, or a DataFrame.
         database: path of the SQLite database.
-        options: how to read, and what to hold out.
+        options: how to read the table, and what to hold out.
 
     Raises:
-        InputError: if the table cannot be read, its columns are not known, or too many rows are unusable.
+        InputError: the table cannot be read, its columns are unknown, or too many rows are unusable.
     """
     options, database = options or PrepareOptions(), Path(database)
     source = _opened(table, options)
@@ -127,18 +127,18 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
 
 
 def _chosen(columns: Columns) -> dict[str, Any]:
-    """Return the columns that decide what a data set contains; earlier versions knew fewer forms of tables."""
+    """Return the columns that decide the content of a data set, as earlier versions stored them."""
     later = ("same_text", "indicators", "whole")
     return {name: value for name, value in asdict(columns).items() if name != "ids" and (value or name not in later)}
 
 
 def _name_of(table: Any) -> str | None:
-    """Return the name by which a table is recognised after a change; None for a DataFrame, which has none."""
+    """Return the name by which a changed table is recognised; None for a DataFrame."""
     return Path(os.path.abspath(table)).name if isinstance(table, str | Path) else None
 
 
 def is_of_another(database: Path, table: Path) -> bool:
-    """Return whether a file holds something else than the data set of a table, before or after a change."""
+    """Return whether a file is not the data set of this table, changed or not."""
     if not os.path.lexists(database):
         return False
     if not TableStore.is_data_set(database):
@@ -152,7 +152,7 @@ def is_of_another(database: Path, table: Path) -> bool:
 
 
 def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) -> bool:
-    """Return whether a data set is of a table with another name and other content."""
+    """Return whether a data set belongs to a table with another name and other content."""
     before = store.meta("source") or {}
     named = store.meta("table")
     if named is None:  # a version that stored no names has made it, or it is of a DataFrame
@@ -164,7 +164,7 @@ def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) 
 
 
 def _refuse_another(store: TableStore, table: Any, name: str, source: Mapping[str, Any]) -> None:
-    """Refuse a data set of another table, unless no table has been read into it completely."""
+    """Raise an error for a data set of another table, unless no table has been read into it completely."""
     unusable = store.meta("splits") is None and store.meta("rows_read") in (0, "all")
     if unusable or not _is_another(store, _name_of(table), source):
         return
@@ -178,7 +178,7 @@ def _refuse_another(store: TableStore, table: Any, name: str, source: Mapping[st
 
 
 def _read_again(store: TableStore, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
-    """Remove what was read, but no runs."""
+    """Remove everything that was read, but keep the runs."""
     if store.meta("rows_read") != 0:
         changed = ["other columns"] if not store.has_meta(columns=wanted["columns"]) else []
         changed += ["a changed table"] if not store.has_meta(source=wanted["source"]) else []
@@ -189,7 +189,7 @@ def _read_again(store: TableStore, name: str, wanted: Mapping[str, Any], start: 
 
 
 def _opened(table: Any, options: PrepareOptions) -> TableReader:
-    """Return the table, followed by the table of test documents if there is one."""
+    """Return the table, followed by the test table if there is one."""
     lists, test, test_lists = options.source.label_lists, options.test_table, options.test_label_lists
     if (test_lists is not None) != (lists is not None and test is not None):
         raise InputError(
@@ -204,7 +204,7 @@ def _opened(table: Any, options: PrepareOptions) -> TableReader:
 
 
 def _sample(source: TableReader) -> list[list[Any]]:
-    """Return the first rows, as many as memory has room for, from which columns are guessed."""
+    """Return the first rows, as many as fit into memory, from which columns are guessed."""
     found: list[list[Any]] = []
     letters = 0
     for row in source.records():
@@ -217,7 +217,7 @@ def _sample(source: TableReader) -> list[list[Any]]:
 
 
 def _identity(table: Any, source: TableReader) -> dict[str, Any]:
-    """Return what tells this table from another: not its path, so that a data set survives a move."""
+    """Return what distinguishes this table from others: not its path, so that it may be moved."""
     about: dict[str, Any] = {"kind": source.kind, "columns": source.columns}
     if isinstance(table, str | Path) and Path(table).is_file():
         about |= {"bytes": Path(table).stat().st_size, "checksum": _sampled_checksum(Path(table))}
@@ -227,7 +227,7 @@ def _identity(table: Any, source: TableReader) -> dict[str, Any]:
 
 
 def _sampled_checksum(path: Path) -> str:
-    """Return a checksum of a file's size and of its beginning, middle and end: fast for files of any size."""
+    """Return a checksum of a file's size, beginning, middle and end."""
     size = path.stat().st_size
     digest = hashlib.blake2b(str(size).encode(), digest_size=16)
     with path.open("rb") as file:
@@ -238,7 +238,7 @@ def _sampled_checksum(path: Path) -> str:
 
 
 def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
-    """Read all rows; what is complete is committed with the number of rows it comes from."""
+    """Read all rows; complete batches are committed with the number of rows read."""
     before = int(store.meta("rows_read"))
     if before:
         _LOG.info("resuming after row %s", f"{before:,}")
@@ -262,7 +262,7 @@ def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
 
 
 def _refuse_many_bad_rows(store: TableStore, name: str, most: float | None) -> None:
-    """Refuse a table with too many unusable rows, which is probably read in the wrong way; list the rows of others."""
+    """Raise an error for too many unusable rows, else list them in a file."""
     one = store.connection.execute
     reasons = Counter(dict(one("SELECT reason, count(*) FROM bad_rows GROUP BY reason").fetchall()))
     bad = sum(reasons.values())

@@ -1,8 +1,4 @@
-"""The trainings on a data set, recorded in its database: parameters, durations, metrics, predictions of test documents.
-
-runs              id, begin, seconds, command, model folder, content (JSON)
-run_predictions   run, document, labels and scores of its best labels, best first
-"""
+"""The training runs on a data set, recorded in its database with the predictions of the test documents."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -27,25 +23,7 @@ CREATE TABLE IF NOT EXISTS run_predictions (run INTEGER NOT NULL, document INTEG
 
 @dataclass(frozen=True)
 class Run:
-    """One training on a data set.
-
-    Args:
-        id: number of the run; 0 before it is recorded.
-        began: date and time of its begin, in UTC, as ISO 8601.
-        seconds: duration.
-        command: the command line.
-        model: folder of the model.
-        kind: "XR-Linear" or "XR-Transformer".
-        parameters: parameters by dotted name.
-        metrics: name → value from 0 to 1, of the test documents.
-        durations: part of the work → seconds.
-        chosen: sentences about the choice of settings.
-        trials: settings that were tried: name, score, seconds, kept.
-        curve: learning curve: name → (step, value) pairs.
-        versions: versions of Python and the packages.
-        documents: number of documents by split.
-        labels: number of labels.
-    """
+    """One training run on a data set."""
 
     began: str
     seconds: float
@@ -73,13 +51,7 @@ def now() -> str:
 
 
 def record_run(store: TableStore, run: Run, predicted: csr_matrix | None = None) -> int:
-    """Record a training with the predictions of the test documents; return its number.
-
-    Args:
-        store: the data set, open for writing.
-        run: the training.
-        predicted: test documents × labels, the scores; None if nothing was tested.
-    """
+    """Record a run and its scores (test documents × labels; None if nothing was tested); return its number."""
     content = {name: value for name, value in asdict(run).items() if name not in _COLUMNS}
     with store.writing() as write:
         write.executescript(f"BEGIN; {_SCHEMA}")
@@ -94,18 +66,14 @@ def record_run(store: TableStore, run: Run, predicted: csr_matrix | None = None)
 
 
 def runs_of(store: TableStore) -> list[Run]:
-    """Return all recorded trainings, the oldest first."""
+    """Return all recorded runs, the oldest first."""
     if not _has_runs(store):
         return []
     return [_run(row) for row in store.connection.execute("SELECT * FROM runs ORDER BY id")]
 
 
 def run_of(store: TableStore, number: int) -> Run:
-    """Return a recorded training.
-
-    Raises:
-        InputError: there is no such run.
-    """
+    """Return a recorded run."""
     row = None
     if _has_runs(store) and 0 <= number < 1 << 63:  # numbers of SQLite
         row = store.connection.execute("SELECT * FROM runs WHERE id = ?", (number,)).fetchone()
@@ -120,7 +88,7 @@ def run_of(store: TableStore, number: int) -> Run:
 
 
 def delete_run(store: TableStore, number: int) -> Run:
-    """Delete a recorded training from the database, and return it; its model folder stays."""
+    """Delete a run from the database and return it; its model folder stays."""
     run = run_of(store, number)
     with store.writing() as write:
         write.execute("DELETE FROM runs WHERE id = ?", (number,))
@@ -157,12 +125,7 @@ def _run(row: Sequence[Any]) -> Run:
 
 
 def flat_parameters(nested: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested parameters by dotted name: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``.
-
-    Args:
-        nested: dictionaries and lists of values.
-        prefix: beginning of all names.
-    """
+    """Return nested parameters by dotted name: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
     if isinstance(nested, dict):
         items: Any = nested.items()
     elif isinstance(nested, list | tuple) and any(isinstance(one, dict) for one in nested):

@@ -1,4 +1,4 @@
-"""Split documents into training, validation and test, by a seed and the documents themselves."""
+"""Splitting of documents into training, validation and test, by a seed and the documents themselves."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ class SplitOptions:
     """Shares of the documents that are held out.
 
     Args:
-        validation: share to choose settings on.
-        test: share to measure the model on.
+        validation: share for choosing settings.
+        test: share for evaluating the model.
         seed: another seed gives another split.
     """
 
@@ -47,17 +47,7 @@ def text_key(text: str) -> int:
 
 
 def split_documents(keys: Sequence[int] | np.ndarray, Y: csr_matrix, options: SplitOptions) -> np.ndarray:
-    """Return the split of each document: 0 for training, 1 for validation, 2 for test.
-
-    Copies of a text get the same split. Documents are dealt out by the rarest of their labels, so that each split gets
-    its share of every label, and every label begins in training. Where many labels have one document only, these are
-    dealt out like all others: with all of them in training, the test would not resemble the documents to come.
-
-    Args:
-        keys: a number for each document, equal for equal texts; see :func:`text_key`.
-        Y: documents × labels.
-        options: shares and seed.
-    """
+    """Return the split of each document (0 training, 1 validation, 2 test), stratified by the rarest label."""
     texts, first, text_of = np.unique(np.asarray(keys, np.int64), return_index=True, return_inverse=True)
     rarest, alone = _rarest_labels(Y, first)
     if alone.sum() > _MOST_ALONE * len(texts):
@@ -82,7 +72,7 @@ def split_documents(keys: Sequence[int] | np.ndarray, Y: csr_matrix, options: Sp
 
 
 def _rarest_labels(Y: csr_matrix, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return of each document its rarest label, -1 if it has none, and whether no other document has that label."""
+    """Return the rarest label of each document (-1 for none), and whether no other document has it."""
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     rarest, alone = np.full(len(documents), -1, np.int64), np.zeros(len(documents), bool)
     for place, document in enumerate(documents):
@@ -94,7 +84,7 @@ def _rarest_labels(Y: csr_matrix, documents: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _mixed(keys: np.ndarray, seed: int) -> np.ndarray:
-    """Return numbers that are as good as random, and the same for the same key and seed (SplitMix64)."""
+    """Return pseudo-random numbers that depend on key and seed only (SplitMix64)."""
     with np.errstate(over="ignore"):
         z = keys.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15) % 2**64)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

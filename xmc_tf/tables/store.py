@@ -1,12 +1,4 @@
-"""The SQLite database of a data set: documents, labels, splits, tokens, runs.
-
-meta             key → value: format, version, the source, columns, how far reading is
-documents        id, line in the source, text, key (equal for equal texts), split
-labels           id, name, number of documents
-document_labels  document, label
-features         document, numbers and values of its features, for tables without texts
-bad_rows         line, reason, start
-"""
+"""The SQLite database of a data set: documents, labels, splits, runs."""
 
 import atexit
 import contextlib
@@ -54,7 +46,7 @@ class TableStore:
 
     Args:
         path: the database.
-        connection: to it.
+        connection: the connection to it.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -62,11 +54,11 @@ class TableStore:
 
     @classmethod
     def create(cls, path: Path, **about: Any) -> "TableStore":
-        """Create a data set without documents. It gets its name when it can be recognised, even if this run is killed.
+        """Create a data set without documents, atomically.
 
         Args:
             path: the new database; if another command has just created it, that one is opened.
-            **about: values of :meth:`write_meta`.
+            **about: values for :meth:`write_meta`.
         """
         for ending in ("-journal", "-wal", "-shm"):  # SQLite would take these for its own
             beside = path.with_name(path.name + ending)
@@ -88,7 +80,7 @@ class TableStore:
 
     @staticmethod
     def is_data_set(path: str | Path) -> bool:
-        """Return whether a file is a database that ``xmc-tf prepare`` has made.
+        """Return whether a file is a database written by ``xmc-tf prepare``.
 
         Args:
             path: any path.
@@ -109,11 +101,11 @@ class TableStore:
 
     @classmethod
     def open(cls, path: str | Path, *, write: bool = False) -> "TableStore":
-        """Open a database that ``xmc-tf prepare`` has made.
+        """Open a database written by ``xmc-tf prepare``.
 
         Args:
             path: the database.
-            write: whether runs and features can be stored; else it is opened for reading only.
+            write: whether to open it for writing, too.
         """
         path = Path(path)
         if not path.is_file():
@@ -141,7 +133,7 @@ class TableStore:
         self.connection.close()
 
     def meta(self, key: str) -> Any:
-        """Return a value that :meth:`write_meta` has stored, or None.
+        """Return a value stored by :meth:`write_meta`, or None.
 
         Args:
             key: name of the value.
@@ -154,7 +146,7 @@ class TableStore:
 
     @property
     def has_views(self) -> bool:
-        """Whether the database has views, which no data set has, and which may be endless."""
+        """Whether the database has views. No data set has any, and views may be endless."""
         try:
             found = self.connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'view'").fetchone()
         except sqlite3.DatabaseError:
@@ -163,7 +155,7 @@ class TableStore:
 
     @property
     def columns(self) -> TrainedColumns | None:
-        """The columns of the table that were read, by name; None: it holds features."""
+        """The names of the columns that were read; None: the table holds features."""
         chosen, source = self.meta("columns"), self.meta("source")
         if not chosen or not chosen["texts"]:
             return None
@@ -172,7 +164,7 @@ class TableStore:
         )
 
     def has_meta(self, **values: Any) -> bool:
-        """Return whether :meth:`write_meta` has stored just these values.
+        """Return whether exactly these values are stored.
 
         Args:
             **values: values by name.
@@ -186,7 +178,7 @@ class TableStore:
         """Write in one transaction: completely, or not at all.
 
         Raises:
-            InputError: another command is writing to the database, or it cannot be written.
+            InputError: another command is writing to the database, or it is not writable.
             OSError: the disk is full.
         """
         try:
@@ -197,14 +189,14 @@ class TableStore:
 
     @property
     def reading(self) -> int:
-        """Number of times that the table was read again, because it changed or other columns were wanted."""
+        """The number of times that the table was read again because it or the choice of columns had changed."""
         return int(self.meta("reading") or 0)
 
     def clear(self, about: dict[str, Any]) -> None:
-        """Remove all documents and labels, and the predictions of runs, whose documents they are.
+        """Remove all documents and labels, and the predictions of all runs.
 
         Args:
-            about: the values of :meth:`write_meta` that are left.
+            about: values for :meth:`write_meta` that remain.
         """
         tables = ("meta", "documents", "labels", "document_labels", "features", "bad_rows", "run_predictions")
         found = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -214,7 +206,7 @@ class TableStore:
             self.put_meta(about)
 
     def write_meta(self, **values: Any) -> None:
-        """Store values that JSON can hold.
+        """Store JSON values.
 
         Args:
             **values: values by name.
@@ -223,7 +215,7 @@ class TableStore:
             self.put_meta(values)
 
     def put_meta(self, values: dict[str, Any]) -> None:
-        """Store values as part of a transaction that is open.
+        """Store JSON values as part of an open transaction.
 
         Args:
             values: values by name.
@@ -232,7 +224,7 @@ class TableStore:
         self.connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
 
     def split_number(self, split: str) -> int:
-        """Return the number by which a split is stored.
+        """Return the number that stands for a split in the database.
 
         Args:
             split: "train", "validation" or "test".
@@ -252,12 +244,12 @@ class TableStore:
 
     @property
     def names(self) -> list[str]:
-        """Names of the labels, in the order of their numbers."""
+        """The names of the labels, in the order of their numbers."""
         return [name for (name,) in self.connection.execute("SELECT name FROM labels ORDER BY id")]
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels."""
+        """The number of labels."""
         return int(self.connection.execute("SELECT count(*) FROM labels").fetchone()[0])
 
     def ids(self, split: str) -> np.ndarray:
@@ -272,7 +264,7 @@ class TableStore:
         return np.fromiter((row[0] for row in rows), np.int64)
 
     def texts(self, split: str) -> "StoredTexts":
-        """Return the texts of a split; they are read when they are used.
+        """Return the texts of a split, which are read when they are used.
 
         Args:
             split: "train", "validation" or "test".
@@ -280,7 +272,7 @@ class TableStore:
         return StoredTexts(self.path, self.ids(split), self.reading)
 
     def document_names(self, split: str) -> list[str]:
-        """Return what the documents of a split are called: by the table, or else by their lines in it.
+        """Return the identifiers of the documents of a split; without identifiers, their lines in the table.
 
         Args:
             split: "train", "validation" or "test".
@@ -292,7 +284,7 @@ class TableStore:
         return [name for (name,) in rows]
 
     def labels(self, split: str | None = None) -> csr_matrix:
-        """Return the labels of a split as a matrix, documents × labels; of all documents for None.
+        """Return the labels of a split, documents × labels.
 
         Args:
             split: "train", "validation" or "test"; None: all documents.
@@ -318,7 +310,7 @@ class TableStore:
 
     @property
     def nr_features(self) -> int:
-        """Number of features, if the table has features instead of texts; else 0."""
+        """The number of features, if the table has features instead of texts; else 0."""
         return int(self.meta("nr_features") or 0)
 
     def features(self, split: str) -> csr_matrix:
@@ -346,13 +338,7 @@ class TableStore:
 
 
 class StoredTexts(LazyTexts):
-    """Texts in a database, without holding them in memory; line ends inside a text become spaces.
-
-    Args:
-        path: the database.
-        ids: the documents, ascending.
-        reading: the data set's :attr:`TableStore.reading` to which the numbers of the documents belong.
-    """
+    """Texts in a database, read when they are used; line ends inside a text become spaces."""
 
     def __init__(self, path: Path, ids: np.ndarray, reading: int = 0) -> None:
         self.path, self.ids, self._reading = path, ids, reading
@@ -373,11 +359,7 @@ class StoredTexts(LazyTexts):
         return next(self._read(self.ids[[index]]))
 
     def rows(self, rows: np.ndarray) -> "StoredTexts":
-        """Return some of the texts.
-
-        Args:
-            rows: their places, ascending.
-        """
+        """Return the texts at some positions, which must be ascending."""
         return StoredTexts(self.path, self.ids[rows], self._reading)
 
     def __iter__(self) -> Iterator[str]:
@@ -416,7 +398,7 @@ class StoredTexts(LazyTexts):
 
 
 def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
-    """Return what a person can act on, for an error of writing."""
+    """Return the error to show for a failed write."""
     # Errors that SQLite itself does not report, such as a wrong number of values, have no name.
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
@@ -438,7 +420,7 @@ def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that weak references can refer to, and that is closed with the last reference to it."""
+    """A connection that allows weak references, and is closed with the last reference to it."""
 
     def __del__(self) -> None:
         with contextlib.suppress(sqlite3.ProgrammingError):  # it was never opened
@@ -450,7 +432,7 @@ _OPEN: "weakref.WeakSet[sqlite3.Connection]" = weakref.WeakSet()
 
 @atexit.register
 def close_all() -> None:
-    """Close all databases, so that SQLite removes the files beside them; a command ends without collecting garbage."""
+    """Close all databases, so that SQLite removes the files beside them."""
     for connection in list(_OPEN):
         connection.close()
 

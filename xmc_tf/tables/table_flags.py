@@ -1,4 +1,4 @@
-"""The flags of how a table is read and split, for all commands that take a table."""
+"""Flags for reading and splitting a table."""
 
 import argparse
 from dataclasses import replace
@@ -12,7 +12,7 @@ from xmc_tf.tables.splits import SplitOptions
 
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of how a table is read and split."""
+    """Add the flags for reading and splitting a table."""
     add = add_reading_options(parser).add_argument
     add("--label-column", metavar="NAME", help="column of labels (default: label, or guessed)")
     add("--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one label per cell')
@@ -42,7 +42,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
 
 
 def table_options(arguments: argparse.Namespace) -> PrepareOptions:
-    """Return the options that :func:`add_table_options` has added."""
+    """Return the options that `add_table_options` has added."""
     return PrepareOptions(
         replace(source_options(arguments), label_lists=arguments.label_lists),
         ColumnOptions(
@@ -58,10 +58,7 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
 
 
 def database_of(table: str | Path) -> Path:
-    """Return the database that a table is prepared into by default: beside it, with the ending .sqlite.
-
-    Where that is something else, such as the data set of a table with another ending, the name has both endings.
-    """
+    """Return the default database of a table, beside it; it never is a file of another origin."""
     table = Path(table)
     if table.name in ("", ".."):  # the current folder, or one above
         return table / "data.sqlite"

@@ -1,4 +1,4 @@
-"""Forms of tables: one row per pair of document and label, and one column of 0 and 1 per label."""
+"""Forms of tables: one row per pair of document and label, or one column of 0 and 1 per label."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,6 @@ _PAIRS, _PAIRS_WITH_ID = 0.1, 0.01  # shares of rows that repeat a document with
 
 
 def is_yes(cell: str) -> bool:
-    """Return whether a cell of a column of 0 and 1 says that the label applies."""
     return cell.strip().lower() in _YES
 
 
@@ -19,28 +18,13 @@ def is_of_zeros_and_ones(cells: Sequence[str]) -> bool:
 
 
 def columns_of_zeros_and_ones(cells: Sequence[Sequence[str]], candidates: Sequence[int]) -> list[int]:
-    """Return the places of the columns that each stand for a label; none if only a few of the columns are such.
-
-    Args:
-        cells: some rows.
-        candidates: places of the columns that may be labels.
-    """
+    """Return the positions of the columns that each stand for a label; none if too few candidates are such columns."""
     found = [at for at in candidates if is_of_zeros_and_ones([row[at] for row in cells])]
     return found if len(found) >= (_LEAST_COLUMNS if len(found) < len(candidates) else 2) else []
 
 
 def rows_are_pairs(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Return by what a table with one row per pair of document and label names its documents.
-
-    A document whose text occurs again with another label is probably a pair. Where the identifier occurs again too, few
-    such rows suffice; without one, a few may be copies that somebody has labelled in another way.
-
-    Args:
-        rows: identifier ("" if there is none), text and cell of labels of some rows.
-
-    Returns:
-        "id" or "text"; "" if each row is a document.
-    """
+    """Return what identifies the documents of a table with one row per label, "id" or "text"; "" for other tables."""
     labels: dict[str, set[str]] = {}
     ids: dict[str, str] = {}
     same_id = same_text = 0

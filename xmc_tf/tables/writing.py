@@ -1,4 +1,4 @@
-"""Write rows of a table into its database: documents, labels, and rows that cannot be used."""
+"""Writing of a table's rows into its database."""
 
 import csv
 from pathlib import Path
@@ -18,11 +18,7 @@ _HEADER = ["line", "reason", "start"]
 
 
 def list_bad_rows(store: TableStore) -> Path | None:
-    """Write the rows that cannot be used to a CSV file beside the data set; None: a file of somebody else is there.
-
-    Args:
-        store: the data set.
-    """
+    """Write the unusable rows to a CSV file beside the data set; None: there is a file of another origin."""
     path = store.path.with_name(f"{store.path.stem}.left-out.csv")
     if path.exists():
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -40,14 +36,7 @@ def list_bad_rows(store: TableStore) -> Path | None:
 
 
 class RowWriter:
-    """Rows on their way into the database.
-
-    Args:
-        store: the database.
-        columns: which columns hold texts and labels.
-        label_names: file of label names, or None.
-        language: language of the names in a vocabulary, or None.
-    """
+    """A writer of rows into the database, in batches."""
 
     def __init__(
         self, store: TableStore, columns: Columns, label_names: str | Path | None = None, language: str | None = None
@@ -72,7 +61,7 @@ class RowWriter:
         self._features: list[tuple[int, bytes, bytes]] = []
 
     def begin_test(self) -> None:
-        """Make all documents from here on test documents."""
+        """Make all following documents test documents."""
         if self._test_from is None:
             self._test_from = self._next
 
@@ -123,7 +112,7 @@ class RowWriter:
         return document
 
     def commit(self, rows_read: int | str) -> None:
-        """Write all rows since the last commit, with the point that reading has come to."""
+        """Write all rows since the last commit, with the number of rows read so far."""
         with self._store.writing() as write:
             write.executemany(
                 "INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", self._new_documents

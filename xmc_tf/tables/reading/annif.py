@@ -1,5 +1,3 @@
-"""Annif's corpora: TSV files of texts and subjects, and folders of documents."""
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ _SUBJECT = re.compile(r"<([^<>\s]+)>")
 
 
 class AnnifTsv(TableReader):
-    r"""A short-text corpus: ``text<TAB><uri> <uri>`` per line, also packed by gzip."""
+    """Annif's short-text corpus: ``text<TAB><uri> <uri>`` per line, also gzipped."""
 
     unit = "MB"
     columns = COLUMNS
@@ -23,7 +21,6 @@ class AnnifTsv(TableReader):
         self.size = max(path.stat().st_size >> 20, 1)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all lines."""
         with opened(self.path) as file:
             for number, raw in enumerate(file, 1):
                 self.read += len(raw)
@@ -37,14 +34,14 @@ class AnnifTsv(TableReader):
 
     @staticmethod
     def matches(lines: Sequence[bytes]) -> bool:
-        """Return whether the first lines of a file look like this format."""
+        """Return whether the first lines of a file have this format."""
         texts = [line.decode("utf-8", errors="replace") for line in lines if line.strip()]
         found = [bool(_SUBJECT.search(text.rpartition("\t")[2])) and "\t" in text for text in texts]
         return bool(found) and sum(found) >= 0.9 * len(found)
 
 
 class AnnifFolder(TableReader):
-    """A document corpus: ``name.txt`` with the text, ``name.tsv`` (uri, label) or ``name.key`` (labels) beside it."""
+    """A document corpus: texts ``name.txt`` with ``name.tsv`` (uri, label) or ``name.key`` (labels) beside them."""
 
     unit = "documents"
     columns = COLUMNS
@@ -60,7 +57,6 @@ class AnnifFolder(TableReader):
             )
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all documents, in the order of their names."""
         for number, path in enumerate(self._texts, 1):
             self.read = number
             labels = _subjects_of(path)
@@ -71,7 +67,6 @@ class AnnifFolder(TableReader):
 
     @staticmethod
     def matches(path: Path) -> bool:
-        """Return whether the folder holds texts with subjects."""
         return any(_subjects_file(text) for text in path.glob("*.txt"))
 
 

@@ -18,10 +18,7 @@ _PECOS_LINE = re.compile(rb"\d+(,\d+)*\t\S")
 
 
 class SparseFeatures(TableReader):
-    """A file of the Extreme Classification Repository: ``documents features labels``, then ``1,2 7:0.5 9:1.2`` lines.
-
-    Each record holds a pair (feature numbers, values) and the label numbers.
-    """
+    """The Extreme Classification Repository's ``documents features labels`` line and ``1,2 7:0.5 9:1.2`` lines."""
 
     unit = "documents"
     columns = _FEATURES
@@ -35,7 +32,7 @@ class SparseFeatures(TableReader):
         self.size, self.nr_features, self.nr_labels = map(int, found.groups())
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all documents; lines that are none as :class:`BadRow`."""
+        """Yield ((feature numbers, values), label numbers) of each document."""
         with opened(self.path) as file:
             file.readline()
             for number, line in enumerate(file, 2):
@@ -48,7 +45,6 @@ class SparseFeatures(TableReader):
 
     @staticmethod
     def matches(lines: Sequence[bytes]) -> bool:
-        """Return whether the first lines of a file look like this format."""
         return _HEADER.fullmatch(lines[0]) is not None and (len(lines) == 1 or b":" in lines[1])
 
     def _parsed(self, line: bytes) -> tuple[tuple[np.ndarray, np.ndarray], list[str]]:
@@ -77,7 +73,6 @@ class PecosLines(TableReader):
         self.size = max(unpacked_size(path) >> 20, 1)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all lines."""
         with opened(self.path) as file:
             for number, raw in enumerate(file, 1):
                 self.read += len(raw)
@@ -89,16 +84,12 @@ class PecosLines(TableReader):
 
     @staticmethod
     def matches(lines: Sequence[bytes]) -> bool:
-        """Return whether the first lines of a file look like this format."""
         lines = [line for line in lines if line.strip()]
         return bool(lines) and all(_PECOS_LINE.match(line.removeprefix(b"\xef\xbb\xbf")) for line in lines)
 
 
 class PecosFolder(TableReader):
-    """A folder of ``X.trn.txt``, ``Y.trn.npz`` and optionally ``X.tst.txt``, ``Y.tst.npz``, ``labels.txt``.
-
-    The documents of the test files become the test split.
-    """
+    """A folder of ``X.trn.txt``, ``Y.trn.npz`` and optionally ``X.tst.txt``, ``Y.tst.npz`` and ``labels.txt``."""
 
     unit = "documents"
     columns = _FOLDER
@@ -112,7 +103,6 @@ class PecosFolder(TableReader):
         self.size = sum(Y.shape[0] for Y in self._labels)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield the training documents, then the test documents."""
         number, self.in_test = 0, False
         for texts, Y in zip(self._parts, self._labels, strict=True):
             self.in_test = texts.name == "X.tst.txt"
@@ -124,7 +114,6 @@ class PecosFolder(TableReader):
 
     @staticmethod
     def matches(path: Path) -> bool:
-        """Return whether a folder has the files of the training documents."""
         return (path / "X.trn.txt").is_file() and (path / "Y.trn.npz").is_file()
 
 

@@ -16,14 +16,7 @@ _LONGEST_NAME = 80  # characters of a column name, where the file does not say w
 
 
 class DelimitedFile(TableReader):
-    """A CSV or TSV file.
-
-    Args:
-        path: the file.
-        encoding: its encoding; None: found from its bytes.
-        separator: between cells; None: the one that cuts the first rows into equally many cells.
-        header: whether the first row holds the names of the columns; None: guessed.
-    """
+    """A CSV or TSV file; options that are None are guessed from its first bytes."""
 
     unit = "MB"
 
@@ -48,7 +41,7 @@ class DelimitedFile(TableReader):
         self.kind = f"{named(self.encoding)}, separated by {SEPARATORS.get(self.separator, repr(self.separator))}"
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows; those with too many or too few cells as :class:`BadRow`."""
+        """Yield all rows; those with too many or too few cells as `BadRow`."""
         expected = len(self.columns)
         first = True
         for line, cells, fault in self._rows():
@@ -65,7 +58,7 @@ class DelimitedFile(TableReader):
 
     @property
     def head_rows(self) -> int:
-        """The number of rows before the first record: Excel's own line and the names of the columns."""
+        """The number of rows before the first record: Excel's ``sep=`` line and the header."""
         return self._skip + self.header
 
     def _open(self) -> TextIO:
@@ -77,11 +70,7 @@ class DelimitedFile(TableReader):
         return [row for row in _parsed(lines[:-1] or lines, self.separator) if row][:100]
 
     def _rows(self) -> Iterator[tuple[int, list[str], str]]:
-        """Yield (first line, cells, fault) of every row that is not empty.
-
-        A quote that is never closed would swallow the rest of the file as one cell. Such a row becomes a fault of its
-        first line, and reading continues with the next line.
-        """
+        """Yield (first line, cells, fault) of each row; only the first line of a row with an unclosed quote is lost."""
         csv.field_size_limit(_LARGEST_CELL)
         with self._open() as file:
             lines = _Lines(file, self)
@@ -135,7 +124,7 @@ class _Lines:
         self.row, self.ended = [], False
 
     def push_back(self) -> None:
-        """Give back all lines of the row but the first."""
+        """Push back all lines of the row but the first."""
         self._waiting.extendleft(reversed(self.row[1:]))
         self.number -= max(len(self.row) - 1, 0)
 
@@ -157,7 +146,7 @@ def _parsed(lines: list[str], separator: str) -> list[list[str]]:
 
 
 def _separator(sample: str, suffix: str) -> str:
-    """Return the separator that cuts the rows of a sample into equally many cells, and into most."""
+    """Return the separator that splits the rows of a sample into equal numbers of cells, and into most."""
     lines = sample.splitlines(keepends=True)
     lines = lines[:-1] or lines
     best, chosen = (0.0, 0), "\t" if suffix in (".tsv", ".tab") else ","
@@ -176,7 +165,7 @@ def _separator(sample: str, suffix: str) -> str:
 
 
 def _has_header(rows: list[list[str]]) -> bool:
-    """Guess whether the first row holds the names of columns: short, different, no numbers, unlike the other rows."""
+    """Guess whether the first row is a header: short, distinct names, no numbers, unlike the other rows."""
     if not rows:
         return False
     names = [cell.strip() for cell in rows[0]]

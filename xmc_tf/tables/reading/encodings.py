@@ -1,4 +1,4 @@
-"""Find the encoding of a text file from its bytes: a byte order mark, valid UTF-8, or an encoding of Windows."""
+"""Detection of the encoding of a text file."""
 
 import codecs
 import logging
@@ -13,16 +13,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (code
 
 
 def text_encoding(path: Path, given: str | None = None) -> str:
-    """Return the name of a file's encoding, for :func:`open`.
-
-    UTF-16 without a byte order mark is recognised by its zero bytes. A file in UTF-8 may have a few stray bytes, which
-    a warning counts. What is not UTF-8 is taken for Windows-1252, or for Latin-1 if it has bytes that do not exist
-    there; no file can prove these two, and a warning names the guess.
-
-    Args:
-        path: the file; it is read to its end, or to the first byte that is not UTF-8.
-        given: the name that the user gives; it is only checked.
-    """
+    """Return the encoding of a file: UTF-16, UTF-8, or, with a warning, Windows-1252 or Latin-1."""
     if given:
         return _checked(given)
     with path.open("rb") as file:
@@ -45,7 +36,7 @@ def text_encoding(path: Path, given: str | None = None) -> str:
 
 
 def _checked(given: str) -> str:
-    """Return the name of an encoding of texts; Python also knows codecs for other purposes, such as rot13."""
+    """Return the name of a text encoding; Python also knows codecs for other purposes, such as rot13."""
     try:
         info = codecs.lookup(given)
         found = info.incrementaldecoder("replace").decode("text".encode(given), False) if info.incrementaldecoder else 0
@@ -61,7 +52,7 @@ def _checked(given: str) -> str:
 
 
 def _not_quite_utf8(path: Path) -> str:
-    """Return UTF-8 for a file with few bytes that are not, else an encoding of Windows."""
+    """Return UTF-8 for a file with few invalid bytes, else an encoding of Windows."""
     stray = others = 0
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         while piece := file.read(_PIECE):
@@ -87,7 +78,7 @@ def _of_windows(path: Path) -> str:
 
 
 def named(encoding: str) -> str:
-    """Return an encoding's name as people write it."""
+    """Return the usual spelling of an encoding."""
     return {
         "utf-8": "UTF-8", "utf-8-sig": "UTF-8", "utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16",
         "cp1252": "Windows-1252", "latin-1": "Latin-1", "iso8859-1": "Latin-1",

@@ -9,7 +9,7 @@ from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
 
 class FastTextLines(TableReader):
-    """Lines of labels, each with fastText's prefix, and a text; the labels may also stand after it."""
+    """Lines of labels, each with fastText's prefix, before or after the text."""
 
     unit = "MB"
 
@@ -19,7 +19,6 @@ class FastTextLines(TableReader):
         self.size = max(unpacked_size(path) >> 20, 1)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all lines that are not empty."""
         with opened(self.path) as file:
             for number, raw in enumerate(file, 1):
                 self.read += len(raw)
@@ -30,7 +29,6 @@ class FastTextLines(TableReader):
 
     @staticmethod
     def matches(lines: Sequence[bytes]) -> bool:
-        """Return whether the first lines of a file look like this format."""
         words = [line.removeprefix(b"\xef\xbb\xbf").split() for line in lines if line.strip()]
         found = [line[0].startswith(FASTTEXT.encode()) and b"," not in line[0] for line in words]
         return bool(found) and sum(found) >= 0.9 * len(found)

@@ -1,4 +1,4 @@
-"""A file of texts, one per line, with a file of label lists, one per line, or without."""
+"""Files of texts, one per line, with or without a file of label lists."""
 
 import io
 from collections.abc import Iterator
@@ -14,19 +14,7 @@ from xmc_tf.tables.reading.records import TableReader, TableRow
 
 
 class TextsAndLabelLists(TableReader):
-    """Texts and their labels in two files, line by line.
-
-    Example:
-        >>> source = TextsAndLabelLists(Path("train_texts.txt"), Path("train_labels.txt"))
-
-    Args:
-        path: the texts, one per line; it may be packed by gzip.
-        labels: the labels of each text, as names or numbers.
-        encoding: of both files; None: found from the bytes of each.
-
-    Raises:
-        InputError: the files have different numbers of lines.
-    """
+    """Texts and their labels in two files, line by line."""
 
     unit = "documents"
 
@@ -40,14 +28,13 @@ class TextsAndLabelLists(TableReader):
         self.size = self._count()
 
     def records(self) -> Iterator[TableRow]:
-        """Yield each text with the line of its labels."""
         with _lines(self.path, self._encodings[0]) as texts, _lines(self.labels, self._encodings[1]) as labels:
             for number, (text, found) in enumerate(zip(texts, labels, strict=True), 1):
                 self.read = number
                 yield TableRow(number, [text.rstrip("\r\n"), found.strip()])
 
     def _count(self) -> int:
-        """Return the number of documents, which both files have."""
+        """Return the number of lines, which both files must have."""
         counts = [0, 0]
         with _lines(self.path, self._encodings[0]) as texts, _lines(self.labels, self._encodings[1]) as labels:
             for pair in zip_longest(texts, labels):
@@ -80,7 +67,6 @@ class TextLines(TableReader):
         self.size = max(unpacked_size(path) >> 20, 1)
 
     def records(self) -> Iterator[TableRow]:
-        """Yield each line."""
         with _lines(self.path, self._encoding) as texts:
             for number, text in enumerate(texts, 1):
                 self.read += len(text)

@@ -1,4 +1,4 @@
-"""Files that may be packed by gzip, read as bytes."""
+"""Files that may be gzipped, read as bytes."""
 
 import gzip
 import os
@@ -13,7 +13,7 @@ _LARGEST_RATIO, LEAST_BOMB = 100, 1 << 28
 
 
 class _Unpacked(gzip.GzipFile):
-    """A packed file whose damage is an error of the user's input."""
+    """A gzipped file that raises `InputError` if it is damaged."""
 
     def read(self, *size: Any) -> bytes:
         return self._checked(super().read, *size)
@@ -43,22 +43,17 @@ class _Unpacked(gzip.GzipFile):
 
 
 def is_packed(path: Path) -> bool:
-    """Return whether a file is packed by gzip."""
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Open a file for reading; one that is packed by gzip is unpacked while it is read."""
+    """Open a file for reading; a gzipped one is unpacked while it is read."""
     return cast(IO[bytes], _Unpacked(path)) if is_packed(path) else path.open("rb")
 
 
 def first_lines(path: Path) -> tuple[bytes, list[bytes]]:
-    """Return the first bytes of a file, and its first lines, unpacked, by which its format is known.
-
-    Args:
-        path: the file; it is opened once.
-    """
+    """Return the first bytes of a file, and its first unpacked lines, from which its format is detected."""
     with path.open("rb") as file:
         head = file.read(4096)
         file.seek(0)
@@ -67,5 +62,5 @@ def first_lines(path: Path) -> tuple[bytes, list[bytes]]:
 
 
 def unpacked_size(path: Path) -> int:
-    """Return the size of a file; of a packed one, an estimate."""
+    """Return the size of a file; for a gzipped one, an estimate."""
     return path.stat().st_size * (4 if is_packed(path) else 1)

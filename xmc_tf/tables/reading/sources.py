@@ -1,4 +1,4 @@
-"""Open a table of any kind: the kind is recognised by the beginning of the file, then by its name."""
+"""Opening of tables of any kind, detected from the content, then from the name."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,15 +29,7 @@ _NAMES = {"comma": ",", "tab": "\t", "\\t": "\t", "semicolon": ";", "bar": "|", 
 
 
 def open_source(table: Any, options: SourceOptions | None = None) -> TableReader:
-    """Open a table for reading.
-
-    Args:
-        table: path of a file or folder, or a DataFrame.
-        options: how to read it.
-
-    Raises:
-        InputError: if it does not exist or is of no known kind.
-    """
+    """Open a table: the path of a file or folder, or a DataFrame."""
     options = options or SourceOptions()
     if options.label_lists is not None:
         if is_frame(table) or options.kind is not None:
@@ -66,7 +58,7 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
 
 
 def _refuse_others(path: Path, kind: str, options: SourceOptions) -> None:
-    """Refuse options that a table of this kind cannot have."""
+    """Raise an error for options that do not apply to this kind of table."""
     delimited = kind in ("csv", "tsv")
     problems = {
         "--table": options.table is not None and kind != "sqlite",

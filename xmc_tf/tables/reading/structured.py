@@ -21,7 +21,7 @@ MOST_SECONDS = 60  # to count the rows of a view, which may be endless
 
 
 class JsonLines(TableReader):
-    """A file with one JSON object per line; keys that the first thousand lines lack are no columns."""
+    """A file with one JSON object per line; keys that the first thousand lines lack are ignored."""
 
     unit = "MB"
 
@@ -44,7 +44,6 @@ class JsonLines(TableReader):
             )
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all objects; lines that are none as :class:`BadRow`."""
         with self._open() as file:
             for number, line in enumerate(file, 1):
                 self.read += len(line)
@@ -63,8 +62,6 @@ class JsonLines(TableReader):
 
 
 class ParquetFile(TableReader):
-    """A Parquet file; it is read in batches of rows."""
-
     def __init__(self, path: Path) -> None:
         try:
             import pyarrow.parquet
@@ -79,7 +76,6 @@ class ParquetFile(TableReader):
         self.size = int(self._file.metadata.num_rows)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows."""
         number = 0
         for batch in self._file.iter_batches(batch_size=_BATCH):
             columns = [column.to_pylist() for column in batch.columns]
@@ -90,12 +86,7 @@ class ParquetFile(TableReader):
 
 
 class SqliteTable(TableReader):
-    """A table or view of an SQLite database.
-
-    Args:
-        path: the database; it is opened for reading only.
-        table: name of the table; None: the only one.
-    """
+    """A table or view of an SQLite database, which is opened read-only; None: the only one."""
 
     def __init__(self, path: Path, table: str | None = None) -> None:
         self.name, self.kind = str(path), "SQLite"
@@ -129,7 +120,6 @@ class SqliteTable(TableReader):
         self._database.set_progress_handler(None, 0)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows, in the order in which SQLite stores them."""
         for number, cells in enumerate(self._database.execute(f"SELECT * FROM {self._quoted}"), 1):
             self.read = number
             yield TableRow(number, list(cells))
@@ -146,21 +136,20 @@ class Frame(TableReader):
         self.size = len(self._columns[0]) if self._columns else 0
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows."""
         for number, cells in enumerate(zip(*(map(plain, column) for column in self._columns), strict=True), 1):
             self.read = number
             yield TableRow(number, list(cells))
 
 
 def quoted(name: str) -> str:
-    """Return a name as an identifier of SQL that cannot end early."""
+    """Return a name as a quoted SQL identifier."""
     if "\0" in name:
         raise InputError("a name of a table or column contains a zero character", received=repr(name[:80]))
     return '"' + name.replace('"', '""') + '"'
 
 
 def _object(line: str) -> Any:
-    """Return what a line holds, or a description of what is wrong with it."""
+    """Return the value on a line, or a description of what is wrong with it."""
     try:
         return parse_json(line, of="the line", top=None, foreign=True)
     except InputError as error:

@@ -1,5 +1,3 @@
-"""A table of training documents followed by a table of test documents."""
-
 from collections.abc import Iterator
 
 from xmc_tf.common.errors import InputError
@@ -7,12 +5,7 @@ from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
 
 class TwoTables(TableReader):
-    """Two tables with the same columns, read one after the other.
-
-    Args:
-        first: documents for training and validation.
-        test: test documents.
-    """
+    """Two tables with the same columns, read one after the other; the second holds the test documents."""
 
     def __init__(self, first: TableReader, test: TableReader) -> None:
         if first.columns != test.columns:
@@ -32,12 +25,10 @@ class TwoTables(TableReader):
         self.nr_features = sizes[0][0]
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield the rows of both tables."""
         self.in_test = False
         yield from self._parts[0].records()
         self.in_test = True
         yield from self._parts[1].records()
 
     def done(self) -> int:
-        """Return how much of both has been read."""
         return sum(part.done() for part in self._parts)
