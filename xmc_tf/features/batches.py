@@ -22,13 +22,7 @@ _TEXTS_PER_READ = 256
 
 
 class TextRange:
-    """A range of a file's texts, read on demand.
-
-    Args:
-        texts: the file.
-        first: the first text.
-        last: the end of the texts (exclusive).
-    """
+    """A range of a file's texts, read on demand; ``last`` is exclusive."""
 
     def __init__(self, texts: TextFile, first: int, last: int) -> None:
         self._texts, self._first, self._last = texts, first, last
@@ -37,7 +31,6 @@ class TextRange:
         return self._last - self._first
 
     def batches(self, size: int) -> Iterator[list[bytes]]:
-        """Return the texts in lists of at most ``size``."""
         return self._texts.batches(size, self._first, self._last)
 
 
@@ -73,13 +66,7 @@ def _encode(text: object, row: int) -> bytes:
 
 
 def map_in_order(work: Callable[[T], R], batches: Iterator[T], threads: int) -> Iterator[tuple[T, R]]:
-    """Yield each batch and ``work(batch)`` in the batches' order, while threads process the next few.
-
-    Args:
-        work: a function that releases Python's lock, as TensorFlow does; otherwise threads do not help.
-        batches: the batches; read only a few batches ahead.
-        threads: number of threads; -1: one per core.
-    """
+    """Yield each batch and ``work(batch)`` in order, while threads process the next few; ``work`` releases the GIL."""
     threads = thread_count(threads)
     first = list(islice(batches, 2))
     batches = chain(first, batches)

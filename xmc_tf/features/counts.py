@@ -1,8 +1,4 @@
-"""Document counts and total counts of n-grams, in one pass over the texts.
-
-Memory grows with the number of different n-grams, not of documents: per n-gram 32 bytes in `_ENTRY` and 8 to 16 in the
-hash table; and the letters of each different word once.
-"""
+"""Document counts and total counts of n-grams, in one pass over the texts."""
 
 from typing import NamedTuple
 
@@ -27,7 +23,7 @@ _MAX_COUNT = 2**31 - 1
 
 
 class NgramCounts(NamedTuple):
-    """All n-grams of a text collection in order of first occurrence."""
+    """All n-grams of the texts, in order of first occurrence."""
 
     keys: np.ndarray
     total: np.ndarray
@@ -39,16 +35,7 @@ class NgramCounts(NamedTuple):
 
 
 class NgramCounter:
-    """A counter of n-grams, filled batch by batch.
-
-    Example:
-        >>> counter = NgramCounter()
-        >>> new = counter.add(keys, row_splits)
-        >>> counter.add_words(words[new])
-
-    Args:
-        capacity: number of n-grams to allocate initially.
-    """
+    """A counter of n-grams, filled batch by batch. Memory grows with the number of different n-grams only."""
 
     def __init__(self, capacity: int = 1 << 16) -> None:
         self.nr_rows = 0
@@ -59,15 +46,7 @@ class NgramCounter:
         self._words = bytearray()
 
     def add(self, keys: np.ndarray, row_splits: np.ndarray) -> np.ndarray:
-        """Count the n-grams of more documents.
-
-        Args:
-            keys: int64 [words, ngram_max], as returned by `ngram_keys`.
-            row_splits: int64 [documents + 1], where each document's words begin.
-
-        Returns:
-            The indices of words that are new; their texts go to `add_words`.
-        """
+        """Count the n-grams of more documents; return the indices of new words, whose texts must go to `add_words`."""
         self._make_room(self._used + keys.size)
         if self.nr_rows + len(row_splits) > _MAX_COUNT:
             raise InputError(f"there are more than {_MAX_COUNT:,} documents", fix="use a sample of them")
@@ -114,7 +93,7 @@ class NgramCounter:
 
 @inner
 def _slot(key: int, slots: np.ndarray, entries: np.ndarray) -> int:
-    """Return the slot of a key: the one that contains it or, if none does, the empty one for it."""
+    """Return the slot that contains a key or, if none does, the empty one for it."""
     mask = len(slots) - 1
     # Keys are hashes, but the low bits of a sum are poorly distributed when words repeat.
     slot = (key ^ (key >> 32)) & mask

@@ -1,12 +1,4 @@
-"""TF-IDF over ranks: each rank counts and weighs a range of the documents; the files equal those of one process.
-
-Each n-gram's key determines its owner among the ranks, which adds up the counts of all ranks. The owners keep at most
-``max_features`` candidates each, and rank 0 chooses among them. So no rank ever holds all n-grams. A rank sends 20
-bytes per n-gram that it has seen, and the names of the chosen ones.
-
-The parts are in the order of the ranks. So the first rank that has seen an n-gram has the first document with it, and
-names it as counting all documents in order would.
-"""
+"""TF-IDF over ranks: each rank counts and weighs a range of the documents; the files equal those of one process."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -44,14 +36,14 @@ class NgramSums(NamedTuple):
     """The first rank that has seen each n-gram."""
 
     def at(self, places: np.ndarray) -> "NgramSums":
-        """Return the n-grams at some places."""
+        """Return the n-grams at some positions."""
         return NgramSums(*(column[places] for column in self))
 
 
 def _choose_over_ranks(
     communicator: Communicator, counts: Counts, nr_documents: int, params: TfidfParams
 ) -> Vocabulary | None:
-    """Return the vocabulary of the documents of all ranks; all ranks call it."""
+    """Return the vocabulary of the documents of all ranks, on rank 0; all ranks call it."""
     blocks = [_choose(communicator, counts.ngrams, nr_documents, params, required=True)]
     if params.pieces:
         blocks.append(_choose(communicator, counts.pieces, nr_documents, params, params.piece_weight or 0.0))
@@ -111,7 +103,7 @@ def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> NgramS
 
 
 def _by_owner(counted: NgramCounts, size: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return what to send to each rank; keys are hashes, but their lowest bits are poor where words repeat."""
+    """Return what to send to each rank."""
     owner = ((counted.keys.astype(np.uint64) >> np.uint64(24)) % np.uint64(size)).astype(np.int32)
     order = np.argsort(owner, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(owner, minlength=size))[:-1])
@@ -157,27 +149,7 @@ def vectorize_over_ranks(
     *,
     threads: int = -1,
 ) -> csr_matrix:
-    """Fit a TF-IDF to texts and compute their features; all ranks call it.
-
-    Example:
-        >>> X = vectorize_over_ranks(choose_communicator(), texts, TfidfParams(), work / "features", work / "X.npz")
-
-    Args:
-        communicator: the ranks.
-        texts: all texts, the same on all ranks.
-        params: how to split and weigh words.
-        folder: the folder of the fitted TF-IDF, as written by ``Tfidf.fit(texts, params).save(folder)``. An existing
-            one is used.
-        target: the file of the features, as written by ``save_matrix`` for ``transform(texts)``, in a folder that all
-            ranks share. Pieces left beside it by an interrupted run are used.
-        threads: number of threads of this rank; -1: one per core.
-
-    Returns:
-        The features, mapped from the file.
-
-    Raises:
-        InputError: on all ranks, if no n-gram occurs in ``min_df`` documents.
-    """
+    """Fit a TF-IDF, save it in ``folder``, and save the texts' features to ``target``, or resume; all ranks call it."""
     sizes = np.asarray(texts.lengths) if hasattr(texts, "lengths") else np.ones(len(texts), np.int64)
     bounds = balanced(sizes + 1, communicator.size).range(communicator.rank)
     if not communicator.broadcast((folder / "params.json").exists()):

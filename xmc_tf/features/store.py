@@ -1,9 +1,4 @@
-"""The folder of a fitted TF-IDF: parameters as JSON, arrays without pickles, the vocabulary as readable text.
-
-``params.json`` contains the sizes and checksums of the other files, so that loading an incomplete or mixed folder
-raises an error instead of giving poor predictions. Arrays are mapped. The lexicon (forms, lemma_of, …) is there if the
-texts' words are replaced by their lemmas. Version 1 has words as they are written, and no pieces.
-"""
+"""The folder of a fitted TF-IDF: parameters and checksums as JSON, arrays, and the vocabulary as readable text."""
 
 import io
 import json
@@ -54,14 +49,7 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
 
 
 def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
-    """Read and check a folder that `save` wrote.
-
-    Returns:
-        The parameters, the vocabulary, the number of documents it was fitted to, and the lexicon.
-
-    Raises:
-        InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
-    """
+    """Check a folder; return the parameters, the vocabulary, the number of documents, and the lexicon."""
     folder = Path(folder)
     records = Records.around(folder)
     with verified(folder, records=records):
@@ -70,7 +58,7 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
 
 
 def fitted_params(folder: str | Path) -> TfidfParams:
-    """Return the parameters of a folder that `save` wrote, which contain the language that was found."""
+    """Return the parameters of a folder that `save` wrote, with the language that was detected."""
     params: TfidfParams = _header(Path(folder))["params"]
     return params
 
@@ -147,7 +135,7 @@ def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes | mmap.mmap:
 def _read_array(
     folder: Path, name: str, dtype: type, header: dict[str, Any], count: int | None = None
 ) -> np.ndarray:  # fmt: skip
-    """Return an array, mapped; ``count``: its required length."""
+    """Return a mapped array of ``count`` numbers."""
     expected = f"{'' if count is None else f'{count} '}numbers of type {np.dtype(dtype)}"
     content = _read(folder, name, header)
     try:

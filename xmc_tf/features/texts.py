@@ -1,4 +1,4 @@
-"""From batches of texts to arrays: what the compiled functions of TF-IDF take and return."""
+"""From batches of texts to the arrays that kernels take and return."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -37,7 +37,7 @@ class SplitTexts(NamedTuple):
     """int64 [texts + 1]: where each text's pieces begin."""
 
     def words(self, places: np.ndarray) -> list[bytes]:
-        """Return some words, as they are written but for the case."""
+        """Return some words in lower case (if that is an option of the table)."""
         letters = self.letters.tobytes()
         starts = np.where(places > 0, self.ends[places - 1], 0) if len(self.ends) else places
         return [
@@ -52,7 +52,7 @@ class SplitTexts(NamedTuple):
         ]
 
     def piece_names(self, places: np.ndarray, length: int) -> list[bytes]:
-        """Return some pieces as names of features: "talv*" at the beginning of a word, "*talvi*" within it."""
+        """Return the feature names of some pieces: "talv*" at the beginning of a word, "*talvi*" within it."""
         words = self.word_of_piece[places]
         first = np.searchsorted(self.word_of_piece, words)
         names = []
@@ -76,13 +76,7 @@ def splitter(params: TfidfParams, lexicon: Lexicon) -> Callable[[list[bytes]], S
 
 
 class Weigher:
-    """The function from a batch of texts to features: where each text's end, the features, the weights.
-
-    Args:
-        params: how to split and weigh words.
-        vocabulary: the features.
-        lexicon: the lemmas of words.
-    """
+    """The function from a batch of texts to features: where each text's end, the features, the weights."""
 
     def __init__(self, params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon) -> None:
         self._arguments = (
@@ -99,7 +93,6 @@ class Weigher:
         )
 
     def __call__(self, batch: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the splits, features and weights of a batch."""
         return weigh_texts(*_joined(batch), *self._arguments)
 
 

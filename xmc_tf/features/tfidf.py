@@ -36,8 +36,8 @@ class Tfidf:
     """TF-IDF weights of the lemmas of texts, their n-grams, and pieces of long words.
 
     A weight is (1 + log(count)) times the inverse document frequency, which is ln((1 + documents) /
-    (1 + documents with it)) + 1, and each text's weights are scaled to length 1. Features are ordered by falling number
-    of documents.
+    (1 + documents with it)) + 1. The weights of each text are scaled to length 1. Features are in descending order of
+    the number of documents.
 
     Example:
         >>> tfidf = Tfidf.fit(TextFile("X.trn.txt"))
@@ -63,7 +63,6 @@ class Tfidf:
         return f"Tfidf({self.nr_features:,} features of {self.nr_documents:,} documents)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the constructor's arguments; all else is rebuilt."""
         return type(self), (self.params, self._vocabulary, self.nr_documents, self._lexicon)
 
     @classmethod
@@ -78,7 +77,7 @@ class Tfidf:
         Args:
             texts: the texts; bytes are UTF-8.
             params: the parameters; None: the defaults.
-            threads: number of threads; -1: one per core. The result does not depend on it.
+            threads: number of threads, which does not change the result; -1: one per core.
 
         Raises:
             InputError: no n-gram occurs in ``min_df`` documents.
@@ -101,11 +100,11 @@ class Tfidf:
 
         Args:
             texts: the texts; bytes are UTF-8.
-            threads: number of threads; -1: one per core. The result does not depend on it.
+            threads: number of threads, which does not change the result; -1: one per core.
             quiet: whether to hide progress.
 
         Returns:
-            float32 [texts, features], the features of each row ascending; a text without features is an empty row.
+            float32 [texts, features], with ascending features in each row; a text without features is an empty row.
         """
         sizes, ids, weights = [], [], []
         quiet_s = float("inf") if quiet else 2.0
@@ -142,7 +141,7 @@ class Tfidf:
         return self._vocabulary.names
 
     def words_of_features(self, text: str) -> dict[int, str]:
-        """Return the words of a text, in lower case, that each of its features is from.
+        """Return, for each feature of a text, the words it comes from, in lower case.
 
         Args:
             text: the text.
@@ -173,24 +172,17 @@ class Tfidf:
     def load(cls, folder: str | Path) -> "Self":
         """Load a folder that `save` wrote.
 
-        Raises:
-            InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
-
         Args:
             folder: folder of the vectorizer.
+
+        Raises:
+            InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
         """
         return cls(*store.load(folder))
 
 
 class Counts(NamedTuple):
-    """The counts of n-grams and pieces in texts.
-
-    Attributes:
-        ngrams: the n-grams of lemmas.
-        pieces: the pieces of long words.
-        nr_documents: number of texts.
-        nr_words: number of words.
-    """
+    """The counts of the n-grams of lemmas and of the pieces of long words."""
 
     ngrams: NgramCounts
     pieces: NgramCounts
@@ -210,13 +202,7 @@ def resolved(
 
 
 def weighted(params: TfidfParams, nr_words: int, nr_documents: int) -> TfidfParams:
-    """Return the parameters with the weight of pieces: a long text has enough words that are clear without them.
-
-    Args:
-        params: the parameters, with the language of the texts.
-        nr_words: number of words of all texts.
-        nr_documents: number of texts.
-    """
+    """Return the parameters with the weight of pieces, which are less useful in long texts."""
     if params.piece_weight is not None or not params.pieces:
         return params
     long = nr_words > _LONG_TEXT * nr_documents
@@ -234,15 +220,7 @@ def count_terms(
     threads: int,
     progress: Progress,
 ) -> Counts:
-    """Count the n-grams and pieces of texts, the first half of fitting.
-
-    Args:
-        texts: the texts; bytes are UTF-8.
-        params: how to split words.
-        lexicon: the lemmas of words.
-        threads: number of threads; -1: one per core.
-        progress: the progress display.
-    """
+    """Count the n-grams and pieces of texts, the first half of fitting."""
     ngrams, pieces = NgramCounter(), NgramCounter()
     nr_words = 0
     for batch, split in map_in_order(splitter(params, lexicon), text_batches(texts), threads):
