@@ -1,9 +1,4 @@
-"""The forms of words and their lemmas, of whole languages.
-
-The dictionaries are simplemma's. To load one takes up to ten seconds and 400 MB, so its content is written once as
-arrays, ``$XMC_TF_CACHE/dictionaries/<language>-<version>``, which are mapped. Only training reads them: a model
-contains the part that it needs.
-"""
+"""Dictionaries of word forms and their lemmas, cached as arrays in ``$XMC_TF_CACHE/dictionaries``."""
 
 import logging
 import os
@@ -27,24 +22,17 @@ _FORMAT = 1  # of the files; a change makes new ones
 
 
 class Strings(NamedTuple):
-    """Strings in UTF-8, one after the other.
-
-    Attributes:
-        letters: uint8: their bytes.
-        ends: int64: where each ends.
-    """
+    """Strings in UTF-8, one after the other."""
 
     letters: np.ndarray
     ends: np.ndarray
 
     @classmethod
     def of(cls, strings: Sequence[bytes]) -> "Strings":
-        """Return the arrays of strings."""
         ends = np.cumsum([len(one) for one in strings], dtype=np.int64)
         return cls(np.frombuffer(b"".join(strings), np.uint8), ends)
 
     def string(self, number: int) -> bytes:
-        """Return one of the strings."""
         begin = int(self.ends[number - 1]) if number else 0
         return self.letters[begin : int(self.ends[number])].tobytes()
 
@@ -54,15 +42,7 @@ class Strings(NamedTuple):
 
 
 class Dictionary(NamedTuple):
-    """The words of a language.
-
-    Attributes:
-        forms: the forms of words in lower case, in the order of their keys; lemmas are among them.
-        keys: int64: the key of each form, ascending.
-        lemma_of: int32: the lemma of each form.
-        lemmas: the lemmas in lower case.
-        endings: a rule for words that are no form of the dictionary.
-    """
+    """The words of a language, in lower case."""
 
     forms: Strings
     keys: np.ndarray
@@ -81,11 +61,7 @@ def dictionary_languages() -> frozenset[str]:
 
 @cache
 def load_dictionary(language: str) -> Dictionary:
-    """Return the dictionary of a language, mapped from the cache; its first use writes it there.
-
-    Args:
-        language: a code of :func:`dictionary_languages`.
-    """
+    """Return the dictionary of a language, mapped from the cache; its first use writes it there."""
     folder = cache_folder() / "dictionaries" / f"{language}-{version('simplemma')}-{_FORMAT}"
     if not (folder / "keys.npy").exists():
         _LOG.info("preparing the dictionary of %r: up to half a minute, once (cache: %s)", language, folder.parent)
@@ -99,11 +75,7 @@ def load_dictionary(language: str) -> Dictionary:
 
 
 def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
-    """Return a dictionary of forms and their lemmas.
-
-    Args:
-        entries: pairs of a form and its lemma; words in any case.
-    """
+    """Return a dictionary from pairs of a form and its lemma, in any case."""
     lemma_of_form: dict[str, str] = {}
     for form, lemma in entries:
         low = form.lower()
@@ -128,11 +100,7 @@ def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
 
 
 def dictionary_entries(language: str) -> Iterator[tuple[str, str]]:
-    """Yield the forms and lemmas of simplemma's dictionary that are single words.
-
-    Args:
-        language: a code of :func:`dictionary_languages`.
-    """
+    """Yield the forms and lemmas of simplemma's dictionary that are single words."""
     from simplemma.strategies.dictionaries.dictionary_factory import DefaultDictionaryFactory
 
     for form, lemma in DefaultDictionaryFactory().get_dictionary(language).items():

@@ -1,9 +1,4 @@
-"""A rule for words that are in no dictionary: their ending tells their lemma.
-
-The rule is learned from the dictionary of a language. For each ending of two to six letters it is counted what the
-lemmas of the forms with it are made of: how many letters are cut off, and what is added. Where nine tenths of the
-forms agree, the ending is a rule. The longest ending that a word has decides.
-"""
+"""A rule for words that are in no dictionary: their longest known ending determines the lemma."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -21,14 +16,7 @@ _LEAST_FORMS, _LEAST_SHARE = 20, 0.9
 
 
 class Endings(NamedTuple):
-    """Endings of words, and what becomes of them in the lemma.
-
-    Attributes:
-        endings: int64: keys of the endings, ascending.
-        cuts: int32: number of bytes to cut off.
-        added: uint8: the bytes to add, of all endings.
-        added_ends: int64: where those of each ending end.
-    """
+    """Endings of words, and how they change in the lemma."""
 
     endings: np.ndarray
     cuts: np.ndarray
@@ -42,11 +30,7 @@ def no_endings() -> Endings:
 
 
 def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
-    """Learn the rule of a language.
-
-    Args:
-        lemma_of_form: the lemmas of forms.
-    """
+    """Learn from a dictionary the endings of two to six letters for which nine tenths of the forms change alike."""
     step = max(1, len(lemma_of_form) // SAMPLE)
     changes: dict[str, Counter[tuple[str, str] | None]] = defaultdict(Counter)
     for number, (form, lemma) in enumerate(lemma_of_form.items()):

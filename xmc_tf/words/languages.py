@@ -1,5 +1,3 @@
-"""The languages of texts, found in a sample of them."""
-
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -41,15 +39,7 @@ _SHORT_CODE = dict(pair.split("=") for pair in _THREE_LETTERS.split())
 
 
 def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[str, ...]:
-    """Return the codes of the languages of texts, that of most texts first; none if they are not clear.
-
-    Example:
-        >>> languages_of(["Kirjastojen historia", ...])
-        ('fi',)
-
-    Args:
-        texts: the texts. A sample, evenly spread, is looked at.
-    """
+    """Return the languages of a sample of texts, that of most texts first; none if they are not clear."""
     count = min(_SAMPLE, len(texts))
     # One of each stretch, not always its first: languages may take turns.
     random = Random(0)
@@ -67,15 +57,7 @@ def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[s
 
 
 def chosen_languages(setting: str, texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[str, ...]:
-    """Return the languages whose words are reduced to lemmas.
-
-    Args:
-        setting: codes of languages, separated by commas; or "auto" or "none".
-        texts: the texts, for "auto".
-
-    Raises:
-        InputError: a code is of no language.
-    """
+    """Return the languages whose words are lemmatized, given codes separated by commas, or "auto" or "none"."""
     if setting == AS_WRITTEN:
         return ()
     if setting != AUTO:
@@ -95,20 +77,20 @@ def dictionary_code(code: str) -> str:
 
 
 def known_code(code: str) -> str | None:
-    """Return the code of the dictionary for a code as tables have it, such as fi, FIN or en-GB; None: no language."""
+    """Return the dictionary's code for a code in a table, such as fi, FIN or en-GB; None: no language."""
     code = code.strip().lower()
     return dictionary_code(code) if _is_known(code) else None
 
 
 def _shortened(text: object) -> str:
-    """Return the beginning of a text; what is none is reported where texts are read."""
+    """Return the beginning of a text; values that are no text are reported where texts are read."""
     if not isinstance(text, str | bytes):
         return ""
     return (text if isinstance(text, str) else text[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
 
 
 def _base(code: str) -> str:
-    """Return a code without what is said of a variant, as in en-gb, and with two letters if there is one."""
+    """Return a code without its variant, as in en-gb, and with two letters if possible."""
     base = code.replace("_", "-").partition("-")[0]
     return _SHORT_CODE.get(base, base)
 

@@ -21,18 +21,7 @@ FIELDS = {
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """The lemmas of words.
-
-    A word that is a form of the dictionary has the lemma of the form. Of other words, the ending may tell the lemma.
-    All others are their own lemma.
-
-    Args:
-        forms: int64: keys of forms, ascending.
-        lemma_of: int32: the lemma of each form.
-        lemma_keys: int64: the key of each lemma.
-        rule: the rule for words that are no form.
-        texts: the lemmas themselves, of several dictionaries; none in a model, which does not need them.
-    """
+    """The lemmas of words: by the dictionary, or else by the ending; other words are their own lemma."""
 
     forms: np.ndarray
     lemma_of: np.ndarray
@@ -42,12 +31,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, languages: Sequence[str]) -> "Lexicon":
-        """Return the lexicon of some languages.
-
-        Args:
-            languages: their codes, the most frequent first: its lemma is that of forms that several have. Languages
-                without a dictionary add nothing.
-        """
+        """Return the lexicon of languages, in the order of preference for forms that several have."""
         found = [load_dictionary(code) for code in languages if code in dictionary_languages()]
         if not found:
             return NO_LEXICON
@@ -85,11 +69,7 @@ class Lexicon:
         return LexiconArrays(key_table(held.pop("forms")), **held)
 
     def reduced(self, keys: np.ndarray) -> "Lexicon":
-        """Return the part that a model needs: the forms that are, or whose lemmas are, among some words.
-
-        Args:
-            keys: the keys of the words.
-        """
+        """Return the part that a model needs: the forms that are among these words, or whose lemmas are."""
         known = np.isin(self.lemma_keys, keys)
         kept = np.flatnonzero(known[self.lemma_of] | np.isin(self.forms, keys))
         used, lemma_of = np.unique(self.lemma_of[kept], return_inverse=True)
@@ -99,12 +79,7 @@ class Lexicon:
         )  # fmt: skip
 
     def lemma(self, word: bytes, source: int) -> bytes:
-        """Return the lemma of a word.
-
-        Args:
-            word: the word.
-            source: where its lemma is from, as ``lemma_key`` returns it.
-        """
+        """Return the lemma of a word; ``source`` is as `lemma_key` returns it."""
         if source == OWN:
             return word
         if source >= 0:
