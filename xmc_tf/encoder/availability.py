@@ -1,4 +1,4 @@
-"""Early check that an encoder can be loaded, by its files or by one short request to the hub."""
+"""Early check that an encoder can be loaded, from its files or by one short request to the hub."""
 
 import logging
 import os
@@ -18,15 +18,7 @@ _CONFIG = "config.json"
 
 
 def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
-    """Raise an ``InputError`` if an encoder or its tokenizer can certainly not be loaded.
-
-    A folder is checked for its files. A name is looked up in the local cache and, unless HF_HUB_OFFLINE is set, with
-    one request to the hub without retries; the underlying libraries would retry for half a minute.
-
-    Args:
-        name_or_folder: the value of ``--model-shortcut``.
-        cache_dir: folder of downloaded encoders; empty: the default one.
-    """
+    """Raise an InputError if the encoder ``--model-shortcut`` or its tokenizer certainly cannot be loaded."""
     source = EncoderSource(name_or_folder, "encoder", cache_dir)
     if source.folder is not None:
         source.weight_paths()
@@ -41,6 +33,7 @@ def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
     if constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         raise _unavailable(source.name, "not in the cache, and HF_HUB_OFFLINE is set")
     try:
+        # No retries: the libraries would retry for half a minute.
         answer = requests.head(url, headers=build_hf_headers(), timeout=_TIMEOUT_S, allow_redirects=True)
     except requests.RequestException as error:
         raise _unavailable(

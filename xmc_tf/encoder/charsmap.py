@@ -1,8 +1,4 @@
-"""SentencePiece's compiled character map in the graph, applied as the tokenizers library does.
-
-The library processes grapheme clusters. A cluster of less than six bytes that begins with an entry of the map is
-replaced as a whole by the shortest such entry. In other clusters, characters are replaced one by one.
-"""
+"""SentencePiece's compiled character map in the graph."""
 
 import struct
 import unicodedata
@@ -21,7 +17,7 @@ _SHIFT = 1 << 21
 
 _JOINS, _CONTROL, _PREPENDED, _SINGLE = 1, 2, 4, 8
 
-# Characters that stick to the next one: the only cluster property that the tokenizers library cannot be asked for.
+# Characters that stick to the next one: the only property of clusters that the tokenizers library does not reveal.
 _STICKING_FORWARD = (
     *(*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0xD4E, 0x110BD, 0x110CD, 0x111C2, 0x111C3, 0x1193F),
     *(0x11941, 0x11A3A, *range(0x11A84, 0x11A8A), 0x11D46, 0x11F02),
@@ -29,11 +25,7 @@ _STICKING_FORWARD = (
 
 
 class Charsmap(tf.Module):
-    """The replacement of characters and short clusters of characters.
-
-    Args:
-        compiled: the bytes of the map.
-    """
+    """Replacement of characters and of short grapheme clusters, as in the tokenizers library."""
 
     def __init__(self, compiled: bytes) -> None:
         super().__init__(name="charsmap")
@@ -58,7 +50,6 @@ class Charsmap(tf.Module):
         self._flags = tf.Variable(flags, trainable=False, name="flags")
 
     def __call__(self, runs: Runs) -> Runs:
-        """Replace the characters and clusters in the map."""
         points = tf.cast(runs.points, tf.int64)
         flags = tf.gather(self._flags, tf.minimum(runs.points, NR_CODE_POINTS - 1))
         heads = segment_starts(runs) | ~_sticks(runs.points, flags)
@@ -82,14 +73,7 @@ class Charsmap(tf.Module):
 
 
 def read_charsmap(compiled: bytes) -> dict[str, str]:
-    """Return the entries of a compiled map: a double array of the keys' bytes, followed by the values.
-
-    Args:
-        compiled: ``precompiled_charsmap`` of a SentencePiece model.
-
-    Returns:
-        The replacement of each character or sequence of characters.
-    """
+    """Return the replacements in ``precompiled_charsmap``: a double array of the keys' bytes, then the values."""
     (size,) = struct.unpack_from("<I", compiled)
     units = np.frombuffer(compiled, "<u4", size // 4, 4).astype(np.int64)
     values = compiled[4 + size :]
@@ -112,7 +96,7 @@ def read_charsmap(compiled: bytes) -> dict[str, str]:
 
 
 def _child(units: np.ndarray, node: int) -> int:
-    """Return where the children of a node begin, before their labels are added."""
+    """Return where the children of a node begin; add a child's label to get its place."""
     unit = int(units[node])
     return node ^ ((unit >> 10) << ((unit & 1 << 9) >> 6))
 
@@ -179,6 +163,6 @@ def _bytes_of(points: tf.Tensor) -> tf.Tensor:
 
 
 def _next_in_cluster(points: tf.Tensor, cluster: tf.Tensor, by: int) -> tf.Tensor:
-    """Return the character ``by`` places later; 0 beyond the end of the cluster."""
+    """Return the character ``by`` places later, or 0 beyond the end of the cluster."""
     pad = [[0, tf.minimum(by, tf.size(points))]]
     return tf.where(tf.pad(cluster[by:], pad, constant_values=-1) == cluster, tf.pad(points[by:], pad), 0)

@@ -1,8 +1,4 @@
-"""Texts as code points in the graph, and tables that map single characters.
-
-The tables are filled by calling the tokenizers library for every character. So the graph agrees with the library, even
-if the two were built with different versions of Unicode.
-"""
+"""Texts as code points in the graph, and tables that map single characters."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,15 +23,10 @@ _ALIKE = (
 
 
 class Runs(NamedTuple):
-    """Texts as one sequence of code points.
+    """Texts as one sequence of code points."""
 
-    Attributes:
-        points: int32 [C]; values from `SPECIAL` on are special tokens, not characters.
-        rows: int64 [C], ascending: the text of each code point.
-    """
-
-    points: tf.Tensor
-    rows: tf.Tensor
+    points: tf.Tensor  # int32 [C]; values from `SPECIAL` on are special tokens, not characters
+    rows: tf.Tensor  # int64 [C], ascending: the text of each code point
 
 
 def decode(texts: tf.Tensor) -> Runs:
@@ -51,11 +42,7 @@ def encode(runs: Runs, nr_rows: tf.Tensor) -> tf.Tensor:
 
 
 class CharacterTable(tf.Module):
-    """A map from each character to zero or more characters, independent of its neighbours.
-
-    Args:
-        outputs: the replacement of each code point; None if it stays. Code points beyond the end stay.
-    """
+    """A map from each code point to zero or more characters, independent of its neighbors; None keeps the character."""
 
     def __init__(self, outputs: list[str | None]) -> None:
         super().__init__(name="character_table")
@@ -78,7 +65,6 @@ class CharacterTable(tf.Module):
             self._splits = _fixed(np.array([*splits, splits[-1]], np.int64), "splits")
 
     def __call__(self, runs: Runs) -> Runs:
-        """Map all characters."""
         kinds = self.kinds(runs.points)
         keep = kinds == _KEEP
         sequence = tf.maximum(kinds - 1, 0)
@@ -93,7 +79,7 @@ class CharacterTable(tf.Module):
         return Runs(points, tf.gather(runs.rows, source))
 
     def kinds(self, points: tf.Tensor) -> tf.Tensor:
-        """Return for each character 0 if it stays, else 1 plus the number of its replacement."""
+        """Return 0 for each character that stays, else 1 plus the number of its replacement."""
         characters = tf.where(points < self._size, points, 0)
         page = tf.gather(self._page_of, characters // _PAGE)
         kinds = tf.gather(self._pages, page * _PAGE + characters % _PAGE)
@@ -106,14 +92,8 @@ def every_character() -> list[str]:
 
 
 def map_every_character(function: Callable[[str], list[str]]) -> list[str | None]:
-    """Return how a function of texts changes each character between two others.
-
-    Args:
-        function: returns the words of a text. It is called with many characters at once, each within a word ``axa``.
-
-    Returns:
-        For each code point None if it stays, else its replacement, with spaces between words.
-    """
+    """Return the replacement of each code point by a function from a text to its words; None if the character stays."""
+    # Calling the library for every character makes the graph agree with it even if the versions of Unicode differ.
     outputs: list[str | None] = [None] * NR_CODE_POINTS
     points = [ord(character) for character in every_character()]
     for start in range(0, len(points), _AT_ONCE):
@@ -134,12 +114,10 @@ def map_every_character(function: Callable[[str], list[str]]) -> list[str | None
 
 
 def keep_only(runs: Runs, keep: tf.Tensor) -> Runs:
-    """Return the code points for which ``keep`` is set."""
     return at_places(runs, places_of(keep))
 
 
 def at_places(runs: Runs, places: tf.Tensor) -> Runs:
-    """Return the code points at some places."""
     return Runs(tf.gather(runs.points, places), tf.gather(runs.rows, places))
 
 
@@ -153,17 +131,17 @@ def places_of(flags: tf.Tensor) -> tf.Tensor:
 
 
 def rows_of(splits: tf.Tensor) -> tf.Tensor:
-    """Return the row of each entry, given the row splits."""
+    """Return the row of each entry."""
     return tf.searchsorted(splits, tf.range(splits[-1]), side="right", out_type=tf.int64) - 1
 
 
 def splits_of(rows: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
-    """Return the row splits, given the ascending row of each entry."""
+    """Return the row splits of ascending rows."""
     return tf.searchsorted(rows, tf.range(nr_rows + 1), side="left", out_type=tf.int64)
 
 
 def positions_in_rows(rows: tf.Tensor) -> tf.Tensor:
-    """Return the position of each entry within its row, for ascending row numbers."""
+    """Return the position of each entry within its row; rows ascend."""
     here = tf.range(tf.size(rows, out_type=tf.int64))
     return here - tf.searchsorted(rows, rows, side="left", out_type=tf.int64)
 

@@ -1,5 +1,3 @@
-"""A transformer that turns token ids into one embedding per document."""
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -29,28 +27,7 @@ _ON_CPU, _ON_GPU = 4096, 32768
 
 
 class Encoder(tf.Module):
-    """A pre-trained transformer and its pooling.
-
-    Example:
-        >>> encoder = Encoder.load("bert-base-cased")
-        >>> embeddings = encoder(ids, mask)  # [documents, encoder.dim]
-
-    Args:
-        config: the configuration.
-        values: the weights by name, as ``weight_names`` lists them.
-        pooling: the pooling; "auto": the default of the architecture.
-
-    Attributes:
-        config: the configuration.
-        weights: the variables by name.
-        listed_weights: their names and shapes here and in files.
-        architecture: its model type: "bert", "xlnet"…
-        pooling: "mean", "cls", "pooler", "max", "last" or "last_tanh".
-        dim: length of an embedding.
-        max_length: maximum number of tokens of a document.
-        pad_id: token id of padding.
-        precision: number format of matrix products: "off" (float32), "fp16" or "bf16".
-    """
+    """A pre-trained transformer and its pooling, which turn token ids into one embedding per document."""
 
     def __init__(self, config: EncoderConfig, values: Mapping[str, np.ndarray], pooling: str = "auto") -> None:
         super().__init__(name="encoder")
@@ -78,19 +55,7 @@ class Encoder(tf.Module):
         hidden_dropout_prob: float | None = None,
         cache_dir: str = "",
     ) -> Self:
-        """Load an encoder with its weights.
-
-        Args:
-            name_or_folder: a folder written by transformers or ``save`` (safetensors, h5, or ``pytorch_model.bin``,
-                which is read without PyTorch), a folder of PECOS with ``text_encoder`` inside, or a name on the hub.
-            pooling: the pooling; "auto": as its files say, else the default of the architecture.
-            hidden_dropout_prob: dropout between the layers; None: as in the configuration. 0 also turns off dropout in
-                the attention.
-            cache_dir: folder of downloaded encoders; empty: the default one.
-
-        Raises:
-            InputError: there is no such encoder, or its files are incomplete.
-        """
+        """Load an encoder from a folder of transformers, PECOS or ``save``, or from a name on the hub."""
         check_not_forked("an encoder")
         files = read_encoder(name_or_folder, pooling, cache_dir)
         config, values = files.config.with_dropout(hidden_dropout_prob), files.values
@@ -99,13 +64,7 @@ class Encoder(tf.Module):
 
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
-        """Return an encoder with random weights.
-
-        Args:
-            config: the content of a ``config.json``, or a configuration of transformers, such as ``BertConfig(...)``.
-            pooling: the pooling; "auto": the default of the architecture.
-            seed: the seed of the weights.
-        """
+        """Return an encoder with random weights, for a ``config.json`` or a configuration of transformers."""
         poolings.check_pooling(pooling)
         own = config if isinstance(config, EncoderConfig) else EncoderConfig.of(config)
         return cls(own, random_weights(own, seed), pooling)
@@ -115,23 +74,15 @@ class Encoder(tf.Module):
         ids: tf.Tensor,
         mask: tf.Tensor,
         training: bool = False,
-        seed: tf.Tensor | None = None,
+        seed: tf.Tensor | None = None,  # int64 [2]; None: drawn from TensorFlow's global generator
         *,
+        # Whether layers skip padding; False lets all shapes depend on those of the inputs alone, as XLA requires. None:
+        # skip it except in training in float32, whose batches have little padding. Embeddings differ only by rounding.
         packed: bool | None = None,
     ) -> tf.Tensor:
-        """Return the embeddings of documents, not normalized.
+        """Return the embeddings of documents, not normalized: float32 [documents, dim], also in half precision.
 
-        Args:
-            ids: int32 [B, T], padded on the right for all architectures.
-            mask: [B, T], 1 or true for a token; ids where it is 0 are ignored.
-            training: whether to apply dropout.
-            seed: int64 [2], of dropout; None: drawn from TensorFlow's global generator.
-            packed: whether the layers skip padding; if not, all shapes depend on those of the inputs alone, as XLA
-                requires. The embeddings differ by rounding. None: skip it, but not in training in float32, whose
-                batches have little padding.
-
-        Returns:
-            float32 [B, dim], also in half precision.
+        Ids (int32 [documents, tokens]) are padded on the right for all architectures; the mask is 1 or true for tokens.
         """
         ids, mask = tf.cast(ids, tf.int32), tf.cast(mask, tf.int32)
         if ids.shape[1] is not None and ids.shape[1] > self.max_length:
@@ -172,34 +123,21 @@ class Encoder(tf.Module):
 
     @property
     def batch_tokens(self) -> int:
-        """The number of tokens of a batch that this machine computes fastest."""
+        """The number of tokens in a batch that is fastest on this machine."""
         return _ON_GPU if tf.config.list_logical_devices("GPU") else _ON_CPU
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the embeddings of documents, not normalized: float32 [documents, dim].
-
-        Args:
-            ids: int32 [documents, tokens], padded on the right.
-            mask: int32 of the same shape, 1 for a token.
-        """
+        """Return the embeddings of documents, not normalized: float32 [documents, dim]."""
         check_not_forked("embeddings of texts")
         return self.in_graph(tf.constant(ids), tf.constant(mask)).numpy()
 
     def compute_in(self, precision: str) -> None:
-        """Set the number format of matrix products. Weights, sums of layers and normalization stay float32.
-
-        Args:
-            precision: "off" (float32), "fp16" or "bf16".
-
-        Raises:
-            InputError: this machine cannot compute in it.
-        """
+        """Set the number format of matrix products; weights, sums of layers and normalization stay float32."""
         check_precision(precision)
         self.precision = precision
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of tokens that have embeddings."""
         return self.config.vocabulary
 
     @property
@@ -209,10 +147,7 @@ class Encoder(tf.Module):
 
     @property
     def trainable_variables(self) -> Sequence[tf.Variable]:
-        """The weights that receive a gradient, in a fixed order.
-
-        Most checkpoints have others: an unused pooler, XLNet's mask embedding.
-        """
+        """The weights that receive a gradient, in a fixed order: not an unused pooler, nor XLNet's mask embedding."""
         return tuple(
             self.weights[weight.name]
             for weight in self.listed_weights
@@ -220,14 +155,7 @@ class Encoder(tf.Module):
         )
 
     def check_tokenizer(self, vocabulary_size: int) -> None:
-        """Raise an error if the tokenizer has more tokens than the encoder.
-
-        Args:
-            vocabulary_size: `TextTokenizer.vocabulary_size`.
-
-        Raises:
-            InputError: the tokenizer has more tokens.
-        """
+        """Raise an InputError if the tokenizer has more tokens than the encoder."""
         if vocabulary_size > self.vocabulary_size:
             raise InputError(
                 "the tokenizer does not belong to the encoder: it has more tokens",
@@ -237,11 +165,7 @@ class Encoder(tf.Module):
             )
 
     def save(self, folder: str | Path) -> None:
-        """Write configuration, weights and pooling as a folder that ``load`` and transformers read.
-
-        Args:
-            folder: the folder; other files in it stay. To write it atomically, call this inside ``placed_folder``.
-        """
+        """Write configuration, weights and pooling as a folder that ``load`` and transformers read."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.config.write(folder)
@@ -251,5 +175,5 @@ class Encoder(tf.Module):
 
 
 def _drawn_seed() -> tf.Tensor:
-    """Return a seed of dropout from TensorFlow's global generator."""
+    """Return a dropout seed from TensorFlow's global generator."""
     return tf.random.uniform([2], 0, 1 << 40, tf.int64)

@@ -17,21 +17,7 @@ _MODELS: dict[str, Any] = {"WordPiece": WordPiece, "Unigram": Unigram}
 
 
 class GraphTokenizer(tf.Module):
-    """A tokenizer of TensorFlow ops and one op of tensorflow_text: strings to padded ids and mask.
-
-    Example:
-        >>> ids, mask = tokenizer.in_graph(64)(tf.constant(["first text", "second text"]))
-
-    Args:
-        backend: the tokenizer to reproduce.
-        before: special tokens before every text.
-        behind: special tokens after every text.
-        reading: how texts become windows.
-        pad_id: the padding id.
-
-    Raises:
-        InputError: a tokenizer of this kind cannot run in the graph, such as RoBERTa's byte-pair encoding.
-    """
+    """A tokenizer as TensorFlow ops: strings to padded ids and mask."""
 
     def __init__(self, backend: Tokenizer, before: list[int], behind: list[int], reading: Reading, pad_id: int) -> None:
         super().__init__(name="tokenizer")
@@ -55,20 +41,12 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenize texts.
-
-        Args:
-            texts: strings [n].
-
-        Returns:
-            int32 ids and mask, [windows, T], where T is the length of the longest window; without long texts, each text
-            is one window.
-        """
+        """Return int32 ids and mask [windows, T]; unless long texts have several windows, each text is one window."""
         return self.windows(texts)[:2]
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def windows(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Tokenize texts as a call does; return also the text of each window, int64, ascending."""
+        """Return ids and mask as a call does, and the text of each window: int64, ascending."""
         with tf.device("CPU:0"):  # there are no string kernels on a GPU
             nr_rows = tf.size(texts, out_type=tf.int64)
             ids, rows = self._model(self._raw.mark(decode(texts)), self._most * self._limit)
@@ -81,7 +59,7 @@ class GraphTokenizer(tf.Module):
             return *self._padded(ids, first[:, None], sizes[:, None]), text
 
     def _fold(self, first: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return first token, number of tokens and text of each window; see `xmc_tf.data.reading.window_bounds`."""
+        """Return first token, number of tokens and text of each window, like `xmc_tf.data.reading.window_bounds`."""
         counts = tf.clip_by_value((sizes + self._limit - 1) // self._limit, 1, self._most)
         kept = tf.minimum(sizes, counts * self._limit)
         text = tf.repeat(tf.range(tf.size(sizes, out_type=tf.int64)), counts)
@@ -91,7 +69,7 @@ class GraphTokenizer(tf.Module):
         return tf.gather(first, text) + low, high - low, text
 
     def _padded(self, ids: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return padded ids and mask of windows, with special tokens around each; first tokens and sizes: [n, 1]."""
+        """Return padded ids and mask of windows with their special tokens; first tokens and sizes are [n, 1]."""
         nr_before, nr_behind, count = len(self._before), len(self._behind), tf.size(ids, out_type=tf.int64)
         extra = tf.constant([*self._before, *self._behind, self._pad_id], tf.int32)
         longest = tf.reduce_max(tf.concat([[[0]], sizes], axis=0), axis=0)

@@ -13,7 +13,7 @@ POOLINGS = ("mean", "cls", "pooler", "max", "last", "last_tanh")  # last_tanh: P
 OWN_FILE = "pooling.json"
 _LOWEST = float(np.finfo(np.float32).min)
 
-# The fields of sentence-transformers' file, and our names of the poolings.
+# Fields of sentence-transformers' file, and our names for their poolings.
 _SENTENCE_TRANSFORMERS = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
@@ -23,11 +23,7 @@ _SENTENCE_TRANSFORMERS = {
 
 
 def check_pooling(pooling: str) -> str:
-    """Return the name of a pooling or ``"auto"`` unchanged.
-
-    Raises:
-        InputError: the name is unknown.
-    """
+    """Return the name of a pooling or "auto" unchanged; raise InputError if it is unknown."""
     if pooling not in (*POOLINGS, "auto"):
         raise InputError(
             f"unknown pooling {pooling!r}", expected=", ".join(("auto", *POOLINGS)), received=repr(pooling)
@@ -36,18 +32,7 @@ def check_pooling(pooling: str) -> str:
 
 
 def pool(ops: Any, pooling: str, states: Any, mask: Any, last_is_cls: bool) -> Any:
-    """Return the embeddings of documents.
-
-    Args:
-        ops: TensorFlow, or what writes the same operations into an ONNX graph.
-        pooling: one of ``POOLINGS``, but "pooler", which has weights.
-        states: [B, T, dim], the hidden states of the tokens.
-        mask: int32 [B, T], 1 for a token.
-        last_is_cls: whether the classification token is the last one.
-
-    Returns:
-        float32 [B, dim]; 0 for a document without tokens.
-    """
+    """Return float32 [documents, dim] for any pooling but "pooler", which has weights; 0 for an empty document."""
     if pooling in ("last", "last_tanh") or (pooling == "cls" and last_is_cls):
         last = ops.reduce_sum(mask, axis=1) - 1
         found = ops.gather(states, ops.maximum(last, 0), axis=1, batch_dims=1)
@@ -63,7 +48,7 @@ def pool(ops: Any, pooling: str, states: Any, mask: Any, last_is_cls: bool) -> A
 
 
 def own_pooling(content: bytes | None) -> str | None:
-    """Return the pooling that our own file names; None if there is no such file."""
+    """Return the pooling in our own file; None if there is no such file."""
     if content is None:
         return None
     named = parse_json(content, of=f"the encoder's {OWN_FILE}", top=None)
@@ -75,7 +60,6 @@ def own_pooling(content: bytes | None) -> str | None:
 
 
 def write_pooling(folder: Path, pooling: str) -> None:
-    """Write the pooling of an encoder into its folder."""
     (folder / OWN_FILE).write_text(json.dumps({"pooling": pooling}) + "\n", encoding="utf-8")
 
 
@@ -89,11 +73,7 @@ def pooling_module(modules: bytes | None) -> str | None:
 
 
 def sentence_transformers_pooling(content: bytes | None, file: str) -> str | None:
-    """Return the pooling that sentence-transformers' file names; None if there is no such file.
-
-    Raises:
-        InputError: the file names an unsupported pooling, or several.
-    """
+    """Return the pooling in sentence-transformers' file; None if there is no such file."""
     if content is None:
         return None
     content_json = parse_json(content, of=f"the encoder's {file}", foreign=True)

@@ -1,4 +1,4 @@
-"""The number format of an encoder's matrix products, and where this machine computes faster with half of the bits."""
+"""The number format of an encoder's matrix products, and whether half precision is faster on this machine."""
 
 import os
 from pathlib import Path
@@ -27,10 +27,7 @@ def dtype_of(name: str) -> tf.DType:
 
 
 def fastest_precision() -> str:
-    """Return "bf16" where products in bfloat16 are faster.
-
-    These are processors with AMX, processors of AMD with AVX512-BF16, and GPUs with tensor cores.
-    """
+    """Return "bf16" where it is faster: CPUs with AMX, AMD's with AVX512-BF16, GPUs with tensor cores; else "off"."""
     gpus = _visible_gpus()
     if gpus:
         return "bf16" if all(_has_tensor_cores(gpu) for gpu in gpus) else "off"
@@ -38,11 +35,7 @@ def fastest_precision() -> str:
 
 
 def check_precision(name: str) -> None:
-    """Raise an error if this machine cannot compute in this precision.
-
-    Raises:
-        InputError: products in bfloat16 would end the process, because oneDNN is limited to instructions without them.
-    """
+    """Raise InputError if bfloat16 would end the process, because oneDNN may not use the instructions for it."""
     if name != "bf16" or _visible_gpus() or not _onednn():
         return
     if _flags() & _BF16 and _limit() in _WITHOUT_BF16:
@@ -61,13 +54,13 @@ def _has_fast_bf16() -> bool:
 
 
 def _limit() -> str:
-    """Return the instruction set that oneDNN is limited to; empty if it is not."""
+    """Return the instruction set that oneDNN is limited to; empty if none."""
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or ""
     return limit.upper().removesuffix("_DEFAULT")
 
 
 def _onednn() -> bool:
-    """Return whether TensorFlow's products are oneDNN's."""
+    """Return whether oneDNN computes TensorFlow's products."""
     return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0"
 
 
@@ -76,7 +69,7 @@ def _flags() -> set[str]:
 
 
 def _field(name: str) -> str:
-    """Return what the system says of the first processor; empty if it does not say it."""
+    """Return a field of the first processor in /proc/cpuinfo; empty if unknown."""
     try:
         text = _CPU.read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""An encoder's files, read into arrays: configuration, weights and pooling."""
+"""Reading an encoder's files into arrays: configuration, weights and pooling."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,35 +15,20 @@ from xmc_tf.encoder.network.weight_names import Weight, weights_of
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.encoder.weight_files import WeightFiles
 
-# Parts of weights that are not random at first, and their value.
+# Initial values of weights that do not start at random.
 _CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}
 
 
 class EncoderFiles(NamedTuple):
-    """The content of an encoder's files.
-
-    Attributes:
-        config: the configuration.
-        values: the weights by name, without those of a pooler or a mask that the files lack and nothing reads.
-        pooling: one of ``POOLINGS``.
-    """
+    """The content of an encoder's files."""
 
     config: EncoderConfig
-    values: dict[str, np.ndarray]
+    values: dict[str, np.ndarray]  # by name, without those of an unused pooler or mask that the files lack
     pooling: str
 
 
 def read_encoder(name_or_folder: str | Path, pooling: str = "auto", cache_dir: str = "") -> EncoderFiles:
-    """Read an encoder's files.
-
-    Args:
-        name_or_folder: a folder, or a name on the hub; see ``EncoderSource``.
-        pooling: the pooling; "auto": as its files say, else the default of the architecture.
-        cache_dir: folder of downloaded encoders; empty: the default one.
-
-    Raises:
-        InputError: there is no such encoder, or its files are incomplete.
-    """
+    """Read an encoder from a folder or a name on the hub."""
     poolings.check_pooling(pooling)
     source = EncoderSource(name_or_folder, "encoder", cache_dir)
     with verified(source.folder):
@@ -54,7 +39,7 @@ def read_encoder(name_or_folder: str | Path, pooling: str = "auto", cache_dir: s
 
 
 def pooling_of(source: EncoderSource, config: EncoderConfig, pooling: str, has_pooler: bool) -> str:
-    """Return the pooling of an encoder: the given one, unless it is "auto"."""
+    """Return the given pooling, or that of the files or the architecture if it is "auto"."""
     if pooling == "auto":
         pooling = _named_pooling(source) or "auto"
     listed = any(weight.name == "pooler.kernel" for weight in weights_of(config))
@@ -82,7 +67,7 @@ def checked_pooling(pooling: str, config: EncoderConfig) -> str:
 def random_weights(
     config: EncoderConfig, seed: int, known: Mapping[str, np.ndarray] | None = None
 ) -> dict[str, np.ndarray]:
-    """Return random weights, which depend on the seed alone, but for those that are known."""
+    """Return the known weights, and random ones for the others, which depend only on the seed."""
     known = known or {}
     return {
         weight.name: known[weight.name] if weight.name in known else _random(weight, config, seed, number)
@@ -102,7 +87,6 @@ def _random(weight: Weight, config: EncoderConfig, seed: int, number: int) -> np
 
 
 def read_config(source: EncoderSource) -> EncoderConfig:
-    """Return the configuration in an encoder's files."""
     content = source.read("config.json")
     if content is None:
         raise source.not_found(OSError("no config.json"))
@@ -111,7 +95,7 @@ def read_config(source: EncoderSource) -> EncoderConfig:
 
 
 def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.ndarray]:
-    """Return the weights by name, without those of a pooler or of a mask that the files lack."""
+    """Return the weights by name, without those of a pooler or a mask that the files lack."""
     paths = source.weight_paths()
     source.check_claims(config)
     listed = weights_of(config)

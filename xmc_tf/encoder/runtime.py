@@ -1,4 +1,4 @@
-"""The choice of the runtime of an encoder: TensorFlow, or ONNX Runtime."""
+"""The choice of an encoder's runtime: TensorFlow or ONNX Runtime."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,15 +10,7 @@ from xmc_tf.params.choices import ONNX, RUNTIMES, TENSORFLOW
 
 
 def choose_runtime(asked: str, folder: Path) -> str:
-    """Return "tensorflow" or "onnx".
-
-    Args:
-        asked: one of these; or "auto": ONNX Runtime if the encoder was exported for it or TensorFlow is not installed.
-        folder: the encoder's folder.
-
-    Raises:
-        InputError: the runtime is not installed, or cannot read this encoder.
-    """
+    """Return "tensorflow" or "onnx"; "auto" is ONNX if the encoder was exported for it or there is no TensorFlow."""
     if asked not in RUNTIMES:
         raise InputError(f"unknown runtime {asked!r}", expected=", ".join(RUNTIMES))
     exported = (folder / GRAPH).is_file()

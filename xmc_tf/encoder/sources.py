@@ -1,4 +1,4 @@
-"""The sources of an encoder and its tokenizer: a folder, or a name on the hub and in its cache."""
+"""The source of an encoder and its tokenizer: a folder, or a name on the hub and in its cache."""
 
 import logging
 import os
@@ -16,7 +16,7 @@ from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.weight_files import HDF5, INDEX, SAFETENSORS, TORCH, listed_files, weight_files
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
-WEIGHT_ENDINGS = (".safetensors", ".h5", ".bin")  # compared when they are read
+WEIGHT_ENDINGS = (".safetensors", ".h5", ".bin")  # verified when they are read
 # Only these files are checked, because other files of the folder belong to the user.
 _JSON_FILES = frozenset((
     "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -28,16 +28,7 @@ _LFS = b"version https://git-lfs"
 
 
 class EncoderSource:
-    """The location of one encoder or tokenizer.
-
-    Args:
-        name_or_folder: a folder, a folder with ``text_encoder`` and ``text_tokenizer`` inside, or a name on the hub.
-        part: ``"encoder"`` or ``"tokenizer"``.
-        cache_dir: folder of downloaded encoders; empty: the default one.
-
-    Raises:
-        InputError: a folder has no such part.
-    """
+    """The location of one encoder or tokenizer."""
 
     def __init__(self, name_or_folder: str | Path, part: str, cache_dir: str = "") -> None:
         self.cache_dir = cache_dir or None
@@ -66,11 +57,7 @@ class EncoderSource:
         return found.read_bytes() if found else None
 
     def weight_paths(self) -> list[Path]:
-        """Return the files of weights: safetensors, else TensorFlow's, else PyTorch's own.
-
-        Raises:
-            InputError: there are no weights, or only pointers to them.
-        """
+        """Return the weight files: safetensors, else TensorFlow's, else PyTorch's own."""
         if self.folder is None:
             return self._cached_weights()
         paths = weight_files(self.folder)
@@ -115,11 +102,7 @@ class EncoderSource:
             raise self.not_found(error) from None
 
     def check_claims(self, config: EncoderConfig) -> None:
-        """Reject a configuration of far more weights than the folder's files can contain.
-
-        Raises:
-            InputError: the files are too small for the weights.
-        """
+        """Reject a configuration with far more weights than the folder's files can contain."""
         if self.folder is None:
             return
         layers = 0 if config.architecture == "albert" else config.layers  # ALBERT's layers share their weights
@@ -134,7 +117,7 @@ class EncoderSource:
             )
 
     def not_found(self, error: BaseException) -> InputError:
-        """Return the error for an encoder or tokenizer that transformers could not load."""
+        """Return the error for an encoder or tokenizer that cannot be loaded."""
         if self.folder is not None:
             return InputError(
                 f"the {self.part} in {self.folder} cannot be read",
@@ -154,7 +137,7 @@ class EncoderSource:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence transformers' list of loaded weights and the hub client's log of retries; errors are still raised."""
+    """Silence transformers' list of loaded weights and the hub client's log of retries, but not errors."""
     with muted_stderr():
         from transformers.utils import logging as transformers_logging  # only those who use it wait for the import
 

@@ -15,14 +15,7 @@ WHITESPACE = (
 
 
 class SpecialTokens:
-    """A search for special tokens in texts.
-
-    Args:
-        added: the entries "added_tokens" of tokenizer.json.
-
-    Raises:
-        InputError: one of the tokens cannot be found this way.
-    """
+    """A search in texts for special tokens, the "added_tokens" of tokenizer.json."""
 
     def __init__(self, added: list[dict[str, Any]]) -> None:
         self._tokens = [(token["content"], int(token["id"]), token["lstrip"], token["rstrip"]) for token in added]
@@ -59,12 +52,11 @@ class SpecialTokens:
 
 
 def is_special(points: tf.Tensor) -> tf.Tensor:
-    """Return whether each code point stands for a special token."""
     return points >= SPECIAL
 
 
 def segment_starts(runs: Runs) -> tf.Tensor:
-    """Return whether a segment begins at each point: a text, a special token, or text after one."""
+    """Return whether each point starts a segment: a text, a special token, or text after one."""
     special = is_special(runs.points)
     behind = tf.concat([tf.zeros_like(special[:1]), special[:-1]], axis=0)
     return starts_of(runs.rows) | special | behind
@@ -99,7 +91,6 @@ def _spaces_before(runs: Runs, found: tf.Tensor) -> tf.Tensor:
 
 
 def is_whitespace(points: tf.Tensor) -> tf.Tensor:
-    """Return whether the tokenizers library considers each character whitespace."""
     return tf.reduce_any(points[:, None] == tf.constant(WHITESPACE, tf.int32), axis=1)
 
 

@@ -24,28 +24,11 @@ def tokenize_file(
     tokenizer: TextTokenizer,
     folder: str | Path,
     *,
-    max_length: int,
-    max_windows: int = 1,
+    max_length: int,  # tokens of a window, including special ones
+    max_windows: int = 1,  # of a document; 1: documents are truncated
     communicator: Any = None,
 ) -> TokenStore:
-    """Tokenize all documents into a folder, or use the folder if it has the tokens of these documents.
-
-    If several ranks see the same folder, the first of them writes it and the others wait.
-
-    Args:
-        texts: the documents, the same on every rank.
-        tokenizer: the tokenizer.
-        folder: the folder of the token store, the same path on every rank.
-        max_length: maximum number of tokens of a window, including special ones.
-        max_windows: maximum number of windows of a document. 1: documents are truncated.
-        communicator: the ranks; None: a single process.
-
-    Returns:
-        The store, mapped into memory.
-
-    Raises:
-        InputError: on all ranks, if one of them cannot write or has other documents than rank 0.
-    """
+    """Tokenize all documents into a folder, or reuse its tokens; all ranks call it with the same arguments."""
     tokenizer.check_max_length(max_length)
     folder = Path(folder)
     about = {

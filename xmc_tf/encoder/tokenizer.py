@@ -25,10 +25,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class TruncationCounter:
-    """Counts of documents, windows and tokens, including truncated tokens.
-
-    Only the beginning of a very long document is tokenized; its number of tokens is estimated from its characters.
-    """
+    """Counts of documents, windows and tokens; very long documents' tokens are estimated from their characters."""
 
     documents: int = 0
     truncated: int = 0
@@ -68,33 +65,20 @@ _CHUNK = 1024
 
 # A long text is cut before tokenizing, at a space after a letter or digit: the rest changes no word before it.
 _WORD_END = re.compile(r"[^\W_](?= )")
-# Number of characters per token that are tried first, then four times as many. Few texts have longer words.
+# The first attempt takes this many characters per token, each further one four times as many. Few words are longer.
 _CHARACTERS_PER_TOKEN = 16
-_MOST_IDS, _FEW_TOKENS = 16, 100_000  # ids per token, where there are more tokens than a few
+_MOST_IDS, _FEW_TOKENS = 16, 100_000  # at most 16 ids for each token, and for 100,000 more
 
 
 class TextTokenizer:
-    """A fast tokenizer for many texts at once.
-
-    Example:
-        >>> tokenizer = TextTokenizer.load("bert-base-cased")
-        >>> tokenizer.tokenize(["A text", b"another"], max_length=64)
-        [array([101, ..., 102], dtype=int32), ...]
-
-    Attributes:
-        pad_id: the padding id.
-        vocabulary_size: number of tokens in the vocabulary.
-        before: the special tokens before every text.
-        behind: the special tokens after every text.
-        fingerprint: equal for tokenizers that produce the same ids.
-    """
+    """A fast tokenizer for many texts at once."""
 
     def __init__(self, files: TokenizerFiles) -> None:
         self._files = files
         self.backend, self.pad_id = files.backend, files.pad_id
         vocabulary = self.backend.get_vocab()
         self.vocabulary_size = max(vocabulary.values()) + 1
-        if self.vocabulary_size > _MOST_IDS * (len(vocabulary) + _FEW_TOKENS):  # they take memory, from here on
+        if self.vocabulary_size > _MOST_IDS * (len(vocabulary) + _FEW_TOKENS):  # ids take memory later on
             raise InputError(
                 "the ids of the tokenizer have too large gaps",
                 expected=f"ids below {_MOST_IDS * (len(vocabulary) + _FEW_TOKENS):,}, for {len(vocabulary):,} tokens",
@@ -111,16 +95,7 @@ class TextTokenizer:
 
     @classmethod
     def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
-        """Load a tokenizer.
-
-        Args:
-            name_or_folder: a folder with tokenizer files, a folder of PECOS with ``text_tokenizer`` inside, or a name
-                on the hub.
-            cache_dir: folder of downloaded files; empty: the default one.
-
-        Raises:
-            InputError: there is no such tokenizer.
-        """
+        """Load a tokenizer from a folder, a folder of PECOS with ``text_tokenizer`` inside, or a name on the hub."""
         source = EncoderSource(name_or_folder, "tokenizer", cache_dir)
         with verified(source.folder, skip=WEIGHT_ENDINGS):
             try:
@@ -140,31 +115,13 @@ class TextTokenizer:
     def tokenize(
         self, texts: Sequence[Text], max_length: int, truncation: TruncationCounter | None = None
     ) -> list[np.ndarray]:
-        """Return the token ids of each text with special tokens, as transformers does.
-
-        Args:
-            texts: strings or bytes; invalid UTF-8 becomes U+FFFD. An empty text has special tokens only.
-            max_length: maximum number of tokens of a text, including special ones; longer texts are truncated.
-            truncation: counts the truncated tokens.
-
-        Returns:
-            One int32 array per text.
-        """
+        """Return the token ids of each text with special tokens, as transformers does; invalid UTF-8 becomes U+FFFD."""
         return self.windows(texts, Reading(max_length), truncation)[0]
 
     def windows(
         self, texts: Sequence[Text], reading: Reading, truncation: TruncationCounter | None = None
     ) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return the token ids of each window of each text, every window with its own special tokens.
-
-        Args:
-            texts: strings or bytes; invalid UTF-8 becomes U+FFFD. An empty text is one window of special tokens.
-            reading: how texts become windows.
-            truncation: counts the windows and the truncated tokens.
-
-        Returns:
-            One int32 array per window, text by text; int32, the number of windows of each text.
-        """
+        """Return the int32 ids of each window with its special tokens, text by text, and the windows of each text."""
         self.check_max_length(reading.max_length)
         limit, most = reading.max_length - self._nr_special, reading.max_windows
         found: list[np.ndarray] = []
@@ -187,11 +144,7 @@ class TextTokenizer:
         return found, np.array(counts, np.int32)
 
     def check_max_length(self, max_length: int) -> None:
-        """Raise an error if a maximum length has no room for the special tokens and one more.
-
-        Raises:
-            InputError: the maximum length is too small.
-        """
+        """Raise InputError if a maximum length has no room for the special tokens and one more."""
         if max_length <= self._nr_special:
             raise InputError(
                 "the maximum length is too small for this tokenizer",
@@ -201,15 +154,7 @@ class TextTokenizer:
             )
 
     def in_graph(self, max_length: int, max_windows: int = 1) -> "GraphTokenizer":
-        """Return `windows` as a graph: strings to padded ids and mask.
-
-        Args:
-            max_length: maximum number of tokens of a window, including special ones.
-            max_windows: maximum number of windows of a text.
-
-        Raises:
-            InputError: the tokenizer cannot run in the graph (RoBERTa's byte-pair encoding); the error says why.
-        """
+        """Return `windows` as a graph; raise InputError if it cannot run there, like RoBERTa's byte-pair encoding."""
         from xmc_tf.encoder.graph_tokenizer import GraphTokenizer  # it loads TensorFlow
 
         self.check_max_length(max_length)

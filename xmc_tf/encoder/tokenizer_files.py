@@ -1,4 +1,4 @@
-"""The files of a tokenizer: tokenizer.json is read as it is, and transformers reads other forms."""
+"""The files of a tokenizer: tokenizer.json is read directly, and transformers reads other forms."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ _SETTING_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
 def _inferred_type(folder: Path | None) -> dict[str, str]:
-    """Return the tokenizer's type for ``AutoTokenizer``, taken from PECOS's encoder beside it; empty if not needed."""
+    """Return the tokenizer's type for ``AutoTokenizer`` from PECOS's encoder beside it; empty if not needed."""
     if folder is None or _content(folder / "config.json").get("model_type"):
         return {}
     if _content(folder / "tokenizer_config.json").get("tokenizer_class"):
@@ -30,7 +30,7 @@ def _inferred_type(folder: Path | None) -> dict[str, str]:
 
 
 def _note_defaults(folder: Path | None, tokenizer: Any) -> None:
-    """Log the assumed settings of a folder that has a vocabulary without settings; warn if they look wrong."""
+    """Log the settings assumed for a vocabulary without settings; warn if they look wrong."""
     if folder is None or any((folder / name).is_file() for name in _SETTING_FILES):
         return
     lowers = getattr(tokenizer, "do_lower_case", None)
@@ -60,26 +60,20 @@ def _content(path: Path) -> dict[str, Any]:
 
 _MAIN = "tokenizer.json"
 _SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
-# Settings of BERT's tokenizers that count more than their normalizer in tokenizer.json.
+# Settings of BERT's tokenizers that override the normalizer in tokenizer.json.
 _OF_NORMALIZER = {
     "do_lower_case": "lowercase", "strip_accents": "strip_accents", "tokenize_chinese_chars": "handle_chinese_chars",
 }  # fmt: skip
-_PADDING = ("[PAD]", "<pad>")  # of tokenizers whose settings do not name it
+_PADDING = ("[PAD]", "<pad>")  # if the settings do not name it
 
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """A tokenizer as its files describe it.
+    """A tokenizer as its files describe it."""
 
-    Attributes:
-        backend: from texts to ids, without padding and truncation.
-        pad_id: the padding id.
-        save: writes the files into a folder.
-    """
-
-    backend: Tokenizer
+    backend: Tokenizer  # without padding and truncation
     pad_id: int
-    save: Callable[[Path], object]
+    save: Callable[[Path], object]  # writes the files into a folder
 
     @property
     def fingerprint(self) -> str:
@@ -88,11 +82,8 @@ class TokenizerFiles:
 
 
 def read_main_file(source: EncoderSource) -> TokenizerFiles | None:
-    """Read tokenizer.json and the settings beside it, without transformers; None if there is no such file.
-
-    transformers 5 would keep only the vocabulary of the file and build a tokenizer of its own around it, which gives
-    other ids for some architectures.
-    """
+    """Read tokenizer.json and the settings beside it, without transformers; None if there is no such file."""
+    # transformers 5 would keep only the vocabulary and build its own tokenizer, with other ids for some architectures.
     content = source.read(_MAIN)
     if content is None:
         return None
@@ -114,7 +105,6 @@ def read_main_file(source: EncoderSource) -> TokenizerFiles | None:
 
 
 def read_with_transformers(source: EncoderSource) -> TokenizerFiles:
-    """Read a folder, or a name on the hub, as transformers does."""
     with quiet_transformers():
         from transformers import AutoTokenizer  # takes a second to import
 

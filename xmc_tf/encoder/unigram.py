@@ -44,14 +44,7 @@ class _LikeliestPieces(tf.Module):
         self._tokenizer = tf_text.SentencepieceTokenizer(_compiled_model(model["vocab"], int(model["unk_id"])))
 
     def __call__(self, runs: Runs) -> tuple[tf.Tensor, tf.Tensor]:
-        """Segment words.
-
-        Args:
-            runs: the words, with their numbers as rows, ascending from 0. A special token is a word.
-
-        Returns:
-            int32 ids of the pieces and the int64 word of each piece, ascending.
-        """
+        """Return int32 ids of pieces and the int64 word of each; rows number the words, special tokens among them."""
         starts = starts_of(runs.rows)
         heads = at_places(runs, places_of(starts))
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
@@ -63,7 +56,7 @@ class _LikeliestPieces(tf.Module):
 
 
 def _compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
-    """Return a model of SentencePiece, as a protocol buffer, that leaves texts as they are before it cuts them."""
+    """Return a SentencePiece model, as a protocol buffer, that segments texts without changing them."""
     pieces = b"".join(
         _bytes(
             1,
@@ -107,12 +100,7 @@ _SPACE = 0x20
 
 
 class Unigram(tf.Module):
-    """The conversion of texts with marked special tokens to piece ids.
-
-    Args:
-        backend: the tokenizer.
-        config: its JSON configuration.
-    """
+    """The conversion of texts with marked special tokens to piece ids."""
 
     def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
         super().__init__(name="unigram")
@@ -125,15 +113,7 @@ class Unigram(tf.Module):
         self._pieces = _LikeliestPieces(config["model"])
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenize texts.
-
-        Args:
-            marked: texts in which special tokens are marked.
-            limit: maximum number of tokens needed of each text.
-
-        Returns:
-            int32 ids and the int64 row of each id, ascending.
-        """
+        """Return int32 ids and the int64 row of each, ascending; at least the first ``limit`` of each text."""
         runs = marked
         for step in self._steps:
             runs = step(runs)
@@ -183,7 +163,7 @@ def _character_table(key: str) -> CharacterTable:
 
 
 def _tokenizer_with(**parts: Any) -> Tokenizer:
-    """Return a tokenizer with only some parts, which is called for these parts."""
+    """Return a tokenizer with only some parts, to call these."""
     model = {"type": "WordPiece", "unk_token": "", "continuing_subword_prefix": "", "max_input_chars_per_word": 1}
     return Tokenizer.from_str(
         json.dumps(

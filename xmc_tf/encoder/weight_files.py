@@ -1,4 +1,4 @@
-"""The files of an encoder's weights: safetensors, HDF5 of TensorFlow, and PyTorch's own format, without PyTorch."""
+"""The files of an encoder's weights: safetensors, TensorFlow's HDF5, and PyTorch's own format, without PyTorch."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,18 +18,13 @@ SAFETENSORS, HDF5, TORCH = "model.safetensors", "tf_model.h5", "pytorch_model.bi
 INDEX = ".index.json"  # such a file lists several files of weights
 _FIX = "copy the folder again"
 
-# The last part of names in files of TensorFlow, and in those of PyTorch.
+# The last part of names in TensorFlow's files, and in PyTorch's.
 _LAST_PARTS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "embeddings": "weight"}
 _DEBERTA_PARTS = {"pos_proj": "pos_key_proj", "pos_q_proj": "pos_query_proj"}
 
 
 class WeightFiles:
-    """The arrays of one or more files, by the names of PyTorch without the architecture's prefix.
-
-    Args:
-        paths: the files, all of one format.
-        config: the encoder's configuration.
-    """
+    """The arrays of one or more files of one format, by the names of PyTorch without the architecture's prefix."""
 
     def __init__(self, paths: list[Path], config: EncoderConfig) -> None:
         self._prefix = NAMES[config.architecture].prefix
@@ -42,11 +37,7 @@ class WeightFiles:
         return name in self._read or _older(name) in self._read
 
     def own(self, weight: Weight) -> np.ndarray:
-        """Return a weight as the network has it, float32.
-
-        Raises:
-            InputError: the arrays are of another shape.
-        """
+        """Return a weight as the network has it, float32."""
         parts = []
         for name in weight.files:
             found = self._read[name if name in self._read else _older(name)]()
@@ -64,12 +55,7 @@ class WeightFiles:
 
 
 def in_files(weights: list[Weight], values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return weights, or their gradients, with the names and orientations of PyTorch.
-
-    Args:
-        weights: the weights.
-        values: their values by name.
-    """
+    """Return weights, or their gradients, with the names and orientations of PyTorch."""
     arrays = {}
     for weight in weights:
         for name, part in zip(weight.files, np.split(values[weight.name], len(weight.files), axis=-1), strict=True):
@@ -78,13 +64,7 @@ def in_files(weights: list[Weight], values: dict[str, np.ndarray]) -> dict[str, 
 
 
 def save_weights(path: Path, weights: list[Weight], values: dict[str, np.ndarray]) -> None:
-    """Write weights as PyTorch's transformers reads them.
-
-    Args:
-        path: the file.
-        weights: all weights.
-        values: their values by name.
-    """
+    """Write weights as PyTorch's transformers reads them."""
     try:
         save_file(in_files(weights, values), path, metadata={"format": "pt"})
     except SafetensorError as error:  # safetensors' own error for a full disk
@@ -92,11 +72,7 @@ def save_weights(path: Path, weights: list[Weight], values: dict[str, np.ndarray
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the files of a folder with weights: one, or those that an index lists; none if there are none.
-
-    Raises:
-        InputError: the index names a file that is missing or outside the folder, or a file is only a pointer.
-    """
+    """Return the files of a folder with weights: one, or those that an index lists; none if there are none."""
     for name in (SAFETENSORS, HDF5, TORCH):
         if (folder / name).is_file():
             return [folder / name]
@@ -116,11 +92,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def listed_files(index: Path) -> list[str]:
-    """Return the names of the weight files that an index lists.
-
-    Raises:
-        InputError: the file is not such an index.
-    """
+    """Return the names of the weight files that an index lists."""
     listed = read_json(index, expected="a list of the weight files", fix=_FIX, foreign=True).get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
         raise InputError(f"{index} does not list the weight files", expected='"weight_map": {...}', fix=_FIX)
@@ -183,7 +155,7 @@ def _turned(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _older(name: str) -> str:
-    """Return the name that files of the first versions of transformers have for a normalization's weight."""
+    """Return the name of a normalization's weight in files of the first versions of transformers."""
     parts = name.rsplit(".", 1)
     return f"{parts[0]}.{ {'weight': 'gamma', 'bias': 'beta'}.get(parts[-1], parts[-1]) }"
 

@@ -28,12 +28,7 @@ _SPACE = 0x20
 
 
 class WordPiece(tf.Module):
-    """The conversion of texts with marked special tokens to piece ids.
-
-    Args:
-        backend: the tokenizer; here, its configuration says all.
-        config: its JSON configuration.
-    """
+    """The conversion of texts with marked special tokens to piece ids."""
 
     def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
         super().__init__(name="wordpiece")
@@ -49,7 +44,7 @@ class WordPiece(tf.Module):
         pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
         if [model["vocab"][piece] for piece in pieces] != list(range(len(pieces))):
             raise cannot_run_in_graph("its vocabulary has gaps")
-        # A word that the vocabulary has no piece of, as a stand-in for words that are to be unknown.
+        # A word without any piece in the vocabulary, to stand for unknown words.
         used = {character for piece in pieces for character in piece}
         self._unknown = next(point for point in range(0xE000, 0xF900) if chr(point) not in used)
         compiled = build_fast_wordpiece_model(
@@ -59,15 +54,7 @@ class WordPiece(tf.Module):
         self._compiled = tf.Variable(np.frombuffer(compiled, np.uint8), trainable=False, name="pieces")
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenize texts.
-
-        Args:
-            marked: texts in which special tokens are marked.
-            limit: maximum number of tokens needed of each text.
-
-        Returns:
-            int32 ids and the int64 row of each id, ascending.
-        """
+        """Return int32 ids and the int64 row of each, ascending; at least the first ``limit`` of each text."""
         runs = self._table(marked)
         space = runs.points == _SPACE
         behind = tf.concat([tf.zeros_like(space[:1]), space[:-1]], axis=0)

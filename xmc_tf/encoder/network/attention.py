@@ -1,4 +1,4 @@
-"""Attention, and the ways in which architectures add to it the distance of tokens."""
+"""Attention, and how each architecture adds the distance of tokens to it."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -19,16 +19,7 @@ Dense = Callable[[Tensor, str], Tensor]
 
 
 class Attention:
-    """Scaled dot-product attention of BERT and its relatives, in one batch.
-
-    Args:
-        config: the encoder's configuration.
-        weights: its weights by name.
-        layout: the places of the batch's tokens.
-        operations: the other operations of the layers.
-        dense: computes a dense layer by its name.
-        dtype: type of the products.
-    """
+    """Scaled dot-product attention of BERT and its relatives, for one batch."""
 
     def __init__(
         self,
@@ -47,13 +38,8 @@ class Attention:
         self.absent = self.ops.cast(absent, dtype)[:, None, None, :]
 
     def __call__(self, x: Tensor, layer: str, number: int) -> Tensor:
-        """Return what each token attends to, as rows of ``heads * head_width`` numbers.
-
-        Args:
-            x: the tokens' rows.
-            layer: beginning of the names of the layer's weights.
-            number: number of the layer.
-        """
+        """Return what each token attends to, as rows of ``heads * head_width`` numbers."""
+        # `layer` is the prefix of the names of the layer's weights.
         query, key, value = self.heads(self.layout.unpack(self.dense(x, f"{layer}qkv")), 3)
         scores = self.scores(query, key, layer, number) + self.absent
         shares = self.operations.drop(self.ops.nn.softmax(scores), self.config.attention_dropout)
@@ -73,12 +59,8 @@ class Attention:
         return self.ops.matmul(query * self.ops.cast(self.scale, self.dtype), key, transpose_b=True)
 
     def by_distance(self, table: Tensor, places: Tensor) -> Tensor:
-        """Return products with a vector for each distance: ``[documents, heads, tokens, tokens]``.
-
-        Args:
-            table: ``[2 * tokens, heads, head_width]``, in the order of ``distances``.
-            places: ``[documents, heads, tokens, head_width]``.
-        """
+        """Return the products of ``[documents, heads, tokens, head_width]`` and a table of vectors by distance."""
+        # The table is [2 * tokens, heads, head_width], in the order of `distances`.
         products = self.ops.matmul(places, self.ops.transpose(table, [1, 2, 0])[None])
         width = self.layout.width
         # Distance i - j stands in row i at place T - 1 - i + j: rows shorter by one move it to column j.
@@ -99,7 +81,7 @@ class Attention:
 
 
 class BucketAttention(Attention):
-    """MPNet's: one number for each head and range of distances is added to the scores."""
+    """MPNet's: the scores get a bias for each head and range of distances."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -111,7 +93,6 @@ class BucketAttention(Attention):
         self._bias = self.ops.cast(self.ops.transpose(bias, [2, 0, 1])[None], self.dtype)
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        """Return ``[documents, heads, tokens, tokens]``."""
         return super().scores(query, key, layer, number) + self._bias
 
 
@@ -143,7 +124,6 @@ class DisentangledAttention(Attention):
             }
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        """Return ``[documents, heads, tokens, tokens]``."""
         query *= self.ops.cast(self.scale, self.dtype)
         scores = self.ops.matmul(query, key, transpose_b=True)
         if not self._parts:
@@ -187,7 +167,6 @@ class XlnetAttention(Attention):
         self._other = self.ops.cast(segment[:, None, :, None] != segment[:, None, None, :], self.dtype)
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        """Return ``[documents, heads, tokens, tokens]``."""
         of_distances = self.split_heads(self.dense(self._table, f"{layer}r"))[0]
         contents = self.ops.matmul(query + self._bias(f"{layer}r_w_bias"), key, transpose_b=True)
         distances = self.by_distance(of_distances, query + self._bias(f"{layer}r_r_bias"))
@@ -215,7 +194,6 @@ class RotaryAttention(Attention):
         self._rotations = [self._rotation(theta) for theta in config.rotations]
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        """Return ``[documents, heads, tokens, tokens]``."""
         local = self._local[number]
         cosine, sine = self._rotations[local]
         query, key = (one * cosine + self._half_turned(one) * sine for one in (query, key))

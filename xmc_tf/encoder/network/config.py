@@ -1,4 +1,4 @@
-"""The configuration of an encoder: what its ``config.json`` says, in the same words for all architectures."""
+"""The configuration of an encoder: the content of ``config.json``, under the same names for all architectures."""
 
 import dataclasses
 import json
@@ -76,63 +76,32 @@ _POOLINGS = {
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The sizes and options of an encoder.
+    """The sizes and options of an encoder."""
 
-    Args:
-        architecture: its model type: "bert", "xlnet"…
-        content: the content of ``config.json``, which is also what is saved.
-        vocabulary: number of tokens that have embeddings.
-        width: length of a token's state.
-        layers: number of layers.
-        heads: number of attention heads.
-        head_width: length of a head's query.
-        inner: width of the feed-forward network's hidden layer.
-        activation: its activation function.
-        embedding_width: length of a token's embedding, before it is projected to ``width``.
-        positions: number of absolute positions that have embeddings; 0: none.
-        first_position: row of the first token's position.
-        segments: number of segments that have embeddings; 0: none.
-        max_length: maximum number of tokens of a document.
-        epsilon: added to variances.
-        dropout: dropout between layers.
-        attention_dropout: dropout of attention weights.
-        pad_id: token id of padding.
-        deviation: standard deviation of random weights.
-        pooling: the default pooling.
-    """
-
-    architecture: str
-    content: Mapping[str, Any]
+    architecture: str  # the model type, such as "bert"
+    content: Mapping[str, Any]  # of config.json; it is also what is saved
     vocabulary: int
     width: int
     layers: int
     heads: int
     head_width: int
-    inner: int
+    inner: int  # width of the feed-forward network's hidden layer
     activation: str
-    embedding_width: int
-    positions: int
-    first_position: int
-    segments: int
-    max_length: int
-    epsilon: float
+    embedding_width: int  # before the projection to `width`
+    positions: int  # absolute ones with embeddings; 0: none
+    first_position: int  # row of the first token's position
+    segments: int  # with embeddings; 0: none
+    max_length: int  # tokens of a document
+    epsilon: float  # added to variances
     dropout: float
     attention_dropout: float
     pad_id: int
-    deviation: float
-    pooling: str
+    deviation: float  # standard deviation of random weights
+    pooling: str  # the default
 
     @classmethod
     def of(cls, given: Any, where: str = "config.json") -> "EncoderConfig":
-        """Return the configuration of a dictionary or of a configuration object of transformers.
-
-        Args:
-            given: the dictionary or the object.
-            where: what messages call it.
-
-        Raises:
-            InputError: the architecture or an option is not supported, or a value is of the wrong kind.
-        """
+        """Return the configuration in a dictionary or an object of transformers; ``where`` is its name in errors."""
         content: Mapping[str, Any] = given if isinstance(given, Mapping) else given.to_dict()
         kind = content.get("model_type")
         if not isinstance(kind, str) or kind not in _DEFAULTS:
@@ -211,10 +180,7 @@ class EncoderConfig:
         return theta, float(self.content.get("local_rope_theta", 10000.0) or theta)
 
     def with_dropout(self, rate: float | None) -> "EncoderConfig":
-        """Return a configuration with another dropout between layers; 0 also turns off dropout in the attention.
-
-        None: unchanged. The saved file gets the same values.
-        """
+        """Return a configuration with another dropout between layers (None: the same); 0 also turns off attention's."""
         if rate is None:
             return self
         names = _NAMES.get(self.architecture, {})
@@ -229,13 +195,12 @@ class EncoderConfig:
         return dataclasses.replace(self, content={**self.content, **changed}, dropout=rate, attention_dropout=attention)
 
     def write(self, folder: Path) -> None:
-        """Write ``config.json``."""
         text = json.dumps(dict(self.content), indent=2, sort_keys=True, default=str)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
 
 
 def _check_options(content: Mapping[str, Any], where: str) -> None:
-    """Refuse options that change the numbers and are not supported."""
+    """Refuse unsupported options that change the result."""
     refused = {
         "position_embedding_type": (None, "absolute"), "is_decoder": (None, False),
         "add_cross_attention": (None, False), "attn_type": (None, "bi"), "bi_data": (None, False),
@@ -260,7 +225,7 @@ def _check_options(content: Mapping[str, Any], where: str) -> None:
 
 
 def _is_rotation(given: Any) -> bool:
-    """Return whether an entry of ``rope_parameters`` describes a rotation of the only supported kind."""
+    """Return whether an entry of ``rope_parameters`` is a rotation of the supported kind."""
     if not isinstance(given, Mapping) or given.get("rope_type", "default") != "default":
         return False
     theta = given.get("rope_theta")

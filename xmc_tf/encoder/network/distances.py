@@ -6,11 +6,8 @@ import numpy as np
 
 
 def mpnet_buckets(buckets: int, farthest: int) -> np.ndarray:
-    """Return the bucket of each distance of a query from a key, from ``-farthest`` to ``farthest``.
-
-    Half of the buckets are for either side; of these, half for single distances and the others for ranges that grow up
-    to a distance of 128.
-    """
+    """Return the bucket of each distance of a query from a key, from ``-farthest`` to ``farthest``."""
+    # Half of the buckets for either side; half of these for single distances, the rest for ranges that grow up to 128.
     distance = np.arange(-farthest, farthest + 1)
     half = buckets // 2
     exact = half // 2

@@ -1,4 +1,4 @@
-"""The network of an encoder: embeddings and layers, one forward pass for all architectures and uses."""
+"""The forward pass of an encoder's network, one for all architectures and runtimes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,15 +11,7 @@ from xmc_tf.encoder.pooling import pool
 
 
 class Forward:
-    """A forward pass through the network, for one batch.
-
-    Args:
-        config: the encoder's configuration.
-        weights: its weights by name.
-        layout: the places of the batch's tokens.
-        operations: the operations beside products; those of training apply dropout.
-        dtype: type of the products; sums of layers and normalization are float32.
-    """
+    """A forward pass through the network, for one batch."""
 
     def __init__(
         self,
@@ -35,11 +27,7 @@ class Forward:
         self._attend = kind(config, weights, layout, operations, self._dense, dtype)
 
     def states(self, ids: Tensor) -> Tensor:
-        """Return the hidden states of tokens, float32 [rows, width].
-
-        Args:
-            ids: int32 [documents, tokens].
-        """
+        """Return the hidden states of tokens, float32 [rows, width], for ids int32 [documents, tokens]."""
         config = self._config
         x = embedded = self._embed(ids)
         before = config.architecture == "modernbert"
@@ -53,12 +41,7 @@ class Forward:
         return self._operations.drop(x, config.dropout) if config.architecture == "xlnet" else x
 
     def embeddings(self, ids: Tensor, pooling: str) -> Tensor:
-        """Return the embeddings of documents, float32 [documents, width].
-
-        Args:
-            ids: int32 [documents, tokens]; the padding is ignored.
-            pooling: one of ``POOLINGS``.
-        """
+        """Return the embeddings of documents, float32 [documents, width]; ids of padding are ignored."""
         layout, config = self._layout, self._config
         rows = self.states(self._ops.where(layout.mask > 0, ids, config.pad_id))
         states = self._ops.reshape(layout.unpack(rows), [layout.documents, layout.width, config.width])
@@ -95,7 +78,7 @@ class Forward:
         )
 
     def _layer_norm_after(self, x: Tensor, layer: str, number: int) -> Tensor:
-        """Return the states after a layer that normalizes each sum, as BERT and most others do."""
+        """Apply a layer that normalizes each sum, as in BERT and most others."""
         attended = self._dropped(self._dense(self._attend(x, layer, number), f"{layer}out"))
         x = self._add_and_normalize(x, attended, f"{layer}out_norm")
         inner = self._operations.activate(self._dense(x, f"{layer}inner"))
@@ -104,7 +87,7 @@ class Forward:
         return self._add_and_normalize(x, self._dropped(self._dense(inner, f"{layer}outer")), f"{layer}outer_norm")
 
     def _layer_norm_before(self, x: Tensor, layer: str, number: int) -> Tensor:
-        """Return the states after a layer that normalizes its inputs, and whose inner layer has gates."""
+        """Apply a layer that normalizes its inputs and whose inner layer has gates."""
         config, drop = self._config, self._operations.drop
         seen = self._normalize(x, f"{layer}out_norm") if f"{layer}out_norm.scale" in self._weights else x
         attended = self._dense(self._attend(seen, layer, number), f"{layer}out")
@@ -114,7 +97,7 @@ class Forward:
         return x + self._ops.cast(self._dense(inner, f"{layer}outer"), self._ops.float32)
 
     def _convolution(self, embedded: Tensor, x: Tensor) -> Tensor:
-        """Return the states after DeBERTa's convolution over neighbouring tokens' embeddings."""
+        """Add DeBERTa's convolution over the embeddings of neighboring tokens."""
         layout, config = self._layout, self._config
         there = self._ops.cast(layout.mask, self._ops.float32)[:, :, None]
         places = self._ops.reshape(layout.unpack(embedded), [layout.documents, layout.width, config.width]) * there

@@ -1,9 +1,4 @@
-"""The operations of a layer beside products of matrices: normalization, activation and dropout.
-
-In training, they have gradients of their own, which read memory less often than those of single operations. Where
-matrix products are in half precision, each is compiled by XLA into one loop; the products stay with oneDNN, whose
-instructions for them XLA does not use. Outside of training, they are plain operations, which every server has.
-"""
+"""The operations of a layer other than matrix products: normalization, activation and dropout."""
 
 import math
 from collections.abc import Callable
@@ -29,12 +24,7 @@ _MOST_CALLS = 1 << 16  # of dropout in one network
 
 
 class Operations:
-    """The operations outside of training.
-
-    Args:
-        activation: name of the activation function.
-        epsilon: added to variances.
-    """
+    """The operations outside of training: plain ones, which every server has."""
 
     training = False
 
@@ -44,15 +34,13 @@ class Operations:
         self._epsilon = epsilon
 
     def activate(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the activation function's values."""
         return self._activate(x)
 
     def named_activation(self, name: str) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Return another activation function than that of the layers."""
+        """Return an activation function other than that of the layers."""
         return ACTIVATIONS[name]
 
     def dense(self, x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None, dtype: tf.DType) -> tf.Tensor:
-        """Return the product with a matrix, plus the bias."""
         out = tf.matmul(tf.cast(x, dtype), tf.cast(kernel, dtype))
         return out if bias is None else tf.nn.bias_add(out, tf.cast(bias, dtype))
 
@@ -71,25 +59,18 @@ class Operations:
 
 
 class TrainingOperations(Operations):
-    """The operations in training.
-
-    Args:
-        activation: name of the activation function.
-        epsilon: added to variances.
-        seed: int64 [2]; each dropout draws from it and from its number in the network.
-        compiled: whether XLA compiles them.
-    """
+    """The operations in training, with gradients of their own, which read memory less often."""
 
     training = True
 
+    # `compiled`: XLA compiles each into one loop, for products in half precision. The products stay with oneDNN, whose
+    # instructions for them XLA does not use.
     def __init__(self, activation: str, epsilon: float, seed: tf.Tensor, compiled: bool) -> None:
         super().__init__(activation, epsilon)
         self._seed, self._calls = seed * tf.constant([1, _MOST_CALLS], tf.int64), 0
         self._activation, self._slope, self._forward, self._backward = _parts(activation, epsilon, compiled)
 
     def activate(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the activation function's values."""
-
         @tf.custom_gradient
         def activated(x: tf.Tensor) -> tuple:
             return self._activation(x), lambda up: self._slope(x, up)
@@ -97,13 +78,11 @@ class TrainingOperations(Operations):
         return activated(x)
 
     def normalize(self, x: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor | None) -> tf.Tensor:
-        """Return rows with mean 0 and variance 1, times the scale, plus the shift."""
         return self.add_and_normalize(x, None, scale, shift)
 
     def add_and_normalize(
         self, x: tf.Tensor, y: tf.Tensor | None, scale: tf.Tensor, shift: tf.Tensor | None
     ) -> tf.Tensor:
-        """Return ``normalize(x + y)``; ``y`` may be in half precision."""
         shifts = tf.zeros_like(scale) if shift is None else tf.convert_to_tensor(shift)
         scale = tf.convert_to_tensor(scale)
         terms = [x] if y is None else [x, y]

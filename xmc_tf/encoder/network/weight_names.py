@@ -13,36 +13,21 @@ Turn = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight of the network, of one array of a file or of several that are joined.
+    """A weight of the network, stored in files as one array or as several that are joined along the last axis."""
 
-    Args:
-        name: its name here: "layer.3.out.kernel".
-        shape: its shape here.
-        files: names of the arrays, without the prefix of the architecture; joined along the last axis.
-        to_own: changes one array from the file's orientation to ours.
-        to_file: changes it back.
-        unused: whether it takes no part in embeddings, so that files may lack it.
-    """
-
-    name: str
+    name: str  # such as "layer.3.out.kernel"
     shape: tuple[int, ...]
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # names of the arrays, without the architecture's prefix
     to_own: Turn = np.asarray
     to_file: Turn = np.asarray
-    unused: bool = False
+    unused: bool = False  # by embeddings, so that files may lack it
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names of an architecture's weights in files.
+    """The names of an architecture's weights in files."""
 
-    Args:
-        prefix: what the names begin with if the file has a head beside the encoder.
-        layer: beginning of a layer's names, with ``{n}`` for its number.
-        qkv: query, key and value, or all of them in one.
-    """
-
-    prefix: str
+    prefix: str  # of all names, if the file has a head beside the encoder
     layer: str = "encoder.layer.{n}."
     words: str = "embeddings.word_embeddings"
     positions: str = "embeddings.position_embeddings"
@@ -118,7 +103,7 @@ def layer_names(config: EncoderConfig) -> list[str]:
 
 
 def layer_order(config: EncoderConfig) -> list[int]:
-    """Return for each layer in their order which weights it uses; ALBERT's layers share them."""
+    """Return which weights each layer uses; ALBERT's layers share them."""
     if config.architecture != "albert":
         return list(range(config.layers))
     groups, inner = config.option("num_hidden_groups", 1), config.option("inner_group_num", 1)
@@ -208,7 +193,7 @@ def deberta_span(config: EncoderConfig) -> int:
 
 
 def deberta_farthest(config: EncoderConfig) -> int:
-    """Return the distance from which on DeBERTa does not tell positions apart."""
+    """Return the distance from which DeBERTa no longer distinguishes positions."""
     farthest = config.option("max_relative_positions", -1)
     return farthest if farthest > 0 else config.max_length
 
@@ -219,7 +204,7 @@ def deberta_norms(config: EncoderConfig) -> list[str]:
 
 
 def _xlnet_attention(config: EncoderConfig, own: str, file: str) -> Iterator[Weight]:
-    """Yield XLNet's weights of attention, which its files have by head: [width, heads, head_width]."""
+    """Yield XLNet's weights of attention, which its files store by head: [width, heads, head_width]."""
     width, heads, each = config.width, config.heads, config.head_width
 
     def flat(one: np.ndarray) -> np.ndarray:

@@ -1,5 +1,3 @@
-"""An encoder that ONNX Runtime computes, without TensorFlow."""
-
 import os
 from pathlib import Path
 from typing import Any, Self
@@ -19,44 +17,21 @@ from xmc_tf.encoder.sources import EncoderSource
 
 GRAPH = "model.onnx"
 _BATCH_TOKENS = 4096  # intermediate values of larger batches do not fit the cache
-_NO_WARNINGS = 3  # for ONNX Runtime's log, which warns of each weight that it moves
+_NO_WARNINGS = 3  # for ONNX Runtime's log, which has a warning for each weight that it moves
 
 
 class OnnxEncoder:
-    """A pre-trained transformer and its pooling in ONNX Runtime.
-
-    Example:
-        >>> encoder = OnnxEncoder.load("model/encoder")
-        >>> embeddings = encoder.embed(ids, mask)  # [documents, encoder.dim]
-
-    Args:
-        config: the configuration.
-        session: ONNX Runtime's session of the graph.
-        kept: arrays that the session uses.
-
-    Attributes:
-        dim: length of an embedding.
-        max_length: maximum number of tokens of a document.
-    """
+    """A pre-trained transformer and its pooling in ONNX Runtime, without TensorFlow."""
 
     batch_tokens = _BATCH_TOKENS
 
     def __init__(self, config: EncoderConfig, session: Any, kept: Any = None) -> None:
         self.dim, self.max_length = config.width, config.max_length
-        self._session, self._kept, self._process = session, kept, os.getpid()
+        self._session, self._kept, self._process = session, kept, os.getpid()  # the session uses the arrays in `kept`
 
     @classmethod
     def load(cls, folder: str | Path, *, pooling: str = "auto", threads: int = -1) -> Self:
-        """Load an encoder: the graph that ``write_encoder`` wrote, or else the weights of any encoder.
-
-        Args:
-            folder: the encoder's folder.
-            pooling: the pooling, if the folder has no graph; "auto": as its files say.
-            threads: number of threads; -1: one per core.
-
-        Raises:
-            InputError: there is no such encoder, or its files are incomplete.
-        """
+        """Load the graph that ``write_encoder`` wrote, or else the weights of any encoder."""
         require("onnxruntime")
         path = Path(folder) / GRAPH
         if not path.is_file():
@@ -69,12 +44,7 @@ class OnnxEncoder:
             return cls(config, *_session(str(path), threads))
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the embeddings of documents, not normalized: float32 [documents, dim].
-
-        Args:
-            ids: int32 [documents, tokens], padded on the right.
-            mask: int32 of the same shape, 1 for a token.
-        """
+        """Return the embeddings of documents, not normalized: float32 [documents, dim]."""
         if os.getpid() != self._process:
             raise InputError(
                 "embeddings of texts: ONNX Runtime does not work in a fork of the process that loaded the encoder",
@@ -87,14 +57,7 @@ class OnnxEncoder:
 
 
 def write_encoder(source: str | Path, folder: Path, *, pooling: str = "auto", precision: str = "fp32") -> None:
-    """Write an encoder as a graph of ONNX.
-
-    Args:
-        source: the folder of its weights.
-        folder: the new folder.
-        pooling: the pooling; "auto": as the files of the source say.
-        precision: "fp32" or "int8".
-    """
+    """Write the encoder in ``source`` as an ONNX graph, in "fp32" or "int8"."""
     files = read_encoder(source, pooling)
     file, graph = network_graph(files.config, files.values, files.pooling, precision)
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +71,7 @@ def write_encoder(source: str | Path, folder: Path, *, pooling: str = "auto", pr
 
 
 def _session(file: str | bytes, threads: int, graph: Graph | None = None) -> tuple[Any, Any]:
-    """Return a session, and what it uses: of a file with its weights beside it, or of a graph in memory."""
+    """Return a session of a file with its weights beside it, or of a graph in memory, and the arrays that it uses."""
     import onnxruntime  # takes a tenth of a second
 
     options = onnxruntime.SessionOptions()

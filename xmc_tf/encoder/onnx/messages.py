@@ -1,13 +1,12 @@
-"""Files of ONNX: the few messages of ``onnx.proto`` that a graph needs, in the wire format of Protocol Buffers.
-
-The package ``onnx`` would write the same; a server would have to install it for nothing else.
-"""
+"""ONNX files: the few messages of ``onnx.proto`` that a graph needs, in the wire format of Protocol Buffers."""
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+# The package `onnx` would write the same, but servers would have to install it.
 
 # Numbers of data types in TensorProto.DataType.
 FLOAT, UINT8, INT8, INT64, BOOL = 1, 2, 3, 7, 9
@@ -19,14 +18,7 @@ MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operations
 def model(
     nodes: Iterable[bytes], constants: Iterable[bytes], inputs: Iterable[bytes], outputs: Iterable[bytes]
 ) -> bytes:
-    """Return the file of a graph.
-
-    Args:
-        nodes: results of :func:`node`, in the order of their computation.
-        constants: results of :func:`tensor`.
-        inputs: results of :func:`value`.
-        outputs: results of :func:`value`.
-    """
+    """Return the file of a graph from its messages: nodes in the order of computation, tensors, and values."""
     parts = [_field(1, one) for one in nodes]
     parts += [_field(2, b"encoder"), *(_field(5, one) for one in constants)]
     parts += [*(_field(11, one) for one in inputs), *(_field(12, one) for one in outputs)]
@@ -37,7 +29,7 @@ def model(
 
 
 def node(kind: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any], domain: str) -> bytes:
-    """Return a node; an input that is empty is left out."""
+    """Return a node; an empty input is left out."""
     return b"".join((
         *(_field(1, name.encode()) for name in inputs),
         *(_field(2, name.encode()) for name in outputs),
@@ -64,7 +56,7 @@ def outer_tensor(name: str, array: np.ndarray, file: str, offset: int) -> bytes:
 
 
 def value(name: str, kind: int, sizes: Sequence[str | int]) -> bytes:
-    """Return an input or output: its name, data type and sizes, of which those that vary have names."""
+    """Return an input or output; sizes that vary have names."""
     dims = [_field(1, _field(1, one) if isinstance(one, int) else _field(2, one.encode())) for one in sizes]
     return _field(1, name.encode()) + _field(2, _field(1, _field(1, kind) + _field(2, b"".join(dims))))
 
@@ -82,7 +74,7 @@ def _attribute(name: str, given: Any) -> bytes:
 
 
 def _field(number: int, content: int | bytes) -> bytes:
-    """Return a field: a whole number, or bytes with their length."""
+    """Encode a field: an integer, or bytes with their length."""
     if isinstance(content, int):
         return _varint(number << 3) + _varint(content & 0xFFFF_FFFF_FFFF_FFFF)
     return _varint(number << 3 | 2) + _varint(len(content)) + content
