@@ -8,16 +8,7 @@ from xmc_tf.serving.search import Beam
 
 
 class Answers:
-    """The conversion of a search's beams to the outputs of signatures.
-
-    If fewer labels are found than requested, the rest is label -1 with score 0 and an empty name.
-
-    Args:
-        names: string [labels], or None to use the labels' numbers.
-        parents: int32 [nodes] of each level: the parents.
-        examples: int32 [nodes, m] of each level but the last: some labels below the node, padded with -1.
-        threshold: labels with a lower score are left out.
-    """
+    """The conversion of beams to outputs; missing labels are -1 with score 0 and an empty name."""
 
     def __init__(
         self,
@@ -39,19 +30,14 @@ class Answers:
         return self._filled(nodes, scores, nodes >= 0)
 
     def first(self, beam: Beam, k: int, counts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return of the best ``k`` labels the first ``counts`` (int32 [n]) of each document."""
+        """Return the first ``counts`` (int32 [n]) of each document's best ``k`` labels."""
         width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
         out = self.labels(beam, k)
         labels, scores = out["labels"][:, :width], out["scores"][:, :width]
         return self._filled(labels, scores, (tf.range(width) < counts[:, None]) & (labels >= 0))
 
     def paths(self, beams: Sequence[Beam], k: int) -> dict[str, tf.Tensor]:
-        """Return the best ``k`` labels, and the nodes above each from the top, with their scores.
-
-        Returns:
-            Besides the labels: ``nodes`` and ``node_scores`` [n, k, levels above the labels], and
-            ``node_examples`` [n, k, levels, m]: names of some labels below each node.
-        """
+        """Return the best ``k`` labels, and the nodes above each from the top, with their scores and example labels."""
         out = self.labels(beams[-1], k)
         node = tf.cast(out["labels"], tf.int32)
         node = tf.where(node < tf.size(self._parents[-1]), node, -1)  # labels that were added later have no path

@@ -1,9 +1,8 @@
 """The layout of one level's weights in the served graph: rows of features that siblings share.
 
-A query has tens of features, a group of sibling nodes thousands. All weights of a group for one feature form one row,
-found by one search for the key ``group * features + feature``. So the search is done once per group, not once per node.
-The children of one parent are a group; if the beam contains every parent of a level, the whole level is one group. A
-row has one of two forms:
+A group of siblings has one row for each feature, found by one search for the key ``group * features + feature``: a
+query has tens of features, a group thousands of nodes. The children of one parent are a group; if the beam contains
+every parent of a level, the whole level is one group. Rows have one of two forms:
 
 blocks   a number for every sibling: fastest to add, wastes memory if few siblings have a weight
 pairs    the existing weights, each with its place among the siblings
@@ -20,7 +19,7 @@ from scipy.sparse import csc_matrix
 from xmc_tf.common.errors import InputError
 
 PRECISIONS = ("fp32", "fp16", "int8")
-# A block is added about as fast as half as many pairs; using more memory than this would not pay off.
+# A block is added about as fast as half as many pairs; taking more memory than this would not pay off.
 MOST_WASTE = 1.5
 # Number of weights that are sorted at a time, with about 100 bytes of memory each.
 BATCH = 1 << 21
@@ -28,35 +27,19 @@ BATCH = 1 << 21
 
 @dataclass(eq=False)
 class Arrangement:
-    """The weights of one level in the form that the graph reads.
-
-    Args:
-        nr_nodes: number of nodes of the level.
-        nr_parents: number of nodes of the level above.
-        widest: maximum number of nodes of a group.
-        most_children: maximum number of children of a parent.
-        whole: whether the level is one group.
-        form: "blocks" or "pairs".
-        stride: the distance of groups in the keys: the number of sparse features.
-        nr_dense: number of dense features.
-        nr_weights: number of weights.
-        density: the share of places in the rows that have a weight.
-        arrays: the arrays that become variables, by name.
-        bytes: the memory of all arrays.
-    """
+    """The weights of one level in the form that the graph reads."""
 
     nr_nodes: int
     nr_parents: int
-    widest: int
+    widest: int  # maximum number of nodes of a group
     most_children: int
-    whole: bool
-    form: str
-    stride: int
+    whole: bool  # the level is one group
+    form: str  # "blocks" or "pairs"
+    stride: int  # distance of groups in the keys: the number of sparse features
     nr_dense: int
     nr_weights: int
-    density: float
+    density: float  # the share of places in the rows that have a weight
     arrays: dict[str, np.ndarray] = field(repr=False)
-
     bytes: int = 0
 
     def __post_init__(self) -> None:
@@ -75,28 +58,17 @@ class Arrangement:
 
 
 def arrange(
-    weights: csc_matrix,
-    clusters: csc_matrix,
+    weights: csc_matrix,  # (sparse features, dense features, bias if there is one) × nodes
+    clusters: csc_matrix,  # nodes × parents
     bias: float,
     *,
     nr_sparse: int,
     nr_dense: int,
-    beam: int,
+    beam: int,  # number of parents in the beam of a query
     precision: str = "fp32",
-    form: str | None = None,
+    form: str | None = None,  # None: the cheaper one for the density of the rows
 ) -> Arrangement:
-    """Return the layout of a level.
-
-    Args:
-        weights: (features, then the bias if there is one) × nodes.
-        clusters: nodes × parents.
-        bias: value of the constant feature.
-        nr_sparse: number of sparse features, which come first.
-        nr_dense: number of dense features, which follow.
-        beam: number of parents in the beam of a query.
-        precision: number format of the weights: "fp32", "fp16", or "int8" with a scale for each node.
-        form: "blocks" or "pairs"; None: the cheaper one for the density of the rows.
-    """
+    """Return the layout of a level."""
     if precision not in PRECISIONS:
         raise InputError(
             f"unknown number format of weights: {precision!r}", expected=", ".join(PRECISIONS), received=repr(precision)
@@ -141,7 +113,7 @@ def arrange(
 
 
 def _scales(weights: csc_matrix, order: np.ndarray, groups: np.ndarray, nr_sparse: int) -> np.ndarray:
-    """Return the value of one integer step of each node's weights: a 127th of the largest weight."""
+    """Return each node's scale: a 127th of its largest weight."""
     largest = np.zeros(int(groups[-1]), np.float32)
     for _, feature, place, value in _entries(weights, order, groups):
         np.maximum.at(largest, place[feature < nr_sparse], np.abs(value[feature < nr_sparse]))
@@ -173,7 +145,7 @@ class _Rows:
             self._parts[name].append(part)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all arrays, freeing the parts one after the other."""
+        """Return all arrays, and free the parts one after the other."""
         out: dict[str, np.ndarray] = {}
         for name in list(self._parts):
             out[name] = np.concatenate(self._parts.pop(name))
@@ -190,10 +162,7 @@ class _Rows:
 def _entries(
     weights: csc_matrix, order: np.ndarray, groups: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield all weights in batches: the first group, and the feature, node place and value of each weight.
-
-    A batch contains complete groups, or a range of features of a group that is larger than a batch.
-    """
+    """Yield batches of whole groups, or of ranges of a huge group's features: first group, features, places, values."""
     before = np.concatenate([[0], np.cumsum(np.diff(weights.indptr)[order], dtype=np.int64)])
     first, nr_groups = 0, len(groups) - 1
     while first < nr_groups:

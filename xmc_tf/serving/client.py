@@ -24,20 +24,14 @@ _MAX_ERROR = 1 << 20
 
 
 class ServerError(OSError):
-    """The server did not answer, or reported an error on its side."""
+    """The server did not answer, or reported an error of its own."""
 
 
 class Answer(NamedTuple):
-    """The best labels of some texts, best first; missing ones are label -1 with an empty name.
+    """The best labels of some texts, best first; missing ones are label -1 with an empty name."""
 
-    Attributes:
-        labels: int64 [texts, k].
-        scores: float32 [texts, k].
-        names: the labels' names, lists of the same shape.
-    """
-
-    labels: np.ndarray
-    scores: np.ndarray
+    labels: np.ndarray  # int64 [texts, k]
+    scores: np.ndarray  # float32 [texts, k]
     names: list[list[str]]
 
 
@@ -84,7 +78,7 @@ class Client:
             k: number of labels; None: the number that the model was exported with.
 
         Raises:
-            InputError: the server rejects the request; the message is the server's.
+            InputError: the server rejects the request, with the server's message.
             ServerError: the server cannot be reached, or fails.
         """
         encoded = [text.encode() if isinstance(text, str) else text for text in texts]
@@ -114,7 +108,7 @@ class Client:
         """Return the best labels of many texts.
 
         Args:
-            texts: the texts.
+            texts: the texts; bytes are UTF-8.
             k: number of labels; None: the number that the model was exported with.
             batch: number of texts per request.
             names: receives the names of the returned labels.
@@ -174,8 +168,6 @@ class _RestInterface:
 
 
 class _Grpc:
-    """The gRPC interface."""
-
     def __init__(self, target: str, name: str, timeout: float) -> None:
         try:
             import grpc  # type: ignore[import-untyped]

@@ -1,5 +1,3 @@
-"""Dense features from an encoder: tokenizer, transformer and pooling in the served graph."""
-
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -17,20 +15,7 @@ WINDOWS_AT_ONCE = 256
 
 
 class EncoderEmbeddings:
-    """Embeddings of an encoder, scaled to the length that the rankers were trained on.
-
-    If the tokenizer cannot run in the graph, callers send token ids.
-
-    Example:
-        >>> embeddings = EncoderEmbeddings(encoder, tokenizer, Reading(128, max_windows=16))
-        >>> export_model(ModelParts(ranker, names, tfidf, embeddings), "served/1")
-
-    Args:
-        encoder: the encoder.
-        tokenizer: its tokenizer.
-        reading: how texts become windows, as in training.
-        length: the norm of the rankers' embeddings.
-    """
+    """An encoder's embeddings of texts; if the tokenizer cannot run in the graph, callers send token ids."""
 
     def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, reading: Reading, length: float = 1.0) -> None:
         self.dim, self.length = encoder.dim, length
@@ -54,14 +39,10 @@ class EncoderEmbeddings:
         self.reads_text = self._tokenizer is not None
 
     def of_text(self, text: tf.Tensor) -> Dense:
-        """Return the embeddings of texts."""
         return self._vectors(*self._tokenizer.windows(text))
 
     def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense:
-        """Return the embeddings of padded token ids with their mask.
-
-        In rows wider than a window, every ``max_length`` columns are one window of the document.
-        """
+        """Return the embeddings of padded token ids; in wide rows, every ``max_length`` columns are one window."""
         ids, mask = inputs["token_ids"], inputs["token_mask"]
         known, widest = self._encoder.vocabulary_size, self._reading.max_length * self._reading.max_windows
         with tf.control_dependencies([
@@ -115,7 +96,6 @@ class EncoderEmbeddings:
         return tf.ensure_shape(made.concat(), [None, self.dim])
 
     def _of_windows(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Return the embeddings of windows."""
         count = tf.shape(ids)[0]
         # Attention fails without documents, so an artificial one is added and removed again.
         made_up = tf.cast(tf.equal(count, 0), tf.int32)

@@ -46,17 +46,11 @@ _EXAMPLES = 3  # number of labels named per node to describe it
 
 
 class Exported(NamedTuple):
-    """The result of an export.
-
-    Attributes:
-        folder: the folder.
-        levels: the layout of each level's weights (without the weights).
-        bytes: the memory of all variables.
-    """
+    """The result of an export."""
 
     folder: Path
-    levels: list[Arrangement]
-    bytes: int
+    levels: list[Arrangement]  # without their arrays
+    bytes: int  # of all variables
 
     def table(self) -> str:
         """Return the form of each level as a table for a terminal."""
@@ -71,23 +65,14 @@ class Exported(NamedTuple):
 
 
 class ModelParts(NamedTuple):
-    """The parts of a model to export.
+    """The parts of a model to export."""
 
-    Attributes:
-        ranker: the linear rankers; an ensemble over several trees becomes one graph.
-        names: the labels' names, or None to use their numbers.
-        tfidf: the sparse features of text; None: none, or those of another program.
-        dense: the dense features; None: none.
-        head: the label head of a model that averages rankers and label head; needs ``dense``.
-        evidence: the fusion into probabilities, with label names where they are evidence; None: the rankers' scores.
-    """
-
-    ranker: Rankers
-    names: list[str] | None
-    tfidf: Tfidf | None
+    ranker: Rankers  # an ensemble over several trees becomes one graph
+    names: list[str] | None  # None: the labels' numbers
+    tfidf: Tfidf | None  # None: no sparse features, or those of another program
     dense: DenseFeatures | None = None
-    head: LabelHeadParts | None = None
-    evidence: EvidenceParts | None = None
+    head: LabelHeadParts | None = None  # its scores and the rankers' are averaged; needs `dense`
+    evidence: EvidenceParts | None = None  # None: the rankers' scores
 
     @property
     def nr_labels(self) -> int:
@@ -96,53 +81,28 @@ class ModelParts(NamedTuple):
 
     @property
     def reads_text(self) -> bool:
-        """True if the exported model accepts texts, not only features."""
+        """Whether the exported model accepts texts, not only features."""
         if self.tfidf is None and self.ranker.nr_sparse:
             return False
         return not self.ranker.nr_dense if self.dense is None else self.dense.reads_text
 
 
 class Warmup(NamedTuple):
-    """Warm-up requests for TensorFlow Serving.
-
-    Args:
-        texts: real texts, such as the training texts.
-        nr_texts: number of texts to send, spread evenly over all of them.
-    """
+    """Warm-up requests for TensorFlow Serving."""
 
     texts: Sequence[str] | Sequence[bytes]
-    nr_texts: int = 64
+    nr_texts: int = 64  # spread evenly over all of them
 
 
 def export_model(
     parts: ModelParts,
-    folder: str | Path,
+    folder: str | Path,  # an older export is replaced atomically; other files stay
     options: PredictionOptions | None = None,
     warmup: Warmup | None = None,
     *,
     precision: str = "fp32",
 ) -> Exported:
-    """Export a model with all steps from text to label names.
-
-    One level of the tree is in memory at a time.
-
-    Example:
-        >>> model = XRLinear.load("model")
-        >>> parts = ModelParts(model.ranker, model.names, model.tfidf)
-        >>> exported = export_model(parts, "served/1", PredictionOptions(only_topk=10))
-        >>> print(exported.table())
-
-    Args:
-        parts: the model.
-        folder: the output folder. TensorFlow Serving needs a version number in a folder of the model, such as served/1.
-            An older export is replaced atomically, other files stay.
-        options: the options of its predictions, which the exported model keeps; None: the model's.
-        warmup: requests that a server runs before it accepts others.
-        precision: number format of the rankers' weights: "fp32", "fp16", or "int8" with a scale for each node.
-
-    Raises:
-        InputError: the parts do not fit, or the folder contains something else.
-    """
+    """Export a model with all steps from text to label names, with one level of the tree in memory at a time."""
     options, folder = options or PredictionOptions(), Path(folder)
     check_export(options, precision)
     if warmup is not None:
@@ -217,12 +177,7 @@ def export_model(
 
 
 def check_export(options: PredictionOptions, precision: str) -> None:
-    """Refuse options that an exported model cannot keep.
-
-    Args:
-        options: the options of its predictions.
-        precision: number format of the weights.
-    """
+    """Refuse options that an exported model cannot keep."""
     options.refuse(dict.fromkeys(_OF_A_CALL, "an exported model does not keep it"))
     if precision not in PRECISIONS:
         raise InputError(f"unknown number format of weights: {precision!r}", expected=", ".join(PRECISIONS))
@@ -240,7 +195,7 @@ def _check_several_trees(trees: Sequence[XLinear], options: PredictionOptions) -
 
 
 def _decided(parts: ModelParts, options: PredictionOptions) -> tuple[ModelParts, PredictionOptions]:
-    """Return the parts and options with which the kind of scores and the threshold are decided."""
+    """Return the parts and options after the choice of scores and threshold."""
     decision = decide(options, None if parts.evidence is None else parts.evidence.fusion)
     if not decision.probable:
         return parts._replace(evidence=None), options
@@ -281,10 +236,7 @@ def _post_processors(ranker: XLinear, options: PredictionOptions) -> list[str]:
 def _stream_levels(
     ranker: XLinear, options: PredictionOptions, store: StreamedVariables, prefix: str, precision: str = "fp32"
 ) -> tuple[list[Arrangement], TreeSearch]:
-    """Arrange and write the levels of a tree one after the other, and return its search.
-
-    The names of the variables begin with ``prefix``.
-    """
+    """Arrange and write the levels of a tree one after the other, and return its search."""
     levels, searches = [], []
     beams, posts = _beams(ranker, options), _post_processors(ranker, options)
     arriving = ranker.levels[0].clusters.shape[1]

@@ -14,40 +14,23 @@ WINDOWS_AT_ONCE = 256
 
 
 class LabelHeadParts(NamedTuple):
-    """The parts of a label head.
+    """The parts of a label head."""
 
-    Attributes:
-        rows: float32 [labels, dim + 1]: weights, and the bias last.
-        scale: the factor applied to embeddings of length 1.
-        post_processor: conversion of raw scores.
-        pool: number of best labels of rankers and head that are averaged; a label missing in one of them counts as 0
-            there.
-    """
-
-    rows: np.ndarray
-    scale: float
+    rows: np.ndarray  # float32 [labels, dim + 1]: weights, and the bias last
+    scale: float  # factor applied to embeddings of length 1
     post_processor: str
-    pool: int
+    pool: int  # number of best labels of rankers and head that are averaged; a missing label counts as 0
 
 
 class BlendedSearch:
-    """A search whose last beam is the mean of the rankers' scores and a label head's.
-
-    The head scores each window of a long document, and the largest score of a label counts.
-
-    Args:
-        search: the rankers' search.
-        head: the label head; its ``rows`` are not used.
-        rows: the rows as a variable.
-        length: the norm of the embeddings in a query.
-    """
+    """A search whose last beam is the mean of the rankers' scores and the head's largest over a document's windows."""
 
     def __init__(self, search: TreeSearch | MeanSearch, head: LabelHeadParts, rows: tf.Variable, length: float) -> None:
         self._search, self._head, self._rows = search, head, rows
         self._factor = head.scale / length
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Find the best ``most`` labels; the beams above the labels are the rankers'."""
+        """Return the beam of each level; those above the labels are the rankers'."""
         return deepened(self._both, query, most, self._head.pool)
 
     def _both(self, query: Query, size: int) -> list[Beam]:
@@ -68,12 +51,10 @@ class BlendedSearch:
         return Beam(which, best)
 
     def _largest_of_windows(self, windows: TextWindows, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """Return the largest raw score of each label over the windows of each document: float32 [documents, labels].
-
-        As in ``xmc_tf.matcher.predict_levels``, all windows of a document have the same log-sum-exp, the mean of
-        theirs. Post-processors are monotone, so they may follow. Some windows are scored at a time, because a batch of
-        long texts has many times as many windows.
-        """
+        """Return the largest raw score of each label over the windows of each document: float32 [documents, labels]."""
+        # As in `xmc_tf.matcher.predict_levels`, all windows of a document get the same log-sum-exp, the mean of theirs.
+        # Post-processors are monotone, so they may follow. Some windows are scored at a time, because a batch of long
+        # texts has many times as many windows.
         size = tf.shape(windows.vectors)[0]
 
         def score(low: tf.Tensor, largest: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -17,18 +17,7 @@ from xmc_tf.common.progress import Progress
 
 
 class LocalModel:
-    """A SavedModel of this package, loaded with plain TensorFlow.
-
-    Example:
-        >>> model = LocalModel("served/1")
-        >>> model.ask(["gradient of a sparse matrix"])["names"]
-
-    Args:
-        folder: the version's folder with saved_model.pb, or the folder above it to load the highest version.
-
-    Raises:
-        InputError: the folder has no exported model.
-    """
+    """A SavedModel of this package, loaded with plain TensorFlow."""
 
     def __init__(self, folder: str | Path) -> None:
         check_not_forked("an exported model")
@@ -52,19 +41,12 @@ class LocalModel:
 
     @property
     def signatures(self) -> list[str]:
-        """The names of the signatures."""
         return sorted(self._model.signatures)
 
     def ask(
         self, texts: Sequence[str] | Sequence[bytes], signature: str = "serving_default", **more: Any
     ) -> dict[str, np.ndarray]:
-        """Return the answer to one request, as from a server.
-
-        Args:
-            texts: the texts.
-            signature: the name of the signature.
-            more: further inputs, as arrays.
-        """
+        """Return the answer to one request, as from a server."""
         check_not_forked("an exported model")
         if signature not in self._model.signatures:
             raise InputError(

@@ -6,46 +6,27 @@ import tensorflow as tf
 
 
 class TextWindows(NamedTuple):
-    """The parts of long documents that an encoder reads at once, as tensors.
+    """The windows of long documents, as tensors."""
 
-    Attributes:
-        vectors: float32 [windows, dim]: their embeddings, of length 1.
-        document: int64 [windows]: the document of each, ascending; each document has at least one.
-    """
-
-    vectors: tf.Tensor
-    document: tf.Tensor
+    vectors: tf.Tensor  # float32 [windows, dim]: embeddings of length 1
+    document: tf.Tensor  # int64 [windows], ascending; each document has at least one
 
 
 class Dense(NamedTuple):
-    """The dense features of some documents, as tensors.
+    """The dense features of some documents, as tensors."""
 
-    Attributes:
-        documents: float32 [documents, dim].
-        windows: the windows that they were computed from; None: each document is one window.
-    """
-
-    documents: tf.Tensor
-    windows: TextWindows | None = None
+    documents: tf.Tensor  # float32 [documents, dim]
+    windows: TextWindows | None = None  # None: each document is one window
 
 
 class Query(NamedTuple):
-    """The features of some documents, as tensors.
+    """The features of some documents, as tensors."""
 
-    Attributes:
-        rows: int32 [entries]: the document of each sparse feature, ascending.
-        features: int32 [entries]: ascending within a document.
-        values: float32 [entries].
-        dense: float32 [documents, dense features], or None.
-        count: int32: number of documents.
-        windows: the windows of the documents, or None: each is one window.
-    """
-
-    rows: tf.Tensor
-    features: tf.Tensor
-    values: tf.Tensor
-    dense: tf.Tensor | None
-    count: tf.Tensor
+    rows: tf.Tensor  # int32 [entries], ascending: the document of each sparse feature
+    features: tf.Tensor  # int32 [entries], ascending within a document
+    values: tf.Tensor  # float32 [entries]
+    dense: tf.Tensor | None  # float32 [documents, dense features]
+    count: tf.Tensor  # int32: number of documents
     windows: TextWindows | None = None
 
     @classmethod

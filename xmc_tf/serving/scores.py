@@ -5,8 +5,7 @@ import tensorflow as tf
 from xmc_tf.rankers.postprocess import post_processor_code
 
 _LARGEST_NODE = 2**31 - 1
-# Below every score: not a candidate.
-NOTHING = -(2**63)
+NOTHING = -(2**63)  # below every score: not a candidate
 
 
 def additive(name: str) -> bool:
@@ -15,17 +14,9 @@ def additive(name: str) -> bool:
 
 
 def chained(name: str, raw: tf.Tensor, parent: tf.Tensor) -> tf.Tensor:
-    """Return the scores of nodes along their paths from the root.
-
-    Intermediate results are in double precision, as in the compiled search: equal scores are frequent (a hinge maps all
-    values beyond its margin to 1) and must be equal here too. Only scores below 1e-38 differ and are 0, because
-    TensorFlow flushes subnormal numbers.
-
-    Args:
-        name: the post-processor.
-        raw: float32 raw scores.
-        parent: float32 scores of the parents, with a shape that broadcasts to theirs.
-    """
+    """Return the float32 scores of nodes along their paths from the root."""
+    # Double precision, as in the compiled search: equal scores are frequent (a hinge maps all values beyond its margin
+    # to 1) and must be equal here too. Only scores below 1e-38 differ: TensorFlow flushes subnormal numbers to 0.
     post_processor_code(name)  # raises an error for unknown names
     if name == "noop":
         return raw
@@ -44,13 +35,7 @@ def chained(name: str, raw: tf.Tensor, parent: tf.Tensor) -> tf.Tensor:
 
 
 def rank(scores: tf.Tensor, nodes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-    """Return a sort key for nodes and scores: higher scores are larger; on equal scores, lower nodes are larger.
-
-    Args:
-        scores: float32.
-        nodes: int32, of the same shape.
-        there: whether the node is a candidate at all.
-    """
+    """Return a sort key for nodes and scores: higher scores are larger; on equal scores, lower nodes are larger."""
     bits = tf.bitcast(scores, tf.int32)
     bits = tf.where(tf.equal(bits, -(2**31)), 0, bits)  # -0.0 becomes 0.0
     # The bits of negative numbers rise as the numbers fall.
@@ -60,11 +45,7 @@ def rank(scores: tf.Tensor, nodes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
 
 
 def unrank(keys: tf.Tensor) -> tf.Tensor:
-    """Return the score and node of each key of :func:`rank`; node -1 and score 0 if it was not a candidate.
-
-    Returns:
-        float32 scores and int32 nodes.
-    """
+    """Return the float32 score and int32 node of each key of :func:`rank`; node -1 and score 0 if not a candidate."""
     there = tf.not_equal(keys, NOTHING)
     ascending = tf.cast(tf.bitwise.right_shift(keys, tf.constant(32, tf.int64)), tf.int32)
     bits = tf.where(ascending < 0, tf.bitwise.bitwise_xor(ascending, _LARGEST_NODE), ascending)

@@ -12,25 +12,14 @@ from xmc_tf.serving.scores import additive, chained, rank, unrank
 
 
 class Beam(NamedTuple):
-    """The best nodes of a level for each document.
+    """The best nodes of a level for each document."""
 
-    Attributes:
-        nodes: int32 [documents, beam], best first; -1 for missing ones.
-        scores: float32 of the same shape.
-    """
-
-    nodes: tf.Tensor
-    scores: tf.Tensor
+    nodes: tf.Tensor  # int32 [documents, beam], best first; -1 for missing ones
+    scores: tf.Tensor  # float32 of the same shape
 
 
 class LevelSearch:
-    """One level of the search.
-
-    Args:
-        arrangement: the layout of its weights; its arrays are not used.
-        variables: the arrays, as variables.
-        post_processor: conversion of raw scores.
-    """
+    """The search in one level."""
 
     def __init__(self, arrangement: Arrangement, variables: Mapping[str, tf.Variable], post_processor: str) -> None:
         self._level = arrangement
@@ -128,14 +117,7 @@ class LevelSearch:
 
 
 class TreeSearch:
-    """The search over all levels.
-
-    Args:
-        levels: the levels, from the top down.
-        nr_roots: number of nodes with which every search begins.
-        beams: number of nodes kept at each level; each call replaces the last number.
-        first_post: the post-processor of the top level.
-    """
+    """The search over all levels, from the top down."""
 
     def __init__(self, levels: Sequence[LevelSearch], nr_roots: int, beams: Sequence[int], first_post: str) -> None:
         self._levels = levels
@@ -144,11 +126,7 @@ class TreeSearch:
         self._root_score = 0.0 if additive(first_post) else 1.0
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Find the best ``most`` labels.
-
-        Returns:
-            The beam of each level; the last are the labels.
-        """
+        """Return the beam of each level; the last are the best ``most`` labels."""
         shape = [query.count, self._nr_roots]
         nodes = tf.broadcast_to(tf.range(self._nr_roots), shape)
         beam = Beam(tf.ensure_shape(nodes, [None, self._nr_roots]), tf.fill(shape, self._root_score))
@@ -160,19 +138,13 @@ class TreeSearch:
 
 
 class MeanSearch:
-    """The search over several trees, whose last beam is the mean of the trees' scores.
-
-    Args:
-        searches: the search of each tree; all must have post-processors whose scores are not negative.
-        pool: number of labels that each tree contributes to the first of the list; a label missing in a tree counts as
-            0 there.
-    """
+    """The search over several trees, whose last beam is the mean of the trees' scores."""
 
     def __init__(self, searches: Sequence[TreeSearch], pool: int) -> None:
         self._searches, self._pool = searches, pool
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Find the best ``most`` labels; the beams above the labels are those of the first tree."""
+        """Return the beam of each level; those above the labels are those of the first tree."""
         return deepened(self._search, query, most, self._pool)
 
     def _search(self, query: Query, size: int) -> list[Beam]:
@@ -181,14 +153,7 @@ class MeanSearch:
 
 
 def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int, first: int) -> list[Beam]:
-    """Return the best labels, of which a shorter list is the beginning; see ``xmc_tf.rankers.deepening``.
-
-    Args:
-        search: returns the beam of each level for a number of best labels.
-        query: the documents.
-        most: number of labels per document.
-        first: size of the first search.
-    """
+    """Return the best labels, of which a shorter list is the beginning; see ``xmc_tf.rankers.deepening``."""
     *above, found = search(query, first)
     while first < most:
         first *= GROWTH
@@ -197,13 +162,7 @@ def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int
 
 
 def extended(found: Beam, more: Beam, shares: bool = False) -> Beam:
-    """Return a beam with further labels behind the others, whose scores are not higher.
-
-    Args:
-        found: the best labels.
-        more: those of a deeper search.
-        shares: whether the further scores are shares of the lowest one that is found; else they are at most the lowest.
-    """
+    """Return a beam with further labels behind the others, with scores capped at, or as shares of, the lowest."""
     known = tf.reduce_any(tf.equal(more.nodes[:, :, None], found.nodes[:, None, :]), axis=2)
     new = tf.where(known, -1, more.nodes)
     lowest = tf.reduce_min(tf.where(found.nodes >= 0, found.scores, tf.float32.max), axis=1, keepdims=True)
@@ -218,15 +177,12 @@ def extended(found: Beam, more: Beam, shares: bool = False) -> Beam:
 
 
 def first_of(beam: Beam, most: int) -> Beam:
-    """Return the first labels of a beam."""
     return Beam(beam.nodes[:, :most], beam.scores[:, :most])
 
 
 def mean_of(beams: Sequence[Beam], most: int) -> Beam:
-    """Return the best ``most`` labels by their mean score over the beams; a label missing in a beam counts as 0 there.
-
-    The sum runs from the first beam to the last in float32, as in the rankers' own search.
-    """
+    """Return the best labels by their mean score over the beams; a label missing in a beam counts as 0 there."""
+    # The sum runs from the first beam to the last in float32, as in the rankers' own search.
     nodes = tf.concat([beam.nodes for beam in beams], axis=1)
     total, there, before = tf.zeros_like(nodes, tf.float32), nodes >= 0, 0
     for beam in beams:

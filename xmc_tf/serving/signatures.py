@@ -1,5 +1,3 @@
-"""The signatures of a served model."""
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,17 +24,6 @@ class Signatures:
     paths             text → the same, with the path through the tree to each label
     embed             text → the dense features
     about             text → the same numbers for each: the number of labels, the default k, and the maximum k
-
-    Args:
-        tfidf: the sparse features of text, or None.
-        dense: the dense features, or None.
-        search: the beam search.
-        answers: the conversion of its beams.
-        nr_sparse: number of sparse features; 0: none.
-        nr_labels: number of labels.
-        k: number of returned labels.
-        most: maximum number of labels that a caller may request.
-        fused: the fusion of the search's scores, and label names, into probabilities; or None.
     """
 
     def __init__(
@@ -186,7 +173,7 @@ def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) ->
 
 
 def _of_rank(given: tf.Tensor, shape: tf.TensorShape, name: str) -> tf.Tensor:
-    """Reject inputs of another number of dimensions, which servers accept and the ops would flatten."""
+    """Reject inputs with another number of dimensions, which servers accept and the ops would flatten."""
     # Behind this op the static shape is unknown; otherwise the check would be optimized away. The message contains the
     # name of the op.
     given = tf.raw_ops.PlaceholderWithDefault(input=given, shape=None, name=name)

@@ -1,10 +1,3 @@
-"""Removal of redundant data from a SavedModel's graph.
-
-TensorFlow stores the output shapes of every operation, although loading infers them again. A server holds several
-copies of all graphs as messages, in which such an entry takes about a hundred bytes: 8 MB in all for a model with an
-encoder.
-"""
-
 from itertools import chain
 from pathlib import Path
 
@@ -14,7 +7,9 @@ _SHAPES = "_output_shapes"
 
 
 def remove_shapes(folder: Path) -> None:
-    """Remove the output shapes from a SavedModel; shapes of functions' arguments stay, as they describe inputs."""
+    """Remove the output shapes from a SavedModel's graphs, which loading infers again."""
+    # A server holds several copies of all graphs, with about a hundred bytes per entry: 8 MB with an encoder. Shapes of
+    # functions' arguments stay, as they describe inputs.
     path = folder / "saved_model.pb"
     model = SavedModel.FromString(path.read_bytes())
     for meta in model.meta_graphs:

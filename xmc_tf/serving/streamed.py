@@ -1,8 +1,4 @@
-"""Variables of a SavedModel that are written one by one, so that only one level of a model is in memory.
-
-The graph is traced with placeholders: variables with a shape but without memory. Their values are written to a separate
-checkpoint in blocks, and merging the indices gives one checkpoint.
-"""
+"""Variables of a SavedModel that are written one by one, so that only one level of a model is in memory."""
 
 import shutil
 from collections.abc import Mapping
@@ -22,18 +18,7 @@ BLOCK_BYTES = 64 << 20
 
 
 class StreamedVariables:
-    """Arrays written to a folder, with a variable for each.
-
-    Example:
-        >>> store = StreamedVariables(part / "blocks")
-        >>> weights = store.add("level_0_bias", array)   # a placeholder; the array may be freed
-        >>> module.streamed = store.variables
-        >>> tf.saved_model.save(module, str(part), signatures=signatures)
-        >>> store.merge_into(part)
-
-    Args:
-        folder: the folder of the blocks until they are merged; on the same disk as the SavedModel.
-    """
+    """Arrays written to a folder in blocks, with a variable for each: a placeholder for tracing, without memory."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -42,15 +27,7 @@ class StreamedVariables:
         self.bytes = 0
 
     def add(self, name: str, array: np.ndarray) -> tf.Variable:
-        """Write an array.
-
-        Args:
-            name: letters, digits and underscores; unique.
-            array: of a type that TensorFlow supports.
-
-        Returns:
-            A variable of its shape and type for tracing; it cannot be read in this process.
-        """
+        """Write an array and return its variable, which cannot be read in this process; names are unique."""
         key = f"streamed/{name}/.ATTRIBUTES/VARIABLE_VALUE"
         rows = max(1, BLOCK_BYTES // max(array[:1].nbytes, 1))
         for low in range(0, max(len(array), 1), rows):

@@ -1,8 +1,4 @@
-"""Warm-up requests: TensorFlow Serving runs them before it takes any other, because the first run of a graph is slow.
-
-They are ``PredictionLog`` messages of ``tensorflow_serving.apis``, encoded here by hand: writing them needs TensorFlow
-alone. ``tests/serving/test_command.py`` reads them with TensorFlow Serving's own parser.
-"""
+"""Warm-up requests, which TensorFlow Serving runs before any other, because a graph's first run is slow."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +8,10 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 
-# Where TensorFlow Serving looks for requests, and how many it reads at most.
+# Messages are encoded by hand, because TensorFlow does not have `PredictionLog` of tensorflow_serving.apis.
+# tests/serving/test_command.py reads them with TensorFlow Serving's own parser.
+
+# Where TensorFlow Serving looks for requests, and the maximum number that it reads.
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 MAX_REQUESTS = 1000
 _BATCH = 16
@@ -27,7 +26,7 @@ _MODEL_SPEC_SIGNATURE_NAME = 3
 
 
 def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:
-    """Raise an ``InputError`` if ``write_warmup`` could not write ``count`` requests from these texts."""
+    """Raise an InputError if ``write_warmup`` could not write ``count`` requests from these texts."""
     if not 1 <= count <= MAX_REQUESTS - 3:
         raise InputError(
             f"{count:,} warm-up requests cannot be written",
@@ -39,21 +38,7 @@ def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:
 
 
 def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], count: int = 64) -> Path:
-    """Write warm-up requests into the folder of an exported model.
-
-    One request per chosen text, one batch of several texts, and one request for each other signature that reads text.
-
-    Example:
-        >>> write_warmup("served/1", TextFile("X.trn.txt"))
-
-    Args:
-        folder: the exported model, which must read text.
-        texts: real texts, such as those of the training; the chosen ones are spread over all of them.
-        count: number of texts to choose.
-
-    Returns:
-        The file.
-    """
+    """Write requests into an exported model: one for each chosen text, a batch, and one for each other signature."""
     check_warmup(texts, count)
     import tensorflow as tf
 

@@ -17,27 +17,16 @@ from xmc_tf.serving.search import Beam, extended, first_of
 
 
 class EvidenceParts(NamedTuple):
-    """Fusion and label names of a model to export.
-
-    Attributes:
-        fusion: the fusion.
-        pool: number of labels of the rankers that are candidates.
-        post_processor: the post-processor of the rankers' scores; None: the model's.
-        names: the names of the labels; None: names are no evidence.
-    """
+    """Fusion and label names of a model to export."""
 
     fusion: Fusion
-    pool: int
-    post_processor: str | None = None
-    names: LabelNames | None = None
+    pool: int  # number of the rankers' labels that are candidates
+    post_processor: str | None = None  # of the rankers' scores; None: the model's
+    names: LabelNames | None = None  # None: names are no evidence
 
 
 class FusedSearch(tf.Module):
-    """Probabilities of labels, from the rankers' best labels, and the names in texts where they are evidence.
-
-    Args:
-        parts: fusion and label names.
-    """
+    """Probabilities of labels, from the rankers' best labels, and the names in texts where they are evidence."""
 
     def __init__(self, parts: EvidenceParts) -> None:
         super().__init__(name="fusion")
@@ -58,14 +47,7 @@ class FusedSearch(tf.Module):
         self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
 
     def __call__(self, text: tf.Tensor | None, beam: Beam, most: int, documents: tf.Tensor | None = None) -> Beam:
-        """Return the most probable labels.
-
-        Args:
-            text: strings [n]; None: only the documents' features are known.
-            beam: the rankers' best labels, of which the first ``pool`` are candidates.
-            most: maximum number of labels per document.
-            documents: embeddings of the documents, of length 1, if the model has an encoder.
-        """
+        """Return the most probable labels; embeddings of documents have length 1."""
         similar = None if documents is None else self.similar
         with tf.device("CPU:0"):
             count = tf.shape(beam.nodes, tf.int64)[0]
@@ -105,7 +87,7 @@ class FusedSearch(tf.Module):
         return tf.boolean_mask(mentions.keys, (mentions.grade != PARTIAL) | ~self._known(labels))
 
     def _closeness(self, documents: tf.Tensor | None, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Return the cosines of documents and centers of labels; see ``xmc_tf.fusion.centers``."""
+        """Return the cosines of documents and label centers; see ``xmc_tf.fusion.centers``."""
         if self.centers is None or documents is None:
             return tf.zeros(tf.shape(labels), tf.float64)
         products = tf.gather(documents, rows) * tf.gather(self.centers, labels)

@@ -14,12 +14,9 @@ _LARGEST = 2**31 - 1
 
 
 class GraphMentions(NamedTuple):
-    """Labels that texts mention, ascending by key: document × number of labels + label.
+    """Labels that texts mention, with the fields of :class:`xmc_tf.label_names.Mentions`."""
 
-    The other fields are those of :class:`xmc_tf.label_names.Mentions`.
-    """
-
-    keys: tf.Tensor
+    keys: tf.Tensor  # ascending: document × number of labels + label
     worth: tf.Tensor
     grade: tf.Tensor
     coverage: tf.Tensor
@@ -31,25 +28,15 @@ class GraphMentions(NamedTuple):
 
 
 class _WordsOfNames(NamedTuple):
-    """The distinct words of names in texts.
+    """The distinct words of names in texts."""
 
-    Attributes:
-        pairs: int64: document × number of words + word, ascending.
-        counts: int32: how often the word occurs.
-        first: int64: the number of characters of words before it, where it occurs first.
-    """
-
-    pairs: tf.Tensor
+    pairs: tf.Tensor  # int64, ascending: document × number of words + word
     counts: tf.Tensor
-    first: tf.Tensor
+    first: tf.Tensor  # number of characters of words before the first occurrence
 
 
 class NameMatches(tf.Module):
-    """The labels that texts mention by their names.
-
-    Args:
-        names: the names.
-    """
+    """The labels that texts mention by their names."""
 
     def __init__(self, names: LabelNames) -> None:
         super().__init__(name="label_names")
@@ -69,16 +56,11 @@ class NameMatches(tf.Module):
         self._nr_words, self._nr_labels = len(index.words), names.nr_labels
 
     def __call__(self, text: tf.Tensor) -> GraphMentions:
-        """Return the labels that texts mention.
-
-        Args:
-            text: strings [n].
-        """
         with tf.device("CPU:0"):
             return self._mentions(*self._words(text))
 
     def _words(self, text: tf.Tensor) -> tuple[_WordsOfNames, tf.Tensor, tf.Tensor]:
-        """Return the words of names in texts, these as a whole, and the characters of each text's words."""
+        """Return texts' words that names have, their exact forms, and the number of characters of each text's words."""
         characters, rows = self._characters(text)
         unspaced = tf.bitwise.bitwise_and(characters, UNSPACED) != 0
         spaced = (characters > 0) & ~unspaced
@@ -130,7 +112,7 @@ class NameMatches(tf.Module):
         return words, tf.unique(tf.sort(self._known(exact, row, "exact")[0])).y, lengths
 
     def _lemmas(self, key: tf.Tensor, exact: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the hashes of the lemmas of words."""
+        """Return the hashes of the words' lemmas."""
         forms = self.held["forms"].value()
         place = tf.minimum(tf.searchsorted(forms, exact), tf.size(forms) - 1)
         lemma = tf.gather(self.held["lemma_of"], place)
@@ -248,7 +230,7 @@ def _best(keys: tf.Tensor, names: tf.Tensor, columns: tuple[tf.Tensor, ...]) -> 
 
 
 def _spread(first: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return all numbers of some ranges, and the number of the range that each belongs to."""
+    """Return all numbers in some ranges, and the range of each number."""
     ends = tf.cumsum(last - first)
     places = tf.range(tf.reduce_max(tf.concat([ends, [0]], axis=0)))
     source = tf.searchsorted(ends, places, side="right")

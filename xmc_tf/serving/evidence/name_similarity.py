@@ -7,11 +7,7 @@ from xmc_tf.fusion.similarity import LOWEST, MOST, Similarity
 
 
 class NameSimilarity(tf.Module):
-    """The similarity of documents and names of labels without training documents.
-
-    Args:
-        similarity: embeddings of the names; at least one.
-    """
+    """The similarity of documents and names of labels without training documents."""
 
     def __init__(self, similarity: Similarity) -> None:
         super().__init__(name="name_similarity")
@@ -22,23 +18,13 @@ class NameSimilarity(tf.Module):
         self._least, self._scale = similarity.least, similarity.scale
 
     def candidates(self, documents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return pairs of a document (int64) and a label that is similar to it (int32).
-
-        Args:
-            documents: float32 [n, dim], of length 1.
-        """
+        """Return pairs of a document (int64) and a label similar to it (int32), for documents of length 1."""
         best = tf.math.top_k(tf.matmul(documents, self.vectors, transpose_b=True), k=self._most)
         there = tf.where(best.values >= self._least)
         return there[:, 0], tf.gather(self.labels, tf.gather_nd(best.indices, there))
 
     def of_pairs(self, documents: tf.Tensor, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Return the similarity of pairs of document and label: float64; 0 for labels with training documents.
-
-        Args:
-            documents: float32 [n, dim], of length 1.
-            rows: int64: the document of each pair.
-            labels: int32: its label.
-        """
+        """Return the float64 similarity of pairs of document and label; 0 for labels with training documents."""
         known = self.labels.value()
         place = tf.minimum(tf.searchsorted(known, labels), tf.size(known) - 1)
         same = tf.gather(known, place) == labels
