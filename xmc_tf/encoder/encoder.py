@@ -12,9 +12,9 @@ with muted_stderr():  # only the first import in a process prints warnings
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.forks import check_not_forked
 from xmc_tf.encoder import pooling as poolings
+from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward
-from xmc_tf.encoder.network.layout import Layout
 from xmc_tf.encoder.network.operations import Operations, TrainingOperations
 from xmc_tf.encoder.network.packed_layout import PackedLayout
 from xmc_tf.encoder.network.weight_names import weights_of

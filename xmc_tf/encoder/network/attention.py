@@ -1,4 +1,4 @@
-"""Attention, and how each architecture adds the distance of tokens to it."""
+"""Attention in a batch, and how each architecture adds the distance of tokens to it."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -7,15 +7,31 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.encoder.network.config import EncoderConfig
-from xmc_tf.encoder.network.distances import deberta_places, mpnet_buckets
-from xmc_tf.encoder.network.layout import Layout, Tensor
 from xmc_tf.encoder.network.weight_names import deberta_farthest, deberta_norms, deberta_span
 
 # Added to the scores of padding; also a number of half precision.
 ABSENT = -10_000.0
 
-Weights = Mapping[str, Tensor]
-Dense = Callable[[Tensor, str], Tensor]
+Tensor = Any  # of TensorFlow, or of an ONNX graph
+
+
+class Layout:
+    """The rows of a batch's tokens in one matrix; here padding has rows too, so that no row moves."""
+
+    def __init__(self, ops: Any, mask: Tensor) -> None:
+        self.ops, self.mask = ops, mask
+        shape = ops.shape(mask)
+        self.documents, self.width = shape[0], shape[1]
+        self.flat = ops.range(ops.size(mask))  # the place of each row in the flattened mask
+        self.positions = self.flat % self.width
+
+    def pack(self, places: Tensor) -> Tensor:
+        """Return the rows of tokens, from ``[documents * tokens, …]``."""
+        return places
+
+    def unpack(self, rows: Tensor) -> Tensor:
+        """Return ``[documents * tokens, …]`` of the rows; the content at padding must be ignored."""
+        return rows
 
 
 class Attention:
@@ -24,10 +40,10 @@ class Attention:
     def __init__(
         self,
         config: EncoderConfig,
-        weights: Weights,
+        weights: Mapping[str, Tensor],
         layout: Layout,
         operations: Any,
-        dense: Dense,
+        dense: Callable[[Tensor, str], Tensor],
         dtype: Any,
     ) -> None:
         self.ops = layout.ops
@@ -44,8 +60,7 @@ class Attention:
         scores = self.scores(query, key, layer, number) + self.absent
         shares = self.operations.drop(self.ops.nn.softmax(scores), self.config.attention_dropout)
         found = self.ops.transpose(self.ops.matmul(shares, value), [0, 2, 1, 3])
-        width = self.config.heads * self.config.head_width
-        return self.layout.pack(self.ops.reshape(found, [-1, width]))
+        return self.layout.pack(self.ops.reshape(found, [-1, self.config.heads * self.config.head_width]))
 
     def heads(self, places: Tensor, parts: int) -> list[Tensor]:
         """Return ``[documents, heads, tokens, head_width]`` of each part."""
@@ -86,7 +101,7 @@ class BucketAttention(Attention):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         farthest = self.config.max_length
-        buckets = self.ops.constant(mpnet_buckets(self.config.option("relative_attention_num_buckets", 32), farthest))
+        buckets = self.ops.constant(_mpnet_buckets(self.config.option("relative_attention_num_buckets", 32), farthest))
         place = self.ops.range(self.layout.width)
         chosen = self.ops.gather(buckets, place[:, None] - place[None, :] + farthest)
         bias = self.ops.gather(self.weights["relative_bias"], chosen)
@@ -115,7 +130,7 @@ class DisentangledAttention(Attention):
             self._table = self.operations.drop(table, config.dropout)
             span, farthest = deberta_span(config), config.max_length
             places = self.ops.constant(
-                deberta_places(config.option("position_buckets", -1), deberta_farthest(config), span, farthest)
+                _deberta_places(config.option("position_buckets", -1), deberta_farthest(config), span, farthest)
             )
             # Of a query's distance to a key, and of a key's to a query, which is its opposite.
             self._chosen = {
@@ -124,22 +139,21 @@ class DisentangledAttention(Attention):
             }
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        query *= self.ops.cast(self.scale, self.dtype)
+        scale = self.ops.cast(self.scale, self.dtype)
+        query *= scale
         scores = self.ops.matmul(query, key, transpose_b=True)
-        if not self._parts:
-            return scores
         tables = self._tables(layer)
         if "c2p" in tables:
             scores += self.by_distance(self.ops.gather(tables["c2p"], self._chosen["c2p"]), query)
         if "p2c" in tables:
-            scaled = key * self.ops.cast(self.scale, self.dtype)
+            scaled = key * scale
             found = self.by_distance(self.ops.gather(tables["p2c"], self._chosen["p2c"]), scaled)
             scores += self.ops.transpose(found, [0, 1, 3, 2])
         return scores
 
     def _tables(self, layer: str) -> dict[str, Tensor]:
         """Return the layer's keys and queries of relative positions."""
-        if self.config.option("share_att_key", False):
+        if self._parts and self.config.option("share_att_key", False):
             query, key, _ = self.split_heads(self.dense(self._table, f"{layer}qkv"), 3)
             found = {"c2p": key, "p2c": query}
             return {part: found[part] for part in self._parts}
@@ -185,13 +199,11 @@ class RotaryAttention(Attention):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        config = self.config
-        self._local = config.local_layers
-        width = self.layout.width
-        place = self.ops.range(width)
-        near = self.ops.abs(place[:, None] - place[None, :]) <= config.option("local_attention", 128) // 2
+        self._local = self.config.local_layers
+        place = self.ops.range(self.layout.width)
+        near = self.ops.abs(place[:, None] - place[None, :]) <= self.config.option("local_attention", 128) // 2
         self._far = self.ops.cast(self.ops.where(near, 0.0, ABSENT), self.dtype)[None, None]
-        self._rotations = [self._rotation(theta) for theta in config.rotations]
+        self._rotations = [self._rotation(theta) for theta in self.config.rotations]
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
         local = self._local[number]
@@ -221,3 +233,28 @@ ATTENTIONS: dict[str, type[Attention]] = {
     "xlnet": XlnetAttention,
     "modernbert": RotaryAttention,
 }
+
+
+def _mpnet_buckets(buckets: int, farthest: int) -> np.ndarray:
+    """Return the bucket of each distance of a query from a key, from ``-farthest`` to ``farthest``."""
+    # Half of the buckets for either side; half of these for single distances, the rest for ranges that grow up to 128.
+    distance = np.arange(-farthest, farthest + 1)
+    half = buckets // 2
+    exact = half // 2
+    size = np.abs(distance)
+    growing = np.log(np.maximum(size, 1).astype(np.float32) / np.float32(exact)) / np.float32(math.log(128 / exact))
+    large = np.minimum(exact + (growing * np.float32(half - exact)).astype(np.int32), half - 1)
+    return (np.where(distance < 0, half, 0) + np.where(size < exact, size, large)).astype(np.int32)
+
+
+def _deberta_places(buckets: int, farthest_bucket: int, span: int, farthest: int) -> np.ndarray:
+    """Return the row of relative positions for each distance of a query from a key, ``-farthest`` to ``farthest``."""
+    distance = np.arange(-farthest, farthest + 1)
+    place = distance
+    if buckets > 0:
+        middle = buckets // 2
+        size = np.where(np.abs(distance) < middle, middle - 1, np.abs(distance)).astype(np.float32)
+        ratio = np.log(size / np.float32(middle)) / np.log(np.float32((farthest_bucket - 1) / middle))
+        ranged = np.ceil(ratio * np.float32(middle - 1)) + middle
+        place = np.where(size <= middle, distance, ranged * np.sign(distance)).astype(np.int64)
+    return np.clip(place + span, 0, 2 * span - 1).astype(np.int32)

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from xmc_tf.encoder.network.attention import ATTENTIONS, Attention
+from xmc_tf.encoder.network.attention import ATTENTIONS, Attention, Layout, Tensor
 from xmc_tf.encoder.network.config import EncoderConfig
-from xmc_tf.encoder.network.layout import Layout, Tensor
 from xmc_tf.encoder.network.weight_names import layer_order
 from xmc_tf.encoder.pooling import pool
 
@@ -14,12 +13,7 @@ class Forward:
     """A forward pass through the network, for one batch."""
 
     def __init__(
-        self,
-        config: EncoderConfig,
-        weights: Mapping[str, Tensor],
-        layout: Layout,
-        operations: Any,
-        dtype: Any,
+        self, config: EncoderConfig, weights: Mapping[str, Tensor], layout: Layout, operations: Any, dtype: Any
     ) -> None:
         self._ops, self._config, self._weights, self._layout = layout.ops, config, weights, layout
         self._operations, self._dtype = operations, dtype
@@ -71,11 +65,9 @@ class Forward:
 
     def _projected(self, x: Tensor) -> Tensor:
         """Return embeddings as wide as the layers."""
-        return (
-            self._ops.cast(self._dense(x, "projection"), self._ops.float32)
-            if "projection.kernel" in self._weights
-            else x
-        )
+        if "projection.kernel" not in self._weights:
+            return x
+        return self._ops.cast(self._dense(x, "projection"), self._ops.float32)
 
     def _layer_norm_after(self, x: Tensor, layer: str, number: int) -> Tensor:
         """Apply a layer that normalizes each sum, as in BERT and most others."""
@@ -101,19 +93,18 @@ class Forward:
         layout, config = self._layout, self._config
         there = self._ops.cast(layout.mask, self._ops.float32)[:, :, None]
         places = self._ops.reshape(layout.unpack(embedded), [layout.documents, layout.width, config.width]) * there
-        kernel, bias = (
-            self._ops.cast(self._weights[f"convolution.{name}"], self._dtype) for name in ("kernel", "bias")
+        places, kernel, bias = (
+            self._ops.cast(one, self._dtype)
+            for one in (places, self._weights["convolution.kernel"], self._weights["convolution.bias"])
         )
-        found = self._ops.nn.bias_add(
-            self._ops.nn.conv1d(self._ops.cast(places, self._dtype), kernel, stride=1, padding="SAME"), bias
-        )
+        found = self._ops.nn.bias_add(self._ops.nn.conv1d(places, kernel, stride=1, padding="SAME"), bias)
         found = self._dropped(layout.pack(self._ops.reshape(found, [-1, config.width])))
         found = self._operations.named_activation(config.option("conv_act", "tanh"))(found)
         return self._add_and_normalize(x, found, "convolution_norm")
 
     def _dense(self, x: Tensor, name: str) -> Tensor:
-        weights = self._weights
-        return self._operations.dense(x, weights[f"{name}.kernel"], weights.get(f"{name}.bias"), self._dtype)
+        kernel, bias = self._weights[f"{name}.kernel"], self._weights.get(f"{name}.bias")
+        return self._operations.dense(x, kernel, bias, self._dtype)
 
     def _dropped(self, x: Tensor) -> Tensor:
         return self._operations.drop(x, self._config.dropout)

@@ -9,16 +9,12 @@ import tensorflow as tf
 # "gelu_new" and "gelu_pytorch_tanh" are the approximation by tanh; "gelu" is exact.
 ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "gelu": tf.nn.gelu,
-    "gelu_new": lambda x: tf.nn.gelu(x, approximate=True),
-    "gelu_fast": lambda x: tf.nn.gelu(x, approximate=True),
-    "gelu_pytorch_tanh": lambda x: tf.nn.gelu(x, approximate=True),
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), lambda x: tf.nn.gelu(x, approximate=True)),
     "relu": tf.nn.relu,
     "silu": tf.nn.silu,
     "swish": tf.nn.silu,
     "tanh": tf.tanh,
 }
-
-
 _BYTE = 256
 _MOST_CALLS = 1 << 16  # of dropout in one network
 
@@ -26,15 +22,11 @@ _MOST_CALLS = 1 << 16  # of dropout in one network
 class Operations:
     """The operations outside of training: plain ones, which every server has."""
 
-    training = False
-
     def __init__(self, activation: str, epsilon: float) -> None:
-        self.activation = activation
-        self._activate = ACTIVATIONS[activation]
-        self._epsilon = epsilon
+        self._activation, self._epsilon = ACTIVATIONS[activation], epsilon
 
     def activate(self, x: tf.Tensor) -> tf.Tensor:
-        return self._activate(x)
+        return self._activation(x)
 
     def named_activation(self, name: str) -> Callable[[tf.Tensor], tf.Tensor]:
         """Return an activation function other than that of the layers."""
@@ -60,8 +52,6 @@ class Operations:
 
 class TrainingOperations(Operations):
     """The operations in training, with gradients of their own, which read memory less often."""
-
-    training = True
 
     # `compiled`: XLA compiles each into one loop, for products in half precision. The products stay with oneDNN, whose
     # instructions for them XLA does not use.

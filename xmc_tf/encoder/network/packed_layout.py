@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from xmc_tf.encoder.network.layout import Layout
+from xmc_tf.encoder.network.attention import Layout
 
 # TensorFlow's kernels keep a compiled program for every number of rows (on CPUs, oneDNN's matrix products): half a
 # megabyte per text length, 40 MB after two hundred short texts. So batch sizes are rounded to a few sizes.

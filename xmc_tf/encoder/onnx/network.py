@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward
-from xmc_tf.encoder.network.layout import Layout
 from xmc_tf.encoder.onnx.graph import Graph, Node, ScaledRows
 from xmc_tf.encoder.onnx.messages import MICROSOFT
 
