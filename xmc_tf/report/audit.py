@@ -21,28 +21,27 @@ _DESCRIPTION = """List what is probably missing or wrong in the labels of a tabl
 
     python -m xmc_tf.report.audit data.csv -m model -o audit
 
-The table may be the one that the model was trained on: each document is looked at by rankers that are trained without
-it. The findings are of five kinds:
+The table may be the one that the model was trained on, because each document is checked by rankers that are trained
+without it. There are five kinds of findings:
 
   missing      a label that the document probably should have
   wrong        a label that the document probably should not have
   duplicates   two documents with nearly the same text and different labels
-  same labels  two labels that nobody can tell apart by the texts
+  same labels  two labels whose texts do not differ
   silent name  a label whose name is in none of its texts
 
-DIR/findings.csv has one row for each, with the reasons, how sure it is, and what is gained; DIR/audit.html is a page to
-read them. To accept findings of the kinds missing and wrong, write yes in the column accept, and correct the model:
+DIR/findings.csv has one row per finding, with its reason, probability and expected gain; DIR/audit.html shows them. To
+accept findings of the kinds missing and wrong, write yes in the column accept, and correct the model:
 
     python -m xmc_tf.append data.csv -m model --accepted audit/findings.csv"""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.report.audit", _DESCRIPTION)
     out.add_argument("table", metavar="TABLE", help="table of texts and labels")
     add_model(out, required=True)
     add = out.add_argument
-    add("-o", "--output", default="audit", metavar="DIR", help="folder of the findings")
+    add("-o", "--output", default="audit", metavar="DIR", help="folder for the findings")
     add("--most", type=whole, default=MOST, metavar="INT", help="maximum number of findings of each kind")
     add_threads(out, "-n")
     group = add_reading_options(out)
@@ -57,7 +56,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Look at the labels, and write the findings."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     announce_compiling()

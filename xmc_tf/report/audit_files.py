@@ -1,4 +1,4 @@
-"""The files of an audit: a CSV table for a person to work through, and a page to read it."""
+"""The files of an audit: a CSV table to work through, and a page to read."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,14 +16,7 @@ _TEXT = 200  # characters
 
 
 def refuse_audit(flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False) -> None:
-    """Refuse a folder for an audit that is an input, or in which it would replace a file of others.
-
-    Args:
-        flag: the folder's.
-        folder: the folder.
-        inputs: what the command reads, files and folders, by flag.
-        force: whether files of others are replaced.
-    """
+    """Refuse an output folder that is an input, or in which a file of others would be replaced without ``force``."""
     refuse_output_folder(flag, folder, inputs)
     for name, mark in ((FINDINGS, ",".join(HEADER)), (PAGE, GENERATOR)):
         refuse_output(flag, Path(folder) / name, inputs, [mark], force=force)
@@ -32,7 +25,7 @@ def refuse_audit(flag: str, folder: str | Path, inputs: Mapping[str, Named], *, 
 def write_audit(
     audit: Audit, folder: str | Path, title: str = "Audit of the labels", ids: Mapping[str, str] | None = None
 ) -> Path:
-    """Write the findings of an audit: ``findings.csv`` to work through, and ``audit.html`` to read them.
+    """Write the findings of an audit as ``findings.csv``, to work through, and ``audit.html``, to read.
 
     Example:
         >>> model = load("model")
@@ -40,7 +33,7 @@ def write_audit(
 
     Args:
         audit: the findings.
-        folder: created if it does not exist; other files in it stay.
+        folder: created if it does not exist; other files in it are kept.
         title: title of the page.
         ids: identifiers of the labels by name.
 

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.report.command``: write a report on models, on documents of a data set."""
+"""``python -m xmc_tf.report.command``: report on models, measured on documents of a data set."""
 
 import argparse
 from collections.abc import Sequence
@@ -28,20 +28,19 @@ _DESCRIPTION = """Write a report on one or several models: one HTML page, and it
     python -m xmc_tf.report.command data.sqlite -m model -o report
     python -m xmc_tf.report.command data.sqlite -m small large -o report --split validation
 
-The documents are those of a data set that xmc-tf prepare or xmc-tf train has made of a table. Labels of model and data
-set are matched by name: a label that the model does not know counts as not found. For predictions in files, use
+The documents are in a data set that xmc-tf prepare or xmc-tf train has made from a table. Labels of model and data set
+are matched by name; a label that the model does not know counts as not found. For predictions in files, use
 python -m xmc_tf.evaluate --report."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.report.command", _DESCRIPTION)
     out.add_argument("data", metavar="DATA", help="data set: a database of xmc-tf prepare or xmc-tf train")
     add = out.add_argument
     add("-m", "--model-folder", required=True, nargs="+", metavar="DIR", help="models; the first is the main one")
-    add("-o", "--output", default="report", metavar="DIR", help="folder of the report")
+    add("-o", "--output", default="report", metavar="DIR", help="folder for the report")
     add("--split", default=TEST, metavar="NAME", help=f"documents to report on: {', '.join(SPLITS)}")
-    add("--title", metavar="TEXT", help="title of the report (default: of the model and the data set)")
+    add("--title", metavar="TEXT", help="title of the report (default: names of the model and the data set)")
     add("-k", "--only-topk", type=whole, default=MODEL_LABELS, metavar="INT", help="number of labels per document")
     add("-b", "--beam-size", type=whole, metavar="INT", help="number of nodes kept at each level (default: as trained)")
     add_force(out)
@@ -50,7 +49,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Predict, and write the report."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     announce_compiling()
@@ -62,14 +60,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     split = arguments.split
     if not store.count(split):
         raise InputError(f"{arguments.data} has no documents in the split {split!r}", expected="at least one")
-    # Other documents than the test documents may have been used in training, which a model card must not measure.
+    # A model card must not measure documents that may have been used in training.
     card = arguments.model_folder[0] if split == TEST else None
     path = write_report(_inputs(arguments, store), arguments.output, model_folder=card, data=store.path.name)
     print(printable(str(path)))
 
 
 def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
-    """Return the inputs of the report, with one column for each label of the data set or of a model."""
+    """Return the inputs of the report, with a column for each label of the data set or of any model."""
     split, texts = arguments.split, store.texts(arguments.split)
     folders = [Path(folder) for folder in arguments.model_folder]
     names = store.names
@@ -117,12 +115,12 @@ def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
 
 
 def _names_of(model: Model, folder: Path, names: Sequence[str]) -> Sequence[str]:
-    """Return the label names of a model; a model without names must have as many labels as the data set."""
+    """Return the label names of a model; without names, its labels are taken for those of the data set."""
     if model.names:
         return model.names
     if model.tree.nr_labels != len(names):
         raise InputError(
-            f"{folder} has no label names, and another number of labels than the data set",
+            f"{folder} has no label names, and not as many labels as the data set",
             expected=f"{len(names):,} labels",
             received=f"{model.tree.nr_labels:,}",
             fix="train the model with --labels",
@@ -131,7 +129,7 @@ def _names_of(model: Model, folder: Path, names: Sequence[str]) -> Sequence[str]
 
 
 def _titles(folders: Sequence[Path]) -> list[str]:
-    """Return a name of its own for each model."""
+    """Return a unique name for each model."""
     names = [folder.name or str(folder) for folder in folders]
     return [
         name if names.count(name) == 1 else f"{folder} ({number})"

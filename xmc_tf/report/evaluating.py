@@ -1,4 +1,4 @@
-"""The command that measures predictions: ``xmc_tf.evaluate`` and ``xmc_tf.linear.evaluate``."""
+"""The command that evaluates predictions: ``xmc_tf.evaluate`` and ``xmc_tf.linear.evaluate``."""
 
 import argparse
 import json
@@ -47,7 +47,6 @@ _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
 
 def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
-    """Add the flags of the command; ``layout`` is the default of ``--layout``."""
     add = parser.add_argument
     add("table", nargs="?", metavar="TABLE", help="table of texts and labels that a model (-m) is measured on")
     add("-y", "--truth-path", metavar="PATH", help="true labels, documents × labels")
@@ -81,7 +80,7 @@ def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
         help="also measure ensembles of the predictions, combined in these ways",
     )
     add("--tags", nargs="+", metavar="NAME", help="names of the predictions, in the order of -p")
-    add("--labels", metavar="PATH", help="label names, one per line, for the report")
+    add("--labels", metavar="PATH", help="label names for the report, one per line")
     add_force(parser)
     add(
         "--report",
@@ -107,7 +106,6 @@ def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Measure the predictions and print the result."""
     pecos = args.layout == "pecos" and not args.json
     ks = _cut_offs(args.topk or (str(PECOS_TOPK) if pecos else "1,3,5"))
     if pecos and ks != tuple(range(1, len(ks) + 1)):
@@ -139,7 +137,6 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 def _as_json(inputs: ReportInputs, single: bool) -> dict[str, Any]:
-    """Return the measures as an object, with those of single-label data and of category paths where they apply."""
     content = inputs.compared().to_json()
     for system, predicted in zip(content["systems"], inputs.systems.values(), strict=True):
         if single:
@@ -150,7 +147,6 @@ def _as_json(inputs: ReportInputs, single: bool) -> dict[str, Any]:
 
 
 def _single_label_text(inputs: ReportInputs) -> str:
-    """Return accuracy, F1 and confusions of each prediction."""
     blocks = [f"{inputs.truth.shape[0]:,} documents with one label each; -k 1,3,5 measures the first 5 labels"]
     for name, predicted in inputs.systems.items():
         lines = measure_single_label(inputs.truth, predicted).lines(inputs.names)
@@ -159,7 +155,6 @@ def _single_label_text(inputs: ReportInputs) -> str:
 
 
 def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]) -> ReportInputs:
-    """Read true labels and predictions, and what a report shows beside them."""
     refuse_without_table(
         args, {"label_column": "--label-column", "label_separator": "--label-separator", "rows": "--rows"}
     )
@@ -193,7 +188,7 @@ def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
         check_shapes(truth, matrix, path)
     systems = dict(zip(names, matrices, strict=True))
     if len(systems) < len(names):
-        raise InputError("two predictions have the same name", expected="a name of its own for each", fix="use --tags")
+        raise InputError("two predictions have the same name", expected="unique names", fix="use --tags")
     systems |= {f"ensemble {way}": ensemble(way, matrices) for way in args.ensemble}
     model = None
     if args.model_folder:
@@ -211,10 +206,7 @@ def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
 
 
 def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]) -> ReportInputs:
-    """Return a model's predictions for a labelled table, and the table's labels.
-
-    Labels that the model does not know count as misses. Rows without a text or a label are counted and left out.
-    """
+    """Return a model's predictions for a labelled table. Labels that the model does not know count as misses."""
     from xmc_tf.models.documents import labelled_rows
     from xmc_tf.models.labels import matrix_of_names, true_labels, unknown_labels
     from xmc_tf.models.loading import load
@@ -254,7 +246,7 @@ def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
 
 
 def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> LabelledRows:
-    """Return the documents of a table that the model was not trained on, or all of them if the user wants that."""
+    """Return the documents that the model was not trained on, or all of them with ``--rows all``."""
     trained = model.trained_documents
     if args.rows == ALL or trained is None:
         return rows
@@ -265,8 +257,8 @@ def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> Lab
     if seen.all():
         raise InputError(
             f"{args.table}: the model was trained on all of these {count:,} documents",
-            expected="documents that it does not know: measured on its own, it is far better than on others",
-            fix="measure it on another table; or add --rows all to measure it on these",
+            expected="documents that it was not trained on: on its training data, it is far better than on others",
+            fix="use another table, or add --rows all to measure it on these",
         )
     _LOG.warning(
         "%s: the model was trained on %s of %s documents; it is measured on the other %s (--rows all: on all of them)",
@@ -278,7 +270,6 @@ def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> Lab
 
 
 def _hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHierarchy | None:
-    """Return the broader terms of labels in the vocabulary that is given; None without one."""
     vocabulary, language = args.vocabulary, args.language
     if vocabulary is None and language is None:
         return None
@@ -308,19 +299,13 @@ def _check_report(args: argparse.Namespace) -> None:
 
 
 def evaluation_parser(module: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
-    """Return the parser of a command that measures predictions."""
     parser = cli.make_parser(module, description, epilog=epilog)
     add_flags(parser, layout)
     return parser
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """Return file names, with as many of their folders as are needed to distinguish them.
-
-    Example:
-        >>> short_names(["run1/pred.npz", "run2/pred.npz"])
-        ['run1/pred.npz', 'run2/pred.npz']
-    """
+    """Return file names, with as many of their folders as are needed to distinguish them."""
     parts = [Path(path).parts for path in paths]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
@@ -330,7 +315,6 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def _print_pecos(inputs: ReportInputs, topk: int) -> None:
-    """Print one block per prediction; if there are several, a line with the name precedes each."""
     for name, matrix in inputs.systems.items():
         if inputs.others:
             print(f"{name}:")

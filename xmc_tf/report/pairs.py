@@ -1,5 +1,3 @@
-"""All predicted pairs of document and label, each with its score and whether it is true."""
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,34 +6,19 @@ from scipy.sparse import csr_matrix
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The predicted pairs of document and label.
+    """All predicted pairs of document and label, each with its score and whether it is true."""
 
-    Args:
-        documents: document of each pair, ascending.
-        labels: label of each pair.
-        scores: score of each pair.
-        correct: whether the label is true.
-        true: number of true pairs, predicted or not.
-        nr_documents: number of documents.
-        nr_labels: number of labels.
-    """
-
-    documents: np.ndarray
+    documents: np.ndarray  # of each pair, ascending
     labels: np.ndarray
     scores: np.ndarray
     correct: np.ndarray
-    true: int
+    true: int  # true pairs, predicted or not
     nr_documents: int
     nr_labels: int
 
     @classmethod
     def of(cls, truth: csr_matrix, predicted: csr_matrix) -> "Pairs":
-        """Return the pairs of a prediction.
-
-        Args:
-            truth: the result of ``as_truth``.
-            predicted: documents × labels, the scores.
-        """
+        """Return the pairs of a prediction; ``truth`` is the result of ``as_truth``."""
         scores = predicted.tocsr(copy=True)
         scores.sum_duplicates()
         documents = np.repeat(np.arange(scores.shape[0], dtype=np.int64), np.diff(scores.indptr))
@@ -49,18 +32,14 @@ class Pairs:
         return cls(documents, scores.indices, scores.data.astype(np.float64), correct, truth.nnz, *scores.shape)
 
     def chosen(self, which: np.ndarray) -> csr_matrix:
-        """Return some of the pairs as a 0/1 matrix of documents × labels.
-
-        Args:
-            which: mask of the pairs.
-        """
+        """Return the pairs of a mask as a 0/1 matrix, documents × labels."""
         ones = np.ones(int(which.sum()), np.float32)
         shape = (self.nr_documents, self.nr_labels)
         return csr_matrix((ones, (self.documents[which], self.labels[which])), shape=shape)
 
     @property
     def best_of_documents(self) -> np.ndarray:
-        """Mask of the pair with the highest score of each document; the first one of equals."""
+        """The mask of the pair with the highest score of each document; the lowest label among equals."""
         order = np.lexsort((self.labels, -self.scores, self.documents))
         first = np.ones(len(order), np.bool_)
         first[1:] = self.documents[order][1:] != self.documents[order][:-1]

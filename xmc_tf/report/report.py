@@ -1,4 +1,4 @@
-"""The report as data: everything that the page, the JSON file and the CSV files show."""
+"""The report as data, which the page, the JSON file and the CSV files show."""
 
 from dataclasses import dataclass
 
@@ -18,20 +18,7 @@ from xmc_tf.report.sections.thresholds import Thresholds, find_thresholds
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A report as data.
-
-    Args:
-        inputs: the inputs of the report.
-        comparison: P, R, nDCG, PSP and F1 of all predictions, as ``xmc-tf evaluate`` computes them.
-        single_label: whether documents have one label each.
-        thresholds: precision and recall by threshold.
-        decisions: the labels that documents get.
-        calibration: how well scores can be read as probabilities.
-        labels: counts of each label.
-        confusion: confused labels.
-        coverage: test labels without training documents; None without training labels.
-        examples: documents that went right and wrong.
-    """
+    """A report as data."""
 
     inputs: ReportInputs
     comparison: Comparison
@@ -41,25 +28,16 @@ class Report:
     calibration: Calibration
     labels: LabelTable
     confusion: Confusion
-    coverage: Coverage | None
+    coverage: Coverage | None  # None without training labels
     examples: tuple[Example, ...]
 
     @property
     def system(self) -> MeasuredSystem:
-        """The measures of the prediction that the report is about."""
+        """The metrics of the main prediction."""
         return self.comparison.systems[0]
 
 
 def make_report(inputs: ReportInputs) -> Report:
-    """Compute a report.
-
-    Example:
-        >>> report = make_report(inputs)
-        >>> report.thresholds.best
-
-    Args:
-        inputs: the inputs of the report.
-    """
     frequency = inputs.training_frequency
     comparison = inputs.compared(details=True)
     pairs = Pairs.of(inputs.truth, inputs.predicted)

@@ -1,4 +1,4 @@
-"""The learning curves of a recorded training, for a report."""
+"""The learning curves of a recorded training."""
 
 from pathlib import Path
 
@@ -8,11 +8,7 @@ from xmc_tf.tables.store import TableStore
 
 
 def curves_of(run: Run) -> list[Curve]:
-    """Return the learning curves of a run: ``"chart: line"`` is a line of a chart, another name a chart of its own.
-
-    Args:
-        run: a recorded training.
-    """
+    """Return the learning curves of a run. A name such as ``"chart: line"`` is a line of a chart that others share."""
     found = []
     for name, points in run.curve.items():
         chart, _, line = name.rpartition(": ")
@@ -21,11 +17,6 @@ def curves_of(run: Run) -> list[Curve]:
 
 
 def curves_of_model(store: TableStore, folder: Path) -> list[Curve]:
-    """Return the learning curves of the last recorded training of a model; none if there is no record.
-
-    Args:
-        store: the data set that the model was trained on.
-        folder: folder of the model.
-    """
+    """Return the learning curves of the last recorded training of a model, if any."""
     runs = [run for run in runs_of(store) if Path(run.model).resolve() == folder.resolve()]
     return curves_of(runs[-1]) if runs else []

@@ -1,4 +1,4 @@
-"""Writing of a report: one page for people, and its data for programs."""
+"""Write a report: one page for people, and its data for programs."""
 
 import csv
 import json
@@ -36,14 +36,7 @@ _FILES = {
 
 
 def refuse_report(flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False) -> None:
-    """Refuse a folder for a report that is an input, or in which the report would replace a file of others.
-
-    Args:
-        flag: the folder's.
-        folder: the folder.
-        inputs: what the command reads, files and folders, by flag.
-        force: whether files of others are replaced.
-    """
+    """Refuse an output folder that is an input, or in which a file of others would be replaced without ``force``."""
     refuse_output_folder(flag, folder, inputs)
     for name, mark in _FILES.items():
         refuse_output(flag, Path(folder) / name, inputs, [mark], force=force)
@@ -52,7 +45,7 @@ def refuse_report(flag: str, folder: str | Path, inputs: Mapping[str, Named], *,
 def write_report(
     inputs: ReportInputs, folder: str | Path, *, model_folder: str | Path | None = None, data: str = ""
 ) -> Path:
-    """Write a report: ``report.html``, one page that needs nothing else, and its data as JSON and CSV.
+    """Write a report: ``report.html``, one page without external resources, and its data as JSON and CSV.
 
     Example:
         >>> inputs = ReportInputs("Subjects", load_matrix("Y.tst.npz"), load_matrix("pred.npz"))
@@ -61,10 +54,10 @@ def write_report(
 
     Args:
         inputs: predictions and true labels, and what helps to explain them.
-        folder: created if it does not exist; other files in it stay.
-        model_folder: folder of the model, whose model card is filled: ``README.md``, in the form of the Hugging Face
-            hub. The documents must not have been used in its training. None: no card.
-        data: name of what the model was measured on, for the card.
+        folder: created if it does not exist; other files in it are kept.
+        model_folder: folder of a model to write a model card to: ``README.md``, in the format of the Hugging Face hub.
+            The documents must not have been used in its training. Default: no card.
+        data: name of the data that the model was measured on, for the card.
 
     Returns:
         The path of the page.
@@ -85,14 +78,7 @@ def write_report(
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """Return a report as values that JSON can hold; undefined numbers are null.
-
-    ``evaluation`` is what ``xmc-tf evaluate --json`` prints. Of the labels, those in the page are included; the CSV
-    file has all of them.
-
-    Args:
-        report: the report.
-    """
+    """Return a report as JSON values; undefined numbers are null. Only the labels of the page are included."""
     labels, name_of = report.labels, report.inputs.label_name
     return _without_nan({
         "title": report.inputs.title,
@@ -131,13 +117,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file whose cells a spreadsheet program cannot execute.
-
-    Args:
-        path: the file.
-        header: names of the columns.
-        rows: the cells; None for an empty one.
-    """
+    """Write a CSV file whose cells a spreadsheet program cannot execute; None is an empty cell."""
     with atomic_file(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)

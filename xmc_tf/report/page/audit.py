@@ -1,5 +1,3 @@
-"""The page of an audit: a section for each kind of findings."""
-
 from collections.abc import Sequence
 
 from xmc_tf.audit import KINDS, Audit, Finding
@@ -19,13 +17,7 @@ _TEXTS = {
 
 
 def audit_page(audit: Audit, title: str, file: str) -> Html:
-    """Return the findings as one HTML page.
-
-    Args:
-        audit: the findings.
-        title: title of the page.
-        file: name of the file of the findings beside the page.
-    """
+    """Return the findings as one HTML page; ``file`` is the name of the CSV file beside it."""
     parts = [_summary(audit, file), *(_findings(audit, kind, file) for kind in KINDS)]
     return whole_page(title, text(str(audit)), "\n".join(filter(None, parts)), file)
 
@@ -38,7 +30,7 @@ def _summary(audit: Audit, file: str) -> Html:
     return section(
         "summary",
         "Summary",
-        paragraph("Each document was looked at by rankers that were trained without it."),
+        paragraph("Each document was checked by rankers that were trained without it."),
         f"<ul>{''.join(lines)}</ul>",
         paragraph(
             f"To accept corrections, write yes in the column accept of {text(file)}, for findings of the kinds missing "

@@ -1,4 +1,4 @@
-"""The section of examples: documents with their labels, the deciding words, and the path through the tree."""
+"""The examples: documents with their labels, the deciding words, and the path through the tree."""
 
 from collections.abc import Mapping
 from html import escape
@@ -16,7 +16,6 @@ _CALIBRATION = " The calibration turns the scores into probabilities; it was lea
 
 
 def examples(report: Report) -> Html:
-    """Return the section of examples."""
     if not report.examples:
         return ""
     about = (
@@ -45,7 +44,7 @@ def _example(report: Report, example: Example, *, is_first: bool) -> Html:
 
 
 def _why(example: Example) -> Html:
-    """Return the deciding words of one label, and the path through the tree to it."""
+    """Return the deciding words of a label, and the path through the tree to it."""
     label = example.explained
     if label is None:
         return ""
@@ -76,7 +75,7 @@ def _why(example: Example) -> Html:
 
 
 def _words(label: LabelExplanation) -> Html:
-    """Return the words with the largest contributions to the label itself, and that of the embedding."""
+    """Return the words with the largest contributions to the label itself, and the embedding's contribution."""
     nodes = [source.path[-1] for source in label.evidence if source.path]
     total: dict[str, float] = {}
     for node in nodes:
@@ -113,15 +112,7 @@ def _label(report: Report, label: ExampleLabel) -> Html:
 
 
 def highlighted(text: str, amounts: Mapping[str, float], most: int) -> Html:
-    """Return a text for the page, with a stronger background for words that contributed more.
-
-    The contribution of an n-gram is divided among its words. Words that lowered the score are not highlighted.
-
-    Args:
-        text: the text.
-        amounts: contribution of each word and n-gram, in lower case with single spaces.
-        most: maximum number of characters.
-    """
+    """Return a text with a stronger background for words that contributed more to the score, alone or in n-grams."""
     shown = clean(text, most)
     spans = spans_of_words(shown)
     strengths = _strengths([shown[start:stop].lower() for start, stop in spans], amounts)
@@ -137,7 +128,7 @@ def highlighted(text: str, amounts: Mapping[str, float], most: int) -> Html:
 
 
 def _strengths(words: list[str], amounts: Mapping[str, float]) -> list[float]:
-    """Return the contribution of each word of a text, by itself and in n-grams."""
+    """Return the contribution of each word; that of an n-gram is divided among its words."""
     longest = max((feature.count(" ") + 1 for feature in amounts), default=0)
     strengths = [0.0] * len(words)
     for length in range(1, longest + 1):

@@ -1,4 +1,4 @@
-"""The sections about labels: the table of all labels, confused labels, and labels without training documents."""
+"""The table of labels, confused labels, and labels without training documents."""
 
 import numpy as np
 
@@ -22,7 +22,6 @@ _MATRIX_NAME = 28
 
 
 def labels(report: Report) -> Html:
-    """Return the section with the table of all labels."""
     found = report.labels
     precision, recall, f1 = found.precision, found.recall, found.f1
     with_training = found.training is not None
@@ -56,7 +55,6 @@ def labels(report: Report) -> Html:
 
 
 def confusion(report: Report) -> Html:
-    """Return the section about confused labels."""
     found = report.confusion
     if not found.pairs:
         return ""
@@ -108,14 +106,13 @@ def _matrix(report: Report) -> Html:
 
 
 def _heat(number: int, part: float, own: bool) -> Cell:
-    """Return a cell of the matrix whose background is darker for larger shares of the row."""
+    """Return a cell whose background is darker for larger shares of the row."""
     if not number:
         return Cell("", 0.0, style="own" if own else "")
     return Cell(f"{number:,}", float(number), style="own" if own else "", shade=0.1 + 0.9 * part)
 
 
 def coverage(report: Report) -> Html:
-    """Return the section about test labels without training documents."""
     found = report.coverage
     if found is None:
         return ""

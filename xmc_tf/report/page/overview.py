@@ -1,4 +1,4 @@
-"""The first sections of the page: the result in sentences, and all metrics."""
+"""The summary, and all metrics."""
 
 import math
 
@@ -48,13 +48,11 @@ _NEAR = {
 
 
 def overview(report: Report) -> Html:
-    """Return the section with the main figures and the result in sentences."""
     items = "".join(f"<li>{text(sentence, 1000)}</li>" for sentence in sentences(report))
     return section("summary", "Summary", _tiles(report), f'<ul class="summary">{items}</ul>')
 
 
 def metrics(report: Report) -> Html:
-    """Return the section with all metrics, also by label frequency."""
     comparison = report.comparison
     meanings = _MEANING | (_NEAR if "P-near" in comparison.measures else {})
     meaning = "; ".join(f"{short}: {about}" for short, about in meanings.items())
@@ -89,7 +87,7 @@ def _tiles(report: Report) -> Html:
 
 
 def _overall(report: Report) -> Html:
-    """Return the table of all metrics: one row per metric and system, one column per k."""
+    """Return a table with one row per metric and prediction, and one column per k."""
     comparison = report.comparison
     many = len(comparison.systems) > 1
     rows = []
@@ -109,7 +107,6 @@ def _overall(report: Report) -> Html:
 
 
 def _frequency(report: Report) -> Html:
-    """Return metrics by label frequency."""
     comparison, k = report.comparison, report.comparison.ks[-1]
     first = report.system.buckets
     if not first:

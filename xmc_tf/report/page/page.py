@@ -1,5 +1,3 @@
-"""The whole page: its head, its contents, and its sections in order."""
-
 import base64
 import hashlib
 import re
@@ -27,11 +25,6 @@ _TITLE_LENGTH = 300
 
 
 def to_html(report: Report) -> Html:
-    """Return the report as one HTML page.
-
-    Args:
-        report: the report.
-    """
     body = "\n".join(filter(None, (part(report) for part in _SECTIONS)))
     comparison = report.comparison
     about = (
@@ -43,17 +36,10 @@ def to_html(report: Report) -> Html:
 
 
 def whole_page(title: str, about: str, body: Html, beside: str) -> Html:
-    """Return a page: its head, its contents, and its sections.
-
-    Args:
-        title: title of the page.
-        about: a line below it.
-        body: the sections.
-        beside: the files beside the page that have its data.
-    """
+    """Return a page with links to its sections; ``beside`` names the files that have its data."""
     title = text(title, _TITLE_LENGTH)
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    # Whatever a text might contain: nothing is loaded, and no script runs but this one.
+    # Whatever a text contains, nothing is loaded, and no other script runs.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     return f"""<!doctype html>
 <html lang="en">
@@ -86,6 +72,5 @@ def whole_page(title: str, about: str, body: Html, beside: str) -> Html:
 
 
 def _contents(body: Html) -> Html:
-    """Return links to all sections."""
     found = re.findall(r'<h2 id="([a-z]+)-title">([^<]*)</h2>', body)
     return "".join(f'<li><a href="#{identifier}">{title}</a></li>' for identifier, title in found)

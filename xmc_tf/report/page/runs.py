@@ -1,4 +1,4 @@
-"""The sections about the training: learning curves, and settings."""
+"""Learning curves and settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,6 @@ _CURVE_POINTS = 400
 
 
 def learning(report: Report) -> Html:
-    """Return the section with the learning curves."""
     charts: dict[str, list[Curve]] = {}
     for curve in report.inputs.curves:
         charts.setdefault(curve.chart or curve.name, []).append(curve)
@@ -35,7 +34,6 @@ def _chart(title: str, curves: list[Curve]) -> Html:
 
 
 def settings(report: Report) -> Html:
-    """Return the section with the settings."""
     given: Mapping[str, Any] = report.inputs.settings
     if not given:
         return ""

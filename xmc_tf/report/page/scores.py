@@ -1,4 +1,4 @@
-"""The sections about scores: thresholds, and calibration."""
+"""Thresholds and calibration."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,6 @@ _TICKS = tuple(digit * 10.0**power for power in range(-9, 1) for digit in (1, 3)
 
 
 def thresholds(report: Report) -> Html:
-    """Return the section about thresholds: a table of goals, and two charts."""
     found = report.thresholds
     if found.best is None or found.lowest is None:
         return ""
@@ -62,7 +61,7 @@ def thresholds(report: Report) -> Html:
 
 
 def _decimals(points: Sequence[Point]) -> int:
-    """Return the number of decimals that all thresholds need: those of the smallest one."""
+    """Return the number of decimals that the smallest threshold needs."""
     least = min((abs(point.threshold) for point in points if point.threshold), default=1.0)
     return min(max(2 - math.floor(math.log10(least)), 2), 8)
 
@@ -81,7 +80,7 @@ def _by_threshold(curve: Sequence[Point], best: float) -> Html:
     if min(xs) < 0 or max(xs) > 1:
         x = axis_around(xs, "threshold")
     elif best < _SMALL:
-        # Where most scores are small, what matters would be within a few pixels.
+        # On a linear axis, small scores would share a few pixels.
         curve = [point for point in curve if point.threshold >= best * _BELOW_BEST]
         x = Axis("threshold (logarithmic)", curve[-1].threshold, 1, _TICKS, logarithmic=True)
     else:
@@ -97,7 +96,7 @@ def _by_threshold(curve: Sequence[Point], best: float) -> Html:
 
 
 def calibration(report: Report) -> Html:
-    """Return the section about calibration: a reliability diagram and its table."""
+    """Return a reliability diagram and its table."""
     found = report.calibration
     title = "Are scores probabilities?"
     if not found.applies:

@@ -1,4 +1,4 @@
-"""The script of the page: it adds buttons to sort and a box to search; everything can be read without it."""
+"""The page's script, which adds buttons to sort and a search box. The page can be read without it."""
 
 SCRIPT = """
 'use strict';

@@ -1,5 +1,3 @@
-"""The style sheet of the page: light and dark, narrow and wide, screen and paper."""
-
 STYLE = """
 :root {
   color-scheme: light dark;

@@ -12,15 +12,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Bin:
-    """The predicted labels with scores in one range.
-
-    Args:
-        low: lower end of the range.
-        high: upper end of the range; it belongs to the next one, except for the last.
-        count: number of predicted labels.
-        mean_score: their mean score; None if there are none.
-        share_correct: share of them that are true; None if there are none.
-    """
+    """The predicted labels with scores in one range, which includes its lower end."""
 
     low: float
     high: float
@@ -31,28 +23,14 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A measure of how well scores can be read as probabilities.
-
-    Args:
-        applies: whether all scores are between 0 and 1.
-        bins: the predicted labels by score.
-        error: expected calibration error: mean distance of score and share of true labels, weighted by count.
-        bias: mean score minus the share of true labels; positive: scores are too high.
-    """
-
-    applies: bool
+    applies: bool  # all scores are between 0 and 1
     bins: tuple[Bin, ...] = ()
-    error: float | None = None
-    bias: float | None = None
+    error: float | None = None  # expected calibration error
+    bias: float | None = None  # positive: scores are too high
 
 
 def measure_calibration(pairs: Pairs, which: np.ndarray | None = None) -> Calibration:
-    """Compare scores with the share of true labels.
-
-    Args:
-        pairs: the predicted pairs.
-        which: mask of the pairs to compare. Default: all.
-    """
+    """Compare scores with the share of true labels, of all pairs or of those of a mask."""
     scores, correct = pairs.scores, pairs.correct
     if which is not None:
         scores, correct = scores[which], correct[which]

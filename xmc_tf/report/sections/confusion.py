@@ -1,4 +1,4 @@
-"""Confusion: which label does a document get in place of which true label?"""
+"""Confusion: which label does a document get instead of a true one?"""
 
 from dataclasses import dataclass
 
@@ -10,19 +10,13 @@ from xmc_tf.report.sections.decisions import Decisions
 
 SHOWN_PAIRS = 50
 MATRIX_SIZE = 50
-_DOCUMENTS = 200_000  # documents that are counted at most: pairs grow with the square of a document's errors
+_DOCUMENTS = 200_000  # most documents that are counted, because pairs grow with the square of a document's errors
 _NAMED_AFTER = 2  # labels in the name of a cluster
 
 
 @dataclass(frozen=True)
 class ConfusedPair:
-    """A label that documents get wrongly while another one is missing.
-
-    Args:
-        true: the true label that is missing.
-        assigned: the wrong label.
-        documents: number of documents.
-    """
+    """A wrong label that documents get while a true one is missing."""
 
     true: int
     assigned: int
@@ -31,30 +25,15 @@ class ConfusedPair:
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Confused labels.
-
-    Args:
-        pairs: the most frequent ones.
-        kind: "labels" or "clusters" of the tree: what the matrix is about; "" if there is no matrix.
-        names: names of the rows and columns of the matrix.
-        matrix: documents by true (row) and assigned (column) label; the diagonal counts correct ones.
-        documents: number of documents that were counted.
-    """
-
     pairs: tuple[ConfusedPair, ...]
-    kind: str
+    kind: str  # of the matrix: "labels", "clusters", or "" without one
     names: tuple[str, ...]
-    matrix: np.ndarray
-    documents: int
+    matrix: np.ndarray  # documents by true (row) and assigned (column) label; correct ones are on the diagonal
+    documents: int  # that were counted
 
 
 def find_confusion(inputs: ReportInputs, decisions: Decisions) -> Confusion:
-    """Count confused labels.
-
-    Args:
-        inputs: the inputs of the report; the tree of its model groups the labels if there are many.
-        decisions: the labels that documents get.
-    """
+    """Count confused labels; if there are many, clusters of the model's tree."""
     rows = slice(0, _DOCUMENTS)
     confused = (decisions.missed[rows].T @ decisions.wrong[rows]).tocoo()
     order = np.lexsort((confused.col, confused.row, -confused.data))[:SHOWN_PAIRS]
@@ -70,13 +49,13 @@ def find_confusion(inputs: ReportInputs, decisions: Decisions) -> Confusion:
         (np.ones((group >= 0).sum()), (np.flatnonzero(group >= 0), group[group >= 0])),
         shape=(inputs.nr_labels, len(names)),
     )
-    # Confusions within a cluster are errors too, but of labels and not of clusters: they count as correct here.
+    # Confusions within a cluster are errors of labels, not of clusters, and count as correct here.
     counted = member.T @ (confused.tocsr() + diags(right.astype(np.float64))) @ member
     return Confusion(pairs, kind, names, np.rint(counted.toarray()).astype(np.int64), documents)
 
 
 def _groups(inputs: ReportInputs, decisions: Decisions) -> tuple[np.ndarray, str, tuple[str, ...]]:
-    """Return the row of the matrix of each label (-1: none), what the rows are, and their names."""
+    """Return the matrix row of each label (-1: none), the kind of the rows, and their names."""
     frequency = np.bincount(inputs.truth.indices, minlength=inputs.nr_labels)
     assigned = np.bincount(decisions.assigned.indices, minlength=inputs.nr_labels)
     seen = np.flatnonzero(frequency + assigned)
@@ -99,7 +78,7 @@ def _groups(inputs: ReportInputs, decisions: Decisions) -> tuple[np.ndarray, str
 
 
 def _same_labels(inputs: ReportInputs) -> bool:
-    """Return whether the labels of the report have the numbers that they have in the model."""
+    """Return whether labels have the same numbers in the report and in the model."""
     assert inputs.model is not None
     if inputs.model.names and inputs.names:
         return list(inputs.model.names) == list(inputs.names)
@@ -107,7 +86,7 @@ def _same_labels(inputs: ReportInputs) -> bool:
 
 
 def _cluster_name(inputs: ReportInputs, labels: np.ndarray, frequency: np.ndarray) -> str:
-    """Return a cluster's name: its most frequent labels."""
+    """Return the most frequent labels of a cluster as its name."""
     often = labels[np.lexsort((labels, -frequency[labels]))][:_NAMED_AFTER]
     more = len(labels) - len(often)
     return ", ".join(inputs.label_name(int(label)) for label in often) + (f" + {more:,}" if more else "")

@@ -11,17 +11,9 @@ from xmc_tf.report.sections.thresholds import Thresholds
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """The labels that documents get by one rule; label tables, confusions and examples are based on it.
+    """The labels that documents get by one rule, as 0/1 matrices of documents × labels."""
 
-    Args:
-        threshold: the lowest score that is accepted; None: each document gets its best label.
-        assigned: documents × labels, 0/1.
-        right: the assigned labels that are true.
-        missed: the true labels that are not assigned.
-        wrong: the assigned labels that are not true.
-    """
-
-    threshold: float | None
+    threshold: float | None  # None: each document gets its best label
     assigned: csr_matrix
     right: csr_matrix
     missed: csr_matrix
@@ -29,25 +21,17 @@ class Decisions:
 
     @property
     def rule(self) -> str:
-        """The rule in words."""
         if self.threshold is None:
             return "each document gets its best label"
         return f"a document gets all labels with a score of at least {self.threshold:g}, the threshold with the best F1"
 
 
 def is_single_label(truth: csr_matrix) -> bool:
-    """Return whether no document has more than one label, and some have one."""
     return int(np.diff(truth.indptr).max(initial=0)) == 1
 
 
 def decide(truth: csr_matrix, pairs: Pairs, thresholds: Thresholds) -> Decisions:
-    """Assign labels to documents: the best one if documents have one label each, else by the best threshold.
-
-    Args:
-        truth: the result of ``as_truth``.
-        pairs: the predicted pairs.
-        thresholds: their thresholds.
-    """
+    """Assign the best label if documents have one label each, else all labels above the best threshold."""
     if is_single_label(truth):
         threshold, which = None, pairs.best_of_documents
     else:

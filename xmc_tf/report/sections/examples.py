@@ -1,4 +1,4 @@
-"""Examples: a few documents that went right and wrong, with the words that decided."""
+"""Examples: a few right and wrong documents, with the deciding words."""
 
 from dataclasses import dataclass
 
@@ -23,54 +23,26 @@ KINDS = {
 
 @dataclass(frozen=True)
 class ExampleLabel:
-    """A label of an example.
-
-    Args:
-        label: its number.
-        score: its score; None if it is not predicted.
-        true: whether it is true.
-        assigned: whether the document gets it.
-    """
-
     label: int
-    score: float | None
+    score: float | None  # None if not predicted
     true: bool
     assigned: bool
 
 
 @dataclass(frozen=True)
 class Example:
-    """A document with its true and predicted labels.
+    """A document with its true and predicted labels."""
 
-    Args:
-        kind: a key of ``KINDS``.
-        document: its number.
-        text: its beginning.
-        cut: number of characters that are left out.
-        labels: the best predicted labels, then true ones that are not among them.
-        explained: why one of the labels was predicted; None without a model that reads texts.
-    """
-
-    kind: str
+    kind: str  # a key of KINDS
     document: int
     text: str
-    cut: int
-    labels: tuple[ExampleLabel, ...]
+    cut: int  # characters that are left out
+    labels: tuple[ExampleLabel, ...]  # the best predictions, then the other true labels
     explained: LabelExplanation | None = None
 
 
 def choose_examples(inputs: ReportInputs, pairs: Pairs, decisions: Decisions) -> tuple[Example, ...]:
-    """Choose examples by fixed rules, the same in each run.
-
-    Right ones are spread evenly over all documents whose labels are all right. Wrong ones have the highest scores of
-    labels that are not true, each another label. Missed ones are spread over the documents that get none of their
-    labels.
-
-    Args:
-        inputs: the inputs of the report.
-        pairs: the predicted pairs.
-        decisions: the labels that documents get.
-    """
+    """Choose examples: right and missed ones spread over all documents, wrong ones with the highest wrong scores."""
     if inputs.texts is None:
         return ()
     right, missed, wrong = (np.diff(m.indptr) for m in (decisions.right, decisions.missed, decisions.wrong))
@@ -127,7 +99,7 @@ def _example(inputs: ReportInputs, decisions: Decisions, kind: str, document: in
 
 
 def _explanation(inputs: ReportInputs, text: str, kind: str, labels: list[ExampleLabel]) -> LabelExplanation | None:
-    """Return why the best label was predicted; of a wrong example, the best of the wrong labels."""
+    """Return why the best label was predicted, or for a wrong example, the best wrong label."""
     if inputs.model is None:
         return None
     try:

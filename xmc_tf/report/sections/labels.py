@@ -11,51 +11,33 @@ SHOWN_LABELS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
-    """Counts of each label; every array has one number per label.
-
-    Args:
-        training: number of training documents; None if unknown.
-        true: number of test documents with the label.
-        assigned: number of documents that get it.
-        right: number of documents with both.
-        order: all labels, the most relevant ones first: true for most documents, then assigned most often.
-    """
+    """Counts of documents by label; every array has one number per label."""
 
     training: np.ndarray | None
     true: np.ndarray
     assigned: np.ndarray
     right: np.ndarray
-    order: np.ndarray
+    order: np.ndarray  # all labels, those of most test documents first
 
     @property
     def precision(self) -> np.ndarray:
-        """Share of the documents that get the label and have it; NaN if none gets it."""
         return _ratio(self.right, self.assigned)
 
     @property
     def recall(self) -> np.ndarray:
-        """Share of the documents with the label that get it; NaN if none has it."""
         return _ratio(self.right, self.true)
 
     @property
     def f1(self) -> np.ndarray:
-        """F1; NaN for labels that no document has or gets."""
         return _ratio(2 * self.right, self.true + self.assigned)
 
     @property
     def shown(self) -> np.ndarray:
-        """The labels in the page; the CSV file has all of them."""
+        """The labels of the page; the CSV file has all of them."""
         return self.order[:SHOWN_LABELS]
 
 
 def count_per_label(decisions: Decisions, truth_frequency: np.ndarray, training: np.ndarray | None) -> LabelTable:
-    """Count each label.
-
-    Args:
-        decisions: the labels that documents get.
-        truth_frequency: number of test documents of each label.
-        training: number of training documents of each label, or None.
-    """
     labels = len(truth_frequency)
     assigned = np.bincount(decisions.assigned.indices, minlength=labels)
     right = np.bincount(decisions.right.indices, minlength=labels)

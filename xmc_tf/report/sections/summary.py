@@ -1,4 +1,4 @@
-"""The summary: the result in plain sentences."""
+"""The result in plain sentences."""
 
 import math
 
@@ -8,15 +8,11 @@ from xmc_tf.report.report import Report
 _CALIBRATED = 0.05  # expected calibration error up to which scores can be read as probabilities
 _STANDARD_ERRORS = 1.96  # half of a 95 % confidence interval
 _TARGET = 0.9
-_ENOUGH_LABELS = 10  # of a group that is worth a sentence
+_ENOUGH_LABELS = 10  # smaller frequency groups get no sentence
 
 
 def sentences(report: Report) -> list[str]:
-    """Return the result in sentences, the most important ones first.
-
-    Args:
-        report: the report.
-    """
+    """Return the sentences, the most important first."""
     found = [*(_single(report) if report.single_label else _ranking(report)), *_threshold(report), *_rare(report)]
     found += [*_coverage(report), *_calibration(report), *_comparison(report)]
     return found

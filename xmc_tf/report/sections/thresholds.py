@@ -1,4 +1,4 @@
-"""Thresholds: which precision and recall do the labels have whose score reaches a threshold?"""
+"""Thresholds: precision and recall of the labels whose score reaches a threshold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,16 +15,7 @@ _ENOUGH = 20  # labels that a point of the curve is based on: precision of fewer
 
 @dataclass(frozen=True)
 class Point:
-    """The result of assigning every label whose score is at least a threshold.
-
-    Args:
-        threshold: the lowest score that is accepted.
-        precision: share of the assigned labels that are true.
-        recall: share of the true labels that are assigned.
-        f1: harmonic mean of both.
-        labels_per_document: mean number of assigned labels.
-        documents_with_label: share of the documents with at least one.
-    """
+    """Precision, recall and F1 if every label with at least a threshold's score is assigned."""
 
     threshold: float
     precision: float
@@ -36,28 +27,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Precision and recall by threshold.
-
-    Args:
-        best: the threshold with the best F1; None if nothing is predicted.
-        for_precision: for each of ``TARGETS``, the lowest threshold that reaches it, or None.
-        curve: points from high to low thresholds, for a chart.
-        lowest: the point at which everything predicted is accepted.
-    """
-
-    best: Point | None
-    for_precision: tuple[tuple[float, Point | None], ...]
-    curve: tuple[Point, ...]
-    lowest: Point | None
+    best: Point | None  # by F1; None if nothing is predicted
+    for_precision: tuple[tuple[float, Point | None], ...]  # the lowest one for each of TARGETS
+    curve: tuple[Point, ...]  # from high to low thresholds
+    lowest: Point | None  # everything predicted is accepted
 
 
 def find_thresholds(pairs: Pairs, targets: Sequence[float] = TARGETS) -> Thresholds:
-    """Measure all thresholds of three significant digits that make a difference.
-
-    Args:
-        pairs: the predicted pairs.
-        targets: precisions to find thresholds for.
-    """
+    """Measure all thresholds of three significant digits that differ."""
     if not len(pairs.scores):
         return Thresholds(None, tuple((target, None) for target in targets), (), None)
     order = np.argsort(-pairs.scores, kind="stable")
@@ -71,7 +48,6 @@ def find_thresholds(pairs: Pairs, targets: Sequence[float] = TARGETS) -> Thresho
     documents = np.searchsorted(highest, -thresholds, side="right")
 
     def point(place: int) -> Point:
-        """Return the point at a place of ``thresholds``."""
         return Point(
             threshold=float(thresholds[place]),
             precision=float(precision[place]),
@@ -87,7 +63,7 @@ def find_thresholds(pairs: Pairs, targets: Sequence[float] = TARGETS) -> Thresho
         reached.append((target, point(int(good[-1])) if len(good) else None))
     last = len(thresholds) - 1
     first = min(int(np.searchsorted(accepted, _ENOUGH)), last)
-    # Evenly by recall, so that the curve is smooth where it is seen.
+    # Evenly spaced by recall, the horizontal axis of the chart.
     steps = np.searchsorted(recall, np.linspace(recall[first], recall[last], _CURVE_POINTS))
     shown = np.unique(np.clip(np.append(steps, [first, last]), first, last))
     return Thresholds(
@@ -96,16 +72,11 @@ def find_thresholds(pairs: Pairs, targets: Sequence[float] = TARGETS) -> Thresho
 
 
 def rounded_down(scores: np.ndarray) -> np.ndarray:
-    """Return the largest number of three significant digits that is not above each score.
-
-    Example:
-        >>> rounded_down(np.array([0.23456, 12.0]))
-        array([ 0.234, 12.   ])
-    """
+    """Return the largest number of three significant digits that is not above each score."""
     scores = np.asarray(scores, np.float64)
     size = np.abs(scores)
     exponent = np.floor(np.log10(size, out=np.zeros_like(size), where=size > 0)).astype(np.int64)
-    # Decimals instead of a step of 10**exponent: a division by 1000 is exact to the last digit, a product is not.
+    # Dividing by 1000 is exact to the last digit, multiplying by 0.001 is not.
     decimals = np.clip(_DIGITS - 1 - exponent, -300, 300)
     step = 10.0 ** np.abs(decimals)
     down = np.where(decimals >= 0, np.floor(scores * step) / step, np.floor(scores / step) * step)
