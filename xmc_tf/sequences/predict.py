@@ -32,18 +32,17 @@ _DESCRIPTION = """Predict the next items of histories, the best first.
 
 A line of histories.jsonl is a list of item names, or an object such as {"user": "ann", "items": ["tea", "milk"]}; the
 oldest item comes first. --data predicts for all users of prepared interactions. Items that the model does not know are
-left out of a history; without any known item, the prediction is that of an empty history. Runs on several ranks too."""
+ignored; without any known item, the prediction is that of an empty history. The command can run on several ranks."""
 
 
 class History(NamedTuple):
-    """A user's history: names, or item numbers."""
+    """A user's history, as names or item numbers."""
 
     user: str | None
     items: Any
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.sequences.predict", _DESCRIPTION)
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
@@ -59,7 +58,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Predict, and print or write a line of JSON per history."""
     arguments = parser().parse_args(argv)
     _require(arguments)
     world = choose_communicator()
@@ -98,7 +96,7 @@ def _require(arguments: argparse.Namespace) -> None:
     given = [flag for flag, value in flags.items() if value]
     if len(given) != 1:
         raise InputError(
-            "it is not known which histories to predict",
+            "cannot tell which histories to predict",
             expected="one of -q, -i and --data",
             received=" and ".join(given) or "none",
         )

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.sequences.prepare``: read interactions of users with items into a folder to train on."""
+"""``python -m xmc_tf.sequences.prepare``: read interactions of users with items into a folder for training."""
 
 import argparse
 import json
@@ -25,13 +25,12 @@ _DESCRIPTION = """Read interactions of users with items into a folder of histori
     python -m xmc_tf.sequences.prepare interactions.csv -o data
     python -m xmc_tf.sequences.prepare "logs/*.parquet" -o data --user-column customer --min-item-count 5
 
-Tables: CSV and TSV, JSON lines, Parquet, SQLite; columns that are not named are found by their usual names. Items are
-numbered by frequency, and the histories of users are in the order of time. Memory grows with the number of items, not
-with the number of interactions."""
+Tables can be CSV, TSV, JSON lines, Parquet, or SQLite. Columns without a flag are found by their usual names. Items are
+numbered by frequency, and histories are in the order of time. Memory grows with the number of items, not with the
+number of interactions."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.sequences.prepare", _DESCRIPTION)
     add = out.add_argument
     add("tables", metavar="TABLE", nargs="+", help="files of interactions; may have wildcards")
@@ -45,7 +44,9 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--separator", metavar="CHARACTER", help="between cells: one character, or tab")
     group.add_argument("--header", type=truth, metavar="true/false", help="the first row holds the names of columns")
     group.add_argument("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
-    group.add_argument("--max-bad-rows", type=share, default=0.01, metavar="SHARE", help="share that may be unusable")
+    group.add_argument(
+        "--max-bad-rows", type=share, default=0.01, metavar="SHARE", help="share of rows that may be unusable"
+    )
     add = out.add_argument_group("which interactions are used").add_argument
     add("--min-rating", type=float, metavar="NUMBER", help="leave out interactions with a lower rating")
     add("--min-item-count", type=positive, default=1, metavar="INT", help="leave out items with fewer interactions")
@@ -57,7 +58,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read the interactions, and print a summary."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     paths = _files(arguments.tables)
@@ -80,7 +80,7 @@ def _options(a: argparse.Namespace) -> InteractionOptions:
 
 
 def _files(patterns: Sequence[str]) -> list[Path]:
-    """Return the files that names and wildcards stand for, each once."""
+    """Return the files of names and wildcards, each once."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         matches = sorted(glob(pattern)) if has_magic(pattern) and not Path(pattern).exists() else [pattern]
@@ -91,10 +91,10 @@ def _files(patterns: Sequence[str]) -> list[Path]:
 
 
 def _refuse_inside(paths: Sequence[Path], folder: Path) -> None:
-    """Refuse an output folder that holds an input."""
+    """Refuse an output folder that contains an input."""
     for path in paths:
         if folder.resolve() in path.resolve().parents:
-            raise InputError(f"-o {folder} holds the table {path}", expected="a folder without inputs")
+            raise InputError(f"-o {folder} contains the table {path}", expected="a folder without inputs")
 
 
 def _summary(data: PreparedFolder) -> str:

@@ -1,4 +1,4 @@
-"""Batches of training and evaluation: each rank's part of the same global batches, whatever the number of ranks."""
+"""Batches for training and evaluation. Each rank makes its part of global batches that do not depend on the ranks."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,55 +17,23 @@ Split = Literal["validation", "test"]
 
 
 class SequenceBatch(NamedTuple):
-    """This rank's sequences of a step.
-
-    Attributes:
-        inputs: item numbers ``[sequences, max_len]``, or ``PAD`` or ``MASK``.
-        targets: the items to predict at their positions, ``PAD`` elsewhere.
-        epoch: number of the epoch.
-        step: number of the step in the epoch.
-    """
+    """This rank's sequences of a step: ``[sequences, max_len]``, with item numbers, ``PAD`` or ``MASK``."""
 
     inputs: np.ndarray
-    targets: np.ndarray
+    targets: np.ndarray  # the items to predict, PAD elsewhere
     epoch: int
     step: int
 
 
 @dataclass(frozen=True)
 class BatchShape:
-    """The form of sequences.
-
-    Args:
-        max_len: number of positions.
-        causal: predict each item from those before it; otherwise masked items from all others.
-        mask_prob: probability of masking an item. The last item of a window is always masked, as in a prediction.
-    """
-
     max_len: int
-    causal: bool
-    mask_prob: float = 0.0
+    causal: bool  # predict each item from those before it; otherwise masked items from all others
+    mask_prob: float = 0.0  # the last item of a window is always masked, as in a prediction
 
 
 class TrainBatches:
-    """The batches of all epochs, each of which can be made at once.
-
-    Masks depend on the seed, the epoch and the window, not on the number of ranks.
-
-    Example:
-        >>> batches = TrainBatches(parts, BatchShape(50, causal=True), step=25, batch=256, seed=1, rank=0, size=2)
-        >>> with batches.stream(0, 0, threads=2) as stream:
-        ...     first = next(stream)
-
-    Args:
-        parts: the users.
-        shape: the form of sequences.
-        step: number of items from one window to the next.
-        batch: number of sequences of a global batch; the last one of an epoch may have fewer.
-        seed: seed of order and masks.
-        rank: this rank.
-        size: number of ranks.
-    """
+    """The training batches, which can be made in any order. Masks depend on seed, epoch and window, not on ranks."""
 
     def __init__(
         self,
@@ -89,12 +57,12 @@ class TrainBatches:
 
     @property
     def sequences(self) -> int:
-        """The number of sequences of an epoch."""
+        """The number of sequences in an epoch."""
         return len(self._windows)
 
     @property
     def steps(self) -> int:
-        """The number of steps of an epoch."""
+        """The number of steps in an epoch."""
         return -(-len(self._windows) // self._batch)
 
     def make(self, epoch: int, step: int) -> SequenceBatch:
@@ -112,7 +80,7 @@ class TrainBatches:
         cells = numbers[:, None].astype(np.uint64) * np.uint64(self._shape.max_len) + np.arange(
             self._shape.max_len, dtype=np.uint64
         )
-        # Compared as whole numbers: a probability of 0 masks none.
+        # Compared as whole numbers, so that a probability of 0 masks nothing.
         drawn = mixed(cells, _key(self._seed, epoch, 1)) >> np.uint64(11)
         masked = drawn < np.uint64(int(self._shape.mask_prob * 2**53))
         masked[:, -1] = True
@@ -121,7 +89,7 @@ class TrainBatches:
 
     @contextmanager
     def stream(self, epoch: int, step: int, threads: int = 1) -> Iterator[Iterator[SequenceBatch]]:
-        """Return the endless stream of batches from a step on, prepared ahead by threads."""
+        """Yield the endless stream of batches from a step on, which threads prepare ahead."""
         with ThreadPoolExecutor(threads, thread_name_prefix="batches") as pool:
             ahead: deque[Future[SequenceBatch]] = deque()
             places = self._places(epoch, step)
@@ -147,18 +115,7 @@ class TrainBatches:
 
 
 class HeldOut:
-    """Leave-one-out evaluation: the last item of each user (test) or the last but one (validation).
-
-    The model sees all items before it. Users with fewer than three items are left out.
-
-    Args:
-        parts: the users.
-        shape: the form of sequences.
-        split: "validation" or "test".
-        batch: number of users of a global batch.
-        rank: this rank.
-        size: number of ranks.
-    """
+    """The last item of each user (test) or the last but one (validation), of users with at least three items."""
 
     def __init__(
         self, parts: Sequence[UserHistories], shape: BatchShape, split: Split, batch: int, rank: int = 0, size: int = 1
@@ -170,7 +127,6 @@ class HeldOut:
 
     @property
     def users(self) -> int:
-        """The number of users."""
         return int(self.bounds[-1])
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -192,14 +148,7 @@ class HeldOut:
 
 
 def histories(items: np.ndarray, begin: np.ndarray, end: np.ndarray, shape: BatchShape) -> np.ndarray:
-    """Return model inputs whose last position predicts the item after each history ``items[begin:end]``.
-
-    Args:
-        items: the items of all histories.
-        begin: the first item of each.
-        end: the end of each, exclusive.
-        shape: the form of sequences.
-    """
+    """Return model inputs whose last position predicts the item after each history ``items[begin:end]``."""
     if shape.causal:
         return aligned(items, begin, end, shape.max_len)
     last = aligned(items, begin, end, shape.max_len - 1)

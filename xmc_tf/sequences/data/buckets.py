@@ -1,5 +1,3 @@
-"""Interactions on disk, partitioned by a hash of the user, so that each bucket can be sorted in memory."""
-
 from pathlib import Path
 
 import numpy as np
@@ -11,20 +9,7 @@ ROW = np.dtype([("user", "<u8"), ("time", "<f8"), ("item", "<i4")])
 
 
 class InteractionBuckets:
-    """Interactions in buckets.
-
-    Args:
-        folder: the folder to make.
-        count: number of buckets.
-
-    Attributes:
-        items: the numbers of the items.
-        read: number of rows that have been read.
-        kept: number of interactions.
-        bad: number of rows that cannot be used.
-        bad_rows: place and reason of some of them.
-        low: number of interactions whose rating is too low.
-    """
+    """Interactions on disk, partitioned by a hash of the user, so that each bucket can be sorted in memory."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder, self.count = folder, count
@@ -34,12 +19,6 @@ class InteractionBuckets:
         self.bad_rows: list[str] = []
 
     def add(self, chunk: Chunk, file: int) -> None:
-        """Write a chunk of input ``file``.
-
-        Args:
-            chunk: the interactions.
-            file: number of the input.
-        """
         rows = np.empty(len(chunk.users), ROW)
         rows["user"], rows["time"], rows["item"] = hashes(chunk.users), chunk.times, self.items.ids(chunk.items)
         buckets = (rows["user"] % np.uint64(self.count)).astype(np.int64)
@@ -64,7 +43,6 @@ class InteractionBuckets:
         return np.fromfile(self._rows(bucket), ROW), np.array(names, dtype=np.bytes_)
 
     def item_counts(self) -> np.ndarray:
-        """Return the number of interactions of each item."""
         counts = np.zeros(len(self.items.names), np.int64)
         for bucket in range(self.count):
             if self._rows(bucket).exists():

@@ -1,33 +1,22 @@
-"""Names of users and items as numbers: hashes of whole arrays, and a vocabulary that grows."""
-
 import numpy as np
 
 _OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 
 
 def hashes(names: np.ndarray) -> np.ndarray:
-    """Return a 64-bit hash of each name, the same in every process and for every width of the array.
-
-    Args:
-        names: UTF-8 of fixed width, without zero bytes.
-    """
+    """Return a 64-bit hash of each name, the same in every process and for every width of the array."""
     letters = names.view(np.uint8).reshape(len(names), names.dtype.itemsize)
     found = np.full(len(names), _OFFSET)
     for column in letters.T:
         found = np.where(column != 0, (found ^ column) * _PRIME, found)
-    # FNV's low bits are good, its high ones are not; the last steps are those of MurmurHash3.
+    # FNV's high bits are not random enough, so the last steps are those of MurmurHash3.
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         found = (found ^ (found >> np.uint64(33))) * np.uint64(factor)
     return found ^ (found >> np.uint64(33))
 
 
 class NameNumbers:
-    """Numbers of names, in the order of their first appearance.
-
-    Example:
-        >>> NameNumbers().ids(np.array([b"tea", b"milk", b"tea"]))
-        array([0, 1, 0], dtype=int32)
-    """
+    """Numbers of names, in the order of their first appearance."""
 
     def __init__(self) -> None:
         self.names: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Preparation of interactions in bounded memory: buckets of users on disk, each sorted by user and time."""
+"""Prepare interactions in bounded memory: users are distributed to buckets on disk, and each bucket is sorted."""
 
 import logging
 import shutil
@@ -26,46 +26,19 @@ _MOST_BUCKETS = 256
 
 @dataclass(frozen=True)
 class InteractionOptions:
-    """Options of the preparation.
-
-    Args:
-        columns: columns of the tables.
-        source: how the tables are read.
-        min_rating: interactions with a lower rating are left out. Default: none are.
-        min_item_count: items with fewer interactions are left out.
-        min_user_count: users with fewer interactions are left out, after rare items have been. Leave-one-out
-            evaluation needs 3.
-        max_user_count: users with more interactions are left out. Default: none are.
-        max_bad_rows: largest share of rows that may be unusable.
-    """
-
     columns: InteractionColumns = field(default_factory=InteractionColumns)
     source: SourceOptions = field(default_factory=SourceOptions)
     min_rating: float | None = None
     min_item_count: int = 1
-    min_user_count: int = 3
+    min_user_count: int = 3  # counted without rare items; leave-one-out evaluation needs 3
     max_user_count: int | None = None
-    max_bad_rows: float = 0.01
+    max_bad_rows: float = 0.01  # as a share
 
 
 def prepare(
     paths: Sequence[str | Path], folder: str | Path, options: InteractionOptions | None = None
 ) -> PreparedFolder:
-    """Read tables of interactions, and write the histories of their users into a folder.
-
-    Memory grows with the number of items, not with that of interactions or users.
-
-    Example:
-        >>> prepare(["interactions.csv"], "data").nr_items
-
-    Args:
-        paths: the tables, read one after another.
-        folder: the output folder.
-        options: columns, and which users and items are left out.
-
-    Returns:
-        The folder.
-    """
+    """Write the user histories of some tables into a folder. Memory grows only with the number of items."""
     options, folder = options or InteractionOptions(), Path(folder)
     tables = [InteractionTable(path, options.columns, options.source, options.min_rating) for path in paths]
     count = min(max(1, sum(Path(path).stat().st_size for path in paths) // BUCKET_BYTES), _MOST_BUCKETS)
@@ -83,10 +56,9 @@ def prepare(
 
 
 def _read(table: InteractionTable, number: int, buckets: InteractionBuckets) -> None:
-    """Write the interactions of a table into the buckets."""
     source = table.source
     _LOG.info("%s: %s", source.name, table.described)
-    # The number of rows is estimated from the bytes of the first chunk.
+    # The number of rows is estimated from the size of the file.
     total = Path(source.name).stat().st_size
     with Progress(f"reading {Path(source.name).name}", total // 30, "interactions") as progress:
         for chunk in table.chunks():
@@ -96,7 +68,7 @@ def _read(table: InteractionTable, number: int, buckets: InteractionBuckets) -> 
 
 
 def _check(buckets: InteractionBuckets, options: InteractionOptions) -> None:
-    """Refuse too many unusable rows; report the others."""
+    """Refuse too many unusable rows; warn of a few."""
     bad, read = buckets.bad, buckets.read
     if not bad:
         return
@@ -112,7 +84,7 @@ def _check(buckets: InteractionBuckets, options: InteractionOptions) -> None:
 
 
 def _sort(buckets: InteractionBuckets, options: InteractionOptions) -> np.ndarray:
-    """Sort each bucket by user and time into a part; return how often each item is left in all parts."""
+    """Sort each bucket by user and time into a part; return how often each item occurs in all parts."""
     frequent = buckets.item_counts() >= options.min_item_count
     counts = np.zeros(len(frequent), np.int64)
     with Progress("sorting users", buckets.count, "parts") as progress:
@@ -155,7 +127,7 @@ def _histories(
 def _renumber(
     buckets: InteractionBuckets, counts: np.ndarray, folder: Path, options: InteractionOptions
 ) -> dict[str, Any]:
-    """Number the items by frequency, the first seen first among equals, and write all but the header."""
+    """Number the items by frequency, then by first appearance, and write everything but the header."""
     order = np.lexsort((np.arange(len(counts)), -counts))[: np.count_nonzero(counts)]
     if not len(order):
         raise InputError(

@@ -1,8 +1,4 @@
-"""Windows of the histories that are trained on, computed from their numbers, and their order in each epoch.
-
-Neither the windows nor their order is stored, so memory does not grow with them, and a resumed training starts at any
-batch at once.
-"""
+"""The training windows of histories and their order, both computed on demand: they take no memory."""
 
 from collections.abc import Sequence
 
@@ -10,35 +6,23 @@ import numpy as np
 
 from xmc_tf.sequences.data.folder import UserHistories
 
-PAD = -1  # before the first item of a short sequence
-MASK = -2  # in place of an item that is to be predicted
+PAD = -1  # in front of a short sequence
+MASK = -2  # instead of an item to predict
 HELD_OUT = 2  # the last items of a user: validation and test
 _ROUNDS = 4
 
 
 def trained_lengths(part: UserHistories) -> np.ndarray:
-    """Return how many items of each user are trained on: all but the last two, or all of fewer than three."""
+    """Return the number of items of each user to train on: all but the last two, or all of fewer than three."""
     lengths = np.diff(part.splits)
     return np.where(lengths > HELD_OUT, lengths - HELD_OUT, lengths)
 
 
 class HistoryWindows:
-    """Windows over the histories of users, without their held-out items.
+    """Windows over histories without their held-out items.
 
-    The last window of a history ends with it, and each earlier one ends ``step`` items before the next. The first one
+    The last window of a history ends with it, each earlier one ends ``step`` items before the next, and the first one
     begins with the history. Histories of a single item have no window.
-
-    Example:
-        >>> part = UserHistories(np.arange(9), np.array([0, 9]), np.array([b"ada"]))
-        >>> HistoryWindows([part], width=4, step=2).take(np.arange(3))
-        array([[3, 4, 5, 6],
-               [1, 2, 3, 4],
-               [-1, 0, 1, 2]], dtype=int32)
-
-    Args:
-        parts: the users.
-        width: number of items of a window.
-        step: number of items from one window to the next, at most ``width``.
     """
 
     def __init__(self, parts: Sequence[UserHistories], width: int, step: int) -> None:
@@ -55,11 +39,7 @@ class HistoryWindows:
         return int(self._bounds[-1])
 
     def take(self, numbers: np.ndarray) -> np.ndarray:
-        """Return windows as ``[windows, width]``, aligned at their ends, padded with ``PAD`` before their beginnings.
-
-        Args:
-            numbers: numbers of windows, less than ``len(self)``.
-        """
+        """Return windows as ``[windows, width]``, aligned at their ends, with ``PAD`` in front."""
         out = np.full((len(numbers), self.width), PAD, np.int32)
         owners = np.searchsorted(self._bounds[1:], numbers, side="right")
         for owner in np.unique(owners):
@@ -76,38 +56,19 @@ class HistoryWindows:
 
 
 def aligned(items: np.ndarray, begin: np.ndarray, end: np.ndarray, width: int) -> np.ndarray:
-    """Return the last ``width`` items of each range ``[begin, end)``, padded with ``PAD`` in front.
-
-    Args:
-        items: the items of all ranges.
-        begin: the first item of each.
-        end: the end of each, exclusive.
-        width: number of columns of the result.
-    """
+    """Return the last ``width`` items of each range ``[begin, end)``, with ``PAD`` in front."""
     at = end[:, None] + np.arange(-width, 0)
     there = at >= begin[:, None]
     return np.where(there, items[np.where(there, at, 0)], PAD).astype(np.int32)
 
 
 def shuffled(positions: np.ndarray, count: int, key: int) -> np.ndarray:
-    """Return where a pseudorandom permutation of ``range(count)`` takes these positions.
-
-    It is a Feistel network, which needs no memory for the permutation.
-
-    Example:
-        >>> sorted(shuffled(np.arange(5), 5, key=7).tolist())
-        [0, 1, 2, 3, 4]
-
-    Args:
-        positions: numbers less than ``count``.
-        count: size of the permutation.
-        key: another key gives another permutation.
-    """
+    """Return the images of positions under a pseudorandom permutation of ``range(count)``, a Feistel network."""
     half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
     low = np.uint64((1 << int(half)) - 1)
     out = positions.astype(np.uint64)
     outside = np.ones(len(out), bool)
-    while outside.any():  # the network permutes a range of up to four times the size; values beyond it are tried again
+    while outside.any():  # the network permutes a range of up to four times the size; values beyond it are mapped again
         left, right = out[outside] >> half, out[outside] & low
         for number in range(_ROUNDS):
             left, right = right, left ^ (mixed(right + np.uint64(number << 40), key) & low)

@@ -1,12 +1,10 @@
-"""The logarithm of a sum of exponentials of scores, without all scores in memory, and its exact gradients."""
-
 from collections.abc import Callable
 
 import tensorflow as tf
 
-# The scores that are in memory at a time. Tests lower it.
+# Scores that are in memory at a time. Tests lower it.
 CHUNK_BYTES = 32 * 2**20
-LEAST = -1e30  # in place of minus infinity, whose differences are not numbers
+LEAST = -1e30  # instead of minus infinity, whose differences are not numbers
 
 
 @tf.custom_gradient
@@ -15,17 +13,8 @@ def log_sum_exp(
 ) -> tuple[tf.Tensor, Callable]:
     """Return ``log(sum(exp(vectors @ rows.T + offsets)))`` over the rows, ``[n]``; ``LEAST`` without rows.
 
-    The scores are computed in chunks of rows, and again for the gradient.
-
-    Example:
-        >>> log_sum_exp(tf.ones([1, 2]), tf.zeros([3, 2]), tf.zeros([3]), tf.constant([-1]))
-        <tf.Tensor: shape=(1,), dtype=float32, numpy=array([1.0986123], dtype=float32)>
-
-    Args:
-        vectors: ``[n, dim]``, float32.
-        rows: ``[m, dim]``, float32.
-        offsets: a number to add to all scores of a row, ``[m]``; not differentiated.
-        excluded: pairs that do not count: ``[pairs, 2]``, the vector and the row of each, int32, ordered by row.
+    The scores are computed in chunks of rows, and again for the exact gradients, which ``offsets`` does not have.
+    ``excluded`` are pairs of vector and row that do not count, ``[pairs, 2]``, int32, ordered by row.
     """
     vectors, rows = tf.convert_to_tensor(vectors), tf.convert_to_tensor(rows)
     count = tf.shape(rows)[0]

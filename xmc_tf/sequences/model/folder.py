@@ -1,4 +1,4 @@
-"""The folder of a trained sequence model: parameters, names of items, and weights, readable by any number of ranks."""
+"""The folder of a sequence model: parameters, item names, and weights, which any number of ranks can read."""
 
 import json
 from collections.abc import Sequence
@@ -35,14 +35,7 @@ SEQUENCE_MODEL = FolderKind(
 
 
 def save_model(folder: str | Path, model: Recommender, names: Sequence[str], metrics: dict[str, Any]) -> None:
-    """Write a trained model; collective. All hosts must see the folder.
-
-    Args:
-        folder: the folder; an older model in it is replaced when the new one is complete.
-        model: the model.
-        names: names of the items.
-        metrics: its metrics, for the header.
-    """
+    """Write a trained model to a folder that all hosts see; collective."""
     world, folder = model.strategy.communicator, Path(folder)
     with placed_folder(folder, SEQUENCE_MODEL) if world.rank == 0 else nullcontext() as part:
         part = Path(world.broadcast(str(part)))
@@ -64,18 +57,13 @@ def save_model(folder: str | Path, model: Recommender, names: Sequence[str], met
 
 
 def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recommender, list[str]]:
-    """Return a trained model on any number of ranks, and the names of its items; collective.
-
-    Args:
-        folder: the folder.
-        strategy: the ranks.
-    """
+    """Return a trained model on any number of ranks, and the names of its items; collective."""
     folder, world = Path(folder), strategy.communicator
     fix = "copy the model again, or train it with python -m xmc_tf.sequences.train"
     header = run_on_all_ranks(
         world, lambda: read_header(folder / HEADER, FORMAT, VERSION, of="a sequence model", fix=fix)
     )
-    # Neither the loss is needed, nor the counts that a sampler may need. The table is sharded in any case.
+    # The loss is not needed, nor the counts of its sampler. The table is sharded in any case.
     settings = {"loss": "full", "route": "features", "model_parallel": True}
     params = SequenceParams.from_json({**header["params"], **settings})
     model = Recommender(strategy, params, int(header["items"]))
@@ -100,12 +88,7 @@ def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recomm
 
 
 def check_same_items(names: Sequence[str], data: PreparedFolder) -> None:
-    """Refuse data whose items have other numbers than those of a model.
-
-    Args:
-        names: names of the model's items.
-        data: the data.
-    """
+    """Refuse data whose items are not numbered as those of the model."""
     theirs = data.item_names()
     if list(names) == theirs:
         return

@@ -1,5 +1,3 @@
-"""Predictions of the next items of histories of names, over all ranks."""
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,29 +10,14 @@ from xmc_tf.sequences.model.recommender import Recommender
 
 
 class NextItems(NamedTuple):
-    """The best next items of a history, best first.
-
-    Attributes:
-        items: their names.
-        scores: their scores.
-    """
+    """The next items of a history, best first."""
 
     items: list[str]
     scores: list[float]
 
 
 class Predictor:
-    """Predicts the next items of histories; items that the model does not know are left out of a history.
-
-    Example:
-        >>> predictor = Predictor(*load_model("model", strategy), k=10)
-        >>> predictor.of_names([["tea", "milk"], ["rum"]])[0].items
-
-    Args:
-        model: the model.
-        names: names of its items.
-        k: number of items to predict.
-    """
+    """Predicts the next items of histories. Unknown items are left out of a history."""
 
     def __init__(self, model: Recommender, names: Sequence[str], k: int) -> None:
         self._model, self._names = model, names
@@ -45,12 +28,12 @@ class Predictor:
         )
 
     def of_names(self, given: Sequence[Sequence[str]]) -> list[NextItems]:
-        """Return the predictions for histories of names; collective, each rank passes its own, if any."""
+        """Return the predictions for this rank's histories of names, if any; collective."""
         known = [[self._numbers[name] for name in one if name in self._numbers] for one in given]
         return self.of_numbers([np.array(one, np.int32) for one in known])
 
     def of_numbers(self, given: Sequence[np.ndarray]) -> list[NextItems]:
-        """Return the predictions for histories of item numbers; collective."""
+        """Return the predictions for this rank's histories of item numbers; collective."""
         ends = np.cumsum([len(one) for one in given], dtype=np.int64)
         begins = ends - [len(one) for one in given] if len(given) else ends
         flat = np.concatenate([*given, np.zeros(1, np.int32)])

@@ -1,5 +1,3 @@
-"""A sequence model: the item table, which is both the input's embedding and the output's weights, and a transformer."""
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -20,20 +18,10 @@ _STDDEV = 0.02
 
 
 class Recommender(tf.Module):
-    """A model that predicts the next item of a history, or the masked ones.
+    """A model that predicts the next item of a history, or masked ones.
 
-    A row of the item table has the item's embedding, then its bias. Vectors get a constant 1 as their last number, so
-    that a score is the product of both.
-
-    Example:
-        >>> model = Recommender(CollectiveStrategy(), SequenceParams(), nr_items=1000)
-        >>> vectors = model.last_vectors(inputs)        # [sequences, embed_dim + 1]
-
-    Args:
-        strategy: the ranks.
-        params: sizes, loss and seed.
-        nr_items: number of items.
-        counts: number of interactions of each item; needed for sampling by frequency.
+    The item table is both the input's embedding and the output's weights: a row has the item's embedding, then its
+    bias. Vectors end with a constant 1, so that a score is the product of both.
     """
 
     def __init__(
@@ -67,7 +55,6 @@ class Recommender(tf.Module):
 
     @property
     def shape(self) -> BatchShape:
-        """The form of sequences."""
         return shape_of(self.params)
 
     @property
@@ -78,16 +65,10 @@ class Recommender(tf.Module):
 
     @property
     def trained(self) -> list[tf.Variable]:
-        """All variables."""
         return [*self.replicated, self.table.variable]
 
     def states(self, inputs: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
-        """Return the state of each position, ``[sequences, max_len, embed_dim]``; collective.
-
-        Args:
-            inputs: item numbers, ``PAD`` or ``MASK``, ``[sequences, max_len]``.
-            seed: seed of dropout; None: no dropout.
-        """
+        """Return the state of each position, ``[sequences, max_len, embed_dim]``; collective. No seed, no dropout."""
         inputs = tf.cast(inputs, tf.int64)
         at = tf.where(inputs >= 0)
         rows = lookup(self.table, tf.gather_nd(inputs, at), wire=self.params.wire)
@@ -99,12 +80,9 @@ class Recommender(tf.Module):
         return self.transformer(embeddings, (inputs >= 0) | (inputs == MASK), seed)
 
     def losses(self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each position with a target; collective.
+        """Return the loss of each position with a target (not negative); collective.
 
-        Args:
-            inputs: see ``states``.
-            targets: the item to predict at each position, negative for none.
-            seed: the training's seed and the step, which determine dropout and sample.
+        ``seed`` holds the training's seed and the step, which determine dropout and sample.
         """
         rank = self.strategy.rank()
         states = self.states(inputs, tf.stack([seed[0] * 1009 + rank, seed[1]]))
@@ -118,12 +96,11 @@ class Recommender(tf.Module):
 
 
 def shape_of(params: SequenceParams) -> BatchShape:
-    """Return the form of a model's sequences."""
     return BatchShape(params.max_len, params.model == "sasrec", params.mask_prob)
 
 
 def with_one(vectors: tf.Tensor) -> tf.Tensor:
-    """Return vectors with a constant 1 as their last number, which multiplies the bias."""
+    """Return vectors with a constant 1 at the end, which multiplies the bias."""
     return tf.concat([vectors, tf.ones([tf.shape(vectors)[0], 1])], axis=1)
 
 

@@ -1,4 +1,4 @@
-"""Samples of items for a sampled softmax: the same on all ranks, drawn with replacement, with their probabilities."""
+"""Samples of items for a sampled softmax: the same on all ranks, drawn with replacement."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -7,24 +7,12 @@ import tensorflow as tf
 
 
 class Sample(NamedTuple):
-    """Sampled items and their corrections.
-
-    Attributes:
-        items: item numbers, int64, possibly repeated.
-        log_expected: logarithm of how often each is expected in the sample.
-    """
-
-    items: tf.Tensor
-    log_expected: tf.Tensor
+    items: tf.Tensor  # int64, possibly repeated
+    log_expected: tf.Tensor  # logarithm of how often each is expected in the sample
 
 
 class LogUniform:
-    """The distribution with ``P(item) = log((item + 2) / (item + 1)) / log(items + 1)``: frequent items come first.
-
-    Args:
-        items: number of items, numbered by frequency.
-        count: size of a sample.
-    """
+    """The distribution ``P(item) = log((item + 2) / (item + 1)) / log(items + 1)``, for items numbered by frequency."""
 
     def __init__(self, items: int, count: int) -> None:
         self.items, self.count = items, count
@@ -39,13 +27,7 @@ class LogUniform:
 
 
 class ByFrequency:
-    """The distribution with probabilities proportional to the items' counts to the power of 3/4.
-
-    Args:
-        counts: number of interactions of each item.
-        count: size of a sample.
-        power: 1 draws items as often as they occur, 0 all of them equally often.
-    """
+    """The distribution with probabilities proportional to a power of the items' counts."""
 
     def __init__(self, counts: np.ndarray, count: int, power: float = 0.75) -> None:
         self.count = count

@@ -1,5 +1,3 @@
-"""Export of a sequence model: a SavedModel from histories of item names to the next items, for TensorFlow Serving."""
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,16 +11,10 @@ from xmc_tf.sequences.model.recommender import Recommender
 
 
 def export_model(folder: str | Path, model: Recommender, model_folder: str | Path, k: int) -> Path:
-    """Write a SavedModel with one signature; collective.
+    """Write a SavedModel for TensorFlow Serving with one signature; collective.
 
     ``serving_default`` maps ``history``, names of items ``[requests, any]`` with the oldest first and empty strings as
     padding anywhere, to ``items``, ``numbers`` and ``scores``, ``[requests, k]``. Unknown names are left out.
-
-    Args:
-        folder: folder of the SavedModel; for TensorFlow Serving, its name is the version.
-        model: the model.
-        model_folder: the folder it was loaded from, which has the names of the items.
-        k: number of predicted items.
     """
     names = str(Path(model_folder) / ITEMS)
     lines = tf.lookup.TextFileIndex
@@ -43,12 +35,7 @@ def export_model(folder: str | Path, model: Recommender, model_folder: str | Pat
 
 
 def inputs_of(model: Recommender, numbers: tf.Tensor) -> tf.Tensor:
-    """Return model inputs for histories of item numbers, in which ``PAD`` stands for no item.
-
-    Args:
-        model: the model.
-        numbers: ``[histories, any]``.
-    """
+    """Return model inputs for histories of item numbers, ``[histories, any]``, in which ``PAD`` stands for no item."""
     width = model.params.max_len - (not model.shape.causal)
     kept = tf.ragged.boolean_mask(numbers, numbers >= 0)
     ends, begins = kept.row_splits[1:], kept.row_splits[:-1]

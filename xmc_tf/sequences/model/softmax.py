@@ -1,7 +1,7 @@
 """The cross-entropy of a softmax over all items, whose rows are sharded over the ranks.
 
-Each rank computes the logarithm of its part of the partition function; their sum over the ranks is computed where the
-position is. So only vectors and two numbers per position are sent, whatever the number of items.
+Each rank computes the logarithm of its part of the partition function, and the position's rank sums them. So only
+vectors and two numbers per position are sent, whatever the number of items.
 """
 
 from typing import NamedTuple
@@ -29,21 +29,10 @@ class GatheredPositions(NamedTuple):
 
 
 class ItemSoftmax:
-    """The loss ``-log softmax(vectors @ table.T)[targets]``, over all items or over a sample.
+    """The loss ``-log softmax(vectors @ table.T)[targets]``, over all items or over a sample; collective.
 
-    Its calls are collective. In a sampled loss, the partition function is the target's share plus an unbiased estimate
-    of the others' from the sample: the more items are drawn, the closer it is to the full loss. Sampled items that are
-    the target of a position do not count for it.
-
-    Example:
-        >>> ItemSoftmax(table).losses(vectors, targets, seed)      # [positions]
-
-    Args:
-        table: the items.
-        sampler: draws the items of a sampled loss; None: all items.
-        route: for a sampled loss: "features" sends vectors to the items, "rows" sends items to the positions. Rows are
-            fewer bytes if the ranks have many more positions than sampled items.
-        wire: the format in which they are sent.
+    In a sampled loss, the partition function is the target's share plus an unbiased estimate of the others' from the
+    sample. Sampled items that are the target of a position do not count for it.
     """
 
     def __init__(
@@ -53,13 +42,7 @@ class ItemSoftmax:
 
     @tf.autograph.experimental.do_not_convert
     def losses(self, vectors: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each position, ``[n]``.
-
-        Args:
-            vectors: ``[n, dim]``, float32.
-            targets: the item of each position, int64.
-            seed: two integers that determine the sample, the same on all ranks.
-        """
+        """Return the loss of each position, ``[n]``; ``seed`` must be the same on all ranks."""
         sample = None if self.sampler is None else self.sampler.draw(seed)
         if sample is not None and self.route == "rows":
             return self._of_fetched(vectors, targets, sample)
@@ -77,7 +60,7 @@ class ItemSoftmax:
         return self._combined(here, part, target_score)
 
     def _own_target_scores(self, here: GatheredPositions) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return which targets are this rank's items, and the scores of these; 0 for the others."""
+        """Return which targets are this rank's items, and their scores; 0 for the others."""
         local = here.targets - self.table.start
         own = (local >= 0) & (local < self.table.local_rows)
         positions = tf.cast(tf.where(own)[:, 0], tf.int32)
@@ -86,7 +69,7 @@ class ItemSoftmax:
         return own, tf.tensor_scatter_nd_update(tf.zeros_like(here.vectors[:, 0]), positions[:, None], scores)
 
     def _combined(self, here: GatheredPositions, part: tf.Tensor, target_score: tf.Tensor) -> tf.Tensor:
-        """Return the losses of this rank's positions, from the parts that all ranks have computed."""
+        """Return the losses of this rank's positions, from the parts of all ranks."""
         table = self.table
         if table.size == 1:
             return part - target_score
@@ -98,7 +81,7 @@ class ItemSoftmax:
         return tf.reduce_logsumexp(parts[:, :, 0], axis=0) - tf.reduce_sum(parts[:, :, 1], axis=0)
 
     def _of_fetched(self, vectors: tf.Tensor, targets: tf.Tensor, sample: Sample) -> tf.Tensor:
-        """Return the losses, after fetching the rows of the sample and of the targets."""
+        """Return the losses after fetching the rows of the sample and of the targets."""
         wanted = tf.concat([sample.items, targets], axis=0)
         request = request_rows(self.table, wanted)
         rows = fetch(self.table, request, self.wire)

@@ -1,5 +1,3 @@
-"""The transformer over a sequence of embeddings, in both directions (BERT4Rec) or one (SASRec)."""
-
 import math
 
 import tensorflow as tf
@@ -9,24 +7,7 @@ _STDDEV = 0.02
 
 
 class Transformer(tf.Module):
-    """Layers of self-attention and of a feed-forward network, each normalized before and added to its input.
-
-    Normalizing before each part trains without a warmup. Dropout depends on the seed that is given, not on a state.
-
-    Example:
-        >>> transformer = Transformer(dim=8, heads=2, layers=1, max_len=4, causal=True)
-        >>> transformer(tf.zeros([1, 4, 8]), tf.ones([1, 4], bool)).shape
-        TensorShape([1, 4, 8])
-
-    Args:
-        dim: width of the embeddings.
-        heads: attention heads.
-        layers: number of layers.
-        max_len: number of positions.
-        causal: whether a position sees only itself and those before it.
-        dropout: share of numbers set to 0 in training.
-        seed: seed of the initial values.
-    """
+    """A pre-norm transformer over a sequence of embeddings, in both directions (BERT4Rec) or one (SASRec)."""
 
     def __init__(
         self, dim: int, heads: int, layers: int, max_len: int, causal: bool, *, dropout: float = 0.0, seed: int = 0
@@ -40,13 +21,7 @@ class Transformer(tf.Module):
         self.drop = _Dropout(dropout, 63)
 
     def __call__(self, embeddings: tf.Tensor, seen: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
-        """Return the state of each position, ``[sequences, max_len, dim]``.
-
-        Args:
-            embeddings: ``[sequences, max_len, dim]``.
-            seen: which positions are not padding.
-            seed: seed of dropout, two integers; None: no dropout.
-        """
+        """Return the states, ``[sequences, max_len, dim]``. The seed is two integers; None: no dropout."""
         length = tf.shape(embeddings)[1]
         barred = tf.where(seen, 0.0, _FAR)[:, None, None, :]
         if self.causal:
@@ -58,7 +33,7 @@ class Transformer(tf.Module):
 
 
 class _Drawing:
-    """Initial values of one weight after another, the same for the same seed."""
+    """Initial values of one weight after the other, which depend on the seed alone."""
 
     def __init__(self, seed: int) -> None:
         self._seed, self._count = seed, 0
@@ -75,7 +50,7 @@ class _Dense(tf.Module):
         self.bias = tf.Variable(tf.zeros([outputs]), name=f"{name}/bias")
 
     def __call__(self, values: tf.Tensor) -> tf.Tensor:
-        # One multiplication of two matrices; TensorFlow would multiply the sequences one by one.
+        # Without reshaping, TensorFlow would multiply the sequences one by one.
         flat = tf.matmul(tf.reshape(values, [-1, self.kernel.shape[0]]), self.kernel) + self.bias
         return tf.reshape(flat, tf.concat([tf.shape(values)[:-1], [self.kernel.shape[1]]], axis=0))
 
@@ -103,7 +78,7 @@ class _Dropout:
 
 
 class _Layer(tf.Module):
-    """One layer: self-attention, then the feed-forward network."""
+    """Self-attention, then the feed-forward network."""
 
     def __init__(self, dim: int, heads: int, dropout: float, draw: _Drawing, number: int) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""The training loop of sequence models."""
+"""The training of sequence models."""

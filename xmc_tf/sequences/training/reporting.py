@@ -1,5 +1,3 @@
-"""Log lines and TensorBoard curves of the training, written by rank 0."""
-
 import logging
 
 import numpy as np
@@ -14,14 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class TrainingReport:
-    """The reports of a training.
-
-    Args:
-        total: number of steps.
-        optimizer: has the learning rate and the gradient norm.
-        params: shown as text in TensorBoard.
-        silent: whether this rank reports nothing.
-    """
+    """The log lines and TensorBoard curves of a training, written by rank 0."""
 
     def __init__(self, total: int, optimizer: CollectiveOptimizer, params: SequenceParams, silent: bool) -> None:
         self._total, self._optimizer, self._silent = total, optimizer, silent
@@ -33,12 +24,7 @@ class TrainingReport:
                 tf.summary.text("parameters", "\n".join(["| parameter | value |", "| --- | --- |", *rows]), step=0)
 
     def steps(self, step: int, course: Course) -> None:
-        """Report the steps since the last report.
-
-        Args:
-            step: the last step.
-            course: figures of the steps, whose documents are sequences and whose tokens are items.
-        """
+        """Report the steps since the last report. The course counts sequences as documents and items as tokens."""
         if self._silent:
             return
         rate, norm = float(self._optimizer.last_rate), float(self._optimizer.gradient_norm)
@@ -66,7 +52,6 @@ class TrainingReport:
             self._write(at, {"loss": value})
 
     def evaluation(self, step: int, metrics: dict[str, float], best: bool) -> None:
-        """Report the metrics of an evaluation."""
         if self._silent:
             return
         values = ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())

@@ -1,4 +1,4 @@
-"""Training of a sequence model: the loop over batches, with checkpoints, validation and early stopping."""
+"""The training loop, with checkpoints, validation and early stopping."""
 
 import logging
 import time
@@ -29,21 +29,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class TrainingResult:
-    """The result of a training.
-
-    Args:
-        steps: number of steps, including those before a resumption.
-        losses: loss of each step of this run, over all ranks.
-        validations: (step, metrics) of this run.
-        seconds: time of this run.
-        stopped_early: whether validation ended the training.
-    """
-
-    steps: int = 0
-    losses: list[float] = field(default_factory=list)
-    validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
-    seconds: float = 0.0
-    stopped_early: bool = False
+    steps: int = 0  # including those before a resumption
+    losses: list[float] = field(default_factory=list)  # of each step of this run, over all ranks
+    validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # (step, metrics) of this run
+    seconds: float = 0.0  # of this run
+    stopped_early: bool = False  # by validation
 
 
 def train_recommender(
@@ -52,16 +42,10 @@ def train_recommender(
     folder: str | Path,
     validate: Callable[[], dict[str, float]] | None = None,
 ) -> TrainingResult:
-    """Train a model, from the last checkpoint in ``folder`` if there is one; collective.
+    """Train a model, or resume from the last checkpoint in ``folder``, which all hosts share; collective.
 
-    The loss of a step is the mean over the targets of the global batch, whatever the number of ranks. The state with
-    the best validation is restored at the end.
-
-    Args:
-        model: the model.
-        batches: this rank's batches.
-        folder: folder for checkpoints, on a disk that all hosts share.
-        validate: returns metrics, the same on all ranks; called before each checkpoint.
+    The loss of a step is the mean over the targets of the global batch. ``validate`` returns the same metrics on all
+    ranks; the state with the best ones is restored at the end.
     """
     strategy, params, folder = model.strategy, model.params, Path(folder)
     world, total = strategy.communicator, params.max_steps or params.n_epochs * batches.steps
@@ -114,12 +98,7 @@ def train_recommender(
 
 
 def make_optimizer(model: Recommender, total: int) -> CollectiveOptimizer:
-    """Return the optimizer: AdamW for the transformer, its row-wise form for the item table.
-
-    Args:
-        model: the model.
-        total: number of steps of the whole training.
-    """
+    """Return AdamW for the transformer, and its row-wise form for the item table."""
     params = model.params
     schedule = Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, total, params.lr_cycles)
     inner = keras.optimizers.AdamW(
@@ -133,12 +112,8 @@ def make_optimizer(model: Recommender, total: int) -> CollectiveOptimizer:
 def make_train_step(model: Recommender, optimizer: CollectiveOptimizer) -> Callable[..., tf.Tensor]:
     """Return a function that trains on a batch.
 
-    It takes inputs, targets, and two integers: the training's seed and the step. It returns this rank's [loss,
-    sequences, items, items with padding]; the losses of the ranks add up to that of the step.
-
-    Args:
-        model: the model.
-        optimizer: applies the gradients.
+    It takes inputs, targets, and the training's seed and step. It returns this rank's [loss, sequences, items, items
+    with padding]; the losses of the ranks add up to that of the step.
     """
     cells = tf.TensorSpec([None, model.params.max_len], tf.int32)
     size = model.strategy.world_size()
@@ -159,7 +134,7 @@ def make_train_step(model: Recommender, optimizer: CollectiveOptimizer) -> Calla
 
 
 def _check_finite(losses: list[float], step: int) -> None:
-    """Raise an error on all ranks if a loss, which is the same on all, is infinite or not a number."""
+    """Raise an error on all ranks if a loss is infinite or not a number; losses are the same on all."""
     wrong = np.flatnonzero(~np.isfinite(losses))
     if len(wrong):
         raise InputError(
