@@ -1,7 +1,7 @@
 """Predict the texts of concurrent requests in batches.
 
-One thread predicts. While it is busy, requests wait, and the next batch contains all of them. So a request on an idle
-server waits for nothing, and a busy server predicts large batches, without a waiting time to configure.
+One thread predicts. While it is busy, requests wait, and the next batch contains all of them. So a request to an idle
+server does not wait, a busy server predicts large batches, and there is no waiting time to configure.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Predict: TypeAlias = Callable[[Sequence[str], int], list[BestLabels]]
 
 
 class OverloadedError(Exception):
-    """Too many texts wait for their prediction."""
+    """Too many texts wait for a prediction."""
 
 
 class _Waiting(NamedTuple):
@@ -28,17 +28,6 @@ class _Waiting(NamedTuple):
 
 
 class Batcher:
-    """Collects the texts of concurrent requests, and predicts them in batches.
-
-    Example:
-        >>> best = await batcher.ask(model_predict, ["gradient of a sparse matrix"], 5)
-
-    Args:
-        most: maximum number of texts in a batch; a request with more texts is a batch of its own.
-        most_waiting: maximum number of texts that wait; more are refused.
-        observe: receives the number of texts of each batch.
-    """
-
     def __init__(self, most: int, most_waiting: int, observe: Callable[[int], object] = lambda size: None) -> None:
         self._most, self._most_waiting, self._observe = most, most_waiting, observe
         self._queue: deque[_Waiting] = deque()
@@ -48,16 +37,7 @@ class Batcher:
         self.waiting = 0
 
     async def ask(self, predict: Predict, texts: Sequence[str], k: int) -> list[BestLabels]:
-        """Return the k best labels of some texts.
-
-        Args:
-            predict: the model's prediction; texts of requests with the same one share batches.
-            texts: the documents.
-            k: number of labels.
-
-        Raises:
-            OverloadedError: too many texts wait already.
-        """
+        """Return the k best labels of some texts. Requests with the same ``predict`` and ``k`` share batches."""
         if not texts:
             return []
         if self.waiting and self.waiting + len(texts) > self._most_waiting:
@@ -72,12 +52,11 @@ class Batcher:
             self.waiting -= len(texts)
 
     async def __aenter__(self) -> "Batcher":
-        """Start the prediction of batches."""
         self._runner = asyncio.create_task(self._run())
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Stop it; the batch in progress is finished first."""
+        """Stop after the batch in progress."""
         assert self._runner is not None
         self._runner.cancel()
         with contextlib.suppress(asyncio.CancelledError):

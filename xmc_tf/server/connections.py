@@ -1,4 +1,4 @@
-"""The server's socket, and uvicorn, which speaks HTTP."""
+"""The server's socket, and uvicorn, which implements HTTP."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,12 @@ from xmc_tf.common.process.extras import pip_install
 from xmc_tf.server.application import Application
 
 BACKLOG = 2048  # connections that wait to be accepted
-_BATCH_S = 5.0  # beyond the time limit of the requests, for the batch in progress
-_MOST_REFUSED = 2  # times the connections: those above the limit are told so, and those above this one are closed
+_BATCH_S = 5.0  # for the batch in progress, beyond the time limit of the requests
+_MOST_REFUSED = 2  # times the limit of connections: above the limit they get status 503, above this they are closed
 
 
 def require_server() -> None:
-    """Raise an error with the command that installs what the server needs, if it is not installed."""
+    """Raise an error with the installation command if a package that the server needs is missing."""
     try:
         import httptools  # noqa: F401
         import prometheus_client  # noqa: F401
@@ -31,7 +31,7 @@ def require_server() -> None:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a socket on a port, which does not listen yet; a taken port is reported before a model is loaded."""
+    """Return a socket that does not listen yet, so that a port in use is reported before a model is loaded."""
     out = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -45,13 +45,13 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def address_of(bound: socket.socket) -> str:
-    """Return the URL of a socket, without a path."""
+    """Return the URL of a socket."""
     host, port = bound.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def serve(application: Application, bound: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM; requests that have arrived are answered."""
+    """Serve until Ctrl-C or SIGTERM, and answer the requests that have arrived."""
     server = _server(application)
     signals.allow_slow_end(server.config.timeout_graceful_shutdown + _BATCH_S)
     asyncio.run(server.serve([bound]))
@@ -72,12 +72,11 @@ def in_background(application: Application, bound: socket.socket) -> Iterator[st
 
 
 def _server(application: Application) -> Any:
-    """Return a uvicorn server with the limits of an application."""
     import uvicorn
 
     from xmc_tf.server.limited_protocol import limited_protocol
 
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients' faults are warnings, and would fill the log
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # warnings are about clients, and would fill the log
     limits = application.limits
     server = uvicorn.Server(
         uvicorn.Config(

@@ -1,4 +1,4 @@
-"""HTTP connections with limits of time and size, which slow or hostile clients cannot extend."""
+"""HTTP connections with limits of time and size that slow or hostile clients cannot extend."""
 
 import asyncio
 
@@ -6,21 +6,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD = 64 << 10  # bytes of a request's first line and headers
 _SEND_S = 5.0  # time for a client to receive its answer
-_ARRIVE_S = 1.0  # time for a request that was sent before the server ends to arrive
+_ARRIVE_S = 1.0  # time to receive a request that was sent before the server stopped
 
 
 def limited_protocol(seconds: float, connections: int) -> type[HttpToolsProtocol]:
-    """Return a protocol whose requests must arrive and be answered in time.
+    """Return a protocol that limits the seconds of a request's head, of its body, and of its prediction, each.
 
-    Args:
-        seconds: time limit of a request's head, of its body, and of its prediction; also the time that a new connection
-            may stay silent.
-        connections: maximum number of connections; others are closed at once.
+    A new connection may be silent for as long. More than ``connections`` connections are closed at once.
     """
 
     class Limited(HttpToolsProtocol):
-        """Closes a connection whose request is not complete in time, or whose head is too long."""
-
         _deadline: asyncio.TimerHandle | None = None
         _head: int | None = 0  # bytes of the head so far; None: it is complete
         _open = 0  # requests that have begun and are not answered
@@ -39,7 +34,7 @@ def limited_protocol(seconds: float, connections: int) -> type[HttpToolsProtocol
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
             if self._deadline is None and not self.transport.is_closing():
-                # Line breaks before a request, or the rest of one that was refused, end uvicorn's own time limit.
+                # Line breaks before a request, or the rest of a refused one, cancel uvicorn's own time limit.
                 self._end_after(seconds)
             if self._head is None:
                 return
@@ -56,7 +51,7 @@ def limited_protocol(seconds: float, connections: int) -> type[HttpToolsProtocol
 
         def on_headers_complete(self) -> None:
             self._head = None
-            self._end_after(2 * seconds + _SEND_S)  # the application answers before, if the client reads it
+            self._end_after(2 * seconds + _SEND_S)  # the application answers earlier, if the client reads it
             super().on_headers_complete()
             if self._is_ending:
                 self.cycle.keep_alive = False
@@ -70,7 +65,7 @@ def limited_protocol(seconds: float, connections: int) -> type[HttpToolsProtocol
             super().on_response_complete()
 
         def shutdown(self) -> None:
-            # A request may be on its way, or unread: uvicorn would close its connection.
+            # uvicorn would close the connection of a request that is on its way or unread.
             self._is_ending = True
             if self.cycle is not None:
                 self.cycle.keep_alive = False

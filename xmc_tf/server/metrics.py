@@ -1,5 +1,3 @@
-"""Metrics of the server, in the format of Prometheus."""
-
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -10,12 +8,7 @@ _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class ServerMetrics:
-    """Counters of one server; they include the process's memory, CPU time and open files.
-
-    Args:
-        waiting: returns the number of waiting texts.
-        version: returns the version that is served.
-    """
+    """Metrics of a server in the format of Prometheus, with the process's memory, CPU time and open files."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -39,5 +32,4 @@ class ServerMetrics:
         return Counter(f"xmc_tf_{name}", about, labels, registry=self._registry)
 
     def page(self) -> bytes:
-        """Return all metrics."""
         return bytes(generate_latest(self._registry))

@@ -1,4 +1,4 @@
-"""Predictions over HTTP: paths, statuses and errors as of TensorFlow Serving."""
+"""Predictions over HTTP: the paths, statuses and errors of TensorFlow Serving."""
 
 import asyncio
 import contextlib
@@ -20,33 +20,16 @@ _METRICS_PATH = "/monitoring/prometheus/metrics"  # the path of TensorFlow Servi
 
 
 class ServerOptions(NamedTuple):
-    """Options of the server.
-
-    Attributes:
-        name: name of the model in the paths.
-        k: number of labels, unless the request says otherwise.
-        most: maximum number of labels that a request may ask for.
-        max_batch: maximum number of texts in a batch.
-        max_waiting: maximum number of texts without an answer, and of texts in a request.
-        poll_s: seconds between two searches for a new version.
-    """
-
-    name: str = "xmc"
-    k: int = 10
-    most: int = 100
-    max_batch: int = 64
-    max_waiting: int = 4096
-    poll_s: float = 5.0
+    name: str = "xmc"  # of the model in the paths
+    k: int = 10  # labels per text, unless the request says otherwise
+    most: int = 100  # labels that a request may ask for
+    max_batch: int = 64  # texts in a batch
+    max_waiting: int = 4096  # texts without an answer, and texts in a request
+    poll_s: float = 5.0  # between two searches for a new version
 
 
 class Predictions:
-    """Routes that answer with the labels of texts.
-
-    Args:
-        served: the model.
-        options: names and numbers.
-        limits: limits of requests; ``seconds`` is also the time limit of a prediction.
-    """
+    """The routes that answer with the labels of texts."""
 
     headers: ClassVar[dict[str, str]] = {}
 
@@ -69,7 +52,6 @@ class Predictions:
                 await refreshing
 
     def answered(self, status: int, seconds: float) -> None:
-        """Count an answer."""
         self.metrics.requests.labels(str(status)).inc()
         self.metrics.seconds.observe(seconds)
 
@@ -88,7 +70,6 @@ class Predictions:
         return float(self._batcher.waiting) if self._batcher else 0.0
 
     async def answer(self, request: Request) -> HttpAnswer:
-        """Return the answer to a request."""
         if request.path == "/healthz":
             request.allow("GET", "HEAD")
             return as_json(200, {"status": "ok", "version": self._served.current.number})

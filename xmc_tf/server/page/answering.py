@@ -13,11 +13,7 @@ _MAX_EXAMPLES = 3
 
 
 class PageAnswers(ABC):
-    """The content of the page for a model, which is loaded on first use, and again on request if loading failed.
-
-    Args:
-        folder: the model's folder.
-    """
+    """The content of the page for a model. If loading it fails, the next request tries again."""
 
     fix = ""
     """What to do for more labels than there are."""
@@ -30,35 +26,25 @@ class PageAnswers(ABC):
 
     @abstractmethod
     def _load(self) -> tuple[Any, dict[str, Any]]:
-        """Return the model, and what the page shows about it: ``k`` is the maximum number of labels of an answer."""
+        """Return the model, and the page's data about it; its ``k`` is the maximum number of labels of an answer."""
 
     @abstractmethod
     def _answer(self, text: str, k: int) -> dict[str, Any]:
         """Return the best labels or items."""
 
     def model(self) -> Any:
-        """The model.
-
-        Raises:
-            InputError: the folder has no model, or one that cannot read texts.
-        """
         with self._lock:
             if self._model is None:
                 self._model, self._about = self._load()
             return self._model
 
     def about(self) -> dict[str, Any]:
-        """Return what the page shows about the model, and the scale of its scores."""
+        """Return the page's data about the model."""
         self.model()
         return {"folder": str(self.folder), **self._about}
 
     def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
-        """Return the best labels or items of a text, and the time it took in ``milliseconds``.
-
-        Args:
-            text: the document, or the items of a history, one in each line.
-            k: number of labels; None: as many as the page shows.
-        """
+        """Return the best labels of a text, or the next items of a history with one item in each line."""
         about = self.about()
         if k is not None and not 1 <= k <= about["k"]:
             expected = f"a whole number from 1 to {about['k']}"
@@ -72,14 +58,7 @@ class PageAnswers(ABC):
 
 
 class Answering(PageAnswers):
-    """The content of the page for an exported model; ``folder`` may be the folder of its versions.
-
-    Each label has its path: the nodes from the top down, with the level, number and score of each, and names of some
-    labels below it.
-
-    Example:
-        >>> Answering("served").ask("gradient of a sparse matrix")["labels"][0]["name"]
-    """
+    """The content of the page for an exported model, or for the folder of its versions."""
 
     fix = "for more labels, export the model with a larger -k"
 
@@ -126,7 +105,7 @@ class Answering(PageAnswers):
 
 
 def _examples(model: LocalModel) -> list[str]:
-    """Return texts to try: those of the export; without them, names of labels."""
+    """Return texts to try: those of the export, or else names of labels."""
     if texts := model.about.get("examples"):
         return [str(text) for text in texts]
     # The best labels of an empty text are the most frequent ones.
@@ -135,20 +114,12 @@ def _examples(model: LocalModel) -> list[str]:
 
 
 def scale_of(post: str) -> str:
-    """Return how scores are drawn: "none", "log" or "share".
-
-    Args:
-        post: name of the function that turns the raw outputs of the classifiers into scores.
-    """
+    """Return how the scores of a post-processor are drawn: "none", "log" or "share"."""
     return "none" if post == "noop" else "log" if post.startswith("log-") else "share"
 
 
 def meaning_of(post: str) -> str:
-    """Return an explanation of scores, without the names of their functions.
-
-    Args:
-        post: name of the function that turns the raw outputs of the classifiers into scores.
-    """
+    """Return an explanation of the scores of a post-processor, without its name."""
     rank = "Higher is better; compare the scores of one text only."
     if post == "noop":
         return f"The score is the raw output of the label's classifier, without those of the clusters above. {rank}"

@@ -1,5 +1,3 @@
-"""The content of the page for a model folder: the model's answers, with the words and other evidence behind them."""
-
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +12,13 @@ from xmc_tf.server.page.answering import PageAnswers, meaning_of, scale_of
 
 _MOST_LABELS, _LABELS, _EXAMPLES, _WORDS = 50, 5, 3, 12
 _PROBABILITY = (
-    "The score is a probability, which was calibrated on documents that were held out: of the labels with a score of "
-    "0.8, about 8 in 10 are right."
+    "The score is a probability, calibrated on held-out documents: of the labels with a score of 0.8, about 8 in 10 "
+    "are right."
 )
 
 
 class ExplainedAnswers(PageAnswers):
-    """The content of the page for a model folder; each label has its path, the deciding words, and other sources.
-
-    Args:
-        folder: the model's folder.
-        runtime: what computes an encoder; see :func:`load`.
-
-    Example:
-        >>> ExplainedAnswers("model").ask("gradient of a sparse matrix", 3)["labels"][0]["words"]
-    """
+    """The content of the page for a model folder; each label has its path, the deciding words, and other evidence."""
 
     def __init__(self, folder: str | Path, runtime: str = "auto") -> None:
         super().__init__(folder)
@@ -46,7 +36,7 @@ class ExplainedAnswers(PageAnswers):
         return model, {
             "k": min(_MOST_LABELS, nr_labels),
             "shown": min(_LABELS, nr_labels),
-            # Without texts, names of labels are tried: the best of an empty text are the most frequent ones.
+            # Without texts, names of labels are examples. The best labels of an empty text are the most frequent ones.
             "examples": model.metadata.examples[:_EXAMPLES] or [name for name, _ in model.best([""], k=_EXAMPLES)[0]],
             "meaning": meaning_of(post) if model.evidence is None else _PROBABILITY,
             "labels": nr_labels,
@@ -63,7 +53,7 @@ def _makes_features(model: Model) -> bool:
 
 
 def _search(model: Model) -> tuple[str, list[int]]:
-    """Return the name of the function of scores, and the numbers of nodes of the levels of the first tree."""
+    """Return the name of the post-processor, and the number of nodes of each level of the first tree."""
     if isinstance(model, XTransformer) and "ranker" not in model.parts:
         return "sigmoid", list(model.tree.level_sizes[1:])
     assert isinstance(model, XRLinear | XTransformer)

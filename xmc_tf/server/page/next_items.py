@@ -1,5 +1,3 @@
-"""The content of the page for the folder of a sequence model: the items that come next in a history."""
-
 from typing import Any
 
 from xmc_tf.collective.strategy import CollectiveStrategy
@@ -16,13 +14,7 @@ _MEANING = (
 
 
 class NextItemAnswers(PageAnswers):
-    """The content of the page for a sequence model; a history is a text with one item in each line, the oldest first.
-
-    Answers name the items that the model does not know as ``unknown``.
-
-    Example:
-        >>> NextItemAnswers("sasrec").ask("tea\\nmilk", 3)["labels"][0]["name"]
-    """
+    """The content of the page for a sequence model; items that it does not know are returned as ``unknown``."""
 
     def _load(self) -> tuple[Predictor, dict[str, Any]]:
         model, names = load_model(self.folder, CollectiveStrategy(Solo()))
