@@ -36,7 +36,7 @@ def test_from_raw_texts_to_label_names(small, capsys, monkeypatch):
         assert float(table[name][0]) > 2 * float(baseline[0])
     assert "a tiny one is trained from scratch" in out
     assert out.count("✓") >= 3
-    assert "5  Texts of our own" in out
+    assert "5  New texts" in out
     assert "✓" in out.split("3  XR-Transformer")[0]  # answers come before the fine-tuning
     assert "xmc_tf.evaluate" in out.split("What next")[1]
     assert "\x1b" not in out

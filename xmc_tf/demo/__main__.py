@@ -38,7 +38,6 @@ _TEXTS = (
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     parser = cli.make_parser(
         "xmc_tf.demo",
         "Build a data set from the documentation of the installed packages, train models on it,\n"
@@ -61,9 +60,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the demonstration."""
     args = parser().parse_args(argv, cli.GivenFlags())
-    # Warnings are shown; the stages' log lines would only repeat the demo's.
+    # The stages' log lines would only repeat the demo's output.
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)
     if args.table is not None:
         args.refuse("work", "ask", where="with --table: nothing is trained")
@@ -80,22 +78,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     _predict(data, model, "xmc_tf.predict")
     _measure(data, {"XR-Linear": linear, "XR-Transformer": model})
     loaded = XTransformer.load(model)
-    # The first text loads the model, which takes seconds that users should not wait for after typing.
+    # The first prediction takes seconds, for which users should not wait after typing.
     loaded.best(list(_TEXTS[:1]))
     _try(loaded, sys.stdin.isatty() if args.ask is None else args.ask)
     _what_next(data, linear, model)
 
 
 def _write_table(path: Path, force: bool) -> None:
-    """Write the texts and labels as one table, and print what to do with it."""
-    # The core alone brings four of these packages, which is enough to try the commands.
+    """Write the texts and labels as one table, and print the next command."""
+    # A light installation has four of these packages, which are enough to try the commands.
     packages = [package for package in PACKAGES if find_spec(package)]
     refuse_output("--table", path, {}, ["package: "], force=force)  # one of the labels
     rows = write_table(path, packages)
     quoted = shlex.quote(str(path))
     screen.paragraph(
-        f"{path}: {rows:,} rows. The text is the documentation of a function or class of {len(packages)} installed "
-        "packages; its labels say where it lives, what it is, and what its name speaks of.",
+        f"{path}: {rows:,} rows. A text is the documentation of a function or class of {len(packages)} installed "
+        "packages; its labels are its module, its kind, and the subjects of its name.",
         "",
     )
     command = as_called(f"python -m xmc_tf.train {quoted} -m model --report report")
@@ -105,9 +103,9 @@ def _write_table(path: Path, force: bool) -> None:
 def _data(data: Path) -> None:
     screen.heading(1, "Data")
     screen.paragraph(
-        f"The documentation of {len(PACKAGES)} installed packages: {', '.join(_WELL_KNOWN)} and others. The prose of "
-        "a docstring is the text; where the object lives, what it is, and what its name and signature speak of "
-        "are the labels."
+        f"The documentation of {len(PACKAGES)} installed packages: {', '.join(_WELL_KNOWN)} and others. The text is "
+        "the prose of a docstring; the labels are the object's module, its kind, and the subjects of its name and "
+        "signature."
     )
     if is_built(data):
         took = f"already in {data}"
@@ -119,8 +117,8 @@ def _data(data: Path) -> None:
     test = _rows(data / "Y.tst.npz", "test labels")
     frequency = np.sort(np.asarray(labels.sum(axis=0)).ravel())
     screen.block(
-        f"\n{labels.shape[0]:,} texts to train on, {test.shape[0]:,} others to test with   ({took})\n"
-        f"{labels.shape[1]:,} labels, {labels.nnz / labels.shape[0]:.1f} to a text; a label has "
+        f"\n{labels.shape[0]:,} training texts, {test.shape[0]:,} test texts   ({took})\n"
+        f"{labels.shape[1]:,} labels, {labels.nnz / labels.shape[0]:.1f} per text; a label has "
         f"{frequency[0]:.0f} to {frequency[-1]:.0f} training texts, half of them "
         f"{frequency[len(frequency) // 2]:.0f} or fewer"
     )
@@ -128,14 +126,14 @@ def _data(data: Path) -> None:
 
 def _train(data: Path, model: Path) -> None:
     screen.heading(2, "XR-Linear")
-    screen.paragraph("TF-IDF features, a tree over the labels, and a linear ranker for every node of it.")
+    screen.paragraph("TF-IDF features, a label tree, and a linear ranker for each of its nodes.")
     _call("xmc_tf.linear.train", [*_inputs(data, model), "--labels", f"{data}/labels.txt"])
 
 
 def _fine_tune(data: Path, model: Path, tiny: Path) -> None:
     screen.heading(3, "XR-Transformer")
     screen.paragraph(
-        "An encoder that reads the texts, fine-tuned to the labels, and rankers that use its embeddings beside TF-IDF."
+        "An encoder that is fine-tuned on the labels, and rankers that use its embeddings and TF-IDF features."
     )
     encoder = pretrained_folder()
     if encoder is None:
@@ -159,7 +157,7 @@ def _prediction(model: Path) -> Path:
 
 
 def _predict(data: Path, model: Path, module: str) -> None:
-    """Predict the labels of the test texts, which training has not seen."""
+    """Predict the labels of the test texts."""
     _call(module, ["-t", f"{data}/X.tst.txt", "-m", f"{model}", "-o", f"{_prediction(model)}"])
 
 
@@ -178,7 +176,7 @@ def _measure(data: Path, models: dict[str, Path]) -> None:
 
 
 def most_frequent(training: smat.csr_matrix, documents: int, k: int) -> smat.csr_matrix:
-    """Return a prediction that gives every document the ``k`` most frequent training labels."""
+    """Return a prediction of the ``k`` most frequent training labels for every document."""
     frequency = np.bincount(training.tocsr().indices, minlength=training.shape[1])
     best = np.argsort(-frequency, kind="stable")[:k]
     indices = np.tile(best, documents)
@@ -189,8 +187,8 @@ def most_frequent(training: smat.csr_matrix, documents: int, k: int) -> smat.csr
 
 
 def _examples(data: Path, model: Path) -> None:
-    """Show three test texts with the model's labels, as soon as there are any."""
-    screen.paragraph("Three texts that training has not seen, with the labels that it predicts:")
+    """Show three test texts with the model's labels."""
+    screen.paragraph("Three test texts, with the labels that the model predicts:")
     print()
     names = load_names(data / "labels.txt")
     texts = TextFile(data / "X.tst.txt")
@@ -204,7 +202,7 @@ def _examples(data: Path, model: Path) -> None:
         screen.ranking([(names[row.indices[i]], float(row.data[i])) for i in best], true)
         missed = [name for name in true if name not in {names[row.indices[i]] for i in best}]
         if missed:
-            screen.paragraph(f"not among them: {', '.join(missed)}", "     ")
+            screen.paragraph(f"missed: {', '.join(missed)}", "     ")
         print()
 
 
@@ -219,14 +217,14 @@ def readable_rows(texts: Sequence[str] | TextFile, count: int = 3) -> list[int]:
 
 
 def _try(model: XTransformer, ask: bool) -> None:
-    screen.heading(5, "Your turn" if ask else "Texts of our own")
+    screen.heading(5, "Your turn" if ask else "New texts")
     if not ask:
         for text in _TEXTS:
             screen.paragraph(f"“{text}”")
             screen.ranking(model.best([text], k=_SHOWN)[0])
             print()
         return
-    screen.paragraph("Type what some function or class might say about itself; an empty line ends it. For example:")
+    screen.paragraph("Type a description of a function or class, or an empty line to stop. For example:")
     screen.paragraph(_TEXTS[0], "     ")
     while True:
         try:
@@ -243,7 +241,7 @@ def _what_next(data: Path, linear: Path, model: Path) -> None:
     print(f"\n{screen.styled('What next', 'title')}\n")
     for about, command in (
         (
-            "all measures of both, by how frequent a label is, and a report for the browser",
+            "all metrics of both models, also by label frequency, and a report for the browser",
             f"xmc_tf.evaluate -y {data}/Y.tst.npz -p {_prediction(linear)} {_prediction(model)} "
             f"--train-labels {data}/Y.trn.npz --labels {data}/labels.txt --report {model.parent}/report",
         ),
@@ -265,7 +263,7 @@ def _rows(path: Path, name: str) -> smat.csr_matrix:
 
 
 def _call(module: str, arguments: list[str]) -> None:
-    """Show a command line, run it, and print its duration; if it fails, so does the demo."""
+    """Show a command, run it, and print its duration; exit if it fails."""
     print()
     screen.block(screen.styled(screen.folded(f"$ {_python()} -m {module} {shlex.join(arguments)}"), "soft"))
     start = time.monotonic()

@@ -1,7 +1,7 @@
 """The demo's data: docstrings of the installed packages, labelled by the code that they describe.
 
-Deterministic under the locked versions: the packages are listed here, files are read in the order of their names, and a
-text's hash decides whether it belongs to the training or the test set.
+Deterministic for given versions: the packages are listed here, files are read in the order of their names, and a text's
+hash decides whether it belongs to the training or the test set.
 """
 
 import csv
@@ -27,8 +27,7 @@ from xmc_tf.demo.labelling import candidates, choose_labels
 from xmc_tf.demo.prose import prose, words
 from xmc_tf.demo.sources import DocumentedObject, package_folders, read_entries
 
-# Import name → distribution. All are part of a plain installation; packages of extras are left out, so that installing
-# them does not change the data.
+# Import name → distribution. Packages of extras are left out, so that installing them does not change the data.
 PACKAGES = {
     "absl": "absl-py",
     "fsspec": "fsspec",
@@ -56,9 +55,8 @@ PACKAGES = {
     "werkzeug": "Werkzeug",
     "wrapt": "wrapt",
 }
-"""The packages from which the data are built."""
 
-_RECIPE = 1  # increase it when the same packages would give other data
+_RECIPE = 1  # increase it when the data change for the same packages
 _MIN_WORDS, _MAX_WORDS = 10, 250
 _TEST_SHARE = 0.15
 _CORPUS = FolderKind(
@@ -73,30 +71,20 @@ _SHORT_NAMES = ("tf", "np", "sp", "nn", "plt")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts and labels of training and test set.
-
-    Args:
-        train: training texts.
-        test: test texts; none is a copy of a training text.
-        train_labels: documents × labels, 0/1.
-        test_labels: the same for the test texts.
-        names: the labels' names, by column.
-    """
+    """The texts and labels of training and test set."""
 
     train: list[str]
     test: list[str]
     train_labels: smat.csr_matrix
     test_labels: smat.csr_matrix
-    names: list[str]
+    names: list[str]  # of the labels, by column
 
 
 def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.08) -> Corpus:
     """Build the data from packages in ``folders``.
 
-    Args:
-        folders: package → folder.
-        least: minimum number of training documents of a label.
-        largest_share: labels of more than this share of the documents are left out, because they are not informative.
+    Labels of fewer than ``least`` training documents are left out, and those of more than ``largest_share`` of them,
+    because they are not informative.
     """
     hidden_paths = (*sorted(folders), *_SHORT_NAMES)
     texts, labels = [], []
@@ -131,15 +119,7 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
 
 
 def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path:
-    """Write ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, their origin.
-
-    Args:
-        folder: the folder; an older corpus is replaced, other files stay.
-        packages: import names.
-
-    Returns:
-        The folder.
-    """
+    """Write ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, their origin."""
     packages = list(packages)
     corpus = collect(package_folders(packages))
     with placed_folder(folder, _CORPUS) as part:
@@ -159,12 +139,7 @@ def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path
 
 
 def write_table(path: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> int:
-    """Write all texts and labels as a CSV file with the columns ``text`` and ``label``; return the number of rows.
-
-    Args:
-        path: the file; the labels of a cell are separated by a bar.
-        packages: import names.
-    """
+    """Write texts and labels (separated by a bar) as a CSV file; return the number of rows."""
     corpus = collect(package_folders(list(packages)))
     with atomic_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
@@ -193,16 +168,9 @@ def origin(packages: Iterable[str]) -> dict[str, object]:
 
 
 def originals(texts: Sequence[Sequence[str]], overlap: float = 0.5) -> list[int]:
-    """Return the texts that are not near copies of an earlier text.
+    """Return the numbers of the texts, given as words, that are not near copies of an earlier one.
 
     Two texts are near copies if they share ``overlap`` of the shorter one's runs of four words.
-
-    Args:
-        texts: the words of each text.
-        overlap: the minimum share of common runs of a copy.
-
-    Returns:
-        Numbers of texts, ascending.
     """
     holders: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     size: dict[int, int] = {}

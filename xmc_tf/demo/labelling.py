@@ -1,7 +1,4 @@
-"""The labels of a documented object: its place, its kind, and the subjects of its name and signature.
-
-All labels come from the code around a docstring, none from its text.
-"""
+"""The labels of a documented object, which come from the code around its docstring, never from its text."""
 
 import re
 from collections import Counter
@@ -13,7 +10,7 @@ from xmc_tf.demo.sources import DocumentedObject
 _MOST = {"module": 1, "about": 3, "takes": 2, "package": 1, "extends": 1, "kind": 1}
 MOST_LABELS = 8
 
-# Folders that structure a source tree without meaning to a reader.
+# Folders whose names mean nothing to a reader.
 _STRUCTURE = {"python", "src", "core", "lib", "hl", "main", "init"}
 _HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 # Words of identifiers that name no subject.
@@ -46,12 +43,7 @@ def candidates(entry: DocumentedObject) -> list[str]:
 
 
 def name_words(name: str) -> list[str]:
-    """Return the meaningful words of an identifier, in lower case, plurals as singulars.
-
-    Example:
-        >>> name_words("compute_RaggedTensors")
-        ['compute', 'ragged', 'tensor']
-    """
+    """Return the meaningful words of an identifier, in lower case and as singulars."""
     words = [word.lower() for part in name.split("_") for word in _HUMPS.findall(part)]
     return [_singular(word) for word in words if len(word) > 2 and word not in _EMPTY]
 
@@ -67,19 +59,10 @@ def _singular(word: str) -> str:
 def choose_labels(
     possible: Sequence[Sequence[str]], training: Sequence[bool], least: int, largest_share: float
 ) -> list[list[str]]:
-    """Return the labels of every document.
+    """Return the labels of each document; empty if fewer than two remain.
 
-    A label must be learnable (it has ``least`` training documents) and say something (it does not fit more
-    than ``largest_share`` of them). Of each group a document gets few, the most specific first.
-
-    Args:
-        possible: the labels that fit each document.
-        training: which documents are for training.
-        least: the fewest training documents of a label.
-        largest_share: the largest share of training documents of a label.
-
-    Returns:
-        The labels of each document; empty for a document that no longer has two.
+    A label must have ``least`` training documents, and at most ``largest_share`` of them, to be informative. A document
+    gets few labels of each category, the most specific first.
     """
     most = largest_share * sum(training)
     fitting = Counter(label for labels, train in zip(possible, training, strict=True) if train for label in labels)

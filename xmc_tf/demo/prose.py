@@ -1,5 +1,3 @@
-"""Extraction of readable prose from docstrings: summary and description, without code and sections."""
-
 import inspect
 import re
 
@@ -30,19 +28,10 @@ _SPACE = re.compile(r"\s+")
 
 
 def prose(docstring: str, hidden: tuple[str, ...] = (), packages: tuple[str, ...] = ()) -> str:
-    """Return the docstring's summary and description as one line.
+    """Return a docstring's summary and description as one line, without code, sections, formulas and addresses.
 
-    Sections, code, formulas and addresses are left out. So is what would reveal the labels: the object's own name if it
-    is written as code, and the packages before other names, which reveal their place.
-
-    Example:
-        >>> prose("Sorts `a` by :func:`numpy.partition`.\\n\\nArgs:\\n  a: numbers", packages=("numpy",))
-        'Sorts a by partition.'
-
-    Args:
-        docstring: the docstring in the source.
-        hidden: names to leave out.
-        packages: of dotted names that begin with one of these, only the last part stays.
+    What would reveal the labels is left out too: ``hidden`` names that are written as code, and all but the last part
+    of dotted names that begin with one of ``packages``.
     """
     text = _SPACE.sub(" ", " ".join(_lines(inspect.cleandoc(docstring)))).strip()
     text = _FORMULA.sub(" ", text)

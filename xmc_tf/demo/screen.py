@@ -1,5 +1,3 @@
-"""The formatting of the demo's output."""
-
 import os
 import re
 import sys
@@ -18,7 +16,6 @@ def styled(text: str, style: str) -> str:
 
 
 def heading(number: int, text: str) -> None:
-    """Print the heading of a part."""
     print(f"\n{styled(f'{number}  {text}', 'title')}\n", flush=True)
 
 
@@ -41,7 +38,6 @@ def folded(command: str) -> str:
 
 
 def block(text: str, indent: str = "   ") -> None:
-    """Print lines unchanged with an indent."""
     print(textwrap.indent(text, indent), flush=True)
 
 

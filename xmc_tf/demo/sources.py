@@ -25,25 +25,12 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class DocumentedObject(NamedTuple):
-    """One documented object.
-
-    Attributes:
-        module: dotted name of the module's file, "scipy.optimize._minimize".
-        name: the object's own name; the last part for a module.
-        owner: the class of a method, else "".
-        kind: module, class, exception, function, method, property, class method, static method,
-            abstract method, coroutine or context manager.
-        parameters: the names in the signature; those of ``__init__`` for a class.
-        bases: names of the base classes, without their modules.
-        docstring: the docstring in the source.
-    """
-
-    module: str
+    module: str  # dotted name, such as "scipy.optimize._minimize"
     name: str
-    owner: str
-    kind: str
-    parameters: tuple[str, ...]
-    bases: tuple[str, ...]
+    owner: str  # the class of a method
+    kind: str  # module, class, exception, function, coroutine, or a value of _KINDS
+    parameters: tuple[str, ...]  # those of __init__ for a class
+    bases: tuple[str, ...]  # without their modules
     docstring: str
 
 
@@ -54,7 +41,7 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
         spec = importlib.util.find_spec(package)
         if spec is None or not spec.submodule_search_locations:
             raise InputError(
-                f"the package {package} is not installed, and its documentation is part of the demo's data",
+                f"the package {package}, whose documentation is part of the demo's data, is not installed",
                 fix=f"install xmc_tf with encoders: {pip_install('tf')}",
             )
         folders[package] = Path(spec.submodule_search_locations[0])
@@ -62,10 +49,7 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
 
 
 def read_entries(folder: Path, package: str) -> Iterator[DocumentedObject]:
-    """Yield the documented public objects of a package, in an order that depends only on names.
-
-    Files that Python cannot parse or decode are skipped.
-    """
+    """Yield the documented public objects of a package in the order of names, without files that cannot be parsed."""
     for path, module in _source_files(folder, package):
         source = path.read_bytes()
         if b'"""' in source or b"'''" in source:
@@ -131,5 +115,5 @@ def _parameters(node: _Function) -> tuple[str, ...]:
 
 
 def _last_name(node: ast.expr) -> str:
-    """Return the last name, such as ``Layer`` of ``keras.layers.Layer``; "" if it is not a plain name."""
+    """Return the last name, such as ``Layer`` of ``keras.layers.Layer``, or ""."""
     return str(getattr(node, "attr", getattr(node, "id", "")))
