@@ -1,4 +1,4 @@
-"""Estimates for fine-tuning the encoder and for computing the embeddings."""
+"""Estimates for fine-tuning the encoder, and for computing the embeddings."""
 
 from dataclasses import dataclass
 
@@ -8,43 +8,30 @@ from xmc_tf.plan.stage import StageEstimate, size
 from xmc_tf.tree.grouping import binary_depth, upper_splits
 
 _FLOAT = 4
-# A weight, its gradient and Adam's two averages.
-_COPIES = 4
-# The label head's, and arrays of its size while all rows are updated: the new averages, the step and the new rows.
+_COPIES = 4  # a weight, its gradient and Adam's two averages
+# The same for the label head, and arrays of its size while all rows are updated: new averages, step and new rows.
 _HEAD_COPIES = 8
-# A head in bfloat16: bytes of a weight and of a row's average, and the rows that are scored at once.
+# Of a head in bfloat16: bytes of a weight and of a row's average, and rows that are scored at once.
 _HALF, _AVERAGE, _ROWS_AT_ONCE = 2, 4, 8192
-# Arrays of one number per document of a step and node: scores, targets, weights, losses and gradients.
-_SCORE_ARRAYS = 8
+_SCORE_ARRAYS = 8  # one number per document and node: scores, targets, weights, losses and gradients
 
 
 @dataclass(frozen=True)
 class FineTuningOptions:
-    """The options of fine-tuning that determine time and memory.
+    """The options that determine time and memory."""
 
-    Args:
-        batch_size: documents per step and rank.
-        epochs: number of passes over the documents.
-        max_match_clusters: maximum number of nodes of the level that is trained.
-        half: compute in half precision (``--mixed-precision``).
-        half_head: the label head is in bfloat16 (``--head-precision bf16``).
-        docs_per_second: measured documents per second of one rank; None: estimated from the device.
-        nr_splits: number of children of a node of the tree.
-        max_leaf_size: maximum number of labels of a leaf.
-    """
-
-    batch_size: int = 32
+    batch_size: int = 32  # per rank
     epochs: float = 3
     max_match_clusters: int = 32768
     half: bool = False
     half_head: bool = False
-    docs_per_second: float | None = None
+    docs_per_second: float | None = None  # measured on one rank (default: estimated from the device)
     nr_splits: int = 16
     max_leaf_size: int = 100
 
 
 def trained_nodes(labels: int, options: FineTuningOptions) -> int:
-    """Return the number of nodes of the last level that is fine-tuned; the labels themselves are a level too."""
+    """Return the number of nodes of the last level that is fine-tuned, which may be the labels themselves."""
     leaves = 2 ** binary_depth(labels, options.max_leaf_size)
     levels = [len(splits) - 1 for splits in upper_splits(leaves, options.nr_splits, None)][1:]
     below_root = [nodes for nodes in (*levels, leaves, labels) if nodes > 1] or [labels]
@@ -72,7 +59,7 @@ def fine_tuning(
         head, scored = nodes / ranks * (encoder.width + 1) * _HEAD_COPIES * _FLOAT, nodes / ranks
     activations = batch * encoder.activation_bytes(data.tokens, options.half)
     scores = _SCORE_ARRAYS * batch * ranks * scored * _FLOAT
-    # A rank sends its part of a ring all-reduce of the gradients. Its embeddings go to all others; gradients return.
+    # A ring all-reduce of the gradients. Embeddings go to all other ranks, and their gradients return.
     gradients = 2 * (ranks - 1) / ranks * encoder.weights * _FLOAT
     embeddings = 2 * (ranks - 1) * batch * (encoder.width + 1) * _FLOAT
     sent = gradients + embeddings
@@ -95,7 +82,7 @@ def fine_tuning(
 def embeddings(
     data: DataSizes, encoder: EncoderSize, machines: Machines, device: Device, options: FineTuningOptions
 ) -> StageEstimate:
-    """Estimate computing the embeddings of all documents, which costs a third of a training step per document."""
+    """Estimate computing all embeddings, which costs a third of a training step per document."""
     speed = device.half if options.half else device.single
     flops = encoder.forward_flops(data.tokens)
     each = 1 / (3 * options.docs_per_second) if options.docs_per_second else flops / speed

@@ -15,21 +15,19 @@ from xmc_tf.tree.label_embeddings import MANY_ENTRIES, STRONGEST
 _A_FEATURE_ENTRY = 1e-6
 _A_TREE_ENTRY = 2e-8
 _A_SUMMED_ENTRY = 9e-8
-# Of the feature entries of a label's documents, those that are different.
-_DIFFERENT = 0.75
-# Of the solvers: units of work per second of one core, and the cost of a dense entry relative to a sparse one: with 384
-# dense columns beside 41 sparse entries, training took 2.4 times as long.
-_UNITS_A_SECOND = 7e6
+_DIFFERENT = 0.75  # share of a label's feature entries that are distinct
+_UNITS_A_SECOND = 7e6  # work of the solvers on one core
+# Cost of a dense entry relative to a sparse one: 384 dense columns beside 41 sparse entries took 2.4 times as long.
 _DENSE_ENTRY = 0.15
-# Weights of all levels for each feature of a label's documents, as measured with the default threshold.
+# Weights of all levels per feature of a label's documents, measured with the default threshold.
 _WEIGHTS_AN_ENTRY = 0.75
 _RANGE_BYTES = 3e8  # of label embeddings that a thread sums at a time
-# A level's labels, matched documents and the orders in which they are read: bytes for each label of a document.
+# Bytes per level and label of a document: labels, matched documents, and the orders in which they are read.
 _A_LABEL_OF_A_LEVEL = 12
 
 
 def features(data: DataSizes, machines: Machines) -> StageEstimate:
-    """Estimate TF-IDF: all ranks count words, each of its own documents."""
+    """Estimate TF-IDF: each rank counts the words of its own documents."""
     entries = data.documents * data.entries
     return StageEstimate(
         "TF-IDF",
@@ -50,7 +48,7 @@ def tree(data: DataSizes, machines: Machines, max_leaf_size: int = 100) -> Stage
     entries = data.labels * per_label
     depth = binary_depth(data.labels, max_leaf_size)
     cores = machines.ranks * machines.cores_per_rank
-    # The embeddings, and two copies that take turns; before, the documents of each label, and the sums of a range.
+    # Clustering needs the embeddings and two copies; summing, the documents of each label and the sums of a range.
     clustering = entries * 8 * 3
     summing = entries * 8 + data.documents * data.labels_per_document * 32 + machines.cores_per_rank * _RANGE_BYTES
     return StageEstimate(
@@ -69,32 +67,19 @@ def _label_entries(data: DataSizes) -> float:
 
 
 class RankerWork(NamedTuple):
-    """The work of training the rankers of one tree, in feature entries that one pass over all labels reads.
-
-    Attributes:
-        total: of all tasks.
-        longest: of the root's task, which one core solves from beginning to end.
-        entries: feature entries that the root's task gathers, which are those of all documents.
-        other: feature entries that the largest other task gathers.
-    """
+    """The work of training the rankers of one tree, in feature entries that one pass over all labels reads."""
 
     total: float
-    longest: float
-    entries: float
-    other: float
+    longest: float  # of the root's task, which one core solves from beginning to end
+    entries: float  # that the root's task reads: those of all documents
+    other: float  # that the largest other task reads
 
 
 def ranker_work(data: DataSizes, entries: float, *, nr_splits: int = 16, max_leaf_size: int = 100) -> RankerWork:
-    """Estimate the work of the rankers of one tree.
+    """Estimate the work of one tree's rankers, for documents of ``entries`` features (a dense one counts less).
 
-    A document is matched to a cluster if it has a label of it. Labels are taken as independent and clusters as equally
-    frequent: a cluster contains many labels, so their different frequencies hardly matter.
-
-    Args:
-        data: sizes of the data.
-        entries: feature entries of a document; a dense one counts less than a sparse one.
-        nr_splits: number of children of a node.
-        max_leaf_size: maximum number of labels of a leaf.
+    A document is matched to a cluster if it has one of its labels. Labels are assumed to be independent, and clusters
+    to be equally frequent: a cluster contains many labels, so their different frequencies hardly matter.
     """
     leaves = half_bounds(data.labels, binary_depth(data.labels, max_leaf_size))
     works: list[np.ndarray] = []
@@ -114,18 +99,12 @@ def rankers(
 ) -> StageEstimate:  # fmt: skip
     """Estimate the linear rankers: an even share of their work, but at least the root's task.
 
-    Args:
-        data: sizes of the data.
-        width: dimension of the embeddings beside the features; 0: none.
-        machines: the machines; each core solves one task at a time.
-        trees: number of trees.
-        nr_splits: number of children of a node.
-        max_leaf_size: maximum number of labels of a leaf.
-        streamed: whether one process writes the weights as they are solved; None: if the data are large.
+    ``width`` is the dimension of the embeddings beside the features, or 0. ``streamed`` rankers are written as they are
+    solved, by default if the data are large.
     """
     work = ranker_work(data, data.entries + _DENSE_ENTRY * width, nr_splits=nr_splits, max_leaf_size=max_leaf_size)
     cores = machines.ranks * machines.cores_per_rank
-    # Pointers of features and labels; of a task, its entries, and of each document the state of a register of labels.
+    # Of each document in a task: the state of a register of labels.
     a_document = WIDTH * 4 + WIDTH + 24
     root, other = (8 * one + one / (data.entries + 1) * a_document for one in (work.entries, work.other))
     mapped = data.documents * (data.entries * 8 + width * 4)
@@ -145,6 +124,6 @@ def rankers(
         sent=0.0,
         seconds=max(work.total / cores, work.longest) / _UNITS_A_SECOND * trees,
         detail=f"the root's task: {work.longest / work.total:.1%} of the work; {size(mapped)} of features mapped",
-        # In PECOS's format and arranged for search; ranks also write blocks, which are joined. Large data: once.
+        # Weights are written in PECOS's format and arranged for search; ranks also write blocks, which are joined.
         disk=weights * (1 if streamed else 2 if alone else 3),
     )

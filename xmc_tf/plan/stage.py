@@ -1,35 +1,22 @@
-"""The estimate of one stage of a training."""
-
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """The needs of a stage.
-
-    Args:
-        name: name of the stage.
-        memory: bytes per rank.
-        on_device: the memory is the GPU's, not the host's.
-        sent: bytes that each rank sends to other ranks.
-        seconds: duration.
-        detail: what the estimate consists of.
-        wire_share: share of the duration in which ranks wait for the network.
-        disk: bytes of files that the stage writes to the model's disk, all ranks together.
-    """
+    """The estimate of one stage of a training."""
 
     name: str
-    memory: float
-    on_device: bool
-    sent: float
+    memory: float  # bytes per rank
+    on_device: bool  # the memory is the GPU's
+    sent: float  # bytes that each rank sends
     seconds: float
     detail: str
-    wire_share: float = 0.0
-    disk: float = 0.0
+    wire_share: float = 0.0  # share of the time that ranks wait for the network
+    disk: float = 0.0  # bytes that all ranks write to the model's disk
 
 
 def size(number: float) -> str:
-    """Return bytes in a unit that people read."""
+    """Return bytes in a readable unit."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if number >= scale:
             return f"{number / scale:,.1f} {unit}"
@@ -37,7 +24,7 @@ def size(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds in a unit that people read."""
+    """Return seconds in a readable unit."""
     if seconds >= 48 * 3600:
         return f"{seconds / 86400:,.1f} days"
     if seconds >= 5400:

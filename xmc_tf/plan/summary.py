@@ -1,4 +1,4 @@
-"""The estimate of a whole training: its stages, what does not fit, and what would help."""
+"""The estimate of a whole training: its stages, what does not fit, and fixes."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -11,32 +11,21 @@ from xmc_tf.plan.sizes import DataSizes, Device, EncoderSize, Machines
 from xmc_tf.plan.stage import StageEstimate, duration, size
 
 _SLOW_WIRE = 0.3
-# Of a device's memory, the framework and fragments take the rest.
-_USABLE = 0.9
+_USABLE = 0.9  # share of the memory; the framework and fragments take the rest
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of a training.
-
-    Args:
-        stages: the stages, in their order.
-        warnings: what does not fit, with a fix.
-        assumptions: what the figures are based on.
-    """
-
     stages: tuple[StageEstimate, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # each with a fix
     assumptions: tuple[str, ...]
 
     @property
     def seconds(self) -> float:
-        """Duration of all stages."""
         return sum(stage.seconds for stage in self.stages)
 
     @property
     def disk(self) -> float:
-        """Bytes of the files of all stages."""
         return sum(stage.disk for stage in self.stages)
 
     def to_json(self) -> dict[str, Any]:
@@ -108,10 +97,10 @@ def _warnings(stages: list[StageEstimate], machines: Machines, device: Device) -
 
 
 def _assumptions(encoder: EncoderSize | None, options: FineTuningOptions) -> list[str]:
-    found = ["label frequencies and matches as in library catalogues; rankers may need a third to twice this time"]
+    found = ["label frequencies as in library catalogues; rankers may take between a third and twice this time"]
     if encoder is not None and options.docs_per_second is None:
         found.append(
-            "the device's usual speed; measure yours with `xmc-tf train … --max-steps 20` and give its documents per "
-            "second and rank by --docs-per-second"
+            "the device's usual speed; measure yours with `xmc-tf train … --max-steps 20` and pass its documents per "
+            "second and rank as --docs-per-second"
         )
     return found

@@ -1,5 +1,3 @@
-"""The comparison of an estimate with the machine that is about to train."""
-
 import logging
 import shutil
 from pathlib import Path
@@ -16,16 +14,7 @@ _WORTH_SAYING_S = 120.0
 def warn_of_needs(
     data: DataSizes, folder: Path, threads: int, *, trees: int, shape: FineTuningOptions, streamed: bool | None = None
 ) -> None:
-    """Log what a training of linear models in this process needs, if it is long; warn if the machine has less.
-
-    Args:
-        data: sizes of the data.
-        folder: the model's folder.
-        threads: number of threads.
-        trees: number of trees.
-        shape: the shape of the trees.
-        streamed: whether weights are written as they are solved; None: if the data are large.
-    """
+    """Log what a training of linear models in this process needs, if it is long; warn if the machine has less."""
     machine = Machines(1, 1, threads)
     stages = [
         tree(data, machine, shape.max_leaf_size),
@@ -43,19 +32,19 @@ def warn_of_needs(
     fix = "--layout search, a higher --threshold, or -z; see docs/how-to/memory.md"
     if (memory := available_memory()) is not None and most.memory > memory:
         _LOG.warning(
-            "the stage %s needs about %s of memory, but %s are available: it may be killed; fix: %s",
+            "the stage %s needs about %s of memory, but only %s are available; fix: %s",
             most.name, size(most.memory), size(memory), fix,
         )  # fmt: skip
     free = shutil.disk_usage(next(place for place in folder.absolute().parents if place.exists())).free
     if disk > free:
         _LOG.warning(
-            "the model needs about %s on the disk, but %s are free at %s; fix: free the rest, or give another folder",
+            "the model needs about %s on the disk, but only %s are free at %s; fix: free space, or use another folder",
             size(disk), size(free), folder.absolute().parent,
         )  # fmt: skip
 
 
 def available_memory() -> float | None:
-    """Return the bytes that this process can still use: of the machine, or of its control group; None if unknown."""
+    """Return the bytes that this process can still use, of the machine or its control group; None if unknown."""
     found = []
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
