@@ -1,16 +1,11 @@
-"""Stems or lemmas instead of words, by the analyzer of an Annif project."""
-
 from collections.abc import Callable
 from typing import Any
 
 
 def analysis_of(project: Any) -> Callable[[str], str]:
-    """Return the function that normalizes the words of a text; of a project without an analyzer, it changes nothing.
+    """Return the function that normalizes the words of a text by the project's analyzer, if it has one.
 
-    Short words, numbers and punctuation stay: names of subjects contain them, and qualifiers in brackets.
-
-    Args:
-        project: Annif's project.
+    Short words, numbers and punctuation are kept, because names of subjects contain them.
     """
     if not project.analyzer_spec:
         return lambda text: text

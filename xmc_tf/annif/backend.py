@@ -1,5 +1,3 @@
-"""The backend: rankers over label trees, with the names of subjects as evidence, and an encoder if one is given."""
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -23,21 +21,21 @@ _MODEL = "xmc_tf-model"
 
 
 class XmcBackend(backend.AnnifLearningBackend):
-    """Annif's ``backend=xmc_tf``.
+    """Annif's ``backend=xmc_tf``: rankers over label trees, with names of subjects as evidence, and maybe an encoder.
 
     Words are compared by their lemmas in the project's language, and long words also by their pieces. With
-    ``analyzer=`` in projects.cfg, words of texts and of names are normalized by the analyzer instead.
+    ``analyzer=`` in projects.cfg, the analyzer normalizes the words of texts and names instead.
 
     Parameters in projects.cfg:
         effort: fast, balanced (default) or best: number and shapes of the label trees.
-        probabilities: whether scores are calibrated probabilities, where there are enough documents, or the rankers'
-            scores, which are learned in less time (default: true).
-        label_names: whether names of the subjects in a text are evidence for probabilities (default: true).
+        probabilities: whether scores are calibrated probabilities, if there are enough documents, or the rankers'
+            scores, which take less time to train (default: true).
+        label_names: whether names of subjects in a text are evidence for probabilities (default: true).
         ngram: maximum number of words in a feature (default: 2).
         min_df: minimum number of documents of a feature (default: 2).
-        pieces: number of characters of the pieces of long words; 0: none (default: 5).
+        pieces: number of characters in the pieces of long words; 0: no pieces (default: 5).
         beam_size: number of nodes kept at each level of a tree (default: as trained); larger is slower and more exact.
-        seed: random seed of the training (default: 0).
+        seed: the training seed (default: 0).
         keep_training_data: whether the model keeps features and subjects of its documents, so that ``annif learn`` can
             add documents (default: true). Models with an encoder keep none.
         encoder: folder or name of a pre-trained encoder to fine-tune; needs the extra ``tf`` (default: none).
@@ -67,16 +65,11 @@ class XmcBackend(backend.AnnifLearningBackend):
 
     @property
     def is_trained(self) -> bool:
-        """Whether there is a model."""
-        # Annif asks before each suggestion; its own answer walks over all files of the model.
+        # Annif calls this before each suggestion; its own implementation walks over all files of the model.
         return (Path(self.datadir) / _MODEL).is_dir()
 
     def initialize(self, parallel: bool = False) -> None:
-        """Load the model.
-
-        Args:
-            parallel: whether several processes use it; they share its memory.
-        """
+        """Load the model."""
         if self._model is not None:
             return
         folder = Path(self.datadir) / _MODEL

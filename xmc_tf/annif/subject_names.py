@@ -1,4 +1,4 @@
-"""The names of a vocabulary's subjects: preferred and alternative ones in the project's language."""
+"""The names of a vocabulary's subjects in the project's language."""
 
 from typing import Any
 
@@ -10,19 +10,12 @@ from xmc_tf.annif.analysis import analysis_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
 
-# Hidden labels are those that texts have and people should not see, such as misspellings.
+# Hidden labels occur in texts and should not be shown, such as misspellings.
 _ALTERNATIVE = (SKOS.altLabel, SKOS.hiddenLabel)
 
 
 def subject_names(project: Any) -> list[str]:
-    r"""Return a line for each subject: its preferred name, then alternative names after tabs.
-
-    The project's analyzer, if it has one, normalizes their words. A subject without a name in the language, such as a
-    removed one, has its URI.
-
-    Args:
-        project: Annif's project.
-    """
+    """Return a line for each subject: its preferred name (or URI), then alternative names after tabs."""
     language, subjects, analyzed = project.vocab_lang, project.vocab.subjects, analysis_of(project)
     alternatives = _alternatives(project)
     lines = [""] * len(subjects)
@@ -34,16 +27,7 @@ def subject_names(project: Any) -> list[str]:
 
 
 def chosen_subjects(project: Any, path: str, count: int) -> list[int]:
-    """Return the numbers of the subjects that a file lists: URIs or names in the project's language, one per line.
-
-    Args:
-        project: Annif's project.
-        path: the file, in UTF-8.
-        count: number of subjects of the model.
-
-    Raises:
-        InputError: a line is no subject of the vocabulary, or the model knows none of them.
-    """
+    """Return the numbers of the subjects that a file lists by URI or name, of those that the model knows."""
     chosen = []
     for line, text in enumerate(TextFile(path, name="subjects to suggest"), start=1):
         if not (word := text.strip().strip("<>")):

@@ -1,5 +1,3 @@
-"""Training of a project's model, with an encoder or without one."""
-
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,15 +28,7 @@ _WORK = "xmc_tf-train-work"
 def train_model(
     documents: tuple[TextFile, csr_matrix], names: Sequence[str], project: Any, params: dict[str, Any], jobs: int
 ) -> Callable[[Path], None]:
-    """Train a model, and return the function that saves it to a folder.
-
-    Args:
-        documents: texts and subjects.
-        names: names of the subjects, with alternative names after tabs.
-        project: Annif's project.
-        params: the project's parameters.
-        jobs: number of threads; 0: one per core.
-    """
+    """Train a model, with or without an encoder, and return the function that saves it to a folder."""
     if params["encoder"]:
         return _with_encoder(documents, names, project, params, jobs)
     texts, labels = documents
@@ -87,12 +77,6 @@ def _with_encoder(
 
 
 def tfidf_params(project: Any, params: dict[str, Any]) -> TfidfParams:
-    """Return the parameters of features; with an analyzer, words are normalized already.
-
-    Args:
-        project: Annif's project.
-        params: the project's parameters.
-    """
     return TfidfParams(
         ngram_max=int(params["ngram"]),
         min_df=int(params["min_df"]),
@@ -102,10 +86,10 @@ def tfidf_params(project: Any, params: dict[str, Any]) -> TfidfParams:
 
 
 def _uses_names(names: Sequence[str], params: dict[str, Any]) -> bool:
-    # Names are evidence for probabilities: without these, they are none.
+    # Names are evidence for probabilities only.
     return boolean(params["label_names"]) and boolean(params["probabilities"]) and have_letters(names)
 
 
 def _probabilities(params: dict[str, Any]) -> bool | None:
-    """Return False for the rankers' scores; None for probabilities where there are enough documents."""
+    """Return False for the rankers' scores, or None for probabilities if there are enough documents."""
     return None if boolean(params["probabilities"]) else False

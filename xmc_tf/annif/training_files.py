@@ -23,14 +23,7 @@ class _Document(Protocol):
 def write_training_files(
     documents: Iterable[_Document], folder: Path, nr_subjects: int, analyzed: Callable[[str], str]
 ) -> int:
-    """Write texts and subjects of the documents that have both; return their number.
-
-    Args:
-        documents: the corpus; it is read once and never held in memory.
-        folder: folder of the project.
-        nr_subjects: number of subjects of the vocabulary.
-        analyzed: normalizes the words of a text.
-    """
+    """Write texts and subjects of the documents that have both, without holding them in memory; return their number."""
     columns, indptr = [np.zeros(0, np.int32)], [0]
     with (folder / _TEXTS).open("w", encoding="utf-8") as file:
         for document in documents:
@@ -48,11 +41,7 @@ def write_training_files(
 
 
 def read_training_files(folder: Path) -> tuple[TextFile, csr_matrix] | None:
-    """Return texts and subjects; None if they have not been written.
-
-    Args:
-        folder: folder of the project.
-    """
+    """Return texts and subjects, or None if there are no files."""
     if not ((folder / _TEXTS).exists() and (folder / _LABELS).exists()):
         return None
     return TextFile(folder / _TEXTS), csr_matrix(load_matrix(folder / _LABELS, name="labels"))
