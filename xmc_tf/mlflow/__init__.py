@@ -1,4 +1,4 @@
-"""Models of xmc_tf in MLflow: saved, logged and loaded, as a flavour of their own and as a function of Python.
+"""Models of xmc_tf in MLflow: saved, logged and loaded, as a flavour of their own and as a Python function.
 
     >>> import xmc_tf.mlflow
     >>> xmc_tf.mlflow.log_model(model, "subjects")

@@ -1,5 +1,3 @@
-"""The flavour: a folder of MLflow with the model's folder, and how MLflow calls the model."""
-
 import platform
 from collections.abc import Mapping
 from importlib import import_module
@@ -21,17 +19,13 @@ _DEFAULT_LABELS = 5
 
 
 class PyFunc:
-    """A model as MLflow calls it: for each document, its best labels with their scores.
-
-    Args:
-        model: the model.
-    """
+    """A model as MLflow calls it."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> list[list[dict[str, Any]]]:
-        """Return the best labels of each document, the best first, as dictionaries of ``label`` and ``score``.
+        """Return the best labels of each document, best first, as dictionaries of ``label`` and ``score``.
 
         Args:
             model_input: texts, or a DataFrame with the columns that the model was trained on.
@@ -46,7 +40,7 @@ def save_model(model: Model, path: str | Path, mlflow_model: "mlflow.models.mode
 
     Args:
         model: the model.
-        path: the folder, which must not exist or be empty.
+        path: the folder, which must be new or empty.
         mlflow_model: the description to add the flavour to (default: a new one).
     """
     import mlflow.models
@@ -72,12 +66,12 @@ def save_model(model: Model, path: str | Path, mlflow_model: "mlflow.models.mode
 
 
 def log_model(model: Model, name: str, **options: Any) -> "mlflow.models.model.ModelInfo":
-    """Log a model in the current run of MLflow, and register it if ``registered_model_name`` is given.
+    """Log a model in the current run of MLflow, and register it with ``registered_model_name``.
 
     Args:
         model: the model.
         name: name of the logged model.
-        **options: of ``mlflow.models.Model.log``, such as ``registered_model_name``.
+        **options: options of ``mlflow.models.Model.log``, such as ``registered_model_name``.
     """
     import mlflow.models
 
