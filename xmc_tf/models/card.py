@@ -1,4 +1,4 @@
-"""The place of the model card in a model's folder, and the mark by which a card of ours is recognised."""
+"""The model card in a model's folder, and the mark of a card that xmc_tf has written."""
 
 from pathlib import Path
 
@@ -17,11 +17,7 @@ def is_foreign(path: Path) -> bool:
 
 
 def remove_card(folder: Path) -> None:
-    """Remove the card of a model that is about to be replaced: it describes the old one. Others' files stay.
-
-    Args:
-        folder: the model's folder.
-    """
+    """Remove our card from the folder of a model that is about to be replaced; other people's files stay."""
     path = folder / CARD
     if path.is_file() and not is_foreign(path):
         path.unlink()

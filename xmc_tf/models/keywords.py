@@ -9,7 +9,7 @@ from xmc_tf.params import PredictionOptions
 
 
 class SearchKeywords(TypedDict, total=False):
-    """The keywords that predictions and exports have in common."""
+    """Keywords that predictions and exports share."""
 
     beam_size: int | None
     only_topk: int | None
@@ -20,7 +20,7 @@ class SearchKeywords(TypedDict, total=False):
 
 
 class ExportKeywords(SearchKeywords, total=False):
-    """The fields of :class:`PredictionOptions` that an exported model keeps, for type checkers and editors."""
+    """The fields of :class:`PredictionOptions` that an exported model keeps."""
 
     k: int | None
     """The same as ``only_topk``, which is PECOS's name: number of labels per document."""
@@ -40,22 +40,14 @@ class BestKeywords(SearchKeywords, FrameColumns, total=False):
 
 
 class PredictionKeywords(BestKeywords, total=False):
-    """The fields of :class:`PredictionOptions` as keywords, and a DataFrame's columns.
-
-    Example:
-        >>> model.predict(["gradient of a sparse matrix"], only_topk=3, beam_size=20)
-    """
+    """The fields of :class:`PredictionOptions` as keywords, and a DataFrame's columns."""
 
     k: int | None
     """The same as ``only_topk``."""
 
 
 class TrainingKeywords(FrameColumns, total=False):
-    """Further keywords of :meth:`XRLinear.train`, and a DataFrame's columns.
-
-    Example:
-        >>> model = XRLinear.train(["a red car", "a green garden"], [["car"], ["garden"]], probabilities=False)
-    """
+    """Further keywords of :meth:`XRLinear.train`, and a DataFrame's columns."""
 
     probabilities: bool | None
     """Predict calibrated probabilities instead of the rankers' scores, learned from documents that are held out for
@@ -63,13 +55,7 @@ class TrainingKeywords(FrameColumns, total=False):
 
 
 class ReadKeywords(NamedTuple):
-    """The keywords of a prediction or an export.
-
-    Attributes:
-        options: the options.
-        columns: the columns of a DataFrame.
-        only_labels: names or numbers of the labels that may be predicted; None: all.
-    """
+    """The keywords of a prediction or an export."""
 
     options: PredictionOptions
     columns: FrameColumns
@@ -77,15 +63,6 @@ class ReadKeywords(NamedTuple):
 
 
 def read_keywords(keywords: Mapping[str, Any]) -> ReadKeywords:
-    """Return what the keywords of a prediction or an export say.
-
-    Args:
-        keywords: the keywords of a call.
-
-    Raises:
-        InputError: a value is not allowed, or two options exclude each other.
-        TypeError: there is no such keyword.
-    """
     columns = {name: value for name, value in keywords.items() if name in FrameColumns.__annotations__}
     options = {name: value for name, value in keywords.items() if name not in columns}
     only_labels = options.pop("only_labels", None)

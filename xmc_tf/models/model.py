@@ -1,4 +1,4 @@
-"""The base class of both models: their interface, and the methods that both have in common."""
+"""The base class of both models: their interface, and the methods that they share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -85,7 +85,7 @@ class Model(ABC):
 
     @abstractmethod
     def only(self, labels: Iterable[str | int]) -> Self:
-        """Return a model that predicts some labels only, and shares its parts with this one, which stays as it is.
+        """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
 
         Example:
             >>> some = model.only([0, 2])
@@ -99,7 +99,7 @@ class Model(ABC):
         """
 
     def _restriction(self, labels: Iterable[str | int], allowed: np.ndarray | None) -> np.ndarray:
-        """Return the numbers of chosen labels among those that may be predicted."""
+        """Return the numbers of the chosen labels among those that may be predicted."""
         chosen = chosen_labels(labels, self.names, self.nr_labels)
         found = chosen if allowed is None else np.intersect1d(chosen, allowed)
         if not len(found):
@@ -126,18 +126,18 @@ class Model(ABC):
 
     @abstractmethod
     def export_parts(self) -> "ModelParts":
-        """Return the parts that a SavedModel of this model is made of."""
+        """Return the parts of a SavedModel of this model."""
 
     @abstractmethod
     def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
-        """Return the features that the rankers read of documents, and the parameters of their training."""
+        """Return the features that the rankers read of documents, and the parameters that they were trained with."""
 
     def best(
         self, texts: DocumentsLike, k: int = 5, *, X: Any = None, **options: Unpack[BestKeywords]
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each document, best first.
 
-        A label without a name goes by its number.
+        A label without a name is given by its number.
 
         Args:
             texts: documents, as :meth:`predict` takes them.
@@ -168,8 +168,8 @@ class Model(ABC):
             labels: labels, as :meth:`train` takes them. Labels that the model does not know count as misses; a warning
                 names them.
             X: as for :meth:`predict`.
-            ks: cut-offs: the numbers of best labels that are measured.
-            k: one cut-off, instead of ``ks``.
+            ks: numbers of best labels to measure at.
+            k: one such number, instead of ``ks``.
             **columns: of a DataFrame, as for :meth:`train`.
         """
         from xmc_tf.metrics import evaluate
@@ -192,17 +192,17 @@ class Model(ABC):
         threads: int = -1,
         **columns: Unpack[FrameColumns],
     ) -> "Audit":
-        """Return what is probably missing or wrong in the labels of documents, and why.
+        """Return the labels of documents that are probably missing or wrong, and why.
 
-        The documents may be those that the model was trained on: each is looked at by rankers that are trained without
-        it. An encoder is not trained again. Of documents that it was fine-tuned on, it knows the labels, so fewer of
+        The documents may be those that the model was trained on: each is judged by rankers that are trained without it.
+        An encoder is not trained again. It knows the labels of the documents that it was fine-tuned on, so fewer of
         their errors are found. See the how-to guide on auditing labels.
 
         Args:
             texts: documents, as :meth:`train` takes them.
             labels: their labels, as :meth:`train` takes them. Labels that the model does not know are left out.
             X: as for :meth:`predict`.
-            documents: what each document is called (default: its number).
+            documents: names of the documents (default: their numbers).
             most: maximum number of findings of each kind.
             threads: number of threads; -1: one per core. The result does not depend on it.
             **columns: of a DataFrame, as for :meth:`train`.
@@ -244,5 +244,4 @@ class Model(ABC):
     def _read(
         self, documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, labelled: bool = False
     ) -> ReadDocuments:
-        """Return documents and labels of any form; see :func:`xmc_tf.models.documents.read_documents`."""
         return read_documents(documents, labels, columns, trained=self.metadata.columns, labelled=labelled)

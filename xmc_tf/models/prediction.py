@@ -1,4 +1,4 @@
-"""From texts to labels: vectors, the label head's search, the rankers' search, and whose scores count."""
+"""From texts to labels with an XR-Transformer: embeddings, label head, rankers, and how their scores are combined."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ POOL = 100  # labels that an ensemble looks at, of each of the two
 
 
 def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
-    """The best labels of texts: by probability where the model has probabilities, else by the scores."""
+    """Return the best labels of texts: by probability if the model has probabilities, else by score."""
     own = options.ensemble_method in (None, model.metadata.content.get("ensemble_method"))
     evidence = model.evidence if own else None
     decision = decide(options, None if evidence is None else evidence.fusion)
@@ -63,15 +63,7 @@ def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
 def scored(
     model: Parts, texts: Texts, X: Any, options: PredictionOptions, vectors: list[np.ndarray] | None = None
 ) -> csr_matrix:
-    """Return the best labels of texts by their scores, in pieces, so that memory is bounded whatever their number.
-
-    Args:
-        model: the model.
-        texts: the documents.
-        X: the caller's features, if the model needs them.
-        options: options of the prediction.
-        vectors: list to which the embeddings of the documents are appended, of all pieces; None: they are not kept.
-    """
+    """Return the best labels of texts by score; the embeddings of the documents are appended to ``vectors``."""
     options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
     return in_pieces(
         lambda some, some_X: _predict(model, some, some_X, options, vectors),
@@ -80,7 +72,6 @@ def scored(
 
 
 def method_of(options: PredictionOptions) -> str:
-    """Return the ensemble method, once the model's default has been filled in."""
     assert options.ensemble_method is not None
     return options.ensemble_method
 
@@ -101,22 +92,14 @@ def vectors_of(
 
 
 def embedded(model: Parts, texts: Texts) -> np.ndarray:
-    """Return the embeddings of texts, of length 1."""
+    """Return the embeddings of texts, scaled to length 1."""
     return rows_of_length(1.0, vectors_of(model, texts, PredictionOptions().batch_tokens))
 
 
 def windows_of(
     model: Parts, texts: Texts, batch_tokens: int, reading: Reading, quiet: bool = False
 ) -> Iterator[WindowEmbeddings]:
-    """Yield the embeddings of the windows of texts, of some texts at a time.
-
-    Args:
-        model: the model.
-        texts: the documents.
-        batch_tokens: number of tokens to encode at a time.
-        reading: how the documents become windows.
-        quiet: whether to hide progress.
-    """
+    """Yield the embeddings of the windows of texts, for some texts at a time."""
     from xmc_tf.encoder import encode_windows, groups_of_documents
     from xmc_tf.encoder.tokenizer import TruncationCounter
 
@@ -163,7 +146,7 @@ def _predict(
         X = ranker_features(model, texts, features, vectors, options)
         return blend(method_of(options), by_heads, _by_rankers(model, X, more, size), size)
 
-    # What only one of the two has among its best counts as nothing in the other.
+    # A label that only one of the two has among its best scores 0 in the other.
     return deepened(blended, _topk(model, options), POOL)
 
 
@@ -187,15 +170,7 @@ def _encoded_and_scored(model: Parts, texts: Texts, options: PredictionOptions) 
 def ranker_features(
     model: Parts, texts: Texts, features: Features | None, vectors: np.ndarray, options: PredictionOptions
 ) -> Features:
-    """Return the features that the rankers read: TF-IDF of the texts or the caller's features, then the embeddings.
-
-    Args:
-        model: the model.
-        texts: the documents.
-        features: the caller's features, if the model needs them.
-        vectors: the documents' embeddings.
-        options: options of the prediction.
-    """
+    """Return the features that the rankers read: TF-IDF of the texts or the caller's features, then the embeddings."""
     sparse, dense = (features.sparse, features.dense) if features is not None else (None, None)
     if "features" in model.parts:
         sparse = model.tfidf.transform(texts, threads=options.threads, quiet=options.quiet)
@@ -218,13 +193,8 @@ def _by_rankers(model: Parts, X: Features, options: PredictionOptions, first: in
 def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: PredictionOptions) -> csr_matrix:
     """Return the best labels of the label heads' own search.
 
-    The score of a label is the largest of the document's windows: each window was a training instance, and what it says
-    about a label does not fade among the other windows.
-
-    Args:
-        model: the model.
-        windows: the embeddings of the documents' windows.
-        options: options of the prediction.
+    A label's score is the largest over the document's windows: each window was a training instance, and its evidence
+    must not fade among the other windows.
     """
     matcher = model.matcher
     found = matcher.predict(
@@ -254,7 +224,7 @@ def head_post_processor(model: Parts, method: str) -> str:
 
 
 def own_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | None:
-    """Return the features that the caller gave, checked against what the model needs."""
+    """Return the features that the caller passed, checked against what the model needs."""
     if X is None:
         if model.makes_features or method == "transformer-only":
             return None

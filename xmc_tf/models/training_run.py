@@ -1,5 +1,3 @@
-"""Options of a training run: the folder of its finished stages, ranks, threads, seed, effort."""
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """Options of a training run; of these, the model depends on ``seed`` and ``effort`` only.
+    """Options of a training run; the model depends only on ``seed`` and ``effort``.
 
     Example:
         >>> XTransformer.train(texts, labels, run=TrainingRun(work_dir="model.work", logdir="logs"))
@@ -27,8 +25,8 @@ class TrainingRun:
         strategy: distribution over ranks (default: the ranks of the launcher).
         threads: number of threads for tree and rankers; -1: one per core.
         seed: random seed.
-        effort: "fast", "balanced" or "best": choose number and shapes of the rankers' label trees by the data (default:
-            one tree, as the parameters say).
+        effort: "fast", "balanced" or "best": choose the number and shapes of the rankers' label trees by the data
+            (default: one tree, as the parameters say).
     """
 
     work_dir: str | Path | None = None
@@ -39,7 +37,7 @@ class TrainingRun:
     effort: str | None = None
 
     def open(self) -> "tuple[Stages, TemporaryFolder | None]":
-        """Return the stages of the training, and the temporary folder that they are in, if they are in one."""
+        """Return the stages of the training, and the temporary folder that contains them, if there is one."""
         communicator = self.strategy.communicator if self.strategy is not None else choose_communicator()
         if self.work_dir is not None:
             return Stages(self.work_dir, communicator), None

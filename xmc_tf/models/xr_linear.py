@@ -1,8 +1,3 @@
-"""The whole linear model, from raw text or features to label names, in one folder.
-
-``common/folders/model_parts.py`` lists the parts of the folder.
-"""
-
 import dataclasses
 import inspect
 from collections.abc import Iterable, Sequence
@@ -80,7 +75,7 @@ class XRLinear(LinearParts, Model):
     def _predict(
         self, options: PredictionOptions, decision: Decision, documents: Texts | Features, X: Features | None
     ) -> csr_matrix:
-        """Return the best labels of some documents: of texts, or of features."""
+        """Return the best labels of some texts or features."""
         texts = None
         if isinstance(documents, Features):
             X = documents if X is None else X
@@ -100,7 +95,7 @@ class XRLinear(LinearParts, Model):
         return found if threshold is None else above(found, threshold)
 
     def only(self, labels: Iterable[str | int]) -> Self:
-        """Return a model that predicts some labels only, and shares its parts with this one, which stays as it is.
+        """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
 
         Args:
             labels: names or numbers of the labels.
@@ -172,10 +167,10 @@ class XRLinear(LinearParts, Model):
         Args:
             texts: the documents, as :meth:`train` takes them.
             labels: their labels, as :meth:`train` takes them. Documents without labels are left out.
-            new_labels: whether there may be labels that the model does not have, which are then added; or their names,
-                in the order of their numbers, with alternative names after tabs.
+            new_labels: whether to add labels that the model does not have; or their names, in the order of their
+                numbers, with alternative names after tabs.
             exact: solve these clusters again on all their documents, as a training with the same tree does. By default
-                their weights are moved to the new documents, which takes as long as these alone take.
+                their weights are moved towards the new documents, which takes only the time of these documents.
             threads: number of threads; -1: one per core. The result does not depend on it.
             **columns: of a DataFrame, as for :meth:`train`.
 
@@ -196,10 +191,10 @@ class XRLinear(LinearParts, Model):
     def with_corrections(
         self, texts: DocumentsLike, labels: Labels | None = None, *, threads: int = -1, **columns: Unpack[FrameColumns]
     ) -> Self:
-        """Return the model with other labels of documents that it was trained on.
+        """Return the model with other labels for documents that it was trained on.
 
-        The clusters that change are solved again. Their weights are those that a training on the corrected labels with
-        the same tree gives. Vocabulary, label tree and calibration stay as they are. Documents are recognised by their
+        The clusters that change are solved again. Their weights are those of a training on the corrected labels with
+        the same tree. Vocabulary, label tree and calibration stay as they are. Documents are recognised by their
         features; those that the model was not trained on are counted and left out.
 
         Example:
@@ -245,10 +240,10 @@ class XRLinear(LinearParts, Model):
         return without_labels(self, labels)
 
     def with_merged_labels(self, groups: Iterable[Iterable[str | int]], *, threads: int = -1) -> Self:
-        """Return the model with some labels merged: documents that have one of a group have the merged label.
+        """Return the model with some labels merged: a document that has one of a group gets the merged label.
 
         Only the clusters that change are solved again. Where names of labels are evidence, the names of merged labels
-        are found as alternative names of the one that stays.
+        become alternative names of the label that stays.
 
         Example:
             >>> texts, labels = ["soup with herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
@@ -282,7 +277,7 @@ class XRLinear(LinearParts, Model):
         )  # fmt: skip
 
     def export_parts(self) -> "ModelParts":
-        """Return the parts that a SavedModel of this model is made of."""
+        """Return the parts of a SavedModel of this model."""
         from xmc_tf.serving.evidence import EvidenceParts
         from xmc_tf.serving.export import ModelParts
 
@@ -375,9 +370,4 @@ class XRLinear(LinearParts, Model):
 
     @classmethod
     def of(cls, parts: LinearParts) -> Self:
-        """Return a model of its parts.
-
-        Args:
-            parts: the parts, as a training returns them.
-        """
         return cls(**{one.name: getattr(parts, one.name) for one in dataclasses.fields(parts)})

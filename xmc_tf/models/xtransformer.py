@@ -1,8 +1,3 @@
-"""``XTransformer``: the whole model, from text to labels, in one folder.
-
-``common/folders/model_parts.py`` lists the parts of the folder.
-"""
-
 import dataclasses
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -47,15 +42,13 @@ if TYPE_CHECKING:
 
 
 class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached properties for read-only
-    """A fine-tuned encoder, its label head, and rankers on [features ; vector].
+    """A fine-tuned encoder, its label head, and rankers on [features ; embedding].
 
     Example:
         >>> model = XTransformer.load("model")
         >>> model.best(["gradient of a sparse matrix"], k=3)
         [[('scipy.sparse', 0.71), …]]
     """
-
-    # Made, written, read.
 
     @classmethod
     def train(
@@ -134,12 +127,12 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         strategy: "CollectiveStrategy | None" = None,
         kept: Any = None,
     ) -> Self:
-        """Train a model in stages.
+        """Train a model in stages; the finished ones are not repeated. Internal: :meth:`train` calls it.
 
         Args:
             inputs: the training data.
             recipe: all options.
-            stages: the stages; those that are complete are not repeated.
+            stages: the stages, in a work folder.
             strategy: distribution over ranks (default: over those of the stages).
             kept: an object that must live as long as the model, such as a temporary folder.
         """
@@ -224,8 +217,6 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         model.names = read_names(folder, metadata.nr_labels)
         return model
 
-    # What it does.
-
     def encode(
         self,
         texts: DocumentsLike,
@@ -264,7 +255,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         return predict(self, self._texts(texts, columns), X, chosen)
 
     def only(self, labels: Iterable[str | int]) -> Self:
-        """Return a model that predicts some labels only, and shares its parts with this one, which stays as it is.
+        """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
 
         Args:
             labels: names or numbers of the labels.
@@ -292,7 +283,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             self.ranker.set_output_constraint(labels_of_rankers(self.output_labels, self.ranker.nr_labels))
 
     def export_parts(self) -> "ModelParts":
-        """Return the parts that a SavedModel of this model is made of."""
+        """Return the parts of a SavedModel of this model."""
         from xmc_tf.models.exporting.saved_model import parts_of
 
         return parts_of(self)
@@ -342,7 +333,6 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         return ranker_features(self, lines, given, vectors, options), params
 
     def _texts(self, documents: Any, columns: FrameColumns) -> Texts:
-        """Return the texts of documents of any form."""
         return texts_only(self._read(documents, None, columns))
 
 
@@ -357,14 +347,7 @@ def _hierarchy_stage(hierarchy: LabelHierarchy, stages: Stages) -> Stage:
 
 
 def texts_only(read: ReadDocuments) -> Texts:
-    """Return the texts of documents.
-
-    Args:
-        read: the documents.
-
-    Raises:
-        InputError: they are features.
-    """
+    """Return the texts of documents; refuse features."""
     if read.texts is None:
         raise InputError(
             "texts contains features", expected="texts: an encoder reads nothing else",
@@ -374,7 +357,6 @@ def texts_only(read: ReadDocuments) -> Texts:
 
 
 def _held_out(validation: tuple[Any, ...], nr_labels: int, names: Sequence[str] | None) -> Documents:
-    """Return the held-out documents."""
     texts, labels, *features = validation
     X = as_features(features[0]) if features and features[0] is not None else None
     read = read_documents(texts, labels, name="validation")

@@ -20,24 +20,10 @@ _SHOWN = 3
 
 
 def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> int:
-    """Write a model with more labels, which it finds by their names. The rankers stay as they are.
+    """Write a model with more labels, which it finds by their names, and return its number of labels.
 
-    The numbers of the added labels follow those of the model.
-
-    Example:
-        >>> add_labels("model", ["soil science\tpedology"], "model-2")
-        3957
-
-    Args:
-        model: folder of a model that was trained with label names.
-        lines: the name of each label to add; alternative names follow after tabs.
-        folder: output folder; all files that do not change are linked.
-
-    Returns:
-        The number of labels of the new model.
-
-    Raises:
-        InputError: the model has no probabilities, or a name is there already.
+    The rankers stay as they are. ``lines`` has the name of each new label, with alternative names after tabs; their
+    numbers follow those of the model. Files that do not change are linked.
     """
     model, folder = Path(model), Path(folder)
     metadata = read_metadata(model)
@@ -77,12 +63,7 @@ def _encoder_of(folder: Path, metadata: ModelMetadata) -> Embed:
 
 
 def check_new(added: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse names that a model has, or that are given twice; upper and lower case do not matter.
-
-    Args:
-        added: the names to add.
-        names: the model's names.
-    """
+    """Refuse names that a model has, or that are given twice; upper and lower case do not matter."""
     if not added:
         raise InputError("there is no label to add", expected="at least one name")
     there = {_key(name): f"label {number:,} of the model" for number, name in enumerate(names)}
@@ -102,12 +83,7 @@ def check_new(added: Sequence[str], names: Sequence[str]) -> None:
 
 
 def only_new(lines: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the lines of names that a model does not have, each once.
-
-    Args:
-        lines: the name of each label; alternative names follow after tabs.
-        names: the model's names.
-    """
+    """Return the lines of names that a model does not have, each once."""
     seen = {_key(name) for name in names}
     kept = []
     for line, name in zip(lines, label_vocabulary(lines).preferred, strict=True):

@@ -1,4 +1,4 @@
-"""The stage that learns to make probabilities of the scores of a fine-tuned model, and of label names."""
+"""The stage that learns probabilities from the scores of a fine-tuned model, and from label names."""
 
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,7 @@ def evidence_stage(
     *,
     named: bool,
 ) -> Stage:
-    """Learn the fusion and the worth of names on documents that neither encoder nor auxiliary rankers have seen.
-
-    Args:
-        model: the model, without evidence.
-        held_out: the stage of the auxiliary rankers.
-        embeddings: the stage of the documents' embeddings.
-        inputs: the training data.
-        recipe: all options.
-        stages: the stages.
-        named: whether names of labels are evidence.
-    """
+    """Learn the fusion and the weight of names on documents that neither encoder nor auxiliary rankers have seen."""
     documents, lines = inputs.documents, inputs.lines if named else None
 
     def make(folder: Path) -> Record:

@@ -1,4 +1,4 @@
-"""Export of a model for ONNX Runtime: a model's folder whose encoder is a graph of ONNX."""
+"""Export of a model for ONNX Runtime: a model's folder with the encoder as an ONNX graph."""
 
 from functools import partial
 from pathlib import Path
@@ -12,13 +12,7 @@ from xmc_tf.models.parts import Parts
 
 
 def export_onnx(model: Parts, folder: str | Path, precision: str = "fp32") -> None:
-    """Write a model whose encoder ONNX Runtime computes.
-
-    Args:
-        model: the model.
-        folder: the new model's folder.
-        precision: number format of the encoder's matrices: "fp32" or "int8".
-    """
+    """Write a model whose encoder ONNX Runtime computes."""
     from xmc_tf.encoder.onnx.encoder import GRAPH, write_encoder
 
     if pecos_class(model.folder) or (model.parts[ENCODER] / GRAPH).is_file():

@@ -1,5 +1,3 @@
-"""The parts of a fine-tuned model that a SavedModel is made of."""
-
 import numpy as np
 
 from xmc_tf.common.errors import InputError
@@ -15,14 +13,7 @@ from xmc_tf.serving.label_head import LabelHeadParts
 
 
 def parts_of(model: Parts) -> ModelParts:
-    """Return the parts of a model for :func:`xmc_tf.serving.export.export_model`.
-
-    Args:
-        model: with rankers.
-
-    Raises:
-        InputError: when it answers in a way that an exported one cannot, or has dense features beside its vectors.
-    """
+    """Return the parts of a SavedModel of a model; refuse a model whose predictions an export cannot compute."""
     head = _head_of(model)
     ranker = model.ranker
     dim = model.metadata.embedding_dim
@@ -43,17 +34,17 @@ def parts_of(model: Parts) -> ModelParts:
 
 
 def _head_of(model: Parts) -> LabelHeadParts | None:
-    """The label head, where the model's answer is the mean of its scores and the rankers'."""
+    """Return the label head if the model predicts the mean of its scores and the rankers'."""
     method = model.metadata.ensemble_method
     if method == "concat-only":
         return None
     heads = model.matcher.heads if method == "average" else []
     if len(heads) != 1 or not heads[0].scaling.normalize:
         raise InputError(
-            f"this model answers by {method}"
+            f"this model predicts by {method}"
             + (f" of {len(heads)} levels" if heads else "")
-            + ", which an export cannot",
-            expected="the rankers' answers (concat-only), or their mean with a label head of one level on unit vectors",
+            + ", which cannot be exported",
+            expected="the rankers' scores (concat-only), or their mean with a label head of one level on unit vectors",
             received=method,
             fix='set "ensemble_method": "concat-only" in its params.json, and measure the effect with predict',
         )

@@ -39,24 +39,7 @@ _PIFA = ("pifa", "pifa")
 
 @dataclass(frozen=True, eq=False)
 class LinearData:
-    """The data that a linear model is trained on.
-
-    Args:
-        Y: labels, documents × labels.
-        texts: the documents' texts, or None.
-        X: features of the documents; None: TF-IDF of the texts.
-        tfidf: the vectorizer that made the features, if there are texts and features.
-        lines: the name of each label, with alternative names after tabs; or None.
-        hierarchy: the broader terms of the labels, which the model keeps; or None.
-        tree: label tree; None: built by clustering.
-        label_features: features of the labels to cluster, labels × features; None: those of the labels' documents.
-        R: relevance of the labels, documents × labels, or None. Over ranks, only that of rank 0 is used.
-        negatives: additional negatives, by the number of levels above the labels, the clusters' in the order of the
-            columns of the tree's matrix. Over ranks, only those of rank 0 are used.
-        nr_names: number of names of labels, which are the last rows of all these matrices and texts.
-        name_features: features of the names, if those of the documents are given; None: as the vectorizer makes them.
-        called: what "tree", "label features", "labels" and "negatives of clusters" are called in messages.
-    """
+    """The data that a linear model is trained on."""
 
     Y: spmatrix
     texts: Texts | None = None
@@ -85,20 +68,7 @@ class LinearData:
 
 @dataclass(frozen=True)
 class LinearRecipe:
-    """The options of a training.
-
-    Args:
-        params: options of features, tree, rankers and their predictions.
-        prediction: options of the search that override ``params.prediction``.
-        effort: "fast", "balanced" or "best": trees and solver settings chosen by the data; None: as ``params`` say.
-        probabilities: whether scores become calibrated probabilities; None: if there are enough documents.
-        label_names: whether names of labels in texts are evidence for them; None: if there are texts and names.
-        keep_training_data: whether the model keeps its training data, so that it can grow.
-        label_embeddings: the embeddings that the labels are clustered by, above the sub-trees and within them.
-        min_n_sub_tree: minimum number of sub-trees, where these embeddings differ.
-        seed: random seed.
-        threads: number of threads; -1: one per core. The model does not depend on it.
-    """
+    """The options of a training."""
 
     params: XRLinearParams = field(default_factory=XRLinearParams)
     prediction: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
@@ -126,19 +96,7 @@ class LinearRecipe:
 
 
 def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverRanks | None = None) -> LinearParts:
-    """Train a linear model: features, label trees, rankers, and what turns their scores into probabilities.
-
-    Example:
-        >>> parts = train_linear(LinearData(Y, X=as_features(X)), LinearRecipe(seed=1))
-
-    Args:
-        data: the training data; over ranks, the same on all of them.
-        recipe: all options.
-        place: where the work is done; None: in the memory of this process. All ranks of a place call this.
-
-    Raises:
-        InputError: the data do not fit together, or the options do not fit the data.
-    """
+    """Train a linear model: features, label trees, rankers, and probabilities. All ranks of ``place`` must call it."""
     place = place or InMemory(recipe.threads)
     names = None if data.lines is None else label_vocabulary(data.lines).preferred
     wanted = choose_evidence(recipe.probabilities, recipe.label_names, data.Y.shape[0], _obstacles(data, recipe))
@@ -204,7 +162,7 @@ def summary_of(parts: LinearParts) -> str:
 
 
 def _label_trees(data: LinearData, recipe: LinearRecipe, X: Features, place: InMemory | OverRanks) -> list[LabelTree]:
-    """Return the label trees: the one that is given, or those built from label features or embeddings, on all ranks."""
+    """Return the label tree that was given, or those built from label features or embeddings. Collective."""
     options = recipe.params.trees
     if data.tree is not None:
         _check_one_tree(len(options), data.called.get("tree", "the label tree"))
@@ -217,7 +175,7 @@ def _built_trees(
     X: Features, Y: spmatrix, recipe: LinearRecipe, place: InMemory | OverRanks, count: int,
     label_features: Features | None = None,
 ) -> list[LabelTree]:  # fmt: skip
-    """Return the first label trees, built from label features, or from the embeddings of the labels of documents."""
+    """Return the first label trees, built from label features, or from embeddings of the labels."""
     embeddings, within = label_features, None
     options = recipe.params.trees[:count]
     if embeddings is None:
@@ -238,7 +196,6 @@ def _built_trees(
 
 
 def _check_one_tree(count: int, given: str) -> None:
-    """Refuse several trees where one is given."""
     if count > 1:
         raise InputError(
             f"{given} is one tree, but the parameters ask for {count}",
@@ -269,9 +226,8 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
 def _learn_evidence(
     data: LinearData, taught: LinearData, recipe: LinearRecipe, rankers: RankerData
 ) -> ProbabilityModel:
-    """Learn to make probabilities of scores, and of label names where they were taught, on documents held out."""
-    # Scores alone teach the fusion as much from one tree, and with few trees each fold costs a large part of the
-    # training's time.
+    """Learn probabilities from scores, and from label names if they were trained, on held-out documents."""
+    # Without names, the fusion learns as much from one tree, and each fold takes a large part of the training time.
     named, params = taught.nr_names > 0, recipe.params
     folds = None if named else len(rankers.trees) - 1
     count = min(AUXILIARY_TREES if named else 1, len(rankers.trees))
@@ -296,7 +252,7 @@ def _learn_evidence(
 def _predicted(
     trees: Sequence[LabelTree], names: list[str] | None, params: RankerParams
 ) -> tuple[list[LabelTree], list[str] | None]:
-    """Return the trees and the names of what a model predicts: a matcher predicts nodes, which have no names."""
+    """Return the trees and names of what a model predicts: a matcher predicts nodes, which have no names."""
     if params.mode != "matcher":
         return list(trees), names or None
     _check_one_tree(len(trees), "the mode matcher, which predicts nodes of its tree,")
@@ -307,7 +263,7 @@ def _predicted(
 def _metadata(
     X: Features, rankers: Sequence[XLinear], recipe: LinearRecipe, pred_params: Sequence[RankerPredParams], reads: bool
 ) -> ModelMetadata:
-    """Return the metadata of a model: parameters, shapes, seed, versions; of prediction, those of the first tree."""
+    """Return the metadata of a model; the prediction parameters are those of the first tree."""
     return ModelMetadata({
         "model": "XLinear",
         **({"nr_trees": len(rankers)} if len(rankers) > 1 else {}),
