@@ -1,4 +1,4 @@
-"""Training an XR-Transformer on a table, on one rank or many."""
+"""Train an XR-Transformer on a table, on one rank or many."""
 
 import logging
 import time
@@ -26,18 +26,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool = False) -> JobSummary | None:
-    """Fine-tune an encoder and train rankers on a table. Collective.
+    """Fine-tune an encoder and train rankers on a table; return what rank 0 prints, None on other ranks. Collective.
 
     The validation documents are measured during fine-tuning, which keeps the best state; they are not trained on.
-
-    Args:
-        job: what to train on, and where to.
-        recipe: all options.
-        stages: the stages; those that are complete are not repeated.
-        keep: whether to keep the work folder.
-
-    Returns:
-        What is printed; None on other ranks than the first.
     """
     began, start = now(), time.monotonic()
     communicator = stages.communicator
@@ -88,7 +79,7 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
 
 
 def _documents_stage(store: TableStore, stages: Stages) -> Stage:
-    """Write down which documents the model knows, those that it was stopped by included."""
+    """Record which documents the model knows, including those that chose its best state."""
 
     def keep(folder: Path) -> Record:
         known = TrainedDocuments.of(text for split in ("train", "validation") for text in store.texts(split))
@@ -99,7 +90,7 @@ def _documents_stage(store: TableStore, stages: Stages) -> Stage:
 
 
 def _curves(stages: Stages) -> dict[str, list[tuple[float, float]]]:
-    """Return the learning curves of the fine-tuning; none of an encoder that was not fine-tuned."""
+    """Return the learning curves of fine-tuning; none if the encoder was not fine-tuned."""
     found = [stage.record.get("curves", {}) for stage in stages.done if stage.name == "fine-tuning"]
     return {name: [(step, value) for step, value in points] for one in found for name, points in one.items()}
 

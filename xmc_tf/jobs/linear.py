@@ -1,7 +1,4 @@
-"""Training linear rankers on a data set: settings are compared on validation documents, then all is trained.
-
-TF-IDF features are computed once a run for each choice of options.
-"""
+"""Train linear rankers on a data set: compare settings on validation documents, then train on all documents."""
 
 import dataclasses
 import json
@@ -31,15 +28,10 @@ if TYPE_CHECKING:
 
 
 class DataSetFeatures:
-    """TF-IDF features of the training and validation documents and the label names, and of the test documents.
+    """TF-IDF features of the training documents, validation documents and label names, and of the test documents.
 
     Words are counted in training and validation documents, without their labels, so that settings can be compared on
-    validation documents and the last training on both needs no other features.
-
-    Args:
-        store: the data set.
-        threads: number of threads; -1: one per core.
-        lines: label names that are documents too; None: none.
+    validation documents and the final training needs no other features. Each choice of options is computed once.
     """
 
     def __init__(self, store: TableStore, threads: int = -1, lines: Sequence[str] | None = None) -> None:
@@ -49,7 +41,7 @@ class DataSetFeatures:
 
     @property
     def texts(self) -> JoinedTexts | None:
-        """The texts of the training documents, followed by those of the validation documents; None: only features."""
+        """The texts of training and then validation documents; None if the table has features."""
         if self.store.nr_features:
             return None
         return JoinedTexts([self.store.texts("train"), self.store.texts("validation")])
@@ -71,7 +63,6 @@ class DataSetFeatures:
         return self._known[key]
 
     def of_test(self, params: TfidfParams) -> csr_matrix:
-        """Return the features of the test documents."""
         tfidf = self.of(params)[0]
         if tfidf is None:
             return self.store.features("test")
@@ -79,7 +70,6 @@ class DataSetFeatures:
 
     @cached_property
     def _of_table(self) -> csr_matrix:
-        """The features that the table holds instead of texts."""
         return vstack([self.store.features(split) for split in ("train", "validation")], format="csr")
 
 
@@ -91,14 +81,7 @@ _SMALL = 20_000_000  # bytes of training data that a model keeps by default
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting that was tried on validation documents.
-
-    Args:
-        name: what was changed; "the defaults" for the first.
-        score: the mean of P@1, P@3 and P@5, or the accuracy where each document has one label.
-        seconds: training and prediction, without the features.
-        kept: whether it was better than all before.
-    """
+    """A setting that was compared on validation documents."""
 
     name: str
     score: float
@@ -108,14 +91,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class ChosenModel:
-    """A trained model with the account of its choice.
-
-    Args:
-        model: the model.
-        params: its settings.
-        trials: what was tried, in order.
-        seconds: durations by part of the work.
-    """
+    """A trained model, and how its settings were chosen."""
 
     model: XRLinear
     params: XRLinearParams
@@ -125,23 +101,7 @@ class ChosenModel:
 
 @dataclass(frozen=True, eq=False)
 class LinearTraining:
-    """Training of linear rankers on the features of a data set.
-
-    Args:
-        features: of training and validation documents, by TF-IDF options.
-        Y: labels of the training documents.
-        Y_validation: labels of the validation documents.
-        names: label names; alternative names follow after tabs.
-        overrides: prediction options that the user has set.
-        threads: number of threads; -1: one per core.
-        seed: random seed.
-        single_label: whether each document has exactly one label.
-        probabilities: whether scores become calibrated probabilities; None: if there are enough documents.
-        label_names: whether names of labels in texts are evidence for them; None: if there are texts, and names with
-            letters.
-        keep_training_data: whether the model keeps its training data, so that it can grow; None: if they are small,
-            and the chosen settings allow it.
-    """
+    """Training of linear rankers on the features of a data set."""
 
     features: DataSetFeatures
     Y: csr_matrix
@@ -242,13 +202,7 @@ class LinearTraining:
 
 
 def lines_to_learn(store: TableStore, probabilities: bool | None, label_names: bool | None) -> list[str] | None:
-    """Return the label names of a data set that a training learns, unless the options exclude it; None: none.
-
-    Args:
-        store: the data set.
-        probabilities: whether the user asks for probabilities; None: where it is possible.
-        label_names: whether the user asks for label names; None: where they have letters, and there are texts.
-    """
+    """Return the label names that a training learns: if they have letters, or the user asks for them; None: none."""
     if store.nr_features or not store.names or probabilities is False or label_names is False:
         return None
     return store.names if label_names or have_letters(store.names) else None

@@ -1,4 +1,4 @@
-"""The summary that a training on a table prints: data, settings and their reasons, results, what to do next."""
+"""The summary that a training on a table prints: data, settings and their reasons, results, next commands."""
 
 import shlex
 import textwrap
@@ -22,23 +22,14 @@ _SHOWN = ("P", "R", "nDCG", "PSP")
 
 @dataclass(frozen=True)
 class Results:
-    """The measures of the test documents.
-
-    Args:
-        overall: ranking measures.
-        single: measures of single-label data, else None.
-        names: label names.
-        baseline: P@1 of always predicting the most frequent label.
-        unseen: share of the labels of test documents that no other document has.
-        levels: of label names that are category paths, the share of documents whose best label is right, by level.
-    """
+    """The measures of the test documents."""
 
     overall: Measures
     names: Sequence[str]
     single: SingleLabelMeasures | None = None
-    baseline: float = 0.0
-    unseen: float = 0.0
-    levels: Sequence[float] = ()
+    baseline: float = 0.0  # P@1 of always predicting the most frequent label
+    unseen: float = 0.0  # share of the test documents' labels that no other document has
+    levels: Sequence[float] = ()  # of category paths: share of documents whose best label is right, by level
 
     def metrics(self) -> dict[str, float]:
         """Return all measures by name, for the record of the run."""
@@ -53,7 +44,6 @@ class Results:
         return found | {f"level {level}": share for level, share in enumerate(self.levels, 1)}
 
     def lines(self) -> list[str]:
-        """Return the results as lines for a terminal."""
         out = [f"measured on {self.overall.documents:,} test documents, which were not used in training", ""]
         levels = ["", *_wrapped([level_sentence(self.levels)])] if self.levels else []
         if self.single is not None:
@@ -71,19 +61,7 @@ class Results:
 
 @dataclass(frozen=True)
 class JobSummary:
-    """All that is printed.
-
-    Args:
-        data: lines about the data set.
-        settings: sentences about the settings.
-        results: the measures; None without test documents.
-        files: what → path.
-        next: about → command.
-        durations: part of the work → seconds.
-        unmeasured: why there are no measures.
-        examples: lines with test documents and their labels.
-        remarks: sentences about the measures.
-    """
+    """The content of the summary."""
 
     data: Sequence[str]
     settings: Sequence[str]
@@ -96,7 +74,6 @@ class JobSummary:
     remarks: Sequence[str] = ()
 
     def text(self) -> str:
-        """Return the summary for a terminal."""
         results = _wrapped([self.unmeasured]) if self.results is None else self.results.lines()
         results = [*results, *_wrapped(self.remarks)]
         parts = {
@@ -112,14 +89,7 @@ class JobSummary:
 
 
 def next_commands(table: Path, columns: TrainedColumns | None, database: Path, model: Path) -> dict[str, str]:
-    """Return what a user may want to do with a new model: about → command.
-
-    Args:
-        table: the table.
-        columns: its columns, which the model remembers; None: it holds features.
-        database: the data set.
-        model: the model.
-    """
+    """Return commands to use a new model with, by their purpose; a table of features has no columns."""
     model_flag = f"-m {shlex.quote(str(model))}"
     if columns is None:
         return {"compare all runs": f"python -m xmc_tf.runs {shlex.quote(str(database))}"}
@@ -133,13 +103,7 @@ def next_commands(table: Path, columns: TrainedColumns | None, database: Path, m
 
 
 def examples_of(texts: Sequence[str], predicted: csr_matrix, names: Sequence[str]) -> list[str]:
-    """Return lines with the first documents and their best labels.
-
-    Args:
-        texts: the documents.
-        predicted: scores, documents × labels, descending within a row.
-        names: label names; alternative names follow after tabs.
-    """
+    """Return lines with the first documents and their best labels."""
     lines = []
     for text, a, b in zip(texts, predicted.indptr, predicted.indptr[1:], strict=False):
         best = zip(predicted.indices[a:b][:_EXAMPLE_LABELS], predicted.data[a:b], strict=False)
@@ -152,7 +116,7 @@ def examples_of(texts: Sequence[str], predicted: csr_matrix, names: Sequence[str
 
 
 def _call(command: str) -> str:
-    """Return a command as the user calls commands; ``predict``, which takes every model, is no module of its own."""
+    """Return a command as the user calls commands; ``predict``, which takes every model, has no module of its own."""
     return as_called(command).replace("python -m xmc_tf.predict", "python -m xmc_tf predict")
 
 

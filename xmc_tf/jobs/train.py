@@ -1,4 +1,4 @@
-"""Training on a table: prepare a data set, choose settings, train, measure, record the run, summarize."""
+"""Train on a table: prepare a data set, choose settings, train, measure, record the run, summarize."""
 
 import logging
 import re
@@ -45,20 +45,7 @@ _FEW_TESTED = 50  # test documents, of which each changes a measure by two point
 
 @dataclass(frozen=True)
 class TableJob:
-    """A training on a table.
-
-    Args:
-        table: the table, or a data set that ``xmc-tf prepare`` has made.
-        model: folder of the model.
-        options: how the table is read and split.
-        database: the data set; None: beside the table.
-        command: the command line, for the record of the run.
-        minutes: time that the choice of settings should fit into; None: as the effort needs.
-        effort: ``fast``, ``balanced`` or ``best``: the label trees, and how many settings are compared.
-        threads: number of threads; -1: one per core.
-        seed: random seed.
-        report: folder of the report; None: no report.
-    """
+    """A training on a table."""
 
     table: Path
     model: Path
@@ -74,16 +61,7 @@ class TableJob:
 
 @dataclass(frozen=True)
 class LinearOptions:
-    """The user's options of linear rankers.
-
-    Args:
-        params: parameters; those that are not set have their defaults.
-        fixed: names of the parameters that the user has set.
-        overrides: prediction options that the user has set.
-        probabilities: whether scores become calibrated probabilities; None: if there are enough documents.
-        label_names: whether names of labels in texts are evidence for them; None: if there are texts and names.
-        keep_training_data: whether the model keeps its training data, so that it can grow; None: if they are small.
-    """
+    """The user's options of linear rankers."""
 
     params: XRLinearParams
     fixed: frozenset[str] = frozenset()
@@ -94,7 +72,7 @@ class LinearOptions:
 
 
 def data_set_of(job: TableJob) -> TableStore:
-    """Return the data set of a table, open for writing; it is prepared first if that is necessary."""
+    """Return the data set of a table, open for writing; it is prepared first if necessary."""
     if TableStore.is_data_set(job.table):
         store = TableStore.open(job.table, write=True)
         if store.meta("rows_read") != "all" or store.meta("splits") is None:
@@ -107,13 +85,7 @@ def data_set_of(job: TableJob) -> TableStore:
 
 
 def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSummary:
-    """Train linear rankers on a table, from its rows to the record of the run.
-
-    Args:
-        job: what to train on, and where to.
-        options: the user's options.
-        ranks: number of processes; more than one are refused.
-    """
+    """Train linear rankers on a table, from its rows to the record of the run."""
     if ranks > 1:
         raise InputError(
             "linear rankers on a table are trained by one process", received=f"{ranks} ranks",
@@ -124,7 +96,7 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
         store = data_set_of(job)
         about = summary_of(store)
     _require_documents(store, about)
-    if about.question:  # the summary says it too, after minutes
+    if about.question:  # the summary repeats it minutes later
         _LOG.warning("%s", about.question)
     warn_of_case(store.names or ())
     shape = shape_of(store, about)
@@ -171,7 +143,7 @@ def train_linear(job: TableJob, options: LinearOptions, ranks: int = 1) -> JobSu
 def finish(
     job: TableJob, store: TableStore, about: Summary, run: Run, results: Results | None, predicted: csr_matrix | None
 ) -> JobSummary:
-    """Record a run, and return what is printed."""
+    """Record a run, and return the summary to print."""
     try:
         recorded = f"run {record_run(store, run, predicted)}"
     except (InputError, OSError) as error:  # the model is complete
@@ -198,7 +170,7 @@ def finish(
 
 
 def _remarks(results: Results, about: Summary) -> list[str]:
-    """Return sentences on how much the measures say, and a question if the model has learned next to nothing."""
+    """Return remarks on the reliability of the measures, and a question if the model has learned next to nothing."""
     count, right = results.overall.documents, results.overall.at("P", 1)
     if count < _LEAST_TESTED:
         few = "1 test document is" if count == 1 else f"{count:,} test documents are"
@@ -214,14 +186,13 @@ def _remarks(results: Results, about: Summary) -> list[str]:
 
 
 def _unmeasured(job: TableJob, store: TableStore) -> str:
-    """Return why a training without test documents has no measures."""
+    """Return why there are no measures."""
     wanted = (store.meta("splits") or {}).get("test", 0)
     why = f"too few documents to set {wanted:.0%} of them aside for testing" if wanted else "no test documents"
     return f"{why}: nothing was measured" + ("" if job.report is None else ", and there is no report")
 
 
 def _write_report(job: TableJob, store: TableStore, run: Run, predicted: csr_matrix) -> Path:
-    """Write the report of a run, and return its page."""
     assert job.report is not None
     title = f"{job.model.name}: labels of {job.table.name}"
     settings = {"command": run.command, "data set": store.path.name, "choice": "; ".join(run.chosen)}
@@ -242,7 +213,6 @@ def trained_labels(store: TableStore) -> csr_matrix:
 
 
 def shape_of(store: TableStore, about: Summary) -> DataShape:
-    """Return the size of a data set, as the choice of settings needs it."""
     letters = store.connection.execute(
         "SELECT coalesce(avg(length(text)), 0) FROM (SELECT text FROM documents LIMIT 10000)"
     ).fetchone()[0]
@@ -313,13 +283,13 @@ def _account(training: LinearTraining, chosen: ChosenModel, about: Summary) -> l
 
 
 def warn_of_case(names: Sequence[str]) -> None:
-    """Say which labels differ from another one by upper and lower case alone: each has a part of the documents."""
+    """Warn of labels that differ only by upper and lower case, because each has only a part of the documents."""
     first: dict[str, str] = {}
     alike = [(first[key], name) for name in names if first.setdefault(key := name.casefold(), name) != name]
     if alike:
         _LOG.warning(
             "%s of %s labels differ from another one by upper and lower case alone, such as %r and %r, and are trained "
-            "as different labels; write them alike in the table to train them as one",
+            "as different labels; use one spelling in the table to train them as one",
             f"{len(alike):,}", f"{len(names):,}", *alike[0],
         )  # fmt: skip
 
@@ -330,7 +300,7 @@ def _looks_like_id(name: str) -> bool:
 
 
 def _size_of_kept(training: LinearTraining, chosen: ChosenModel) -> str:
-    """Return the size of the training data that a model keeps to grow, for people."""
+    """Return the size of the training data that a model keeps to grow."""
     return f"{8 * training.features.of(chosen.params.tfidf)[1].nnz / 1e6:,.1f} MB"
 
 
