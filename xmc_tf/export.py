@@ -50,7 +50,6 @@ With --format onnx, the output is a model's folder whose encoder needs no Tensor
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.export", _DESCRIPTION, usage="%(prog)s -m MODEL -o DIR/VERSION [options]")
     add = out.add_argument
     add_model_place(out, "folder of the model")
@@ -193,7 +192,7 @@ def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
 
 
 def _measure(model: Model, options: PredictionOptions, texts: Any, truth: Any, output: Path) -> None:
-    """Print the precision of the model and of the export, with the same options but the weights'."""
+    """Print the precision of the model and of the export, with the same options except for the weights' format."""
     from xmc_tf.serving.agreement import compare
     from xmc_tf.serving.local import LocalModel
 

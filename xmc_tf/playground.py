@@ -20,7 +20,6 @@ _LOG = logging.getLogger(__name__)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser(
         "xmc_tf.playground",
         "Serve a local page to try a model: enter a text, and see its labels with their scores, their paths\n"
@@ -38,12 +37,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def answers_of(folder: str, runtime: str = "auto") -> PageAnswers:
-    """Return the answers of a model folder, of the folder of a sequence model, or of an export.
-
-    Args:
-        folder: the folder.
-        runtime: what computes an encoder; see :func:`load`.
-    """
+    """Return the answers of the page for a model folder, the folder of a sequence model, or an export."""
     header = Path(folder) / "params.json"
     if (
         header.is_file()

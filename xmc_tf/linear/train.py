@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         cli.set_verbosity(arguments.verbose_level)
         warn_without_effect(arguments, "linear.train")
         cli.on_interrupt(resume_hint)
-    else:  # what rank 0 says, warnings too, is said for all
+    else:  # rank 0 logs for all ranks
         logging.getLogger().setLevel(logging.ERROR)
         logging.getLogger("xmc_tf").setLevel(logging.ERROR)
     announce_compiling()
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespace, recipe: LinearRecipe) -> None:
-    """Train in the memory of this process; or on all ranks, or with what an earlier run of them has left."""
+    """Train in this process; or on all ranks, or with the files of an earlier run on them."""
     if communicator.rank == 0:
         remove_discarded(folder)
     if communicator.size > 1 or work_path(folder).exists():
@@ -101,7 +101,7 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
                 else f"an earlier run in {work_path(folder)}",
                 fix="train with one process, or leave it out",
             )
-        # First of all: only files that are the same everywhere can be checked together.
+        # First, because only files that are the same on all ranks can be checked together.
         key = check_same_inputs(communicator, _files(arguments), _decisive(arguments, recipe))
         resumes_from(f"what is complete in {work_path(folder)}")
         data = _data(arguments, recipe, communicator, SharedScan(communicator))
@@ -125,7 +125,6 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
 
 
 def _data(arguments: argparse.Namespace, recipe: LinearRecipe, communicator: Communicator, scan: Scan) -> LinearData:
-    """Read and check the files."""
     a = arguments
     lines, hierarchy = load_label_lines(a.labels, a.vocabulary, first_language(a.language))
     names = None if lines is None else label_vocabulary(lines).preferred
@@ -139,7 +138,7 @@ def _data(arguments: argparse.Namespace, recipe: LinearRecipe, communicator: Com
     def read_further() -> tuple[spmatrix | None, dict[int, spmatrix]]:
         return _relevance(a.rel_path, recipe.params.ranker.rel_mode, Y), _user_negatives(a, Y)
 
-    # Only rank 0 makes problems of them; what is wrong with them is said before work begins.
+    # Only rank 0 uses them; errors in them are reported before work begins.
     R, negatives = run_on_all_ranks(communicator, lambda: read_further() if communicator.rank == 0 else (None, {}))
     tree = features = None
     if a.code_path:
@@ -189,7 +188,7 @@ def _relevance(path: str | None, mode: str, Y: spmatrix) -> spmatrix | None:
 
 
 def _user_negatives(arguments: argparse.Namespace, Y: spmatrix) -> dict[int, spmatrix]:
-    """Return the user's own negatives, keyed by how many levels above the labels they are."""
+    """Return the user's own negatives, by the number of levels above the labels."""
     found: dict[int, spmatrix] = {}
     for height, path in ((0, arguments.usn_label_path), (1, arguments.usn_match_path)):
         if path is not None:
@@ -216,7 +215,7 @@ def _files(a: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def _decisive(arguments: argparse.Namespace, recipe: LinearRecipe) -> dict[str, Any]:
-    """Return all options that the model depends on, beside the files; the number of threads is not one of them."""
+    """Return all options that the model depends on, without the files; the number of threads is not one of them."""
     return with_effect({
         "train": recipe.params.ranker.to_json(),
         "pred": recipe.params.prediction.to_json(),

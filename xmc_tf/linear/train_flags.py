@@ -33,7 +33,6 @@ If training is interrupted, run the same command again: it resumes, on the same 
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser(
         "xmc_tf.linear.train",
         _DESCRIPTION,
@@ -55,7 +54,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_data_flags(out: argparse.ArgumentParser) -> None:
-    """Add the flags of the data."""
     data = out.add_argument_group("data")
     data.add_argument(
         "-x",
@@ -92,7 +90,6 @@ def _add_data_flags(out: argparse.ArgumentParser) -> None:
 
 
 def _add_tree_flags(out: argparse.ArgumentParser) -> None:
-    """Add the flags of the label tree."""
     tree = out.add_argument_group("label tree")
     tree.add_argument(
         "-c",
@@ -109,7 +106,6 @@ def _add_tree_flags(out: argparse.ArgumentParser) -> None:
 
 
 def _add_ranker_flags(out: argparse.ArgumentParser) -> None:
-    """Add the flags of the rankers."""
     rankers = out.add_argument_group("rankers")
     spellings = {
         "solver_type": ("-s", "--solver-type"),
@@ -142,7 +138,6 @@ def _add_ranker_flags(out: argparse.ArgumentParser) -> None:
 
 
 def _add_prediction_flags(out: argparse.ArgumentParser) -> None:
-    """Add the flags of prediction defaults."""
     prediction = out.add_argument_group("prediction defaults")
     prediction.add_argument(
         "-b",
@@ -161,7 +156,6 @@ def _add_prediction_flags(out: argparse.ArgumentParser) -> None:
 
 
 def _add_rank_flags(out: argparse.ArgumentParser) -> None:
-    """Add the flags of many ranks."""
     ranks = out.add_argument_group("many ranks (mpiexec -n N python -m xmc_tf.linear.train ...)")
     ranks.add_argument(
         "-nst",

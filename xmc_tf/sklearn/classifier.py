@@ -1,5 +1,3 @@
-"""``XMCClassifier``: both models as a scikit-learn classifier."""
-
 from collections import defaultdict
 from itertools import pairwise
 from typing import Any, Self
@@ -283,7 +281,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return -1 if self.n_jobs is None else self.n_jobs
 
     def _read(self, X: Any, y: Any = None) -> ReadDocuments:
-        """Return documents and labels of any form."""
         columns: FrameColumns = {"label_separator": self._targets.separator}
         return read_documents(X, y, columns, trained=self._columns, name="X", labels_name="y")
 

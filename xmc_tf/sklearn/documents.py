@@ -1,4 +1,4 @@
-"""The documents that a classifier is given, as scikit-learn's conventions have it."""
+"""Documents of a classifier, checked by scikit-learn's conventions."""
 
 from typing import Any, TypeAlias
 
@@ -13,13 +13,9 @@ Documents: TypeAlias = Texts | Features
 
 
 def checked_documents(estimator: Any, X: Any, read: ReadDocuments, *, fitting: bool) -> Documents:
-    """Return documents in the form that the models take, of the kind that the classifier was fitted to.
+    """Return documents as models take them; refuse another kind (texts or features) than that of ``fit``.
 
-    Args:
-        estimator: the classifier; ``n_features_in_`` and ``feature_names_in_`` are set on it, or compared.
-        X: the documents as they came, for scikit-learn's checks of features.
-        read: the documents.
-        fitting: whether these are the training documents.
+    ``n_features_in_`` and ``feature_names_in_`` are set on the estimator, or compared.
     """
     if fitting:
         for name in ("n_features_in_", "feature_names_in_"):

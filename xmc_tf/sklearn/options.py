@@ -35,13 +35,7 @@ def nested(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replaced(params: Mapping[str, Any], name: str, changes: Mapping[str, Any]) -> Params:
-    """Return a block with some of its parameters changed.
-
-    Args:
-        params: parameters of the classifier.
-        name: the block, such as "tfidf".
-        changes: new values by the block's own names, such as "ngram_max".
-    """
+    """Return a block, such as "tfidf", with some of its parameters changed."""
     block = _block(params, name)
     known = [field.name for field in dataclasses.fields(block)]
     for key in changes:

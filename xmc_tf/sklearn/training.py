@@ -1,4 +1,4 @@
-"""Training either model with the parameters of a classifier."""
+"""Training of either model with the parameters of a classifier."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,16 +33,6 @@ Model: TypeAlias = "XRLinear | XTransformer"
 def train(
     params: Mapping[str, Any], documents: Documents, Y: csr_matrix, names: list[str] | None, threads: int, seed: int
 ) -> Model:
-    """Train a model.
-
-    Args:
-        params: parameters of the classifier.
-        documents: texts or features.
-        Y: labels, documents × labels.
-        names: label names, or None.
-        threads: number of threads; -1: one per core.
-        seed: random seed.
-    """
     tfidf, matcher = params["tfidf"] or TfidfParams(), params["matcher"] or MatcherParams()
     tree = replace(params["tree"] or HierarchicalKMeansParams(), seed=seed)
     ranker = params["ranker"] or LinearLevelParams()
