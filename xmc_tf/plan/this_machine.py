@@ -32,7 +32,7 @@ def warn_of_needs(
     fix = "--layout search, a higher --threshold, or -z; see docs/how-to/memory.md"
     if (memory := available_memory()) is not None and most.memory > memory:
         _LOG.warning(
-            "the stage %s needs about %s of memory, but only %s are available; fix: %s",
+            "the stage %s needs about %s of memory, but only %s are available, so it may be killed; fix: %s",
             most.name, size(most.memory), size(memory), fix,
         )  # fmt: skip
     free = shutil.disk_usage(next(place for place in folder.absolute().parents if place.exists())).free
