@@ -95,7 +95,6 @@ BACKENDS = ["ranks.horovod_backend", "ranks.mpi", "ranks.mpi_backend"]
 MODULES_WITHOUT_TENSORFLOW = [
     "collective.checkpoints.whole",
     "encoder.onnx",
-    "encoder.runtime",
     "encoder.tokenizer",
     "jobs.onnx_export",
     "jobs.predict",

@@ -310,7 +310,7 @@ def _check_encoder(recipe: Recipe, work: Path) -> None:
     """Refuse an encoder that cannot be loaded, before anything is read."""
     if (work / "encoder" / "stage.json").exists():
         return  # an earlier run of this command has copied it
-    from xmc_tf.encoder.availability import check_available
+    from xmc_tf.encoder.sources import check_available
 
     first = recipe.first_level
     check_available(first.init_model_dir or first.model_shortcut, first.cache_dir)

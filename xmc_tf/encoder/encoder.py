@@ -57,10 +57,10 @@ class Encoder(tf.Module):
     ) -> Self:
         """Load an encoder from a folder of transformers, PECOS or ``save``, or from a name on the hub."""
         check_not_forked("an encoder")
-        files = read_encoder(name_or_folder, pooling, cache_dir)
-        config, values = files.config.with_dropout(hidden_dropout_prob), files.values
+        config, values, pooling = read_encoder(name_or_folder, pooling, cache_dir)
+        config = config.with_dropout(hidden_dropout_prob)
         # Random: a pooler or a mask that the files lack and nothing reads.
-        return cls(config, random_weights(config, 0, values), files.pooling)
+        return cls(config, random_weights(config, 0, values), pooling)
 
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
@@ -96,8 +96,7 @@ class Encoder(tf.Module):
         half = dtype != tf.float32
         packed = (half or not training) if packed is None else packed
         if training:
-            if seed is None:
-                seed = _drawn_seed()
+            seed = _drawn_seed() if seed is None else seed
             # XLA compiles once per number of rows, so they must be few.
             operations = TrainingOperations(config.activation, config.epsilon, seed, compiled=packed and half)
         layout = PackedLayout(mask, rounded=half or not training) if packed else Layout(tf, mask)
@@ -110,16 +109,15 @@ class Encoder(tf.Module):
         """Compute the same as a call, compiled once for all batch sizes."""
         key = training, self.precision
         if key not in self._graphs:
-            sizes, seeds = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([2], tf.int64)
+            specs = [tf.TensorSpec([None, None], tf.int32)] * 2 + [tf.TensorSpec([2], tf.int64)] * training
 
             def run(ids: tf.Tensor, mask: tf.Tensor, *seed: tf.Tensor) -> tf.Tensor:
                 return self(ids, mask, training, *seed)
 
-            specs = [sizes, sizes, seeds] if training else [sizes, sizes]
             self._graphs[key] = tf.function(run, input_signature=specs, autograph=False)
-        if training and seed is None:
-            seed = _drawn_seed()
-        return self._graphs[key](ids, mask, seed) if training else self._graphs[key](ids, mask)
+        if not training:
+            return self._graphs[key](ids, mask)
+        return self._graphs[key](ids, mask, _drawn_seed() if seed is None else seed)
 
     @property
     def batch_tokens(self) -> int:

@@ -2,62 +2,56 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.network.config import EncoderConfig
-from xmc_tf.encoder.network.weight_names import Weight, weights_of
+from xmc_tf.encoder.network.weight_names import NAMES, Weight, weights_of
+from xmc_tf.encoder.pooling import OWN_FILE, POOLINGS, check_pooling
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.encoder.weight_files import WeightFiles
 
 # Initial values of weights that do not start at random.
 _CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}
+# Fields of sentence-transformers' file, and our names for their poolings.
+_SENTENCE_TRANSFORMERS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_lasttoken": "last",
+}
 
 
-class EncoderFiles(NamedTuple):
-    """The content of an encoder's files."""
-
-    config: EncoderConfig
-    values: dict[str, np.ndarray]  # by name, without those of an unused pooler or mask that the files lack
-    pooling: str
-
-
-def read_encoder(name_or_folder: str | Path, pooling: str = "auto", cache_dir: str = "") -> EncoderFiles:
-    """Read an encoder from a folder or a name on the hub."""
-    poolings.check_pooling(pooling)
+def read_encoder(
+    name_or_folder: str | Path, pooling: str = "auto", cache_dir: str = ""
+) -> tuple[EncoderConfig, dict[str, np.ndarray], str]:
+    """Return configuration, weights without those that are unused and missing, and pooling of an encoder."""
+    check_pooling(pooling)
     source = EncoderSource(name_or_folder, "encoder", cache_dir)
     with verified(source.folder):
         config = read_config(source)
         values = _load_weights(source, config)
-        pooling = pooling_of(source, config, pooling, "pooler.kernel" in values)
-    return EncoderFiles(config, values, pooling)
-
-
-def pooling_of(source: EncoderSource, config: EncoderConfig, pooling: str, has_pooler: bool) -> str:
-    """Return the given pooling, or that of the files or the architecture if it is "auto"."""
-    if pooling == "auto":
-        pooling = _named_pooling(source) or "auto"
-    listed = any(weight.name == "pooler.kernel" for weight in weights_of(config))
-    if pooling == "pooler" and listed and not has_pooler:
-        raise InputError(
-            f"{source.name} has no weights for its pooler",
-            expected="another pooling",
-            received="pooling pooler",
-            fix="choose mean or cls (--pooling)",
-        )
-    if pooling == "auto":
-        pooling = "cls" if listed and not has_pooler else config.pooling
-    return checked_pooling(pooling, config)
+        if pooling == "auto":
+            pooling = _named_pooling(source) or "auto"
+        lacks_pooler = bool(NAMES[config.architecture].pooler) and "pooler.kernel" not in values
+        if pooling == "pooler" and lacks_pooler:
+            raise InputError(
+                f"{source.name} has no weights for its pooler",
+                expected="another pooling",
+                received="pooling pooler",
+                fix="choose mean or cls (--pooling)",
+            )
+        if pooling == "auto":
+            pooling = "cls" if lacks_pooler else config.pooling
+        return config, values, checked_pooling(pooling, config)
 
 
 def checked_pooling(pooling: str, config: EncoderConfig) -> str:
     """Return the pooling if the architecture supports it."""
-    if pooling == "pooler" and all(weight.name != "pooler.kernel" for weight in weights_of(config)):
+    if pooling == "pooler" and not NAMES[config.architecture].pooler:
         raise InputError(
             f"{config.architecture} has no pooler", expected="mean, cls, max or last", received="pooling pooler"
         )
@@ -118,12 +112,31 @@ def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.
 
 
 def _named_pooling(source: EncoderSource) -> str | None:
-    """Return the pooling named in the encoder's files, or None."""
-    own = poolings.own_pooling(source.read(poolings.OWN_FILE))
-    if own is not None:
-        return own
-    module = poolings.pooling_module(source.read("modules.json"))
-    if module is None:
+    """Return the pooling named in our own file, else in sentence-transformers'; None if there is neither."""
+    if (content := source.read(OWN_FILE)) is not None:
+        own = parse_json(content, of=f"the encoder's {OWN_FILE}", top=None)
+        if not isinstance(own, dict) or own.get("pooling") not in POOLINGS:
+            raise InputError(
+                f"the encoder's {OWN_FILE} names no pooling", expected=", ".join(POOLINGS), received=str(own)
+            )
+        return own["pooling"]
+    if (content := source.read("modules.json")) is None:
         return None
-    file = f"{module}/config.json"
-    return poolings.sentence_transformers_pooling(source.read(file), file)
+    for module in parse_json(content, of="the encoder's modules.json", top=list, foreign=True):
+        if isinstance(module, dict) and str(module.get("type", "")).endswith(".Pooling"):
+            file = f"{module.get('path', '')}/config.json"
+            break
+    else:
+        return None
+    if (content := source.read(file)) is None:
+        return None
+    fields = parse_json(content, of=f"the encoder's {file}", foreign=True)
+    modes = [key for key, value in fields.items() if key.startswith("pooling_mode") and value is True]
+    if len(modes) == 1 and modes[0] in _SENTENCE_TRANSFORMERS:
+        return _SENTENCE_TRANSFORMERS[modes[0]]
+    raise InputError(
+        f"the encoder's {file} has an unsupported pooling",
+        expected=f"one of {', '.join(_SENTENCE_TRANSFORMERS)}",
+        received=" and ".join(modes) or "none",
+        fix=f"choose one (--pooling {' | '.join(POOLINGS)})",
+    )

@@ -15,16 +15,20 @@ from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.weight_files import HDF5, INDEX, SAFETENSORS, TORCH, listed_files, weight_files
 
+_LOG = logging.getLogger(__name__)
+_CONFIG = "config.json"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 WEIGHT_ENDINGS = (".safetensors", ".h5", ".bin")  # verified when they are read
 # Only these files are checked, because other files of the folder belong to the user.
 _JSON_FILES = frozenset((
-    "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    _CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "generation_config.json", *(f"{file}{INDEX}" for file in (SAFETENSORS, HDF5, TORCH)),
 ))  # fmt: skip
 _LARGEST_JSON = 1 << 30  # tokenizers of a quarter of a million tokens take 20 MB
 _MAX_WEIGHTS_PER_BYTE = 8  # weights per byte: they take 2 or 4 bytes each; truncated files are reported elsewhere
 _LFS = b"version https://git-lfs"
+_TRUE = ("1", "ON", "YES", "TRUE")  # values of environment variables
+_TIMEOUT_S = 5.0
 
 
 class EncoderSource:
@@ -125,7 +129,7 @@ class EncoderSource:
                 received=_first_line(error),
                 fix="copy the whole folder again",
             )
-        offline = "HF_HUB_OFFLINE is set, and " if _offline() else ""
+        offline = "HF_HUB_OFFLINE is set, and " if os.environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE else ""
         return InputError(
             f"there is no {self.part} {self.name!r}: {offline}not a folder, not in the cache, cannot be downloaded",
             expected="a folder, or a name on the hub",
@@ -133,6 +137,48 @@ class EncoderSource:
             fix=f"on a machine with a network run: huggingface-cli download {self.name}; then use its folder, "
             "or set HF_HOME to the same cache here",
         )
+
+
+def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
+    """Raise an InputError if the encoder ``--model-shortcut`` or its tokenizer certainly cannot be loaded."""
+    source = EncoderSource(name_or_folder, "encoder", cache_dir)
+    if source.folder is not None:
+        source.weight_paths()
+        EncoderSource(name_or_folder, "tokenizer", cache_dir)
+        return
+    import requests
+    from huggingface_hub import constants, hf_hub_url, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import build_hf_headers
+
+    try:
+        if isinstance(try_to_load_from_cache(source.name, _CONFIG, cache_dir=source.cache_dir), str):
+            return
+        url = hf_hub_url(source.name, _CONFIG)
+    except HFValidationError as error:
+        raise _unavailable(source.name, f"neither a folder nor a name on the hub ({error})") from None
+    if constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "").upper() in _TRUE:
+        raise _unavailable(source.name, "not in the cache, and HF_HUB_OFFLINE is set")
+    try:
+        # No retries: the libraries would retry for half a minute.
+        answer = requests.head(url, headers=build_hf_headers(), timeout=_TIMEOUT_S, allow_redirects=True)
+    except requests.RequestException as error:
+        reason = f"not in the cache, and the hub cannot be reached ({type(error).__name__})"
+        raise _unavailable(source.name, reason) from None
+    if answer.status_code in (401, 403, 404):
+        raise _unavailable(source.name, f"the hub answers {answer.status_code}: no such encoder, or no access to it")
+    if answer.status_code >= 400:
+        _LOG.debug("%s: the hub responded %s; trying to load the encoder", source.name, answer.status_code)
+
+
+def _unavailable(name: str, reason: str) -> InputError:
+    return InputError(
+        f"--model-shortcut {name}: no such encoder",
+        expected="a folder with config.json, weights and tokenizer, or a name on the Hugging Face hub",
+        received=reason,
+        fix=f"on a machine with a network run: hf download {name} --local-dir FOLDER; copy FOLDER here and use it "
+        "instead of the name",
+    )
 
 
 @contextmanager
@@ -162,7 +208,7 @@ _INNER = {"encoder": ("text_encoder", "encoder"), "tokenizer": ("text_tokenizer"
 
 
 def _inner_folder(folder: Path, part: str) -> Path:
-    needed = ("config.json",) if part == "encoder" else _TOKENIZER_FILES
+    needed = (_CONFIG,) if part == "encoder" else _TOKENIZER_FILES
     for place in (folder, *(folder / inner for inner in _INNER[part])):
         if any((place / file).is_file() for file in needed):
             return place
@@ -181,10 +227,6 @@ def _check_files(folder: Path) -> None:
                 read_json(entry, top=None, limit=_LARGEST_JSON, foreign=True, fix="copy the whole folder again")
             elif not entry.is_file():
                 open_regular(entry, fix="copy the whole folder again").close()  # raises the right error
-
-
-def _offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def _first_line(error: BaseException) -> str:

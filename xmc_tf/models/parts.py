@@ -171,7 +171,7 @@ class Parts:
     @property
     def runtime(self) -> str:
         """The runtime of the encoder: "tensorflow" or "onnx"."""
-        from xmc_tf.encoder.runtime import choose_runtime
+        from xmc_tf.encoder.onnx.encoder import choose_runtime
 
         return choose_runtime(self.asked_runtime, self.parts[ENCODER])
 
@@ -187,7 +187,7 @@ class Parts:
     def tensorflow_encoder(self) -> "Encoder":
         """The encoder in TensorFlow, which can be trained, saved, and exported as a SavedModel."""
         from xmc_tf.encoder import Encoder
-        from xmc_tf.encoder.runtime import choose_runtime
+        from xmc_tf.encoder.onnx.encoder import choose_runtime
 
         choose_runtime(TENSORFLOW, self.parts[ENCODER])
         return Encoder.load(self.parts[ENCODER], pooling=self.metadata.pooling)

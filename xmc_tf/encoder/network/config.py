@@ -111,22 +111,23 @@ class EncoderConfig:
                 fix="choose an encoder of a supported architecture",
             )
         _check_options(content, where)
-        names, defaults = _NAMES.get(kind, {}), _DEFAULTS[kind]
+        defaults = _DEFAULTS[kind]
 
         def value(name: str) -> Any:
-            found = content.get(names.get(name, name))
+            found = content.get(_name_in_file(kind, name))
             return defaults[name] if found is None else found
 
         def whole(name: str, least: int = 1) -> int:
             number = value(name)
             if type(number) is not int or not least <= number < 1 << 31:
-                raise _misfit(where, names.get(name, name), "a whole number" + (" above 0" if least else ""), number)
+                expected = "a whole number" + (" above 0" if least else "")
+                raise _misfit(where, _name_in_file(kind, name), expected, number)
             return number
 
         def real(name: str) -> float:
             number = value(name)
             if type(number) not in (int, float) or not 0 <= number < 1e30:
-                raise _misfit(where, names.get(name, name), "a number of 0 or more", number)
+                raise _misfit(where, _name_in_file(kind, name), "a number of 0 or more", number)
             return float(number)
 
         width, heads = whole("hidden_size"), whole("num_attention_heads")
@@ -135,7 +136,7 @@ class EncoderConfig:
             raise _misfit(where, "num_attention_heads", f"a divisor of {width}", heads)
         activation = value("hidden_act")
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
-            raise _misfit(where, names.get("hidden_act", "hidden_act"), " or ".join(ACTIVATIONS), activation)
+            raise _misfit(where, _name_in_file(kind, "hidden_act"), " or ".join(ACTIVATIONS), activation)
         embedding_width = content.get("embedding_size") or defaults.get("embedding_size") or width
         if type(embedding_width) is not int or embedding_width < 1:
             raise _misfit(where, "embedding_size", "a whole number above 0", embedding_width)
@@ -164,8 +165,7 @@ class EncoderConfig:
     @property
     def local_layers(self) -> list[bool]:
         """Whether each layer of ModernBERT sees near tokens only."""
-        kinds = self.option("layer_types", None)  # of transformers 5
-        if kinds is not None:
+        if (kinds := self.option("layer_types", None)) is not None:  # of transformers 5
             return [kind == _NEAR for kind in kinds]
         every = self.option("global_attn_every_n_layers", 3)
         return [number % every != 0 for number in range(self.layers)]
@@ -173,8 +173,7 @@ class EncoderConfig:
     @property
     def rotations(self) -> tuple[float, float]:
         """The bases of ModernBERT's rotations, in layers that see all tokens and in the others."""
-        ropes = self.option("rope_parameters", None)  # of transformers 5
-        if ropes is not None:
+        if (ropes := self.option("rope_parameters", None)) is not None:  # of transformers 5
             return float(ropes[_ALL]["rope_theta"]), float(ropes[_NEAR]["rope_theta"])
         theta = float(self.option("global_rope_theta", 160000.0))
         return theta, float(self.content.get("local_rope_theta", 10000.0) or theta)
@@ -183,13 +182,11 @@ class EncoderConfig:
         """Return a configuration with another dropout between layers (None: the same); 0 also turns off attention's."""
         if rate is None:
             return self
-        names = _NAMES.get(self.architecture, {})
-        changed = {names.get("hidden_dropout_prob", "hidden_dropout_prob"): rate}
+        changed = {_name_in_file(self.architecture, "hidden_dropout_prob"): rate}
         attention = self.attention_dropout
-        inner = names.get("attention_probs_dropout_prob", "attention_probs_dropout_prob")
+        inner = _name_in_file(self.architecture, "attention_probs_dropout_prob")
         if rate == 0 or inner in changed:
-            attention = rate
-            changed[inner] = rate
+            attention = changed[inner] = rate
         if self.architecture == "modernbert":
             changed["embedding_dropout"] = rate
         return dataclasses.replace(self, content={**self.content, **changed}, dropout=rate, attention_dropout=attention)
@@ -197,6 +194,10 @@ class EncoderConfig:
     def write(self, folder: Path) -> None:
         text = json.dumps(dict(self.content), indent=2, sort_keys=True, default=str)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _name_in_file(kind: str, name: str) -> str:
+    return _NAMES.get(kind, {}).get(name, name)
 
 
 def _check_options(content: Mapping[str, Any], where: str) -> None:
