@@ -1,4 +1,4 @@
-"""One calibrated probability from several sources: rankers and the names of the labels."""
+"""One calibrated probability from the rankers' scores and the names of the labels."""
 
 from xmc_tf.fusion.choice import EvidenceChoice, Obstacles, choose_evidence
 from xmc_tf.fusion.evidence import (

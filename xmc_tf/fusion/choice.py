@@ -1,4 +1,4 @@
-"""The decision whether a training learns probabilities, and whether the names of labels are evidence for them."""
+"""Decide whether training learns probabilities, and whether label names are evidence for them."""
 
 import logging
 from typing import NamedTuple
@@ -10,47 +10,25 @@ _LOG = logging.getLogger(__name__)
 
 
 class EvidenceChoice(NamedTuple):
-    """The things that a training learns beside rankers.
-
-    Attributes:
-        probabilities: whether scores become calibrated probabilities.
-        label_names: whether names of labels in texts are evidence for them.
-        why_not: why there are no probabilities; "" if there are.
-    """
+    """What training learns besides rankers."""
 
     probabilities: bool
     label_names: bool
-    why_not: str = ""
+    why_not: str = ""  # why there are no probabilities; "" if there are
 
 
 class Obstacles(NamedTuple):
-    """Reasons not to learn probabilities; "" where there is none.
+    """Reasons not to learn probabilities; "" where there is none."""
 
-    Attributes:
-        names: why names cannot be evidence: "no label names".
-        probabilities: why there can be no probabilities at all: "the mode matcher".
-        default: why there are none unless the user asks for them.
-    """
-
-    names: str = ""
-    probabilities: str = ""
-    default: str = ""
+    names: str = ""  # why names cannot be evidence: "no label names"
+    probabilities: str = ""  # why there can be no probabilities at all: "the mode matcher"
+    default: str = ""  # why there are none unless the user asks for them
 
 
 def choose_evidence(
     probabilities: bool | None, label_names: bool | None, nr_documents: int, obstacles: Obstacles
 ) -> EvidenceChoice:
-    """Return what a training learns, and log why it learns no probabilities if nobody has decided that.
-
-    Args:
-        probabilities: whether the user asks for probabilities; None: where there are enough documents.
-        label_names: whether the user asks for label names as evidence; None: where it is possible.
-        nr_documents: number of training documents.
-        obstacles: what the training lacks.
-
-    Raises:
-        InputError: what the user asks for is not possible.
-    """
+    """Return what training learns, and log why it learns no probabilities if the user left that open (None)."""
     no_names = obstacles.names or obstacles.probabilities
     if label_names and no_names:
         raise InputError(

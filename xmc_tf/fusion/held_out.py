@@ -1,25 +1,18 @@
-"""Documents that are held out to learn from how good rankers are on documents they have not seen."""
+"""The choice of held-out documents, on which training measures its rankers."""
 
 import numpy as np
 
 SHARE = 10  # one in ten documents is held out
 ENOUGH_WITHOUT_NAMES = 200
-"""Number of documents from which probabilities are learned from scores alone by default; names need fewer."""
-FEWEST = 20  # documents of which some can be held out
+"""Least number of documents for probabilities from scores alone by default; names need fewer."""
+FEWEST = 20  # documents needed to hold some out
 _ENOUGH, _MOST_FOLDS = 4000, 3
-_LARGEST_SHARE = 4  # of a single fold: one in four documents
+_LARGEST_SHARE = 4  # a single fold has at most one in four documents
 _MOST_DOCUMENTS = 20_000
 
 
 def held_out_folds(nr_documents: int, seed: int, most: int | None = None) -> list[np.ndarray]:
-    """Return the documents to hold out in each of some trainings, ascending; few documents need several trainings.
-
-    Args:
-        nr_documents: number of training documents; if there are too few, the result is empty.
-        seed: random seed.
-        most: without names, the maximum number of trainings, at least 1. A single fold of few documents is larger, and
-            none is so large that learning from it takes long. None: as many as few documents need.
-    """
+    """Return the documents to hold out in each training, ascending; few documents need several trainings."""
     size = nr_documents // SHARE
     if nr_documents < FEWEST:
         return []
