@@ -1,4 +1,4 @@
-"""A label's name is a document that has that label."""
+"""Label names as training documents."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,27 +11,14 @@ from xmc_tf.label_names.vocabulary import label_vocabulary
 
 
 class NameDocuments(NamedTuple):
-    """The names of labels as documents, which trainings read behind the user's own.
-
-    Attributes:
-        texts: the names, each a document.
-        Y: names × labels, one label each.
-    """
+    """The names of labels as documents, which training appends to the user's own."""
 
     texts: list[str]
-    Y: csr_matrix
+    Y: csr_matrix  # names × labels, one label each
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> "NameDocuments":
-        r"""Return the documents of the names of labels; numbers and addresses that stand for names are none.
-
-        Example:
-            >>> NameDocuments.of(["Mercury (planet)", "cats\tfelines", "http://example.org/p27"]).texts
-            ['Mercury', 'cats', 'felines']
-
-        Args:
-            lines: for each label its name; alternative names follow after tabs.
-        """
+        """Return the documents of label names; names that are only numbers or URLs are left out."""
         vocabulary = label_vocabulary(lines)
         kept = [at for at, name in enumerate(vocabulary.names) if has_letter(name) and "://" not in name]
         labels = vocabulary.labels[kept]
@@ -40,10 +27,10 @@ class NameDocuments(NamedTuple):
         return cls([vocabulary.names[at] for at in kept], Y)
 
     def below(self, Y: spmatrix) -> csr_matrix:
-        """Return the labels of documents, and behind them those of the names."""
+        """Return the labels of documents, followed by those of the names."""
         return csr_matrix(vstack([csr_matrix(Y), self.Y], format="csr"))
 
     def unlabelled_below(self, other: spmatrix) -> csr_matrix:
-        """Return another matrix of documents, and behind it nothing for the names."""
+        """Return a matrix of documents, followed by empty rows for the names."""
         nothing = csr_matrix((len(self.texts), other.shape[1]), dtype=other.dtype)
         return csr_matrix(vstack([csr_matrix(other), nothing], format="csr"))

@@ -13,29 +13,13 @@ _QUALIFIER = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|（[^（）]*）")
 
 
 class LabelVocabulary(NamedTuple):
-    """The names of labels.
-
-    Attributes:
-        preferred: one name for each label, which predictions show.
-        names: all names to look for in texts, without qualifiers.
-        labels: int32: the label of each of these, ascending.
-    """
-
-    preferred: list[str]
-    names: list[str]
-    labels: np.ndarray
+    preferred: list[str]  # one name for each label, which predictions show
+    names: list[str]  # all names to look for in texts, without qualifiers
+    labels: np.ndarray  # int32: the label of each name, ascending
 
 
 def label_vocabulary(lines: Sequence[str]) -> LabelVocabulary:
-    r"""Return the names of labels from the lines of a file of names.
-
-    Example:
-        >>> label_vocabulary(["Mercury (planet)", "cats\tfelines\tFelis catus"]).names
-        ['Mercury', 'cats', 'felines', 'Felis catus']
-
-    Args:
-        lines: for each label its name; alternative names follow after tabs.
-    """
+    """Return the names of labels from the lines of a names file: a label per line, alternative names after tabs."""
     preferred: list[str] = []
     names: list[str] = []
     labels: list[int] = []
