@@ -1,12 +1,10 @@
 """Batches of documents of similar length, in an order that depends only on the seed and the epoch."""
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 
-# Batches per window: more batches mean less padding and less randomness.
+# Batches per window: more of them mean less padding and less randomness.
 _WINDOW = 50
 
 
@@ -23,11 +21,18 @@ def epoch_batches(
     lengths = np.asarray(lengths)
     chance = np.random.default_rng([seed, epoch])
     documents = chance.permutation(len(lengths))
+    # Sorting by length saves padding; sorting only within windows keeps the batches of each epoch different.
+    nr_batches = -(-len(documents) // batch)
+    nr_windows = max(1, round(nr_batches / _WINDOW))
+    cuts = nr_batches * np.arange(1, nr_windows) // nr_windows * batch
     batches: list[np.ndarray] = []
-    for window in _windows(documents, batch):
+    for window in filter(len, np.split(documents, cuts)):
         window = window[np.argsort(lengths[window], kind="stable")]
         if token_budget is None:
-            ends = _even_ends(len(window), batch, chance)
+            sizes = np.full(-(-len(window) // batch), batch)
+            # A random batch is the smaller one, or it would always hold the longest documents.
+            sizes[chance.integers(len(sizes))] -= len(sizes) * batch - len(window)
+            ends = np.cumsum(sizes)
         else:
             ends = _budget_ends(np.maximum(lengths[window], 1), batch, token_budget)
         batches.extend(np.split(window, ends[:-1]))
@@ -38,34 +43,9 @@ def share_of_batch(documents: np.ndarray, lengths: np.ndarray, rank: int, size: 
     """Return this rank's documents of a global batch, in its order; all ranks get about the same number and lengths."""
     longest_first = np.argsort(-np.asarray(lengths)[documents].astype(np.int64), kind="stable")
     row, column = np.divmod(np.arange(len(documents)), size)
-    # In alternating directions: the first rank of one round is the last of the next.
+    # Rounds have alternating directions: the first rank of one round is the last of the next.
     dealt_to = np.where(row % 2, size - 1 - column, column)
     return documents[np.sort(longest_first[dealt_to == rank])]
-
-
-def padding_share(lengths: np.ndarray, batches: Iterable[np.ndarray]) -> float:
-    """Return the share of padding in the batches, from 0 (none) to 1."""
-    tokens = places = 0
-    for documents in batches:
-        here = lengths[documents]
-        tokens += int(here.sum(dtype=np.int64))
-        places += len(here) * int(here.max(initial=0))
-    return 1 - tokens / places if places else 0.0
-
-
-def _windows(documents: np.ndarray, batch: int) -> list[np.ndarray]:
-    """Return runs of complete batches of about equal size, because a short run at the end would be mostly padding."""
-    nr_batches = -(-len(documents) // batch)
-    nr_windows = max(1, round(nr_batches / _WINDOW))
-    ends = nr_batches * np.arange(1, nr_windows) // nr_windows * batch
-    return [window for window in np.split(documents, ends) if len(window)]
-
-
-def _even_ends(count: int, batch: int, chance: np.random.Generator) -> np.ndarray:
-    """Return the ends of batches; a random one is smaller, or it would always hold the longest documents."""
-    sizes = np.full(-(-count // batch), batch)
-    sizes[chance.integers(len(sizes))] -= len(sizes) * batch - count
-    return np.cumsum(sizes)
 
 
 def _budget_ends(lengths: np.ndarray, batch: int, budget: int) -> np.ndarray:

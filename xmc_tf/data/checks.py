@@ -9,7 +9,7 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features
-from xmc_tf.data.structure import check_finite, check_indices, check_pointers
+from xmc_tf.data.structure import check_finite, check_indices, check_pointers, position_of
 
 _LOG = logging.getLogger(__name__)
 _NAMES = {"texts": "texts", "X": "the features X", "Y": "the labels Y", "names": "label names"}
@@ -44,7 +44,7 @@ def check_training_input(
     loaded: bool = False,
 ) -> None:
     """Check all training inputs; ``files`` names them in messages, ``loaded`` skips what `load_matrix` has checked."""
-    called = _names_in_messages(files)
+    called = {key: f"{name} ({files[key]})" if files and files.get(key) else name for key, name in _NAMES.items()}
     check_labels(Y, called["Y"], loaded)
     if X is None and texts is None:
         raise InputError("there are no training inputs", expected="texts, features or both", received="neither")
@@ -60,12 +60,9 @@ def check_training_input(
             received=f"{len(names):,} names",
             fix="name i must belong to column i",
         )
-    idle = int(Y.shape[1] - np.count_nonzero(_entries(Y, axis=0)))
-    bare = int(Y.shape[0] - np.count_nonzero(_entries(Y, axis=1)))
-    if idle:
-        _LOG.info("%s: %s of %s labels have no document", called["Y"], f"{idle:,}", f"{Y.shape[1]:,}")
-    if bare:
-        _LOG.info("%s: %s of %s documents have no label", called["Y"], f"{bare:,}", f"{Y.shape[0]:,}")
+    for axis, what in ((0, "labels have no document"), (1, "documents have no label")):
+        if idle := np.count_nonzero(Y.getnnz(axis=axis) == 0):
+            _LOG.info("%s: %s of %s %s", called["Y"], f"{idle:,}", f"{Y.shape[1 - axis]:,}", what)
 
 
 def check_prediction_input(X: Any, nr_features: int, name: str = "the features X") -> None:
@@ -112,8 +109,7 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
         )
     if (least := Y.data.min()) <= 0:
         entry = int(np.argmax(Y.data <= 0))
-        line, other = int(np.searchsorted(Y.indptr, entry, side="right")) - 1, int(Y.indices[entry])
-        row, column = (line, other) if Y.format == "csr" else (other, line)
+        row, column = position_of(Y, entry)
         raise InputError(
             f"{name}: row {row:,}, column {column:,} (counted from 0) is {Y.data[entry]:g}",
             expected="values above 0: 1, or how relevant the label is; no entry for labels that do not apply",
@@ -124,10 +120,8 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
 
 def check_features(X: Any, name: str = "the features X", loaded: bool = False) -> None:
     """Check that features are a matrix that is not empty and has only finite values."""
-    parts: list[Any] = [X.sparse, X.dense] if isinstance(X, Features) else [X]
+    parts = [part for part in (X.sparse, X.dense) if part is not None] if isinstance(X, Features) else [X]
     for part in parts:
-        if part is None and isinstance(X, Features):
-            continue
         is_array = isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind in "fiub"
         if not is_array and not (issparse(part) and part.format in ("csr", "csc")):
             raise InputError(
@@ -135,11 +129,9 @@ def check_features(X: Any, name: str = "the features X", loaded: bool = False) -
                 expected="CSR, CSC or a dense array of numbers",
                 received=_kind(part),
             )
-        if loaded:
-            continue
-        if issparse(part):
+        if issparse(part) and not loaded:
             _check_sparse(part, name, "features")
-        else:
+        elif not loaded:
             check_finite(part, name)
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise InputError(
@@ -156,23 +148,12 @@ def nr_rows(documents: Any) -> int:
 
 
 def _check_sparse(matrix: Any, name: str, columns: str) -> None:
-    nr_major, nr_minor = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
+    by_row = matrix.format == "csr"
+    nr_major, nr_minor = matrix.shape if by_row else matrix.shape[::-1]
     check_pointers(matrix.indptr, nr_major, len(matrix.indices), name)
-    line = "row" if matrix.format == "csr" else "column"
     what = f"{name} ({matrix.shape[0]:,} rows, {matrix.shape[1]:,} {columns})"
-    check_indices(matrix.indptr, matrix.indices, nr_minor, what, line)
+    check_indices(matrix.indptr, matrix.indices, nr_minor, what, "row" if by_row else "column")
     check_finite(matrix, name)
-
-
-def _entries(matrix: Any, axis: int) -> np.ndarray:
-    """Return the number of entries of each column (axis 0) or each row (axis 1)."""
-    if (matrix.format == "csc") == (axis == 0):
-        return np.diff(matrix.indptr)
-    return np.bincount(matrix.indices, minlength=matrix.shape[1 - axis])
-
-
-def _names_in_messages(files: Mapping[str, Any] | None) -> dict[str, str]:
-    return {key: f"{name} ({files[key]})" if files and files.get(key) else name for key, name in _NAMES.items()}
 
 
 def _kind(thing: Any) -> str:

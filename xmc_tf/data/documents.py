@@ -41,24 +41,15 @@ def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -
         if values.ndim == 2 and values.shape[1] == 1:
             values = values.ravel()
         if values.ndim != 1:
-            _refuse_table(values, name)
+            if values.dtype.kind != "O" or any(isinstance(value, _TEXTS) for value in values.flat):
+                raise InputError(
+                    f"{name} is a table of texts",
+                    expected="one column of texts",
+                    received=f"an array of shape {values.shape}",
+                    fix=f"{name}[:, 0] for the first column",
+                )
             return None
-    values = _checked_list(values, name)
-    if set(map(type, values)) <= set(_TEXTS):
-        return values
-    values = [plain(value) for value in values]
-    present = [value for value in values if value is not None]
-    if present and not any(isinstance(value, _TEXTS) for value in present):
-        if is_listing(present[0]) and any(isinstance(word, str) for word in present[0]):
-            return _filled(values, name)  # which says that lists of words are no texts
-        return None
-    return _filled(values, name)
-
-
-def _checked_list(values: Any, name: str) -> list[Any]:
     values = listed(values)
-    if isinstance(values, list):
-        return values
     if isinstance(values, set | frozenset):
         raise InputError(f"{name} is a set, which has no order", expected="a list of texts", fix="list(...) of it")
     if not isinstance(values, Iterable) or isinstance(values, Mapping):
@@ -66,7 +57,16 @@ def _checked_list(values: Any, name: str) -> list[Any]:
             f"{name} is neither texts nor features", expected="a list of texts, a Series, a DataFrame or a matrix",
             received=type(values).__name__,
         )  # fmt: skip
-    return list(values)
+    values = values if isinstance(values, list) else list(values)
+    if set(map(type, values)) <= set(_TEXTS):
+        return values
+    values = [plain(value) for value in values]
+    present = [value for value in values if value is not None]
+    # Lists of words are neither texts nor features: _filled raises an error for them.
+    words = present and is_listing(present[0]) and any(isinstance(word, str) for word in present[0])
+    if present and not words and not any(isinstance(value, _TEXTS) for value in present):
+        return None
+    return _filled(values, name)
 
 
 def _filled(values: list[Any], name: str) -> list[Any]:
@@ -87,14 +87,3 @@ def _filled(values: list[Any], name: str) -> list[Any]:
                 fix='" ".join(words) for a list of words' if words else "str(text) for each of them",
             )
     return ["" if value is None else value for value in values]
-
-
-def _refuse_table(values: np.ndarray, name: str) -> None:
-    """Raise an error for an array with several columns of texts."""
-    if values.dtype.kind != "O" or any(isinstance(value, _TEXTS) for value in values.flat):
-        raise InputError(
-            f"{name} is a table of texts",
-            expected="one column of texts",
-            received=f"an array of shape {values.shape}",
-            fix=f"{name}[:, 0] for the first column",
-        )

@@ -92,7 +92,7 @@ def _number(path: str | Path, line: int, text: str, label: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise _unreadable(path, line, label, True) from None
+        value = np.nan
     if not np.isfinite(value):
         raise _unreadable(path, line, label, True)
     return value

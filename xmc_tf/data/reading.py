@@ -15,9 +15,9 @@ COMBINATIONS = ("mean", "max")
 class Reading:
     """How to split documents into windows (parts that the encoder reads at once), and to combine the embeddings."""
 
-    max_length: int
-    max_windows: int = 1
-    combine: str = "mean"
+    max_length: int  # tokens of a window, including special ones
+    max_windows: int = 1  # of a document; the tokens behind them are ignored
+    combine: str = "mean"  # or "max"
 
     @classmethod
     def of(cls, max_length: int, long_texts: str, max_windows: int) -> Self:
@@ -33,8 +33,8 @@ class Reading:
 class WindowEmbeddings(NamedTuple):
     """The embeddings of the windows of some documents."""
 
-    vectors: np.ndarray
-    splits: np.ndarray
+    vectors: np.ndarray  # float32 [windows, dim], document by document
+    splits: np.ndarray  # the first window of each document, then the number of windows; each document has a window
 
     @classmethod
     def of_single_windows(cls, vectors: np.ndarray) -> Self:
@@ -47,25 +47,19 @@ class WindowEmbeddings(NamedTuple):
 
     def of_documents(self, combine: str) -> np.ndarray:
         """Return one embedding per document: the "mean" or "max" over its windows."""
-        return combine_windows(self.vectors, self.splits, combine)
+        if len(self.vectors) == self.nr_documents:
+            return self.vectors
+        if combine == "max":
+            return np.maximum.reduceat(self.vectors, self.splits[:-1], axis=0)
+        counts = np.diff(self.splits).astype(np.float32)
+        return np.add.reduceat(self.vectors, self.splits[:-1], axis=0) / counts[:, None]
 
 
 def window_bounds(tokens: int, limit: int, max_windows: int) -> list[tuple[int, int]]:
     """Return begin and end of each window: as few as possible, with lengths that differ by at most one token."""
     count = min(max(1, -(-tokens // limit)), max_windows)
     kept = min(tokens, count * limit)
-    cuts = [number * kept // count for number in range(count + 1)]
-    return list(pairwise(cuts))
-
-
-def combine_windows(vectors: np.ndarray, splits: np.ndarray, combine: str) -> np.ndarray:
-    """Return the "mean" or "max" over the windows of each document; ``splits`` is as in `WindowEmbeddings`."""
-    if len(vectors) == len(splits) - 1:
-        return vectors
-    if combine == "max":
-        return np.maximum.reduceat(vectors, splits[:-1], axis=0)
-    counts = np.diff(splits).astype(np.float32)
-    return np.add.reduceat(vectors, splits[:-1], axis=0) / counts[:, None]
+    return list(pairwise(number * kept // count for number in range(count + 1)))
 
 
 def max_over_windows(scores: csr_matrix, splits: np.ndarray, only_topk: int) -> csr_matrix:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.wire import register
 from xmc_tf.data import save_matrix
-from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.data.matrices import open_matrix
 from xmc_tf.features import store
 from xmc_tf.features.batches import text_range
 from xmc_tf.features.counts import NgramCounts

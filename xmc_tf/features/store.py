@@ -14,7 +14,7 @@ from xmc_tf.common.files.headers import read_header
 from xmc_tf.common.folders.checksums import Records, check_content, content_record, is_content_record, verified
 from xmc_tf.common.folders.model_parts import TFIDF, TFIDF_FORMAT
 from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.data.npz.npy_head import read_head
+from xmc_tf.data.npz.reading import read_head
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
 from xmc_tf.words.endings import LONGEST_CUT

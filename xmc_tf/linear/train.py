@@ -19,7 +19,7 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, as_features, check_pair, check_training_input, load_features, load_matrix
-from xmc_tf.data.scanning import ALONE, Scan
+from xmc_tf.data.structure import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.train_flags import parser

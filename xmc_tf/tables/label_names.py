@@ -4,7 +4,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
-from xmc_tf.data.vocabularies.skos import FORMATS, load_vocabulary
+from xmc_tf.data.vocabularies import FORMATS, load_vocabulary
 from xmc_tf.tables.reading.packed import opened
 from xmc_tf.tables.reading.records import TableRow
 from xmc_tf.tables.reading.structured import JsonLines

@@ -11,8 +11,8 @@ from scipy.sparse import csr_matrix, hstack, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
+from xmc_tf.data.matrices import open_matrix
 from xmc_tf.data.npz.reading import read_npy
-from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced

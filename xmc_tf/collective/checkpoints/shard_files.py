@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.wire import register
-from xmc_tf.data.npz.npy_head import Head, read_head
+from xmc_tf.data.npz.reading import Head, read_head
 
 # The bytes of a block, which is copied at a time, and must be read as a whole to check one of its rows.
 BLOCK_BYTES = 8 << 20

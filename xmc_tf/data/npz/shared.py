@@ -1,17 +1,21 @@
 """.npz and .npy files that several processes write to a shared disk, each some ranges of the arrays."""
 
+import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
+from numpy.lib import format as npy_format
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.crc import crc_of_all
 from xmc_tf.common.files.writing import write_in_steps
 from xmc_tf.common.wire import register
+from xmc_tf.data.npz.reading import read_head
 from xmc_tf.data.npz.writing import padded_head
 
 # Two clients of a network disk may overwrite each other's bytes within one memory page.
@@ -79,15 +83,14 @@ class SharedNpz:
                 if isinstance(array, ArraySpec):
                     body, parts = b"", list(checksums[name])
                 else:
-                    body, parts = np.ascontiguousarray(array).tobytes(), []
-                    parts.append(RangeChecksum(zlib.crc32(body), len(body)))
-                info = _info(name, place.begin)
+                    body = np.ascontiguousarray(array).tobytes()
+                    parts = [RangeChecksum(zlib.crc32(body), len(body))]
+                info, length = _info(name, place.begin), sum(one.length for one in parts)
                 info.CRC = crc_of_all([RangeChecksum(zlib.crc32(place.head), len(place.head)), *parts])
-                info.file_size = info.compress_size = len(place.head) + sum(one.length for one in parts)
-                if place.data + sum(one.length for one in parts) != place.end:
-                    raise InputError(
-                        f"{self.path}: the ranges of {name} are inconsistent", fix="delete the work folder"
-                    )
+                info.file_size = info.compress_size = len(place.head) + length
+                if place.data + length != place.end:
+                    fix = "delete the work folder"
+                    raise InputError(f"{self.path}: the ranges of {name} are inconsistent", fix=fix)
                 file.seek(place.begin)
                 file.write(info.FileHeader(zip64=True) + place.head + body)
                 infos.append(info)
@@ -121,6 +124,45 @@ class SharedNpy:
         """Check that everything was written."""
         if sum(one.length for one in checksums[self.NAME]) != self._array.length * self._array.dtype.itemsize:
             raise InputError(f"{self.path}: the ranges do not add up", fix="delete the work folder")
+
+
+class RowFile:
+    """An .npy matrix of float32, which one rank creates and several ranks open and fill at the same time."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("r+b")
+        try:
+            head = read_head(self._file, f"embeddings: {path}")
+        except BaseException:
+            self._file.close()
+            raise
+        self._begin, self._row_bytes = head.length, head.shape[1] * head.dtype.itemsize
+
+    @staticmethod
+    def create(path: Path, shape: tuple[int, int]) -> None:
+        """Create a file of zeros, replacing an older one."""
+        npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+
+    def write(self, first: int, rows: np.ndarray) -> None:
+        """Write rows, the first of which is row ``first`` of the file."""
+        # Not through a memory map: on a network disk, a page that two hosts write would lose the data of one of them.
+        rest = np.ascontiguousarray(rows, np.float32).data.cast("B")
+        offset = self._begin + first * self._row_bytes
+        while rest:
+            count = os.pwrite(self._file.fileno(), rest, offset)
+            rest, offset = rest[count:], offset + count
+
+    def sync(self) -> None:
+        """Wait until the rows are on disk."""
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
 
 
 def _cuts(data: int, array: ArraySpec, inner: Sequence[int] | int) -> list[int]:

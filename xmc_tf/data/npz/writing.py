@@ -38,11 +38,8 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream], comment: s
                         write_in_steps(member, flat)
                         written += piece.size
             if written != math.prod(shape):
-                raise InputError(
-                    f"{path}: the pieces of {name} do not add up",
-                    expected=f"{math.prod(shape):,} numbers",
-                    received=f"{written:,}",
-                )
+                problem, expected = f"{path}: the pieces of {name} do not add up", f"{math.prod(shape):,} numbers"
+                raise InputError(problem, expected=expected, received=f"{written:,}")
 
 
 def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int, extra: int = 0) -> bytes:
@@ -50,6 +47,5 @@ def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int, extra: int 
     head = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     text = repr(head).encode("latin1")
     before = len(npy_format.MAGIC_PREFIX) + 2 + 2  # version and length
-    slack = -(start + before + len(text) + 1) % 64
-    text += b" " * (slack + extra) + b"\n"
+    text += b" " * (-(start + before + len(text) + 1) % 64 + extra) + b"\n"
     return npy_format.magic(1, 0) + len(text).to_bytes(2, "little") + text

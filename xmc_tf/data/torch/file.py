@@ -9,7 +9,7 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.archives import HEAD_BYTES, data_start
-from xmc_tf.data.torch.pickle import Storage, Tensor, read_pickle
+from xmc_tf.data.torch.pickle import Tensor, read_pickle
 
 _LONGEST_PICKLE = 1 << 26
 _OLD_HEAD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
@@ -40,27 +40,25 @@ class TorchFile:
 
     def array(self, tensor: Tensor) -> np.ndarray:
         """Return a tensor's numbers as a read-only array; bfloat16 becomes float32."""
-        storage, (begin, size) = tensor.storage, self._place(tensor.storage)
+        storage = tensor.storage
+        if storage.key not in self._where:
+            raise self._damaged(f"no numbers for storage {storage.key[:20]!r}")
+        begin, size = self._where[storage.key]
         halved = storage.dtype == "bfloat16"
         dtype = np.dtype("<u2" if halved else storage.dtype)
         count = math.prod(tensor.shape)
         last = tensor.offset + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.strides, strict=True))
         if count > storage.count or (count and last >= storage.count):
-            raise self._damaged(f"a tensor of shape {_shown(tensor.shape)} in {storage.count:,} numbers")
+            shape = " × ".join(map(str, tensor.shape)) or "()"
+            raise self._damaged(f"a tensor of shape {shape} in {storage.count:,} numbers")
         if not count:
             return np.zeros(tensor.shape, np.float32 if halved else dtype)
         if storage.count * dtype.itemsize > size:
             raise self._damaged(f"{size:,} bytes for {storage.count:,} numbers")
         strides = tuple(step * dtype.itemsize for step in tensor.strides)
-        found: np.ndarray = np.ndarray(
-            tensor.shape, dtype, self._bytes, begin + tensor.offset * dtype.itemsize, strides
-        )
+        first = begin + tensor.offset * dtype.itemsize
+        found: np.ndarray = np.ndarray(tensor.shape, dtype, self._bytes, first, strides)
         return (found.astype(np.uint32) << 16).view(np.float32) if halved else found
-
-    def _place(self, storage: Storage) -> tuple[int, int]:
-        if storage.key not in self._where:
-            raise self._damaged(f"no numbers for storage {storage.key[:20]!r}")
-        return self._where[storage.key]
 
     def _damaged(self, received: str) -> InputError:
         return InputError(
@@ -76,9 +74,7 @@ class TorchFile:
                 entries = {entry.filename: entry for entry in archive.infolist()}
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
             raise self._damaged(str(error)) from None
-        roots = [
-            name.removesuffix("/data.pkl") for name in entries if name.endswith("/data.pkl") and name.count("/") == 1
-        ]
+        roots = [name.partition("/")[0] for name in entries if name.endswith("/data.pkl") and name.count("/") == 1]
         if len(roots) != 1:
             raise self._damaged("a zip archive without one data.pkl")
         order = entries.get(f"{roots[0]}/byteorder")
@@ -112,7 +108,3 @@ class TorchFile:
         if begin + entry.file_size > len(self._bytes):
             raise self._damaged(f"an entry {entry.filename[:40]!r} that ends after the end of the file")
         return begin, entry.file_size
-
-
-def _shown(shape: tuple[int, ...]) -> str:
-    return " × ".join(map(str, shape)) or "()"

@@ -29,6 +29,9 @@ _DICTIONARY = "collections.OrderedDict"
 _SETS = {"__builtin__.set", "builtins.set"}
 # Classes whose attributes are needed: PECOS's label head and its layers.
 _HOLDERS = {"pecos.xmc.xtransformer.network.TransformerLinearXMCHead", "torch.nn.modules.sparse.Embedding"}
+_DAMAGE = (
+    pickle.UnpicklingError, ValueError, LookupError, ArithmeticError, TypeError, AttributeError, EOFError
+)  # fmt: skip
 _KNOWN = {*_NUMBERS, *_TENSORS, _PARAMETER, _DICTIONARY, *_SETS, *_HOLDERS}
 
 
@@ -37,7 +40,7 @@ class Storage:
     """A range of numbers in the file."""
 
     key: str
-    dtype: str
+    dtype: str  # NumPy's name, or "bfloat16"
     count: int
 
 
@@ -72,22 +75,14 @@ def read_pickle(stream: Any, file: str) -> Any:
     try:
         return _Reader(_Limited(stream), encoding="latin-1").load()
     except _RefusedError as error:
-        what = "".join(letter if letter.isprintable() else "?" for letter in str(error)[:_SHOWN])
+        received = "".join(letter if letter.isprintable() else "?" for letter in str(error)[:_SHOWN])
         raise InputError(
             f"{file} contains something other than tensors and is not loaded",
             expected="tensors and plain values only; code in a file is never executed",
-            received=what,
+            received=received,
             fix="use a file from a source you trust, or save the weights as model.safetensors",
         ) from None
-    except (
-        pickle.UnpicklingError,
-        ValueError,
-        LookupError,
-        ArithmeticError,
-        TypeError,
-        AttributeError,
-        EOFError,
-    ) as error:
+    except _DAMAGE as error:
         raise InputError(
             f"{file} is damaged or not a PyTorch file",
             expected="tensors as torch.save writes them",
@@ -127,6 +122,8 @@ class _Instructions(dict[int, Any]):
         raise _RefusedError(f"the pickle instruction {bytes([code])!r}")
 
 
+# The reader in C takes no list of instructions, sets attributes of whatever it has built, ends the process if a key is
+# nested too deeply to be hashed, and allocates as much memory as the number of an object asks for.
 class _Reader(pickle._Unpickler):
     """Python's reader with known instructions and names only."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features, Texts, as_features, save_matrix
-from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.data.matrices import open_matrix
 from xmc_tf.features.store import fitted_params
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.linear.folder import write_model

@@ -13,7 +13,7 @@ from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.threads import thread_count, usable_cores
 from xmc_tf.common.wire import register
 from xmc_tf.data import Features, save_matrix
-from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.data.matrices import open_matrix
 from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
 from xmc_tf.rankers.distributed.blocks import block_name
 from xmc_tf.rankers.distributed.joining import join_blocks

@@ -14,8 +14,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file, hidden_prefix
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.data import save_matrix
+from xmc_tf.data.matrices import open_matrix
 from xmc_tf.data.npz.reading import read_npz
-from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.params import LinearLevelParams
 from xmc_tf.rankers.problems import LevelProblem
