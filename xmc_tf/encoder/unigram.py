@@ -2,7 +2,6 @@
 
 import base64
 import json
-import struct
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -11,6 +10,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tokenizers import Tokenizer
 
+from xmc_tf.common.protobuf import field
 from xmc_tf.encoder.charsmap import Charsmap
 from xmc_tf.encoder.code_points import (
     SPECIAL,
@@ -57,39 +57,14 @@ class _LikeliestPieces(tf.Module):
 
 def _compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
     """Return a SentencePiece model, as a protocol buffer, that segments texts without changing them."""
-    pieces = b"".join(
-        _bytes(
-            1,
-            _bytes(1, piece.encode())
-            + _float(2, _STEP * round(score / _STEP))
-            + _number(3, _UNKNOWN if at == unknown else _NORMAL),
-        )
-        for at, (piece, score) in enumerate(vocabulary)
-    )
-    trainer = _bytes(2, _number(3, 1))  # the model type is Unigram
+    parts = []
+    for at, (piece, score) in enumerate(vocabulary):
+        kind = _UNKNOWN if at == unknown else _NORMAL
+        parts.append(field(1, field(1, piece) + field(2, _STEP * round(score / _STEP)) + field(3, kind)))
+    parts.append(field(2, field(3, 1)))  # the model type is Unigram
     # No space is added, removed or replaced.
-    normalizer = _bytes(3, _bytes(1, b"identity") + _number(3, 0) + _number(4, 0) + _number(5, 0))
-    return pieces + trainer + normalizer
-
-
-def _bytes(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _float(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 5) + struct.pack("<f", value)
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*found, value))
+    parts.append(field(3, field(1, "identity") + field(3, 0) + field(4, 0) + field(5, 0)))
+    return b"".join(parts)
 
 
 Step = Callable[[Runs], Runs]

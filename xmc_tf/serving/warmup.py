@@ -7,6 +7,7 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.protobuf import field
 
 # Messages are encoded by hand, because TensorFlow does not have `PredictionLog` of tensorflow_serving.apis.
 # tests/serving/test_command.py reads them with TensorFlow Serving's own parser.
@@ -75,25 +76,8 @@ def _request(signature: str, texts: Sequence[bytes], **more: np.ndarray) -> byte
 
     tensors = {"text": tf.make_tensor_proto(list(texts), tf.string, [len(texts)])}
     tensors |= {name: tf.make_tensor_proto(array) for name, array in more.items()}
-    model_spec = _field(_MODEL_SPEC_SIGNATURE_NAME, signature.encode())
-    request = _field(_PREDICT_REQUEST_MODEL_SPEC, model_spec)
+    request = field(_PREDICT_REQUEST_MODEL_SPEC, field(_MODEL_SPEC_SIGNATURE_NAME, signature))
     for name, tensor in tensors.items():
         # An entry of a map is a message of its key (1) and its value (2).
-        entry = _field(1, name.encode()) + _field(2, tensor.SerializeToString())
-        request += _field(_PREDICT_REQUEST_INPUTS, entry)
-    return _field(_PREDICTION_LOG_PREDICT_LOG, _field(_PREDICT_LOG_REQUEST, request))
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Encode a field of variable length (strings, bytes, messages): its number, its length, its content."""
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    """Encode a number: seven bits per byte, the lowest first, the eighth bit set in all bytes but the last."""
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+        request += field(_PREDICT_REQUEST_INPUTS, field(1, name) + field(2, tensor.SerializeToString()))
+    return field(_PREDICTION_LOG_PREDICT_LOG, field(_PREDICT_LOG_REQUEST, request))
