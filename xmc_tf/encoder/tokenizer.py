@@ -1,8 +1,9 @@
 """Conversion of texts to token ids, many at once."""
 
+import hashlib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.data.reading import Reading, window_bounds
 from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource
-from xmc_tf.encoder.tokenizer_files import TokenizerFiles, of_transformers, read_main_file, read_with_transformers
+from xmc_tf.encoder.tokenizer_files import of_transformers, read_main_file, read_with_transformers
 
 if TYPE_CHECKING:
     from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
@@ -73,9 +74,8 @@ _MOST_IDS, _FEW_TOKENS = 16, 100_000  # at most 16 ids for each token, and for 1
 class TextTokenizer:
     """A fast tokenizer for many texts at once."""
 
-    def __init__(self, files: TokenizerFiles) -> None:
-        self._files = files
-        self.backend, self.pad_id = files.backend, files.pad_id
+    def __init__(self, backend: Tokenizer, pad_id: int, save: Callable[[Path], object]) -> None:
+        self.backend, self.pad_id, self._save = backend, pad_id, save
         vocabulary = self.backend.get_vocab()
         self.vocabulary_size = max(vocabulary.values()) + 1
         if self.vocabulary_size > _MOST_IDS * (len(vocabulary) + _FEW_TOKENS):  # ids take memory later on
@@ -84,14 +84,15 @@ class TextTokenizer:
                 expected=f"ids below {_MOST_IDS * (len(vocabulary) + _FEW_TOKENS):,}, for {len(vocabulary):,} tokens",
                 received=f"{self.vocabulary_size - 1:,}", fix="correct tokenizer.json, or copy it again",
             )  # fmt: skip
-        self.fingerprint = files.fingerprint
+        # Equal for tokenizers that produce the same ids.
+        self.fingerprint = hashlib.sha256(backend.to_str().encode()).hexdigest()[:32]
         self.before, self.behind = _frame(self.backend)
         self._nr_special = len(self.before) + len(self.behind)
 
     @classmethod
     def of(cls, tokenizer: Any) -> Self:
         """Return the tokenizer that produces the same ids as a fast one of transformers."""
-        return cls(of_transformers(tokenizer))
+        return cls(*of_transformers(tokenizer))
 
     @classmethod
     def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
@@ -99,7 +100,7 @@ class TextTokenizer:
         source = EncoderSource(name_or_folder, "tokenizer", cache_dir)
         with verified(source.folder, skip=WEIGHT_ENDINGS):
             try:
-                return cls(read_main_file(source) or read_with_transformers(source))
+                return cls(*(read_main_file(source) or read_with_transformers(source)))
             except InputError:
                 raise
             except ImportError as error:
@@ -163,7 +164,7 @@ class TextTokenizer:
 
     def save(self, folder: str | Path) -> None:
         """Write the tokenizer's files into a folder, which may contain the encoder."""
-        self._files.save(Path(folder))
+        self._save(Path(folder))
 
     def _beginning(self, text: str, limit: int) -> str:
         """Return the part of a long text that determines its first ``limit`` tokens."""

@@ -1,10 +1,8 @@
 """The files of a tokenizer: tokenizer.json is read directly, and transformers reads other forms."""
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +14,6 @@ from xmc_tf.encoder.sources import EncoderSource, quiet_transformers
 
 _LOG = logging.getLogger(__name__)
 _LARGEST = 1 << 24  # bytes of a configuration
-_SETTING_FILES = ("tokenizer.json", "tokenizer_config.json")
-
-
-def _inferred_type(folder: Path | None) -> dict[str, str]:
-    """Return the tokenizer's type for ``AutoTokenizer`` from PECOS's encoder beside it; empty if not needed."""
-    if folder is None or _content(folder / "config.json").get("model_type"):
-        return {}
-    if _content(folder / "tokenizer_config.json").get("tokenizer_class"):
-        return {}
-    kind = _content(folder.parent / "text_encoder" / "config.json").get("model_type")
-    return {"tokenizer_type": kind} if isinstance(kind, str) else {}
-
-
-def _note_defaults(folder: Path | None, tokenizer: Any) -> None:
-    """Log the settings assumed for a vocabulary without settings; warn if they look wrong."""
-    if folder is None or any((folder / name).is_file() for name in _SETTING_FILES):
-        return
-    lowers = getattr(tokenizer, "do_lower_case", None)
-    if lowers is None:
-        return
-    special = set(tokenizer.all_special_tokens)
-    cased = sum(1 for token in tokenizer.get_vocab() if token not in special and token != token.lower())
-    assumed = f"{folder} has no tokenizer_config.json: assuming {type(tokenizer).__name__}"
-    if lowers and cased > len(tokenizer) // 100:
-        _LOG.warning(
-            '%s, which converts text to lower case, but %s tokens have capitals; if the encoder is cased, add '
-            'tokenizer_config.json with {"do_lower_case": false}', assumed, f"{cased:,}",
-        )  # fmt: skip
-    else:
-        _LOG.info(
-            "%s, %s", assumed, "which converts text to lower case" if lowers else "which keeps upper and lower case"
-        )
-
-
-def _content(path: Path) -> dict[str, Any]:
-    """Return a small JSON object; empty if it is missing or unreadable, which its actual reader reports."""
-    try:
-        return dict(read_json(path, limit=_LARGEST, foreign=True))
-    except (OSError, InputError):
-        return {}
-
-
 _MAIN = "tokenizer.json"
 _SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
 # Settings of BERT's tokenizers that override the normalizer in tokenizer.json.
@@ -66,22 +22,11 @@ _OF_NORMALIZER = {
 }  # fmt: skip
 _PADDING = ("[PAD]", "<pad>")  # if the settings do not name it
 
-
-@dataclass(frozen=True)
-class TokenizerFiles:
-    """A tokenizer as its files describe it."""
-
-    backend: Tokenizer  # without padding and truncation
-    pad_id: int
-    save: Callable[[Path], object]  # writes the files into a folder
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for tokenizers that produce the same ids."""
-        return hashlib.sha256(self.backend.to_str().encode()).hexdigest()[:32]
+# The tokenizer without padding and truncation, the padding id, and a function that writes the files into a folder.
+Parts = tuple[Tokenizer, int, Callable[[Path], object]]
 
 
-def read_main_file(source: EncoderSource) -> TokenizerFiles | None:
+def read_main_file(source: EncoderSource) -> Parts | None:
     """Read tokenizer.json and the settings beside it, without transformers; None if there is no such file."""
     # transformers 5 would keep only the vocabulary and build its own tokenizer, with other ids for some architectures.
     content = source.read(_MAIN)
@@ -101,10 +46,14 @@ def read_main_file(source: EncoderSource) -> TokenizerFiles | None:
         for name, one in {_MAIN: content, **beside}.items():
             (folder / name).write_bytes(one)
 
-    return TokenizerFiles(backend, _pad_id(backend, settings), save)
+    named = settings.get("pad_token")
+    for one in (named.get("content") if isinstance(named, dict) else named, *_PADDING):
+        if isinstance(one, str) and (found := backend.token_to_id(one)) is not None:
+            return backend, int(found), save
+    return backend, 0, save
 
 
-def read_with_transformers(source: EncoderSource) -> TokenizerFiles:
+def read_with_transformers(source: EncoderSource) -> Parts:
     with quiet_transformers():
         from transformers import AutoTokenizer  # takes a second to import
 
@@ -115,8 +64,8 @@ def read_with_transformers(source: EncoderSource) -> TokenizerFiles:
     return of_transformers(found)
 
 
-def of_transformers(tokenizer: Any) -> TokenizerFiles:
-    """Return the files of a fast tokenizer of transformers."""
+def of_transformers(tokenizer: Any) -> Parts:
+    """Return the parts of a fast tokenizer of transformers."""
     if not tokenizer.is_fast:
         raise InputError(
             f"no fast tokenizer was found for {tokenizer.name_or_path}", expected="a folder with tokenizer.json"
@@ -128,19 +77,47 @@ def of_transformers(tokenizer: Any) -> TokenizerFiles:
 
     # A copy of the backend, because the tokenizer must keep its own truncation settings.
     backend = _bare(Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
-    return TokenizerFiles(backend, int(tokenizer.pad_token_id or 0), save)
-
-
-def _pad_id(backend: Tokenizer, settings: dict[str, Any]) -> int:
-    named = settings.get("pad_token")
-    token = named.get("content") if isinstance(named, dict) else named
-    for one in (token, *_PADDING):
-        if isinstance(one, str) and (found := backend.token_to_id(one)) is not None:
-            return int(found)
-    return 0
+    return backend, int(tokenizer.pad_token_id or 0), save
 
 
 def _bare(backend: Tokenizer) -> Tokenizer:
     backend.no_padding()
     backend.no_truncation()
     return backend
+
+
+def _inferred_type(folder: Path | None) -> dict[str, str]:
+    """Return the tokenizer's type for ``AutoTokenizer`` from PECOS's encoder beside it; empty if not needed."""
+    if (
+        folder is None
+        or _content(folder / "config.json").get("model_type")
+        or _content(folder / "tokenizer_config.json").get("tokenizer_class")
+    ):
+        return {}
+    kind = _content(folder.parent / "text_encoder" / "config.json").get("model_type")
+    return {"tokenizer_type": kind} if isinstance(kind, str) else {}
+
+
+def _note_defaults(folder: Path | None, tokenizer: Any) -> None:
+    """Log the settings assumed for a vocabulary without settings; warn if they look wrong."""
+    lowers = getattr(tokenizer, "do_lower_case", None)
+    if folder is None or lowers is None or any((folder / name).is_file() for name in (_MAIN, "tokenizer_config.json")):
+        return
+    special = set(tokenizer.all_special_tokens)
+    cased = sum(1 for token in tokenizer.get_vocab() if token not in special and token != token.lower())
+    assumed = f"{folder} has no tokenizer_config.json: assuming {type(tokenizer).__name__}"
+    if lowers and cased > len(tokenizer) // 100:
+        _LOG.warning(
+            '%s, which converts text to lower case, but %s tokens have capitals; if the encoder is cased, add '
+            'tokenizer_config.json with {"do_lower_case": false}', assumed, f"{cased:,}",
+        )  # fmt: skip
+    else:
+        _LOG.info("%s, which %s", assumed, "converts text to lower case" if lowers else "keeps upper and lower case")
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """Return a small JSON object; empty if it is missing or unreadable, which its actual reader reports."""
+    try:
+        return dict(read_json(path, limit=_LARGEST, foreign=True))
+    except (OSError, InputError):
+        return {}
