@@ -1,4 +1,4 @@
-"""Conversion of parameter classes to command-line flags, and of flags to parameters."""
+"""Command-line flags from parameter classes, and parameters from flags."""
 
 import argparse
 import dataclasses
@@ -20,19 +20,7 @@ def add_arguments(
     flags: Mapping[str, tuple[str, ...]] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add a flag for each named parameter, with the type, default, choices and help of the class.
-
-    Example:
-        >>> flags = {"threads": ("-n", "--threads")}
-        >>> add_arguments(parser, HierarchicalKMeansParams, "nr_splits", "threads", flags=flags)
-
-    Args:
-        parser: the parser, or a group of it.
-        cls: the parameter class.
-        *names: the parameters that get a flag (default: all that are single values).
-        flags: spellings that replace ``--the-parameters-name``.
-        defaults: defaults that replace the class's, for commands whose defaults differ in PECOS.
-    """
+    """Add a flag for each named parameter (default: all single values) with the class's type, choices and help."""
     known = {field.name: field for field in dataclasses.fields(cls)}
     for name in names or [name for name, shape in shapes(cls).items() if not dataclasses.is_dataclass(shape.type)]:
         field, shape = known[name], shapes(cls)[name]
@@ -48,15 +36,7 @@ def add_arguments(
 
 
 def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) -> P:
-    """Return the parameters and their nested blocks, read from the flags of the same names.
-
-    A flag that is a parameter of several blocks (``nr_splits``, ``threads``) applies to all of them, as in PECOS.
-
-    Args:
-        cls: the parameter class.
-        arguments: the parsed flags; None for flags that are not set.
-        **given: parameters that do not come from flags.
-    """
+    """Return the parameters; a flag that several nested blocks have (``threads``) applies to all, as in PECOS."""
     values = dict(given)
     for name, shape in shapes(cls).items():
         if name in values:

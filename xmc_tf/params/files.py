@@ -1,4 +1,4 @@
-"""Parameter files: reading, and writing of skeletons with the defaults."""
+"""Parameter files, and skeletons with the defaults."""
 
 import json
 import logging
@@ -25,19 +25,7 @@ _FEATURES = "tfidf_params"  # the TF-IDF of texts; PECOS has no such block and i
 
 
 def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: type[Params]) -> dict[str, Any]:
-    """Read the blocks of a parameter file.
-
-    Args:
-        path: the JSON file.
-        ignore: keys of the file to skip.
-        **classes: the parameter class of each block.
-
-    Returns:
-        The parameters by block; None for missing blocks.
-
-    Raises:
-        InputError: a value cannot be used; the error names the file and the key's dotted path.
-    """
+    """Read the named blocks of a parameter file; None for missing blocks."""
     data = _read_json(existing_file(path, "parameters"))
     retired: list[str] = []
     blocks: dict[str, Any] = dict.fromkeys(classes)
@@ -54,22 +42,13 @@ def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: ty
 
 
 def _read_block(cls: type[Params], value: Any, key: str, retired: list[str]) -> Any:
-    """Return a block, or for several label trees the block of each."""
     if key in _LISTS and isinstance(value, list) and value:
         return tuple(cls.read(one, f"{key}[{i}]", retired) for i, one in enumerate(value))
     return cls.read(value, key, retired)
 
 
 def load_block(path: str | Path, cls: type[P]) -> P:
-    """Read a file with a single block, without a name around it.
-
-    Args:
-        path: the JSON file.
-        cls: the block's parameter class.
-
-    Raises:
-        InputError: a value cannot be used; the error names the file and the key's dotted path.
-    """
+    """Read a file that is a single block."""
     data = _read_json(existing_file(path, "parameters"))
     retired: list[str] = []
     try:
@@ -81,28 +60,24 @@ def load_block(path: str | Path, cls: type[P]) -> P:
 
 
 def skeleton_of(params: Params) -> str:
-    """Return a single block as the text of a file for `load_block`."""
+    """Return the text of a file for `load_block`."""
     return json.dumps(params.to_json(), indent=1)
 
 
 def skeleton(**blocks: Params) -> str:
-    """Return parameters as the text of a parameter file.
-
-    Example:
-        >>> print(skeleton(train_params=XTransformerParams(), pred_params=XTransformerPredParams()))
-    """
+    """Return the text of a parameter file."""
     return json.dumps({name: params.to_json() for name, params in blocks.items()}, indent=1)
 
 
 def xtransformer_skeleton() -> str:
-    """Return a parameter file of the whole model with all defaults, to edit."""
+    """Return a parameter file of the whole model with all defaults."""
     return skeleton(
         train_params=XTransformerParams(), pred_params=XTransformerPredParams(), **{_FEATURES: TfidfParams()}
     )
 
 
 def linear_skeleton() -> str:
-    """Return a parameter file of the linear model with all defaults, to edit."""
+    """Return a parameter file of the linear model with all defaults."""
     return skeleton(
         train_params=RankerParams(),
         pred_params=RankerPredParams(),

@@ -1,5 +1,3 @@
-"""Parameters of the linear rankers."""
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -16,13 +14,13 @@ class LinearLevelParams(Params):
     pecos_name: ClassVar[str] = "pecos.xmc.base###MLModel.TrainParams"
 
     threshold: float = knob(
-        0.1, low=0, help="set weights below this absolute value to 0; larger makes the model smaller and less exact"
+        0.1, low=0, help="zero weights below this magnitude; larger makes the model smaller and less exact"
     )
     max_nonzeros_per_label: int | None = knob(
         None,
         low=0,
-        help="maximum number of weights per label, the largest are kept; smaller makes the model smaller and less "
-        "exact (default, and 0: no limit)",
+        help="maximum number of weights per label (the largest are kept); smaller makes the model smaller and less "
+        "exact (default and 0: no limit)",
     )
     solver_type: str = knob("L2R_L2LOSS_SVC_DUAL", choices=choices.SOLVERS, help="loss and solver")
     Cp: float = knob(1.0, above=0, help="weight of the loss of positive documents; larger fits them more closely")
@@ -36,7 +34,7 @@ class LinearLevelParams(Params):
 
     @property
     def nonzeros_limit(self) -> int | None:
-        """Return the maximum number of weights per label, or None for no limit."""
+        """Maximum number of weights per label, or None for no limit."""
         return self.max_nonzeros_per_label or None
 
 

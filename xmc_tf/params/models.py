@@ -1,5 +1,3 @@
-"""Parameters of whole models: tree, encoder, rankers."""
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -65,13 +63,13 @@ class XTransformerParams(Params):
     # Options that PECOS does not have.
     probabilities: bool | None = knob(
         None,
-        help="predict calibrated probabilities, learned from documents that are held out, instead of scores (default: "
-        "if names of labels are evidence)",
+        help="predict calibrated probabilities, learned from held-out documents, instead of scores (default: if "
+        "label names are evidence)",
     )
     label_names: bool | None = knob(
         None,
-        help="find the names of labels in texts, as evidence for calibrated probabilities; better answers, up to twice "
-        "the training time of the rankers (default: if there are label names)",
+        help="find label names in texts, as evidence for calibrated probabilities; better answers, up to twice the "
+        "training time of the rankers (default: if there are label names)",
     )
     embedding_weight: float | None = knob(
         None,

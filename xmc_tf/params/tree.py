@@ -1,5 +1,3 @@
-"""Parameters of the label tree."""
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,7 +20,7 @@ class HierarchicalKMeansParams(Params):
     )
     min_codes: int | None = knob(None, low=1, help="number of nodes of the top level (default: nr_splits)")
     max_leaf_size: int = knob(
-        100, low=1, help="maximum number of labels per leaf; with at least the number of labels, there is no tree"
+        100, low=1, help="maximum number of labels per leaf; with the number of labels or more, there is no tree"
     )
     spherical: bool = knob(True, help="scale the k-means centroids to length 1 after each iteration")
     seed: int = knob(0, low=0, high=LARGEST_SEED, help="random seed")

@@ -1,4 +1,4 @@
-"""The allowed values of parameters, and the error for other values."""
+"""Allowed values of parameters, and the error for other values."""
 
 import dataclasses
 import difflib
@@ -15,7 +15,7 @@ from xmc_tf.common.numbers import LARGEST_INT32
 
 
 class MisfitError(InputError):
-    """An error about a parameter, which stores its key so that outer blocks can prepend theirs."""
+    """An error about a parameter; it stores the key so that outer blocks can prepend theirs."""
 
     def __init__(self, key: str, problem: str, *, expected: str, received: str, fix: str = "") -> None:
         super().__init__(f"{key} {problem}", expected=expected, received=received, fix=fix)
@@ -29,7 +29,6 @@ class MisfitError(InputError):
 
 
 def join(place: str, key: str) -> str:
-    """Return the dotted path of ``key`` inside ``place``."""
     return f"{place}.{key}" if place else key
 
 
@@ -45,19 +44,7 @@ def knob(
     also: Sequence[float] = (),
     parse: Callable[[str], str] | None = None,
 ) -> Any:
-    """Return a field of a parameter class with its meaning and allowed values.
-
-    Args:
-        default: its default.
-        help: its meaning in one line, shown by command lines and the reference.
-        choices: allowed values of a string.
-        low: smallest allowed number.
-        high: largest allowed number.
-        above: exclusive lower bound.
-        below: exclusive upper bound.
-        also: further allowed numbers, such as -1 for "all cores".
-        parse: returns the canonical form of a string, or raises ValueError with the expected form.
-    """
+    """Return a field of a parameter class."""
     metadata = {
         "help": help,
         "choices": tuple(choices),
@@ -73,7 +60,7 @@ def knob(
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The form of a parameter according to its annotation: its type, and whether it allows null or a list."""
+    """The form of a parameter according to its annotation."""
 
     type: type
     optional: bool
@@ -102,7 +89,7 @@ class Shape:
 
 
 def checked(field: dataclasses.Field, shape: Shape, value: Any) -> Any:
-    """Return ``value`` in the canonical form of the parameter, or raise `MisfitError`."""
+    """Return ``value`` in the parameter's canonical form, or raise `MisfitError`."""
     if shape.chain and isinstance(value, list | tuple):
         if not value:
             raise MisfitError(
@@ -231,7 +218,7 @@ _LONGEST_COMPARED = 200
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to ``name``; None also for a long one, whose search takes long."""
+    """Return the most similar known name; None also for long names, whose search is slow."""
     if len(name) > _LONGEST_COMPARED:
         return None
     by_lower = {entry.lower(): entry for entry in known}
