@@ -44,15 +44,7 @@ def place_beside(folder: Path) -> Path:
 
 @contextmanager
 def folder_lock(folder: str | Path) -> Iterator[None]:
-    """Hold the lock of a folder, which need not exist; a process may hold it more than once.
-
-    Example:
-        >>> with folder_lock("model"):
-        ...     train_and_save("model")
-
-    Raises:
-        InputError: another process holds it; the message names its host, pid and start time.
-    """
+    """Hold the lock of a folder, which need not exist; a process may hold it more than once."""
     folder = Path(folder).resolve()
     with _held_guard:
         handle = None if folder in _held else _acquire(folder)

@@ -46,17 +46,9 @@ def named_folder(path: str | Path) -> Path:
 
 @contextmanager
 def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another folder") -> Iterator[Path]:
-    """Hold a folder's lock, after completing or removing what a killed run has left.
+    """Hold a folder's lock, after completing or removing what a killed run has left; refuse one with files of others.
 
     A command that fills the folder at its end uses this to check at its start that it may.
-
-    Args:
-        path: the folder, which need not exist.
-        kind: the kind of folder to be written.
-        fix: the advice in the error.
-
-    Raises:
-        InputError: the folder has files of others with names that we write, or another process writes it.
     """
     folder = Path(path).resolve()
     with folder_lock(folder):
@@ -75,13 +67,6 @@ def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
     Example:
         >>> with placed_folder("model", MODEL) as part:
         ...     write_all_parts(part)
-
-    Args:
-        path: the final path of the folder.
-        kind: the kind of folder.
-
-    Raises:
-        InputError: the folder has files of others with names that we write, or another process writes it.
     """
     if is_staged(Path(path)):
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -109,7 +94,7 @@ def _named(error: OSError, part: Path, folder: Path) -> OSError:
 
 
 def _recover(folder: Path, kind: FolderKind) -> None:
-    """Complete or remove what a killed run left of ``folder``, and log it; the caller must hold the lock."""
+    """Complete or remove what a killed run left of ``folder``; the caller must hold the lock."""
     if finish_placing(folder):
         _LOG.info("%s: completed what an interrupted run had begun to place", folder)
     for leftover in leftovers_beside(folder):
@@ -124,14 +109,7 @@ def _recover(folder: Path, kind: FolderKind) -> None:
 
 
 def finish_placing(folder: Path) -> bool:
-    """Complete the moves in a folder's journal.
-
-    Returns:
-        Whether there was a journal.
-
-    Raises:
-        InputError: the journal is invalid.
-    """
+    """Complete the moves in a folder's journal; return whether there was one."""
     folder = folder.resolve()
     path = folder / JOURNAL
     try:
@@ -228,13 +206,8 @@ def _remove_links(part: Path, folder: Path, own: set[str]) -> None:
 def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = False) -> None:
     """Move files of others that are missing in the new folder from the old folder, which will be removed.
 
-    Nearly all have been linked; the others were added between linking and exchange.
-
-    Args:
-        old: the old folder.
-        folder: the new folder.
-        kind: the kind of both.
-        newer: whether a file that differs is newer in ``old``, because it was replaced after linking.
+    Nearly all have been linked; the others were added between linking and exchange. With ``newer``, a file that differs
+    is newer in ``old``, because it was replaced after linking.
     """
     own = kind.own_files(old)
     for name in list(files_of(old)):
@@ -270,11 +243,7 @@ def _leads_outside(name: str) -> bool:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Swap two files or folders atomically.
-
-    Returns:
-        False if the file system cannot do it; then nothing has changed.
-    """
+    """Swap two files or folders atomically; return False, with nothing changed, if the file system cannot do it."""
     if _RENAMEAT2 is None:
         return False
     if _RENAMEAT2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0:
