@@ -1,4 +1,8 @@
-"""SentencePiece's compiled character map in the graph."""
+"""SentencePiece's compiled character map in the graph.
+
+A cluster of less than six bytes that begins with an entry of the map is replaced as a whole by the shortest such entry.
+In other clusters, characters are replaced one by one.
+"""
 
 import struct
 import unicodedata
@@ -40,8 +44,9 @@ class Charsmap(tf.Module):
             # An entry that begins with another entry is never used.
             elif len(key.encode()) < _SHORT and not any(key[:size] in entries for size in range(1, len(key))):
                 if len(key) > _LONGEST_ENTRY:
-                    raise cannot_run_in_graph(f"its character map has an entry of {len(key)} of them")
-                several.append((_packed(key), value))
+                    raise cannot_run_in_graph(f"its character map has an entry of {len(key)} characters")
+                first, second, third = (*map(ord, key), 0)[:3]
+                several.append(((first * _SHIFT + second) * _SHIFT + third, value))
         several.sort()
         # Replacements of several characters follow those of single characters in the table.
         self._table = CharacterTable([*outputs, *(value for _, value in several)])
@@ -54,7 +59,9 @@ class Charsmap(tf.Module):
         flags = tf.gather(self._flags, tf.minimum(runs.points, NR_CODE_POINTS - 1))
         heads = segment_starts(runs) | ~_sticks(runs.points, flags)
         cluster = tf.cumsum(tf.cast(heads, tf.int64)) - 1
-        size = tf.math.segment_sum(_bytes_of(runs.points), cluster)
+        # The length of each character in UTF-8.
+        bytes_ = 1 + tf.add_n([tf.cast(runs.points >= limit, tf.int32) for limit in (0x80, 0x800, 0x10000)])
+        size = tf.math.segment_sum(bytes_, cluster)
         short = tf.gather(size, cluster) < _SHORT
         second, third = (_next_in_cluster(points, cluster, by) for by in (1, 2))
         two = (points * _SHIFT + second) * _SHIFT
@@ -99,11 +106,6 @@ def _child(units: np.ndarray, node: int) -> int:
     """Return where the children of a node begin; add a child's label to get its place."""
     unit = int(units[node])
     return node ^ ((unit >> 10) << ((unit & 1 << 9) >> 6))
-
-
-def _packed(key: str) -> int:
-    first, second, third = (*map(ord, key), 0)[:3]
-    return (first * _SHIFT + second) * _SHIFT + third
 
 
 @lru_cache(maxsize=1)
@@ -155,11 +157,6 @@ def _hangul(before: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
         | ((within(before, *vowel) | open_syllable) & within(points, *vowel, *trailing))
         | (within(before, *trailing, syllable) & within(points, *trailing))
     )
-
-
-def _bytes_of(points: tf.Tensor) -> tf.Tensor:
-    """Return the length of each character in UTF-8."""
-    return 1 + tf.add_n([tf.cast(points >= limit, tf.int32) for limit in (0x80, 0x800, 0x10000)])
 
 
 def _next_in_cluster(points: tf.Tensor, cluster: tf.Tensor, by: int) -> tf.Tensor:

@@ -1,10 +1,12 @@
 """Texts as code points in the graph, and tables that map single characters."""
 
+import json
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from tokenizers import Tokenizer, models
 
 NR_CODE_POINTS = 0x110000
 SPECIAL = 1 << 21
@@ -58,11 +60,12 @@ class CharacterTable(tf.Module):
         pages = np.frombuffer(b"".join(numbers), np.int32)
         flat = [ord(character) for sequence in sequences for character in sequence]
         splits = np.cumsum([0, *map(len, sequences)])
+        # Variables, because constants are copied into every graph that uses them.
         with tf.device("CPU:0"):
-            self._page_of = _fixed(np.array(page_of, np.int32), "page_of")
-            self._pages = _fixed(pages, "pages")
-            self._flat = _fixed(np.array([*flat, 0], np.int32), "flat")
-            self._splits = _fixed(np.array([*splits, splits[-1]], np.int64), "splits")
+            self._page_of = tf.Variable(np.array(page_of, np.int32), trainable=False, name="page_of")
+            self._pages = tf.Variable(pages, trainable=False, name="pages")
+            self._flat = tf.Variable(np.array([*flat, 0], np.int32), trainable=False, name="flat")
+            self._splits = tf.Variable(np.array([*splits, splits[-1]], np.int64), trainable=False, name="splits")
 
     def __call__(self, runs: Runs) -> Runs:
         kinds = self.kinds(runs.points)
@@ -89,6 +92,11 @@ class CharacterTable(tf.Module):
 def every_character() -> list[str]:
     """Return all characters of any version of Unicode, except those for private use beyond the first plane."""
     return [chr(point) for first, last in _ASSIGNED for point in range(first, last) if point not in _SURROGATES]
+
+
+def tokenizer_with(**parts: Any) -> Tokenizer:
+    """Return a tokenizer with only some parts of a JSON configuration, to call these."""
+    return Tokenizer.from_str(json.dumps({**json.loads(Tokenizer(models.BPE()).to_str()), **parts}))
 
 
 def map_every_character(function: Callable[[str], list[str]]) -> list[str | None]:
@@ -146,11 +154,11 @@ def positions_in_rows(rows: tf.Tensor) -> tf.Tensor:
     return here - tf.searchsorted(rows, rows, side="left", out_type=tf.int64)
 
 
+def shifted(flags: tf.Tensor, by: int = 1) -> tf.Tensor:
+    """Return the flags some places later."""
+    return tf.pad(flags, [[by, 0]])[: tf.size(flags)]
+
+
 def starts_of(rows: tf.Tensor) -> tf.Tensor:
     """Return whether each entry is the first of its row."""
     return tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] != rows[:-1]], axis=0)
-
-
-def _fixed(values: np.ndarray, name: str) -> tf.Variable:
-    # Variables, because constants are copied into every graph that uses them.
-    return tf.Variable(values, trainable=False, name=name)

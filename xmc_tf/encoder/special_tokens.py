@@ -1,11 +1,12 @@
 """Special tokens in texts, such as "[SEP]": each becomes one code point above all characters."""
 
+from itertools import product
 from typing import Any
 
 import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.encoder.code_points import SPECIAL, Runs, keep_only, starts_of
+from xmc_tf.encoder.code_points import SPECIAL, Runs, keep_only, shifted, starts_of
 
 # The characters that Rust, the language of the tokenizers library, considers whitespace.
 WHITESPACE = (
@@ -23,12 +24,11 @@ class SpecialTokens:
             if token["single_word"]:
                 raise cannot_run_in_graph(f"its token {token['content']!r} counts as a whole word only")
         contents = [content for content, *_ in self._tokens]
-        for one in contents:
-            for other in contents:
-                # The first match would decide which of two overlapping tokens counts.
-                overlap = any(one.endswith(other[:size]) for size in range(1, len(other)))
-                if not one or (one != other and one in other) or overlap:
-                    raise cannot_run_in_graph(f"its special tokens {one!r} and {other!r} overlap")
+        for one, other in product(contents, repeat=2):
+            # The first match would decide which of two overlapping tokens counts.
+            overlap = any(one.endswith(other[:size]) for size in range(1, len(other)))
+            if not one or (one != other and one in other) or overlap:
+                raise cannot_run_in_graph(f"its special tokens {one!r} and {other!r} overlap")
 
     def mark(self, runs: Runs) -> Runs:
         """Replace each special token by one code point: `SPECIAL` plus its id."""
@@ -42,11 +42,11 @@ class SpecialTokens:
             )
             marked = tf.where(found, SPECIAL + number, marked)
             for shift in range(1, len(content)):
-                covered |= _shifted(found, shift)
+                covered |= shifted(found, shift)
             if lstrip:
                 covered |= _spaces_before(runs, found)
             if rstrip:
-                last = _shifted(found, len(content) - 1)
+                last = shifted(found, len(content) - 1)
                 covered |= _spaces_before(Runs(points[::-1], -rows[::-1]), last[::-1])[::-1]
         return keep_only(Runs(marked, rows), ~covered)
 
@@ -58,8 +58,7 @@ def is_special(points: tf.Tensor) -> tf.Tensor:
 def segment_starts(runs: Runs) -> tf.Tensor:
     """Return whether each point starts a segment: a text, a special token, or text after one."""
     special = is_special(runs.points)
-    behind = tf.concat([tf.zeros_like(special[:1]), special[:-1]], axis=0)
-    return starts_of(runs.rows) | special | behind
+    return starts_of(runs.rows) | special | shifted(special)
 
 
 def _ahead(runs: Runs, longest: int) -> list[tf.Tensor]:
@@ -71,10 +70,6 @@ def _ahead(runs: Runs, longest: int) -> list[tf.Tensor]:
         same = tf.pad(rows[offset:], pad, constant_values=-1) == rows
         found.append(tf.where(same, tf.pad(points[offset:], pad, constant_values=-1), -1))
     return found
-
-
-def _shifted(flags: tf.Tensor, by: int) -> tf.Tensor:
-    return tf.pad(flags, [[by, 0]])[: tf.size(flags)]
 
 
 def _spaces_before(runs: Runs, found: tf.Tensor) -> tf.Tensor:

@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import tensorflow as tf
@@ -23,7 +24,9 @@ from xmc_tf.encoder.code_points import (
     places_of,
     positions_in_rows,
     rows_of,
+    shifted,
     starts_of,
+    tokenizer_with,
 )
 from xmc_tf.encoder.special_tokens import SpecialTokens, cannot_run_in_graph, is_special, is_whitespace, segment_starts
 
@@ -38,7 +41,7 @@ class _LikeliestPieces(tf.Module):
     def __init__(self, model: dict[str, Any]) -> None:
         super().__init__(name="pieces")
         if model.get("byte_fallback"):
-            raise cannot_run_in_graph("it makes bytes of unknown characters")
+            raise cannot_run_in_graph("it splits unknown characters into bytes")
         if model["unk_id"] is None:
             raise cannot_run_in_graph("it has no unknown piece")
         self._tokenizer = tf_text.SentencepieceTokenizer(_compiled_model(model["vocab"], int(model["unk_id"])))
@@ -92,8 +95,7 @@ class Unigram(tf.Module):
         runs = marked
         for step in self._steps:
             runs = step(runs)
-        runs = self._late.mark(runs)
-        runs, starts = self._splits(runs)
+        runs, starts = self._splits(self._late.mark(runs))
         rows = tf.gather(runs.rows, places_of(starts))
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
         # A word has at least one token.
@@ -106,9 +108,9 @@ def _normalization(configs: list[dict[str, Any]]) -> list[Step]:
     """Return the normalization steps of a text before it is split into words."""
     steps: list[Step] = []
     while configs:
-        if by_character := _first_of_kinds(configs, _BY_CHARACTER):
-            names = [config["type"] for config in by_character]
-            if names and (set(names) & {"NFKD", "NFD"}) and "StripAccents" not in names:
+        if by_character := list(takewhile(lambda config: config["type"] in _BY_CHARACTER, configs)):
+            names = {config["type"] for config in by_character}
+            if names & {"NFKD", "NFD"} and "StripAccents" not in names:
                 raise cannot_run_in_graph("it decomposes characters and keeps the accents")
             steps.append(_character_table(json.dumps({"type": "Sequence", "normalizers": by_character})))
             configs = configs[len(by_character) :]
@@ -125,27 +127,11 @@ def _normalization(configs: list[dict[str, Any]]) -> list[Step]:
     return steps
 
 
-def _first_of_kinds(configs: list[dict[str, Any]], kinds: tuple[str, ...]) -> list[dict[str, Any]]:
-    size = next((place for place, config in enumerate(configs) if config["type"] not in kinds), len(configs))
-    return configs[:size]
-
-
 @lru_cache(maxsize=4)
 def _character_table(key: str) -> CharacterTable:
-    normalize = _tokenizer_with(normalizer=json.loads(key)).normalizer.normalize_str
+    normalize = tokenizer_with(normalizer=json.loads(key)).normalizer.normalize_str
     # A text is one word here, including its spaces.
     return CharacterTable(map_every_character(lambda text: [normalize(text)]))
-
-
-def _tokenizer_with(**parts: Any) -> Tokenizer:
-    """Return a tokenizer with only some parts, to call these."""
-    model = {"type": "WordPiece", "unk_token": "", "continuing_subword_prefix": "", "max_input_chars_per_word": 1}
-    return Tokenizer.from_str(
-        json.dumps(
-            {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
-             "pre_tokenizer": None, "post_processor": None, "decoder": None, "model": {**model, "vocab": {}}, **parts}
-        )
-    )  # fmt: skip
 
 
 def _replacement(config: dict[str, Any]) -> Step:
@@ -161,16 +147,14 @@ def _replacement(config: dict[str, Any]) -> Step:
 def _repeats(runs: Runs, point: int) -> tf.Tensor:
     """Return where the character follows itself in the same segment."""
     same = runs.points == point
-    before = tf.concat([tf.zeros_like(same[:1]), same[:-1]], axis=0)
-    return same & before & ~segment_starts(runs)
+    return same & shifted(same) & ~segment_starts(runs)
 
 
 def _pairs_replaced(runs: Runs, point: int, by: int) -> Runs:
     """Replace each pair of equal characters by one character, from the left."""
     same = runs.points == point
     run = tf.cumsum(tf.cast(~_repeats(runs, point), tf.int64)) - 1
-    odd = positions_in_rows(run) % 2 == 1
-    second = same & odd
+    second = same & (positions_in_rows(run) % 2 == 1)
     first = tf.concat([second[1:], tf.zeros_like(second[:1])], axis=0)
     return keep_only(Runs(tf.where(first, by, runs.points), runs.rows), ~second)
 
@@ -222,10 +206,10 @@ class _Words(tf.Module):
         for kind in self._kinds:
             if kind == "Punctuation":
                 alone = self._punctuation.kinds(runs.points) > 0
-                starts |= alone | tf.concat([tf.zeros_like(alone[:1]), alone[:-1]], axis=0)
+                starts |= alone | shifted(alone)
             else:
                 space = is_whitespace(runs.points)
-                starts |= tf.concat([tf.zeros_like(space[:1]), space[:-1]], axis=0)
+                starts |= shifted(space)
                 # If a split begins with whitespace, the next character begins it; dropping both would join two words.
                 inner = places_of(~space)
                 starts, runs = tf.gather(starts, inner), at_places(runs, inner)
@@ -243,15 +227,13 @@ class _Words(tf.Module):
 
 @lru_cache(maxsize=1)
 def _punctuation_table() -> CharacterTable:
-    parts = _tokenizer_with(pre_tokenizer={"type": "Punctuation", "behavior": "Isolated"})
-    split = parts.pre_tokenizer.pre_tokenize_str
+    isolated = {"type": "Punctuation", "behavior": "Isolated"}
+    split = tokenizer_with(pre_tokenizer=isolated).pre_tokenizer.pre_tokenize_str
     return CharacterTable(map_every_character(lambda text: [word for word, _ in split(text)]))
 
 
 def _flat(config: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
     """Return the parts of a sequence, which may contain sequences."""
-    if config is None:
-        return []
-    if config["type"] != "Sequence":
-        return [config]
+    if config is None or config["type"] != "Sequence":
+        return [config] if config else []
     return [part for one in config[inner] for part in _flat(one, inner)]

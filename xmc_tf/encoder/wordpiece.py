@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder import build_fast_wordpiece_model
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer
 
 from xmc_tf.encoder.code_points import (
     SPECIAL,
@@ -21,6 +21,8 @@ from xmc_tf.encoder.code_points import (
     places_of,
     positions_in_rows,
     rows_of,
+    shifted,
+    tokenizer_with,
 )
 from xmc_tf.encoder.special_tokens import cannot_run_in_graph, is_special, segment_starts
 
@@ -57,10 +59,9 @@ class WordPiece(tf.Module):
         """Return int32 ids and the int64 row of each, ascending; at least the first ``limit`` of each text."""
         runs = self._table(marked)
         space = runs.points == _SPACE
-        behind = tf.concat([tf.zeros_like(space[:1]), space[:-1]], axis=0)
         # A word begins after a space and at the start of a segment.
         inner = places_of(~space)
-        starts = tf.gather(segment_starts(runs) | behind, inner)
+        starts = tf.gather(segment_starts(runs) | shifted(space), inner)
         runs = at_places(runs, inner)
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
         heads = at_places(runs, places_of(starts))
@@ -81,8 +82,7 @@ class WordPiece(tf.Module):
 @lru_cache(maxsize=4)
 def _normalized_characters(rules: str) -> list[str | None]:
     """Return each character after normalization, with spaces where a word ends."""
-    described = json.loads(Tokenizer(models.BPE()).to_str())
-    described["normalizer"], described["pre_tokenizer"] = json.loads(rules)
-    backend = Tokenizer.from_str(json.dumps(described))
+    normalizer, splitter = json.loads(rules)
+    backend = tokenizer_with(normalizer=normalizer, pre_tokenizer=splitter)
     normalize, split = backend.normalizer.normalize_str, backend.pre_tokenizer.pre_tokenize_str
     return map_every_character(lambda text: [word for word, _ in split(normalize(text))])

@@ -25,16 +25,8 @@ def model(
 
 def node(kind: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any], domain: str) -> bytes:
     """Return a node; an empty input is left out."""
-    written = [_attribute(name, value) for name, value in attributes.items()]
-    parts = [
-        _all(1, inputs),
-        _all(2, outputs),
-        field(3, outputs[0]),
-        field(4, kind),
-        _all(5, written),
-        field(7, domain),
-    ]
-    return b"".join(parts)
+    head = _all(1, inputs) + _all(2, outputs) + field(3, outputs[0]) + field(4, kind)
+    return head + _all(5, (_attribute(name, given) for name, given in attributes.items())) + field(7, domain)
 
 
 def tensor(name: str, array: np.ndarray) -> bytes:
