@@ -18,7 +18,7 @@ from xmc_tf.encoder.network.forward import Forward
 from xmc_tf.encoder.network.operations import Operations, TrainingOperations
 from xmc_tf.encoder.network.packed_layout import PackedLayout
 from xmc_tf.encoder.network.weight_names import weights_of
-from xmc_tf.encoder.precision import check_precision, dtype_of
+from xmc_tf.encoder.precision import DTYPES, check_precision
 from xmc_tf.encoder.reading import checked_pooling, random_weights, read_encoder
 from xmc_tf.encoder.weight_files import SAFETENSORS, save_weights
 
@@ -91,7 +91,7 @@ class Encoder(tf.Module):
                 expected=f"at most {self.max_length}",
                 fix="truncate them (truncate_length)",
             )
-        config, dtype = self.config, dtype_of(self.precision)
+        config, dtype = self.config, DTYPES[self.precision]
         operations = Operations(config.activation, config.epsilon)
         half = dtype != tf.float32
         packed = (half or not training) if packed is None else packed

@@ -1,6 +1,7 @@
 """The files of an encoder's weights: safetensors, TensorFlow's HDF5, and PyTorch's own format, without PyTorch."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +28,9 @@ class WeightFiles:
     """The arrays of one or more files of one format, by the names of PyTorch without the architecture's prefix."""
 
     def __init__(self, paths: list[Path], config: EncoderConfig) -> None:
-        self._prefix = NAMES[config.architecture].prefix
-        self._read: dict[str, Callable[[], np.ndarray]] = {}
-        for path in paths:
-            for name, read in _arrays_of(path):
-                self._read[name.removeprefix(self._prefix)] = read
+        prefix = NAMES[config.architecture].prefix
+        arrays = (array for path in paths for array in _arrays_of(path))
+        self._read = {name.removeprefix(prefix): read for name, read in arrays}
 
     def __contains__(self, name: str) -> bool:
         return name in self._read or _older(name) in self._read
@@ -101,45 +100,51 @@ def listed_files(index: Path) -> list[str]:
 
 def _arrays_of(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """Yield the names of a file's arrays as in PyTorch, with a function that reads each."""
-    if path.suffix == ".h5":
-        yield from _of_hdf5(path)
-    elif path.suffix == ".bin":
-        file = TorchFile(path)
-        for name, tensor in _state(file):
-            yield name, lambda file=file, tensor=tensor: file.array(tensor)  # type: ignore[misc]
+    if path.suffix == ".bin":
+        yield from _of_torch(TorchFile(path))
+    elif path.suffix == ".h5":
+        import h5py  # few encoders are in this format
+
+        names: list[str] = []
+        with h5py.File(path, "r") as file:
+            file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        for name in names:
+            # The name of a group, that of the model, then the name in a file of safetensors.
+            parts = name.split("/")
+            whole = "/".join(parts[2:] if len(parts) > 2 and parts[1].startswith("tf") else parts)
+            yield _torch_name(whole), partial(_from_hdf5, path, name)
     else:
         with safe_open(path, framework="np") as archive:
-            ours = (archive.metadata() or {}).get("format") == "tf"
+            of_tensorflow = (archive.metadata() or {}).get("format") == "tf"
             names = list(archive.keys())
         for name in names:
-            read = _safetensor(path, name)
-            yield (_torch_name(name), lambda name=name, read=read: _turned(name, read())) if ours else (name, read)  # type: ignore[misc]
+            yield _torch_name(name) if of_tensorflow else name, partial(_from_safetensors, path, name, of_tensorflow)
 
 
-def _safetensor(path: Path, name: str) -> Callable[[], np.ndarray]:
-    def read() -> np.ndarray:
-        with safe_open(path, framework="np") as archive:
-            return archive.get_tensor(name)
+def _of_torch(file: TorchFile) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+    if not isinstance(file.content, dict):
+        raise InputError(
+            f"{file.path} contains no weights of a model",
+            expected="a dictionary of tensors (a state_dict)",
+            received=type(file.content).__name__,
+            fix="save the encoder with save_pretrained",
+        )
+    for name, one in file.content.items():
+        if isinstance(name, str) and isinstance(one, Tensor):
+            yield name, partial(file.array, one)
 
-    return read
 
+def _from_hdf5(path: Path, name: str) -> np.ndarray:
+    import h5py
 
-def _of_hdf5(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
-    import h5py  # few encoders are in this format
-
-    names: list[str] = []
     with h5py.File(path, "r") as file:
-        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        return _turned(name, np.asarray(file[name]))
 
-    def read(name: str) -> np.ndarray:
-        with h5py.File(path, "r") as file:
-            return _turned(name, np.asarray(file[name]))
 
-    for name in names:
-        # The name of a group, that of the model, then the name that a file of safetensors has.
-        parts = name.split("/")
-        whole = "/".join(parts[2:] if len(parts) > 2 and parts[1].startswith("tf") else parts)
-        yield _torch_name(whole), lambda name=name: read(name)  # type: ignore[misc]
+def _from_safetensors(path: Path, name: str, of_tensorflow: bool) -> np.ndarray:
+    with safe_open(path, framework="np") as archive:
+        array = archive.get_tensor(name)
+    return _turned(name, array) if of_tensorflow else array
 
 
 def _torch_name(name: str) -> str:
@@ -158,18 +163,6 @@ def _older(name: str) -> str:
     """Return the name of a normalization's weight in files of the first versions of transformers."""
     parts = name.rsplit(".", 1)
     return f"{parts[0]}.{ {'weight': 'gamma', 'bias': 'beta'}.get(parts[-1], parts[-1]) }"
-
-
-def _state(file: TorchFile) -> Iterator[tuple[str, Tensor]]:
-    """Yield the entries of a state dictionary that are tensors."""
-    if not isinstance(file.content, dict):
-        raise InputError(
-            f"{file.path} contains no weights of a model",
-            expected="a dictionary of tensors (a state_dict)",
-            received=type(file.content).__name__,
-            fix="save the encoder with save_pretrained",
-        )
-    return ((name, one) for name, one in file.content.items() if isinstance(name, str) and isinstance(one, Tensor))
 
 
 def _misfit(name: str, weight: Weight, shape: tuple[int, ...]) -> InputError:
