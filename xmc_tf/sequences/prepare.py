@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import logging
 from collections.abc import Sequence
 from glob import glob, has_magic
 from pathlib import Path
@@ -18,7 +17,6 @@ from xmc_tf.sequences.data.interactions import InteractionColumns
 from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
 from xmc_tf.tables.reading.options import SourceOptions
 
-_LOG = logging.getLogger(__name__)
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "sqlite")
 _DESCRIPTION = """Read interactions of users with items into a folder of histories, to train a sequence model on.
 
@@ -58,25 +56,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    arguments = parser().parse_args(argv)
-    cli.set_verbosity(arguments.verbose_level)
-    paths = _files(arguments.tables)
-    _refuse_inside(paths, Path(arguments.output))
-    refuse_other_folder("-o", arguments.output)
-    data = prepare(paths, arguments.output, _options(arguments))
-    print(printable(json.dumps(data.header) if arguments.json else _summary(data), keep="\n"))
-
-
-def _options(a: argparse.Namespace) -> InteractionOptions:
-    return InteractionOptions(
+    a = parser().parse_args(argv)
+    cli.set_verbosity(a.verbose_level)
+    paths = _files(a.tables)
+    for path in paths:
+        if Path(a.output).resolve() in path.resolve().parents:
+            raise InputError(f"-o {a.output} contains the table {path}", expected="a folder without inputs")
+    refuse_other_folder("-o", a.output)
+    options = InteractionOptions(
         InteractionColumns(a.user_column, a.item_column, a.time_column, a.rating_column),
         SourceOptions(a.format, a.encoding, a.separator, a.header, a.sqlite_table),
-        a.min_rating,
-        a.min_item_count,
-        a.min_user_count,
-        a.max_user_count,
-        a.max_bad_rows,
-    )
+        a.min_rating, a.min_item_count, a.min_user_count, a.max_user_count, a.max_bad_rows,
+    )  # fmt: skip
+    data = prepare(paths, a.output, options)
+    print(printable(json.dumps(data.header) if a.json else _summary(data), keep="\n"))
 
 
 def _files(patterns: Sequence[str]) -> list[Path]:
@@ -90,27 +83,15 @@ def _files(patterns: Sequence[str]) -> list[Path]:
     return list(found)
 
 
-def _refuse_inside(paths: Sequence[Path], folder: Path) -> None:
-    """Refuse an output folder that contains an input."""
-    for path in paths:
-        if folder.resolve() in path.resolve().parents:
-            raise InputError(f"-o {folder} contains the table {path}", expected="a folder without inputs")
-
-
 def _summary(data: PreparedFolder) -> str:
     header = data.header
     average = header["interactions"] / max(header["users"], 1)
-    left_out = {
-        "unusable rows": header["rows_unusable"],
-        "below the minimum rating": header["rows_below_min_rating"],
-        "of rare users or items": header["rows_of_rare_users_and_items"],
-    }
-    lines = [
+    return (
         f"{data.folder}: {header['interactions']:,} interactions of {header['users']:,} users with "
-        f"{header['items']:,} items, {average:.1f} per user",
-        "left out: " + ", ".join(f"{count:,} {why}" for why, count in left_out.items()),
-    ]
-    return "\n".join(lines)
+        f"{header['items']:,} items, {average:.1f} per user\n"
+        f"left out: {header['rows_unusable']:,} unusable rows, {header['rows_below_min_rating']:,} below the minimum "
+        f"rating, {header['rows_of_rare_users_and_items']:,} of rare users or items"
+    )
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def _train(communicator: Communicator, params: SequenceParams, folder: Path, wor
     from xmc_tf.sequences.model.folder import save_model
     from xmc_tf.sequences.model.ranking import Ranker
     from xmc_tf.sequences.model.recommender import Recommender, shape_of
-    from xmc_tf.sequences.training.training import train_recommender
+    from xmc_tf.sequences.training import train_recommender
 
     rank, size, shape = communicator.rank, communicator.size, shape_of(params)
     data = run_on_all_ranks(communicator, lambda: PreparedFolder(params.data_dir))

@@ -77,9 +77,8 @@ class TrainBatches:
             inputs, targets = items[:, :-1], items[:, 1:]
             targets = np.where(inputs == PAD, PAD, targets)
             return SequenceBatch(inputs, targets, epoch, step)
-        cells = numbers[:, None].astype(np.uint64) * np.uint64(self._shape.max_len) + np.arange(
-            self._shape.max_len, dtype=np.uint64
-        )
+        places = np.arange(self._shape.max_len, dtype=np.uint64)
+        cells = numbers[:, None].astype(np.uint64) * np.uint64(self._shape.max_len) + places
         # Compared as whole numbers, so that a probability of 0 masks nothing.
         drawn = mixed(cells, _key(self._seed, epoch, 1)) >> np.uint64(11)
         masked = drawn < np.uint64(int(self._shape.mask_prob * 2**53))
@@ -92,26 +91,21 @@ class TrainBatches:
         """Yield the endless stream of batches from a step on, which threads prepare ahead."""
         with ThreadPoolExecutor(threads, thread_name_prefix="batches") as pool:
             ahead: deque[Future[SequenceBatch]] = deque()
-            places = self._places(epoch, step)
 
-            def run() -> Iterator[SequenceBatch]:
+            def run(epoch: int, step: int) -> Iterator[SequenceBatch]:
                 while True:
                     while len(ahead) < 2 * threads:
-                        ahead.append(pool.submit(self.make, *next(places)))
+                        if step >= self.steps:
+                            epoch, step = epoch + 1, 0
+                        ahead.append(pool.submit(self.make, epoch, step))
+                        step += 1
                     yield ahead.popleft().result()
 
             try:
-                yield run()
+                yield run(epoch, step)
             finally:
                 for future in ahead:
                     future.cancel()
-
-    def _places(self, epoch: int, step: int) -> Iterator[tuple[int, int]]:
-        while True:
-            if step >= self.steps:
-                epoch, step = epoch + 1, 0
-            yield epoch, step
-            step += 1
 
 
 class HeldOut:

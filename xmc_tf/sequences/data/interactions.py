@@ -84,7 +84,11 @@ class InteractionTable:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the interactions in the order of the rows."""
-        rows = _delimited_rows(self.source) if isinstance(self.source, DelimitedFile) else _records(self.source)
+        rows: Iterator[Sequence[Any]]
+        if isinstance(self.source, DelimitedFile):
+            rows = _delimited_rows(self.source)
+        else:
+            rows = (() if isinstance(one, BadRow) else one.cells for one in self.source.records())
         read = 0
         while block := list(islice(rows, CHUNK_ROWS)):
             yield self._chunk(block, read)
@@ -92,9 +96,7 @@ class InteractionTable:
 
     def _chunk(self, block: list[Sequence[Any]], before: int) -> Chunk:
         width = len(self.source.columns)
-        faults: list[tuple[int, str]] = []
-        if any(len(row) != width for row in block):
-            faults = [(at, f"{len(row)} cells, expected {width}") for at, row in enumerate(block) if len(row) != width]
+        faults = [(at, f"{len(row)} cells, expected {width}") for at, row in enumerate(block) if len(row) != width]
         at, good = np.arange(len(block)), block
         if faults:
             at = np.setdiff1d(at, [one for one, _ in faults])
@@ -118,15 +120,11 @@ class InteractionTable:
         bad = (users == b"") | (items == b"") | wrong_time | wrong_rating
         keep = ~bad & ~low
         row, reason = min(faults, default=(0, ""))
+        first_bad = f"row {before + row + 1:,}: {reason}" if faults else ""
+        unusable = len(block) - len(good) + int(bad.sum())
         return Chunk(
-            users[keep],
-            items[keep],
-            times[keep],
-            len(block),
-            len(block) - len(good) + int(bad.sum()),
-            f"row {before + row + 1:,}: {reason}" if faults else "",
-            int((low & ~bad).sum()),
-        )
+            users[keep], items[keep], times[keep], len(block), unusable, first_bad, int((low & ~bad).sum())
+        )  # fmt: skip
 
 
 def _find(source: TableReader, what: str, given: str | None) -> int | None:
@@ -161,11 +159,6 @@ def _delimited_rows(source: DelimitedFile) -> Iterator[Sequence[str]]:
                 expected="rows of CSV with closed quotes",
                 fix="correct or remove the line",
             ) from None
-
-
-def _records(source: TableReader) -> Iterator[Sequence[Any]]:
-    for record in source.records():
-        yield () if isinstance(record, BadRow) else record.cells
 
 
 def _names(cells: Sequence[Any]) -> np.ndarray:

@@ -12,9 +12,8 @@ HELD_OUT = 2  # the last items of a user: validation and test
 _ROUNDS = 4
 
 
-def trained_lengths(part: UserHistories) -> np.ndarray:
+def trained_lengths(lengths: np.ndarray) -> np.ndarray:
     """Return the number of items of each user to train on: all but the last two, or all of fewer than three."""
-    lengths = np.diff(part.splits)
     return np.where(lengths > HELD_OUT, lengths - HELD_OUT, lengths)
 
 
@@ -30,7 +29,7 @@ class HistoryWindows:
         # The number of the first window of each user, and then of each part.
         self._users = []
         for part in parts:
-            lengths = trained_lengths(part)
+            lengths = trained_lengths(np.diff(part.splits))
             counts = np.where(lengths <= width, 1, 1 - (width - lengths) // step)
             self._users.append(np.concatenate([[0], np.cumsum(np.where(lengths < 2, 0, counts))]))
         self._bounds = np.concatenate([[0], np.cumsum([users[-1] for users in self._users])]).astype(np.int64)
@@ -48,8 +47,7 @@ class HistoryWindows:
             window = numbers[mine] - self._bounds[owner]
             user = np.searchsorted(firsts[1:], window, side="right")
             begin = np.asarray(part.splits)[user]
-            lengths = np.diff(np.stack([begin, np.asarray(part.splits)[user + 1]]), axis=0)[0]
-            lengths = np.where(lengths > HELD_OUT, lengths - HELD_OUT, lengths)
+            lengths = trained_lengths(np.asarray(part.splits)[user + 1] - begin)
             end = begin + lengths - (window - firsts[user]) * self.step
             out[mine] = aligned(part.items, begin, end, self.width)
         return out

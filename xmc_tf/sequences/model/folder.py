@@ -1,16 +1,15 @@
-"""The folder of a sequence model: parameters, item names, and weights, which any number of ranks can read."""
+"""The folder of a sequence model, which any number of ranks can read, and its export as a SavedModel."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
+from xmc_tf.collective.saved_model import Signature
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.headers import read_header
@@ -20,6 +19,8 @@ from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.params import SequenceParams
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.folder import PreparedFolder, write_names
+from xmc_tf.sequences.data.windows import MASK, PAD
+from xmc_tf.sequences.model.ranking import best_items
 from xmc_tf.sequences.model.recommender import Recommender
 
 FORMAT = "xmc_tf.sequences.model"
@@ -39,7 +40,7 @@ def save_model(folder: str | Path, model: Recommender, names: Sequence[str], met
     world, folder = model.strategy.communicator, Path(folder)
     with placed_folder(folder, SEQUENCE_MODEL) if world.rank == 0 else nullcontext() as part:
         part = Path(world.broadcast(str(part)))
-        values = {f"model/{number:05d}": partial(_numpy, one) for number, one in enumerate(model.replicated)}
+        values = {f"model/{number:05d}": one.numpy for number, one in enumerate(model.replicated)}
         save_tables(part / WEIGHTS, [model.table], world, values)
 
         def finish() -> None:
@@ -102,5 +103,39 @@ def check_same_items(names: Sequence[str], data: PreparedFolder) -> None:
     )
 
 
-def _numpy(variable: tf.Variable) -> np.ndarray:
-    return np.asarray(variable.numpy())
+def export_model(folder: str | Path, model: Recommender, model_folder: str | Path, k: int) -> Path:
+    """Write a SavedModel for TensorFlow Serving with one signature; collective.
+
+    ``serving_default`` maps ``history``, names of items ``[requests, any]`` with the oldest first and empty strings as
+    padding anywhere, to ``items``, ``numbers`` and ``scores``, ``[requests, k]``. Unknown names are left out.
+    """
+    names = str(Path(model_folder) / ITEMS)
+    lines = tf.lookup.TextFileIndex
+    numbers = tf.lookup.StaticHashTable(
+        tf.lookup.TextFileInitializer(names, tf.string, lines.WHOLE_LINE, tf.int64, lines.LINE_NUMBER), PAD
+    )
+    back = tf.lookup.StaticHashTable(
+        tf.lookup.TextFileInitializer(names, tf.int64, lines.LINE_NUMBER, tf.string, lines.WHOLE_LINE), ""
+    )
+
+    def serve(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        rows = inputs_of(model, numbers.lookup(inputs["history"]))
+        best = best_items(model.table, model.last_vectors(rows), k)
+        return {"items": back.lookup(best.items), "numbers": best.items, "scores": best.scores}
+
+    signature = Signature(serve, {"history": tf.TensorSpec([None, None], tf.string, "history")})
+    return model.strategy.export_saved_model(folder, {"serving_default": signature}, track=[numbers, back])
+
+
+def inputs_of(model: Recommender, numbers: tf.Tensor) -> tf.Tensor:
+    """Return model inputs for histories of item numbers, ``[histories, any]``, in which ``PAD`` stands for no item."""
+    width = model.params.max_len - (not model.shape.causal)
+    kept = tf.ragged.boolean_mask(numbers, numbers >= 0)
+    ends, begins = kept.row_splits[1:], kept.row_splits[:-1]
+    at = ends[:, None] + tf.range(-width, 0, dtype=tf.int64)
+    there = at >= begins[:, None]
+    flat = tf.concat([kept.flat_values, [0]], axis=0)
+    rows = tf.where(there, tf.gather(flat, tf.where(there, at, 0)), PAD)
+    if model.shape.causal:
+        return rows
+    return tf.concat([rows, tf.fill([tf.shape(rows)[0], 1], tf.constant(MASK, tf.int64))], axis=1)

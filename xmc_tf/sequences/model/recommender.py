@@ -9,8 +9,7 @@ from xmc_tf.collective.tables.table import ShardedTable, make_table
 from xmc_tf.params import SequenceParams
 from xmc_tf.sequences.data.batches import BatchShape
 from xmc_tf.sequences.data.windows import MASK
-from xmc_tf.sequences.model.sampling import ByFrequency, LogUniform, Sampler
-from xmc_tf.sequences.model.softmax import ItemSoftmax
+from xmc_tf.sequences.model.softmax import ByFrequency, ItemSoftmax, LogUniform, Sampler
 from xmc_tf.sequences.model.transformer import Transformer
 
 TABLE = "items"
@@ -25,22 +24,16 @@ class Recommender(tf.Module):
     """
 
     def __init__(
-        self,
-        strategy: CollectiveStrategy,
-        params: SequenceParams,
-        nr_items: int,
-        counts: np.ndarray | None = None,
+        self, strategy: CollectiveStrategy, params: SequenceParams, nr_items: int, counts: np.ndarray | None = None
     ) -> None:
         super().__init__(name="recommender")
         self.strategy, self.params, self.nr_items = strategy, params, nr_items
         self.table = _item_table(strategy, params, nr_items)
         with strategy.scope():
-            self.mask = tf.Variable(
-                tf.random.stateless_truncated_normal(
-                    [params.embed_dim], [params.seed, 0], stddev=_STDDEV, alg="philox"
-                ),
-                name="mask",
+            drawn = tf.random.stateless_truncated_normal(
+                [params.embed_dim], [params.seed, 0], stddev=_STDDEV, alg="philox"
             )
+            self.mask = tf.Variable(drawn, name="mask")
             self.transformer = Transformer(
                 params.embed_dim, params.n_heads, params.n_layers, params.max_len, self.shape.causal,
                 dropout=params.dropout, seed=params.seed,

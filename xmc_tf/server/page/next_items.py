@@ -3,7 +3,7 @@ from typing import Any
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.ranks.solo import Solo
 from xmc_tf.sequences.model.folder import load_model
-from xmc_tf.sequences.model.predicting import Predictor
+from xmc_tf.sequences.model.ranking import Predictor
 from xmc_tf.server.page.answering import PageAnswers
 
 _MOST_ITEMS, _ITEMS, _EXAMPLES = 50, 10, 3
