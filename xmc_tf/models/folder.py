@@ -1,4 +1,4 @@
-"""What all model folders share: ``params.json``, label names, the vectorizer, and their checks."""
+"""The common parts of all model folders: ``params.json``, label names, the vectorizer, and their checks."""
 
 import json
 import logging

@@ -84,7 +84,7 @@ class ModelMetadata:
 
     @property
     def reading(self) -> Reading:
-        """How the encoder reads documents; models of older versions truncate them."""
+        """The encoder's way of reading documents; models of older versions truncate them."""
         if "long_texts" not in self.content:
             return Reading(self.truncate_length)
         long_texts = self._value("long_texts")

@@ -62,7 +62,12 @@ class Parts:
 
     @classmethod
     def at(cls, folder: Path, metadata: ModelMetadata) -> Self:
-        """Return the parts in a model's folder, without loading any."""
+        """Return the parts in a model's folder, without loading any.
+
+        Args:
+            folder: the model's folder.
+            metadata: the content of its ``params.json``.
+        """
         return cls({name: folder / name for name in FOLDERS if (folder / name).is_dir()}, metadata, where=folder)
 
     def __repr__(self) -> str:
@@ -94,6 +99,7 @@ class Parts:
 
     @property
     def nr_labels(self) -> int:
+        """Number of labels."""
         return self.metadata.nr_labels
 
     @property
@@ -166,6 +172,7 @@ class Parts:
 
     @cached_property
     def tfidf(self) -> "Tfidf":
+        """The vectorizer."""
         return load_tfidf(self.parts.get(FEATURES), self.metadata)
 
     @property
@@ -177,6 +184,7 @@ class Parts:
 
     @cached_property
     def encoder(self) -> "TextEncoder":
+        """The encoder, in the runtime of the model."""
         if self.runtime == ONNX:
             from xmc_tf.encoder.onnx.encoder import OnnxEncoder
 
@@ -194,6 +202,7 @@ class Parts:
 
     @cached_property
     def tokenizer(self) -> "TextTokenizer":
+        """The encoder's tokenizer."""
         from xmc_tf.encoder import TextTokenizer
 
         return TextTokenizer.load(self.parts[ENCODER])

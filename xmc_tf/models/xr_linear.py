@@ -370,4 +370,9 @@ class XRLinear(LinearParts, Model):
 
     @classmethod
     def of(cls, parts: LinearParts) -> Self:
+        """Return the model with these parts.
+
+        Args:
+            parts: the parts, as a training returns them.
+        """
         return cls(**{one.name: getattr(parts, one.name) for one in dataclasses.fields(parts)})

@@ -75,11 +75,21 @@ class LinearParts:
         return self.own_documents or TrainedDocuments.in_model(self.folder)
 
     def knowing(self, documents: TrainedDocuments) -> Self:
-        """Return the model with the documents that it was trained on."""
+        """Return the model with the documents that it was trained on.
+
+        Args:
+            documents: these documents.
+        """
         return replace(self, own_documents=documents)
 
     def features(self, texts: Texts, threads: int = -1, quiet: bool = False) -> Features:
-        """Return the TF-IDF features of texts."""
+        """Return the TF-IDF features of texts.
+
+        Args:
+            texts: documents, one text each.
+            threads: number of threads; -1: one per core.
+            quiet: whether to hide progress.
+        """
         return as_features(self.tfidf.transform(texts, threads=threads, quiet=quiet))
 
     @property
@@ -89,4 +99,5 @@ class LinearParts:
 
     @property
     def post_processor(self) -> str:
+        """The post-processor of the rankers' scores."""
         return trees_of(self.ranker)[0].levels[-1].pred_params.post_processor
