@@ -1,5 +1,3 @@
-"""The check that replicated variables are equal on all ranks."""
-
 import hashlib
 from collections.abc import Sequence
 
@@ -13,23 +11,9 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communicator) -> int:
-    """Check that replicated variables are bitwise equal on all ranks; collective.
+    """Check that replicated variables are bitwise equal on all ranks, and return their number; collective.
 
     Only digests are sent. Sharded tables, which differ by design, are skipped.
-
-    Example:
-        >>> check_replicas_equal(model.trainable_variables, strategy.communicator)
-        14
-
-    Args:
-        variables: the variables, in the same order on all ranks.
-        communicator: the ranks.
-
-    Returns:
-        The number of variables compared.
-
-    Raises:
-        InputError: variables differ; the message names them and the ranks that differ from rank 0.
     """
     replicated = [variable for variable in variables if table_of(variable) is None]
     mine = [(name_of(variable), tuple(variable.shape), _digest(variable)) for variable in replicated]

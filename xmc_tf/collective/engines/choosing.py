@@ -1,4 +1,4 @@
-"""The choice of this process's engine, which follows that of its communicator: a process has one of them only."""
+"""The choice of this process's engine, which follows that of its communicator."""
 
 import os
 from functools import cache
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from xmc_tf.collective.engines.horovod_engine import HorovodEngine
     from xmc_tf.collective.engines.mpi_engine import MpiEngine
 
-# The collective operations of a rank. All ranks must call them in the same order with the same names. Tensors are of
-# types that the engine can send; see ``operations``, which callers use.
+# The collective operations of a rank, which all ranks must call in the same order with the same names. ``operations``
+# calls them with tensors of types that the engine can send.
 Engine: TypeAlias = Union["HorovodEngine", "MpiEngine"]
 
 
@@ -21,7 +21,7 @@ Engine: TypeAlias = Union["HorovodEngine", "MpiEngine"]
 def engine() -> Engine:
     """Return this process's engine, the same object on every call; the first call is collective.
 
-    Processes that MPI has started use mpi4py, and those of ``horovodrun`` over Gloo use Horovod.
+    Processes that MPI has started use mpi4py, and those of ``horovodrun`` over Gloo use Horovod, unless
     ``XMC_TF_COMMUNICATOR`` (horovod, mpi) overrides this. Never both: a step through mpi4py beside Horovod's polling
     thread takes several times as long.
     """

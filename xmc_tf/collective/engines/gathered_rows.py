@@ -1,4 +1,4 @@
-"""The rows of all ranks' batches, for what is computed among the examples of a batch."""
+"""The rows of all ranks' batches, for losses among the examples of a batch."""
 
 from typing import NamedTuple
 
@@ -8,26 +8,14 @@ from xmc_tf.collective.engines import operations
 
 
 class GatheredRows(NamedTuple):
-    """The rows of all ranks.
-
-    Args:
-        rows: the rows, in the order of the ranks.
-        positions: the positions of this rank's rows among them.
-    """
+    """The rows of all ranks, in the order of the ranks, and the positions of this rank's rows among them."""
 
     rows: tf.Tensor
     positions: tf.Tensor
 
 
 def gather_rows(tensor: tf.Tensor, size: int, rank: int, name: str) -> GatheredRows:
-    """Return the rows of all ranks, differentiable; collective.
-
-    Args:
-        tensor: this rank's rows; ranks may have different numbers of them.
-        size: the number of ranks.
-        rank: this rank.
-        name: the name of the graph node.
-    """
+    """Return the rows of all ranks, which may have different numbers of them; differentiable, collective."""
     own = tf.shape(tensor)[:1]
     if size == 1:
         return GatheredRows(tensor, tf.range(own[0]))

@@ -29,7 +29,6 @@ def counts_numbers() -> bool:
 
 
 def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
-    """Return the sum over the ranks."""
     (total,) = in_order(lambda: engine().sums([tf.cast(tensor, _SUMMED_AS.get(tensor.dtype, tensor.dtype))], name))
     total.set_shape(tensor.shape)
     return tf.cast(total, tensor.dtype)
@@ -56,7 +55,6 @@ def allgather(tensor: tf.Tensor, name: str) -> tf.Tensor:
 
 
 def is_first_rank() -> bool:
-    """Return whether this is rank 0, which writes what concerns all ranks."""
     return choose_communicator().rank == 0
 
 

@@ -1,4 +1,4 @@
-"""Callbacks of Keras that copy weights or write files, once there are several ranks."""
+"""Callbacks of Keras that copy weights or write files, adapted to several ranks."""
 
 import functools
 from collections.abc import Callable
@@ -11,12 +11,7 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def prepare_callback(callback: keras.callbacks.Callback, communicator: Communicator) -> None:
-    """Make a callback of a model over all ranks work as in one process.
-
-    Args:
-        callback: the callback.
-        communicator: the ranks.
-    """
+    """Make a callback of a model over all ranks work as in one process."""
     if isinstance(callback, keras.callbacks.EarlyStopping):  # remembers weights and sets them again
         for name in ("on_train_begin", "on_epoch_end", "on_train_end"):
             setattr(callback, name, _with_own_rows(getattr(callback, name)))

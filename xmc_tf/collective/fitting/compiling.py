@@ -44,11 +44,8 @@ def compiled_over_ranks(
 ) -> Iterator[None]:
     """Give models that are compiled in the block the optimizer that ``change`` returns.
 
-    Args:
-        communicator: the ranks.
-        change: returns the optimizer of a model that is compiled with one of Keras, and the one that was passed, if it
-            already works over all ranks.
-        large: returns whether an embedding of so many rows and columns would be sharded in an embedding scope.
+    ``change`` receives the model and, if it was compiled with an optimizer over all ranks, that one; ``large`` says
+    whether an embedding scope would shard an embedding of so many rows and columns.
     """
     # The class that has the method: Keras does not recompile loaded models of a class with a method of its own.
     owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))

@@ -1,4 +1,4 @@
-"""Epochs in which all ranks make the same number of steps, whatever the number of batches of each.
+"""Epochs in which all ranks make the same number of steps, for any number of batches on each.
 
 A rank without further batches takes part in the steps of the others with empty ones.
 """

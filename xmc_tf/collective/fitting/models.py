@@ -1,6 +1,6 @@
-"""``fit``, ``evaluate``, ``save`` and ``export`` of Keras models, once there are several ranks.
+"""``fit``, ``evaluate``, ``save`` and ``export`` of Keras models on several ranks.
 
-``fit`` shows the metrics over all ranks to the callbacks of each, so that early stopping and the like decide the same
+``fit`` shows the metrics over all ranks to the callbacks of each, so that, for example, early stopping decides the same
 everywhere. ``save`` writes whole tables, once. A model that was not compiled over the ranks is reported.
 """
 
@@ -34,11 +34,7 @@ _warned: "weakref.WeakSet[keras.Model]" = weakref.WeakSet()
 
 
 def prepare_models(communicator: Communicator) -> None:
-    """Make the methods of all Keras models work over several ranks from now on.
-
-    Args:
-        communicator: the ranks.
-    """
+    """Make the methods of all Keras models work over several ranks from now on."""
     global _prepared
     if _prepared is not None or communicator.size == 1:
         return
@@ -119,7 +115,7 @@ def _on_batch(
 
 
 def _results(communicator: Communicator, results: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
-    """Return the metrics over all ranks; of what a ``train_step`` of the user's returns instead, the means."""
+    """Return the metrics over all ranks, or the means of what the user's own ``train_step`` returns instead."""
     if not _over_ranks(model):
         return results(logs)
     with metrics_of_all_ranks(model, communicator):
@@ -181,9 +177,7 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 class _SameOnAllRanks(keras.callbacks.Callback):
     """The first callback of a model over all ranks: after the first step, it checks that their replicas are equal.
 
-    Args:
-        communicator: the ranks.
-        stops_on_nan: whether a loss that is not a number on one rank stops all of them, which would wait for it.
+    ``stops_on_nan``: a loss that is not a number on one rank stops all of them, which would wait for it.
     """
 
     def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:
@@ -191,7 +185,6 @@ class _SameOnAllRanks(keras.callbacks.Callback):
         self._communicator, self._stops_on_nan, self._checked = communicator, stops_on_nan, False
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Check the replicas once, and the losses, if that is wanted."""
         if not self._checked:
             self._checked = True
             check_replicas_equal(self.model.trainable_variables, self._communicator)

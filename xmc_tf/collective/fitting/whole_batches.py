@@ -15,7 +15,7 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> None:
-    """Make the steps of a model weigh each example alike, whatever the number of examples of each rank."""
+    """Make the steps of a model give each example the same weight, for any number of examples on each rank."""
     for name in ("train_step", "test_step"):
         # The method of the class, because a model may be compiled twice.
         step = functools.partial(getattr(type(model), name), model)
@@ -33,7 +33,6 @@ def _step(step: Callable[[Any], Any], size: int, data: Any) -> Any:
 
 
 def _examples(inputs: Any) -> tf.Tensor:
-    """Return the number of examples of a batch."""
     first = next(one for one in tf.nest.flatten(inputs) if one is not None)
     if isinstance(first, tf.RaggedTensor):
         return first.nrows()
@@ -41,7 +40,7 @@ def _examples(inputs: Any) -> tf.Tensor:
 
 
 def reduce_losses_over_ranks() -> None:
-    """Make the losses of Keras sums, or means over a mask, of the batches of all ranks, within a step over them."""
+    """Make Keras' losses sums, or means over a mask, of the batches of all ranks, within a step over them."""
     original = keras_loss.reduce_weighted_values
 
     @functools.wraps(original)

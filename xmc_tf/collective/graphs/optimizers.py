@@ -1,7 +1,7 @@
 """Optimizers of TensorFlow 1 (``tf.compat.v1.train``), which within ``strategy.scope()`` work over all ranks.
 
 ``compute_gradients`` returns the mean of the ranks' gradients, so that ``apply_gradients`` makes the same step on all
-ranks. What was computed in between must not differ between ranks.
+ranks. Gradients that are changed in between must stay equal on all ranks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,11 +35,7 @@ def _marked() -> _Marked:
 
 @contextmanager
 def optimizers_over_ranks(communicator: Communicator) -> Iterator[None]:
-    """Make the optimizers of TensorFlow 1 work over all ranks within the block.
-
-    Args:
-        communicator: the ranks.
-    """
+    """Make the optimizers of TensorFlow 1 work over all ranks within the block."""
     if communicator.size == 1:
         yield
         return

@@ -23,11 +23,7 @@ MakeTable = Callable[..., ShardedTable]
 
 
 class ShardedVariable(ResourceVariable):
-    """The variable of a graph that stands for all rows of a sharded table; lookups of its rows are collective.
-
-    Args:
-        table: the table, whose variable is on this rank.
-    """
+    """The variable of a graph that stands for all rows of a sharded table; lookups of its rows are collective."""
 
     def __init__(self, table: ShardedTable) -> None:
         own = table.variable
@@ -51,16 +47,11 @@ class ShardedVariable(ResourceVariable):
 
     @property
     def device(self) -> str:
-        """The device. TensorFlow reads all rows of a variable on the device of the ids, instead of looking them up."""
+        """The device. Without it, TensorFlow reads all rows on the device of the ids, instead of looking them up."""
         return "/device:CPU:0"
 
     def sparse_read(self, indices: tf.Tensor, name: str | None = None) -> tf.Tensor:
-        """Return rows, as ``tf.nn.embedding_lookup`` does; collective.
-
-        Args:
-            indices: the numbers of the rows.
-            name: not used.
-        """
+        """Return rows, as ``tf.nn.embedding_lookup`` does; collective."""
         return lookup(self.sharded_table, indices)
 
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
@@ -88,12 +79,7 @@ class ShardedVariable(ResourceVariable):
 
 @contextmanager
 def sharded_get_variable(make: MakeTable, wants: Callable[[int, int], bool]) -> Iterator[None]:
-    """Make the matrices that ``get_variable`` returns within the block sharded, if a graph is being built.
-
-    Args:
-        make: makes a table: ``strategy.table``.
-        wants: returns whether a matrix with this number of rows and columns is sharded without a partitioner.
-    """
+    """Shard the matrices that ``get_variable`` makes in the block with a partitioner, or if ``wants(rows, dim)``."""
     if not in_plain_graph():
         yield
         return
@@ -131,11 +117,7 @@ def sharded_get_variable(make: MakeTable, wants: Callable[[int, int], bool]) -> 
 
 
 def variable_of(table: ShardedTable) -> tf.Variable:
-    """Return what stands for all rows of a table in its graph; the first call adds it to the graph's variables.
-
-    Args:
-        table: the table.
-    """
+    """Return what stands for all rows of a table in its graph; the first call adds it to the graph's variables."""
     own = table.variable
     if not hasattr(own, "of_all_rows"):
         own.of_all_rows = own if table.size == 1 else ShardedVariable(table)
@@ -165,12 +147,7 @@ def _of_keras(initializer: Any) -> Initializer:
 
 
 def from_rank_0(initial_value: Any, rank: int) -> Callable[[], tf.Tensor]:
-    """Return the initial value of a replicated variable as a function: that of rank 0, on all ranks.
-
-    Args:
-        initial_value: the value, or a function that returns it.
-        rank: this rank.
-    """
+    """Return the initial value of a replicated variable as a function: that of rank 0, on all ranks."""
 
     def value() -> tf.Tensor:
         own = tf.convert_to_tensor(initial_value() if callable(initial_value) else initial_value)
@@ -185,11 +162,7 @@ def from_rank_0(initial_value: Any, rank: int) -> Callable[[], tf.Tensor]:
 
 @contextmanager
 def creator_in_graphs(creator: Callable[..., tf.Variable]) -> Iterator[None]:
-    """Let variables that are made in a ``tf.Graph``, entered within the block, be made by a creator.
-
-    Args:
-        creator: see ``tf.variable_creator_scope``, which holds for the graph of its block only.
-    """
+    """Use a ``tf.variable_creator_scope`` also in each ``tf.Graph`` that is entered within the block."""
     original = tf.Graph.as_default
 
     @contextmanager

@@ -1,7 +1,7 @@
-"""Hashes of ids, which say who owns an id, where it is in an index, and what its initial values are.
+"""Hashes of ids, which determine an id's owner, its place in an index, and its initial values.
 
 A hash is a number of 63 bits. Whole numbers have different hashes, because every operation can be inverted. Strings are
-first hashed by TensorFlow. Everything runs in standard operations, so that a server computes the same hashes.
+first hashed by TensorFlow. All operations are standard ones, so that a server computes the same hashes.
 """
 
 import tensorflow as tf
@@ -9,22 +9,14 @@ import tensorflow as tf
 from xmc_tf.collective.tables.bags import Ids
 from xmc_tf.common.errors import InputError
 
-# Hashes are in [0, HASHES]: the whole numbers of an int64 that are not negative.
+# Hashes are in [0, HASHES]: the numbers of an int64 that are not negative.
 HASHES = 2**63 - 1
 _SHIFTS = (32, 29, 32)
 _FACTORS = (0x4BE98134A5976FD3, 0x3BBF2A01CC9AB4A1)  # odd, so that a product modulo 2^63 can be inverted
 
 
 def hash_ids(ids: Ids) -> Ids:
-    """Return the hashes of strings or whole numbers, in the structure of ``ids``.
-
-    Example:
-        >>> hash_ids(tf.constant(["book-17", "book-18"])).shape
-        TensorShape([2])
-
-    Args:
-        ids: dense, ragged or sparse. A negative number has the hash of that number plus 2^63.
-    """
+    """Return the hashes of strings or whole numbers, in the structure of ``ids``; -1 has the hash of -1 + 2^63."""
     if isinstance(ids, tf.SparseTensor):
         return ids.with_values(_hash(ids.values))
     if isinstance(ids, tf.RaggedTensor):

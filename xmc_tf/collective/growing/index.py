@@ -16,46 +16,24 @@ NO_ROW = 0  # the row of an id without one, which stays zero
 
 
 class FoundIds(NamedTuple):
-    """The result of a search.
-
-    Args:
-        rows: the row of each hash, or ``NO_ROW``.
-        new_rows: rows that were given to an id in this search.
-        new_hashes: the hashes of these ids.
-    """
+    """The row of each hash, or ``NO_ROW``, and the rows that were given to ids in this search."""
 
     rows: np.ndarray
     new_rows: np.ndarray
-    new_hashes: np.ndarray
+    new_hashes: np.ndarray  # of the ids that got them
 
 
 class IndexedIds(NamedTuple):
-    """The ids of an index, one array for each property.
-
-    Args:
-        hashes: the hash of each id.
-        counts: the number of steps in which it was seen.
-        last: the last step in which it was seen.
-        rows: its row, or ``NO_ROW`` as long as it is not admitted.
-    """
+    """The ids of an index, one array for each property."""
 
     hashes: np.ndarray
-    counts: np.ndarray
-    last: np.ndarray
-    rows: np.ndarray
+    counts: np.ndarray  # the number of steps in which the id was seen
+    last: np.ndarray  # the last of them
+    rows: np.ndarray  # ``NO_ROW`` as long as the id is not admitted
 
 
 class IdIndex:
-    """An index from hashes of ids to rows.
-
-    Example:
-        >>> index = IdIndex(admit_after=1)
-        >>> index.see(np.array([7, 9, 7]), step=0).rows
-        array([1, 2, 1])
-
-    Args:
-        admit_after: the number of steps in which an id must be seen to get a row.
-    """
+    """An index from hashes of ids to rows; an id gets a row when it is seen in the ``admit_after``-th step."""
 
     def __init__(self, admit_after: int = 1) -> None:
         self.admit_after = admit_after
@@ -82,12 +60,7 @@ class IdIndex:
         return rows
 
     def see(self, hashes: np.ndarray, step: int) -> FoundIds:
-        """Return the rows of ids that are seen in a step; new ids are added, and admitted ones get a row.
-
-        Args:
-            hashes: the hashes, in any order and possibly repeated; repetitions within a step count once.
-            step: the number of the step.
-        """
+        """Return the rows of ids, possibly repeated, seen in a step; new ids are added, admitted ones get a row."""
         self._make_room(len(hashes))
         rows, new = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
         counters = np.array([self._used, len(self._free), self.next_row, 0], np.int64)
@@ -98,11 +71,7 @@ class IdIndex:
         return FoundIds(rows, self._entries.rows[at], self._entries.hashes[at])
 
     def keep(self, kept: np.ndarray) -> np.ndarray:
-        """Remove the other entries, and return the rows that this frees.
-
-        Args:
-            kept: for each entry whether it stays.
-        """
+        """Remove all entries but ``kept``, and return the rows that this frees."""
         entries = self.entries
         freed = entries.rows[~kept]
         freed = freed[freed != NO_ROW]
@@ -110,12 +79,7 @@ class IdIndex:
         return freed
 
     def replace(self, entries: IndexedIds, free: np.ndarray | None = None) -> None:
-        """Replace all entries, whose hashes must differ.
-
-        Args:
-            entries: the new entries.
-            free: the rows up to the highest one that no entry has; default: there are none.
-        """
+        """Replace all entries, whose hashes must differ; ``free`` are the lower rows that no entry has."""
         self._free = np.empty(0, np.int64) if free is None else free
         self.next_row = 1 + int(max(entries.rows.max(initial=NO_ROW), self._free.max(initial=NO_ROW)))
         self._used = len(entries.hashes)

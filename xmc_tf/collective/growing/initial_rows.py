@@ -19,17 +19,7 @@ InitialRows = Callable[[np.ndarray], np.ndarray]
 
 
 def initial_rows(initializer: str | keras.initializers.Initializer, name: str, dim: int, seed: int) -> InitialRows:
-    """Return a function from hashes of ids to initial rows.
-
-    Args:
-        initializer: a Keras initializer whose values do not depend on the number of rows, or its name.
-        name: the table's name; tables with different names get different values from the same seed.
-        dim: the width of a row.
-        seed: the same on all ranks.
-
-    Raises:
-        InputError: for other initializers.
-    """
+    """Return a function from hashes of ids to initial rows; tables of different names get different values."""
     made = keras.initializers.get(initializer)
     transform = _transform(made, name)
     own = np.uint64(table_seed(name, seed, made))

@@ -18,8 +18,8 @@ from xmc_tf.common.errors import InputError
 class GrowingEmbedding(keras.layers.Layer):
     """An Embedding without a number of rows: an id gets a row when training first sees it.
 
-    It is made inside ``strategy.embedding_scope()``. Ids are strings or whole numbers, dense or ragged. In inference,
-    an unknown id gives zeros. The initial values of a row depend on the seed and the id, not on the number of ranks.
+    Make it inside ``strategy.embedding_scope()``. Ids are strings or whole numbers, dense or ragged. In inference, an
+    unknown id gives zeros. The initial values of a row depend on the seed and the id, not on the number of ranks.
 
     Example:
         >>> with strategy.scope(), strategy.embedding_scope():
@@ -31,7 +31,7 @@ class GrowingEmbedding(keras.layers.Layer):
     Args:
         output_dim: the width of a row.
         admit_after: the number of steps in which an id must be seen to get a row; until then it gives zeros. 2 or more
-            keeps rare ids from taking memory, at the price of learning nothing from their first sightings.
+            saves the memory of rare ids, but nothing is learned from the first steps with an id.
         evict: ``OlderThan``, ``LeastFrequent``, or a list of them. Default: ids are never evicted.
         embeddings_initializer: the initial values: a Keras initializer that does not depend on the number of rows.
         combiner: "sum" or "mean" of the rows of the last dimension of the ids; default: one row per id.

@@ -26,13 +26,7 @@ def growing_lookup(
 ) -> tf.Tensor | tf.RaggedTensor:
     """Return the rows of ids; collective. See ``tables.lookup.lookup``.
 
-    Args:
-        table: the table.
-        ids: strings or whole numbers: dense of any shape, ragged, or sparse with two dimensions.
-        combiner: "sum" or "mean" of the rows of the last dimension. An id without a row counts as zeros.
-        weights: the weights of the rows for the combiner.
-        wire: the format in which rows and gradients are sent.
-        training: whether new ids are added. Otherwise they are not, and the result for them is zeros.
+    In training, new ids are added. The result for an id without a row is zeros.
     """
     hashes = hash_ids(ids)
     served = served_form(table)

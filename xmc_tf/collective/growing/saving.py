@@ -27,7 +27,7 @@ _COLUMNS = 4
 
 
 def saved_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> list[ShardedTable]:
-    """Return tables with each growing one replaced by its ids and its rows; collective."""
+    """Return tables with each growing one replaced by its rows and its ids; collective."""
     forms: list[ShardedTable] = []
     for table in tables:
         if not isinstance(table, GrowingTable):

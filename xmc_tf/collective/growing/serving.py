@@ -23,15 +23,10 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 class ServedForm(NamedTuple):
-    """A growing table as two tables with a fixed number of rows.
+    """A growing table as a table of rows, ordered by hash, and one of the hashes."""
 
-    Args:
-        rows: the rows in the order of their ids' hashes, and a last one of zeros.
-        hashes: the hashes, and a last one that is at least as large as all others.
-    """
-
-    rows: ShardedTable
-    hashes: ShardedTable
+    rows: ShardedTable  # the last one is zeros
+    hashes: ShardedTable  # the last one is at least as large as all others
 
     def positions(self, hashes: tf.Tensor) -> tf.Tensor:
         """Return the position of each hash among the rows; that of the last row for unknown ones."""

@@ -29,29 +29,20 @@ from xmc_tf.collective.tables.table import ShardedTable, mark_rows, not_replicat
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import even_rows
 
-# The rows for which there is room at first, and the factor by which it grows.
+# The number of rows for which there is room at first, and the factor by which it grows.
 _FIRST_ROOM, _GROWTH = 1024, 1.5
 
 
 @dataclass(frozen=True, eq=False)
 class GrowingTable(ShardedTable):
-    """A rank's part of a growing table; see ``strategy.growing_table``.
-
-    Args:
-        index: the ids of this rank and their rows.
-        initial: returns the initial rows of ids by their hashes.
-        rules: the rules of eviction.
-        step: the number of steps made.
-        slot_values: the initial value of each slot.
-        lock: held while ids are looked up or evicted.
-    """
+    """A rank's part of a growing table; see ``strategy.growing_table``."""
 
     index: IdIndex = field(kw_only=True)
     initial: InitialRows = field(kw_only=True)
     rules: tuple[Rule, ...] = field(kw_only=True)
-    step: tf.Variable = field(kw_only=True)
-    slot_values: dict[str, float] = field(default_factory=dict, kw_only=True)
-    lock: Lock = field(default_factory=Lock, kw_only=True)
+    step: tf.Variable = field(kw_only=True)  # the number of steps made
+    slot_values: dict[str, float] = field(default_factory=dict, kw_only=True)  # initial ones
+    lock: Lock = field(default_factory=Lock, kw_only=True)  # held while ids are looked up or evicted
 
     @property
     def local_rows(self) -> int:
@@ -84,11 +75,9 @@ class GrowingTable(ShardedTable):
         return tf.where((local != NO_ROW)[:, None], rows, tf.zeros_like(rows))
 
     def rows_of(self, hashes: tf.Tensor, training: bool) -> tf.Tensor:
-        """Return the local rows of hashes that this rank owns.
+        """Return the local rows of flat hashes that this rank owns.
 
-        Args:
-            hashes: the hashes, flat and possibly repeated.
-            training: whether the ids count as seen, and get rows. Otherwise unknown ids have ``NO_ROW``.
+        In training, the ids count as seen and get rows. Otherwise unknown ids have ``NO_ROW``.
         """
 
         def see(given: np.ndarray, step: np.ndarray) -> np.ndarray:
@@ -119,17 +108,12 @@ class GrowingTable(ShardedTable):
         with tf.control_dependencies([*updated, *done]):
             self.step.assign(step)
             if self.index.admit_after == 1:
-                # A loop that trains on a lookup with training=False has changed it.
+                # A loop that trains on a lookup with training=False has changed row 0.
                 self.variable.scatter_update(tf.IndexedSlices(tf.zeros([1, self.dim]), [NO_ROW]))
                 self._reset_slots(np.array([NO_ROW]))
 
     def restore(self, entries: IndexedIds, step: int) -> None:
-        """Replace all ids, whose rows are then written by the caller.
-
-        Args:
-            entries: the ids, whose rows are numbered from 1.
-            step: the number of steps made.
-        """
+        """Replace all ids, whose rows are numbered from 1; the caller then writes the rows."""
         with self.lock:
             self.index.replace(entries)
             self._reserve(self.index.next_row)

@@ -16,11 +16,7 @@ from xmc_tf.ranks.partition import even_rows
 def table_of_all_rows(owner: Any) -> ShardedTable:
     """Return the table of an Embedding, of its variable, or of a result of ``strategy.variable``.
 
-    Args:
-        owner: one of these; an Embedding that is not sharded is a table of one rank.
-
-    Raises:
-        InputError: the rows are not one matrix.
+    An Embedding that is not sharded is a table of one rank.
     """
     variable = owner
     if isinstance(owner, keras.layers.Embedding):
@@ -69,10 +65,10 @@ class _OfAllRows(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="xmc_tf")
 class TiedHead(_OfAllRows):
-    """The scores of all rows of an Embedding: ``inputs @ embeddings.T``, as of a language model's tied head.
+    """The scores of all rows of an Embedding: ``inputs @ embeddings.T``, such as a language model's tied head.
 
-    Every rank multiplies the inputs of all ranks by its own rows. The scores have one column for each row, as in one
-    process, and so do the gradients. It takes a plain Embedding too.
+    Every rank multiplies the inputs of all ranks by its own rows. As in one process, scores and gradients have one
+    column for each row. The Embedding may be sharded or not.
 
     Example:
         >>> items = keras.layers.Embedding(10_000, 64)
@@ -116,9 +112,9 @@ class TiedHead(_OfAllRows):
 
 @keras.saving.register_keras_serializable(package="xmc_tf")
 class TopK(_OfAllRows):
-    """The k best rows of an Embedding for each query, by dot product: retrieval of candidates, exactly.
+    """The k best rows of an Embedding for each query, by dot product: exact retrieval of candidates.
 
-    Every rank finds the best of its own rows for the queries of all ranks. It takes a plain Embedding too.
+    Every rank finds the best of its own rows for the queries of all ranks. The Embedding may be sharded or not.
 
     Example:
         >>> movies = keras.layers.Embedding(10_000, 64)

@@ -1,7 +1,6 @@
 """Products of vectors with all rows of a sharded table: the scores of all rows, and the best rows.
 
-Each rank multiplies the vectors of all ranks by its own rows, and sends each rank its part of the result. Only a table
-of scores has one column for each row of the table, as in a single process.
+Each rank multiplies the vectors of all ranks by its own rows, and sends each rank its part of the result.
 """
 
 from typing import NamedTuple
@@ -16,13 +15,7 @@ from xmc_tf.common.errors import InputError
 
 
 class _Gathered(NamedTuple):
-    """The vectors of all ranks.
-
-    Args:
-        vectors: the vectors, by rank.
-        sent: the number of vectors sent to each rank.
-        received: the number of vectors received from each rank.
-    """
+    """The vectors of all ranks, and the numbers of vectors sent to and received from each."""
 
     vectors: tf.Tensor
     sent: tf.Tensor
@@ -31,17 +24,9 @@ class _Gathered(NamedTuple):
 
 @tf.autograph.experimental.do_not_convert
 def scores_of_rows(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat = "fp32") -> tf.Tensor:
-    """Return ``vectors @ table.T``, float32; collective and differentiable.
+    """Return ``vectors @ table.T``, ``[..., rows]``, float32; collective and differentiable.
 
-    Each rank passes its own vectors, if any.
-
-    Args:
-        table: the table, the same on all ranks.
-        vectors: ``[..., dim]``.
-        wire: the format in which vectors are sent; scores are sent as fp32.
-
-    Returns:
-        ``[..., rows]``.
+    Each rank passes its own vectors, if any. They are sent in the format ``wire``, and scores as fp32.
     """
     table, flat, leading = serving_or_sharded(table), *_flat(table, vectors)
     if table.size == 1:
@@ -61,16 +46,7 @@ def scores_of_rows(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat = "
 def top_rows(table: ShardedTable, vectors: tf.Tensor, k: int, wire: WireFormat = "fp32") -> tuple[tf.Tensor, tf.Tensor]:
     """Return the k largest of ``vectors @ table.T`` and their rows, exactly as ``tf.math.top_k``; collective.
 
-    Each rank passes its own vectors, if any. Scores are differentiable.
-
-    Args:
-        table: the table, the same on all ranks.
-        vectors: ``[..., dim]``.
-        k: the number of rows.
-        wire: the format in which vectors are sent.
-
-    Returns:
-        Scores ``[..., k]``, from the largest, and rows ``[..., k]``; of equal scores, the lower row comes first.
+    Each rank passes its own vectors, if any. Scores are differentiable. Of equal scores, the lower row comes first.
     """
     table, flat, leading = serving_or_sharded(table), *_flat(table, vectors)
     if not 1 <= k <= table.rows:
@@ -148,6 +124,6 @@ def _returned(table: ShardedTable, rows: tf.Tensor, everyone: _Gathered, kind: s
 
 
 def _by_vector(table: ShardedTable, received: tf.Tensor, vectors: tf.Tensor, width: int) -> tf.Tensor:
-    """Return what all ranks have sent for each vector, one rank after another: ``[vectors, ranks * width]``."""
+    """Return what all ranks have sent for each vector, in the order of the ranks: ``[vectors, ranks * width]``."""
     of_ranks = tf.reshape(received, [table.size, tf.shape(vectors)[0], width])
     return tf.reshape(tf.transpose(of_ranks, [1, 0, 2]), [-1, table.size * width])

@@ -1,6 +1,6 @@
-"""Accumulation of the gradients of several small batches in one step, which saves memory.
+"""The sum of the gradients of several small batches for one step, which saves memory.
 
-For tables, only the gradients of touched rows are kept. Those of replicated variables are sent once per step.
+Of tables, only gradients of touched rows are kept. Those of replicated variables are sent once per step.
 """
 
 import tensorflow as tf
@@ -9,11 +9,7 @@ from xmc_tf.collective.optimizers.gradients import Gradients, RowGradient, merge
 
 
 class Accumulator(tf.Module):
-    """The sum of the gradients since the last step.
-
-    Args:
-        every: the number of batches in a step, whose gradient is their mean.
-    """
+    """The sum of the gradients since the last step, divided by ``every``, the number of batches in a step."""
 
     def __init__(self, every: int) -> None:
         super().__init__(name="accumulator")
@@ -45,7 +41,6 @@ class Accumulator(tf.Module):
         self.count.assign_add(1)
 
     def full(self) -> tf.Tensor:
-        """Return whether all batches of the step have been added."""
         return self.count >= self.every
 
     def take(self, last: Gradients) -> Gradients:

@@ -31,24 +31,9 @@ class _Slot(NamedTuple):
 
 
 class EmbeddingCollection(keras.layers.Layer):
-    """A layer of several embedding tables: it takes the ids of all features and returns their embeddings.
+    """A layer of several embedding tables: it takes the ids of all features and returns their embeddings; collective.
 
-    ``CollectiveStrategy.embeddings`` makes it. Its calls are collective.
-
-    Example:
-        >>> layer = strategy.embeddings([EmbeddingTable("users", 1000, 8), EmbeddingTable("words", 500, 8)])
-        >>> found = layer({"users": [3, 1], "words": tf.ragged.constant([[4, 4], [7]], dtype=tf.int64)})
-        >>> found["words"].shape
-        TensorShape([2, 8])
-
-    Args:
-        plan: the placements.
-        rank: this rank.
-        seed: the seed of the initial values, which do not depend on placements and ranks.
-        wire: the format in which rows are sent.
-        joint: whether tables of the same width share each exchange; False: one exchange for each table.
-        name: the name of the layer.
-        each_id: see ``ShardedTable``.
+    With ``joint``, tables of the same width share each exchange. Initial values do not depend on placements and ranks.
     """
 
     def __init__(
@@ -90,13 +75,7 @@ class EmbeddingCollection(keras.layers.Layer):
         return [member for stack in self.stacks for member in stack.table.members]
 
     def call(self, inputs: Features, weights: Features | None = None) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-        """Return the embeddings of each feature; collective.
-
-        Args:
-            inputs: the ids of each feature: ``[B]``, one for each example; or ``[B, n]`` or ragged, combined by the
-                table's combiner.
-            weights: the weights of the ids of some features, in their shape.
-        """
+        """Return each feature's embeddings, combined over the last dimension of ids with two dimensions; collective."""
         return self._looked_up(inputs, weights or {})
 
     @tf.autograph.experimental.do_not_convert
@@ -121,12 +100,6 @@ class EmbeddingCollection(keras.layers.Layer):
         return {name: found[name] for name in self._features}
 
     def compute_output_spec(self, inputs: Mapping[str, Any], weights: Any = None) -> dict[str, keras.KerasTensor]:
-        """Return the shapes of the embeddings of each feature.
-
-        Args:
-            inputs: symbolic ids of each feature.
-            weights: not used.
-        """
         found = {}
         for table in (one.table for one in self.plan.decisions):
             for feature in table.features:
@@ -152,7 +125,6 @@ class EmbeddingCollection(keras.layers.Layer):
         return [slot for slot in self._slots if slot.stack == stack]
 
     def _bags(self, inputs: Features, weights: Features) -> dict[str, Bags]:
-        """Return the checked ids of all features."""
         if missing := [name for name in self._features if name not in inputs]:
             raise InputError(
                 f"{self.name}: no ids for feature {missing[0]!r}",
@@ -192,7 +164,6 @@ class EmbeddingCollection(keras.layers.Layer):
         return {name: found[name] for name in self._features}
 
     def _cast(self, rows: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """Return rows in the layer's type."""
         return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
 
 
@@ -205,7 +176,7 @@ def _bags(name: str, ids: Any, combiner: Combiner, weights: Any) -> Bags:
 
 
 def _groups(plan: Plan, joint: bool) -> dict[str, list[TableRows]]:
-    """Return the tables that are stacked, by the name of their stack."""
+    """Return the tables of each stack, by the stack's name."""
     groups: dict[str, list[TableRows]] = {}
     for one in plan.decisions:
         table = TableRows(one.table, partition_of(one.table, one.placement, plan.size))

@@ -11,8 +11,7 @@ from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import Partition, even_rows
 
-# "replicated": each rank holds all rows. "rows": each rank holds a range of rows. A number: this rank holds the whole
-# table.
+# Each rank holds all rows; each rank holds a range of rows; or the rank of this number holds the whole table.
 Placement: TypeAlias = Literal["replicated", "rows"] | int
 PLACEMENTS = ("replicated", "rows")
 
@@ -28,7 +27,7 @@ class EmbeddingTable:
         name: a unique name; checkpoints identify the table by it.
         rows: the number of rows; ids are 0 to ``rows - 1``.
         dim: the width of a row.
-        features: the inputs that are looked up in this table; default: one, of the table's name.
+        features: the inputs that are looked up in this table; default: one, with the table's name.
         combiner: "sum" or "mean" of the rows of each bag; None: all rows.
         initializer: the initial values: a Keras initializer, a matrix, or a function from row numbers to rows.
         placement: "replicated", "rows", or the rank that holds the table; default: the planner chooses.
@@ -68,7 +67,6 @@ class EmbeddingTable:
 
 
 def check_placement(table: EmbeddingTable, size: int) -> None:
-    """Refuse an unknown placement."""
     where = table.placement
     a_rank = isinstance(where, int | np.integer) and not isinstance(where, bool) and 0 <= where < size
     if where is not None and where not in PLACEMENTS and not a_rank:
@@ -80,13 +78,7 @@ def check_placement(table: EmbeddingTable, size: int) -> None:
 
 
 def partition_of(table: EmbeddingTable, placement: Placement, size: int) -> Partition:
-    """Return the rows of each rank in a placement; of one rank, if all ranks hold all rows.
-
-    Args:
-        table: the table.
-        placement: its placement.
-        size: the number of ranks.
-    """
+    """Return the rows of each rank in a placement; of one rank, if all ranks hold all rows."""
     if placement in PLACEMENTS:
         return even_rows(table.rows, size if placement == "rows" else 1)
     return Partition(np.where(np.arange(size + 1) <= int(placement), 0, table.rows))

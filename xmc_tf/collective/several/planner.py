@@ -10,36 +10,24 @@ from xmc_tf.collective.tables.wire import WireFormat, row_bytes
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.table import format_table
 
-# Replicated tables may send this share of all bytes: no rank waits for their rows, but their gradients go to all ranks.
+# The share of all bytes that replicated tables may send. No rank waits for their rows, but all get their gradients.
 REPLICATED_SHARE = 0.1
-# A table on one rank may have this part of a rank's share of the traffic, so that the ranks' loads stay even.
+# The part of a rank's share of the traffic that a table on one rank may have, so that the ranks' loads stay even.
 ONE_RANK_SHARE = 0.25
 _ID_BYTES = 4
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """The options of a plan.
-
-    Args:
-        batch_size: the expected number of examples of a rank's batch.
-        slots: the number of the optimizer's slots: 0 for SGD, 1 for Adagrad and momentum, 2 for Adam.
-        memory: the maximum bytes of the tables and slots of a rank; None: no limit.
-        replicate_below: larger tables, in bytes, are not replicated.
-        wire: the format in which rows are sent.
-    """
-
-    batch_size: int = 1024
-    slots: int = 2
-    memory: int | None = None
-    replicate_below: int = 2**20
+    batch_size: int = 1024  # expected examples of a rank's batch
+    slots: int = 2  # of the optimizer: 0 for SGD, 1 for Adagrad and momentum, 2 for Adam
+    memory: int | None = None  # maximum bytes of the tables and slots of a rank
+    replicate_below: int = 2**20  # bytes; larger tables are not replicated
     wire: WireFormat = "fp32"
 
 
 @dataclass
 class PlacedTable:
-    """The placement of a table, and the reason for it."""
-
     table: EmbeddingTable
     placement: Placement
     reason: str
@@ -47,13 +35,7 @@ class PlacedTable:
 
 @dataclass(frozen=True)
 class Plan:
-    """The placements of all tables.
-
-    Args:
-        decisions: one for each table, in the order of the tables.
-        size: the number of ranks.
-        options: the options.
-    """
+    """The placements of all tables, in the order of the tables."""
 
     decisions: list[PlacedTable]
     size: int
@@ -96,16 +78,7 @@ class Plan:
 
 
 def make_plan(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions) -> Plan:
-    """Return the placement of each table.
-
-    Args:
-        tables: the tables; a table's own ``placement`` is kept.
-        size: the number of ranks.
-        options: the options.
-
-    Raises:
-        InputError: the tables do not fit into the memory, or a placement is unknown.
-    """
+    """Return the placement of each table; a table's own ``placement`` is kept."""
     for table in tables:
         check_placement(table, size)
     decisions = {
@@ -130,14 +103,7 @@ def expected_rows(table: EmbeddingTable, batch_size: int) -> float:
 
 
 def expected_bytes(table: EmbeddingTable, placement: Placement, size: int, options: PlanOptions) -> float:
-    """Return the expected bytes that a rank sends per step for a table, on average over the ranks.
-
-    Args:
-        table: the table.
-        placement: its placement.
-        size: the number of ranks.
-        options: the options.
-    """
+    """Return the expected bytes that a rank sends per step for a table, on average over the ranks."""
     rows = expected_rows(table, options.batch_size)
     if placement == "replicated":  # all ranks get the row numbers and gradients of all others
         return rows * (size - 1) * (2 * _ID_BYTES + 4 * table.dim)
@@ -167,7 +133,7 @@ def _replicate_small(
 def _shard_others(
     tables: Sequence[EmbeddingTable], decisions: dict[str, PlacedTable], size: int, options: PlanOptions
 ) -> None:
-    """Shard tables with much traffic or memory; give each of the others to the rank with the least."""
+    """Shard tables with much traffic or memory; give each of the others to the rank with the least traffic."""
     traffic = {table.name: expected_bytes(table, "rows", size, options) for table in tables}
     memory = {table.name: 4.0 * table.rows * table.dim for table in tables}
     share = ONE_RANK_SHARE * sum(traffic.values()) / size, ONE_RANK_SHARE * sum(memory.values()) / size

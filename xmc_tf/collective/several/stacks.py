@@ -48,7 +48,6 @@ class StackedTable(ShardedTable):
 
     @property
     def slots(self) -> dict[str, SomeRows]:
-        """The optimizer's slots for the local rows, by name."""
         return {name: self._range_of(slot) for name, slot in self.stack.slots.items()}
 
     def slot(self, name: str, value: float = 0.0) -> SomeRows:
@@ -61,24 +60,15 @@ class StackedTable(ShardedTable):
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """Tables of the same width.
-
-    Args:
-        table: the stack as one sharded table.
-        parts: the tables in it, in their order.
-    """
+    """Tables of the same width as one sharded table."""
 
     table: ShardedTable
     parts: tuple[TableRows, ...]
 
     def rows_of(self, numbers: Sequence[int], ids: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return the rows in the stack of ids of its tables, one after another.
+        """Return the rows in the stack of flat ids, concatenated; ``numbers`` has the table of each tensor of ids.
 
         An id out of range becomes ``-1 - number`` of its table, which the lookup reports on all ranks.
-
-        Args:
-            numbers: the number of the table of each tensor of ids.
-            ids: flat ids.
         """
         flat = tf.concat([tf.cast(one, tf.int64) for one in ids], axis=0)
         if len(self.parts) == 1:
@@ -96,14 +86,9 @@ class Stack:
 
 
 def make_stack(name: str, parts: Sequence[TableRows], rank: int, seed: int, each_id: bool = False) -> Stack:
-    """Return this rank's part of a new stack.
+    """Return this rank's part of a new stack of tables of the same width, all of them replicated or none.
 
-    Args:
-        name: a unique name, the same on all ranks.
-        parts: the tables, all of the same width, and all of them replicated or none.
-        rank: this rank, or 0 if all ranks hold all rows.
-        seed: the seed of the initial values, which do not depend on the placement.
-        each_id: see ``ShardedTable``.
+    ``rank`` is 0 if all ranks hold all rows.
     """
     begins = _begins(parts)
     rows = sum(one.table.rows for one in parts)

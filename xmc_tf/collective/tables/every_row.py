@@ -1,8 +1,7 @@
 """Losses of every instance against every row of a table, computed where the rows are.
 
-If all rows are candidates, nothing need be looked up. Each rank multiplies the vectors of all ranks by its own rows and
-computes its share of each instance's loss. Only vectors and their gradients are sent: 2·B·dim numbers to each other
-rank, whatever the number of rows.
+Each rank multiplies the vectors of all ranks by its own rows and computes its share of each instance's loss. It sends
+only vectors and their gradients: 2·B·dim numbers to each other rank, for any number of rows.
 """
 
 from collections.abc import Callable
@@ -20,19 +19,7 @@ RowLoss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class EveryRow:
-    """A loss of instances against all rows: ``loss(vectors @ table.T, positives)``, summed over the rows.
-
-    Its calls are collective. Each rank passes its own instances, if any.
-
-    Example:
-        >>> def loss(scores, targets, weights):
-        ...     return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=scores)
-        >>> EveryRow(table).losses(vectors, positives, loss)      # [B]
-
-    Args:
-        table: the table.
-        wire: the format in which vectors are sent.
-    """
+    """A loss of instances against all rows: ``loss(vectors @ table.T, positives)`` summed over the rows; collective."""
 
     def __init__(self, table: ShardedTable, wire: WireFormat = "fp32") -> None:
         check_format(wire)
@@ -48,11 +35,8 @@ class EveryRow:
     ) -> tf.Tensor:
         """Return the sum of each instance's losses over all rows of the table, ``[B]``.
 
-        Args:
-            vectors: ``[B, dim]``, float32.
-            positives: the positive rows of each instance, each once, ``[B, None]``.
-            loss: an elementwise function of scores, targets and weights.
-            weights: the weights of the positives, in their shape; all other weights are 1.
+        ``positives`` has each positive row of an instance once; ``weights`` are those of the positives (others weigh
+        1).
         """
         table = serving_or_sharded(self.table)
         here = gather_instances(table, vectors, positives, weights, self.wire)
@@ -92,8 +76,7 @@ def gather_instances(
         return GatheredInstances(vectors, instances, tf.cast(checked_ids(table, ids), tf.int32), factors, only, only)
     order, pairs_out = by_owner(table, ids)
     owners = tf.repeat(tf.range(table.size), pairs_out)
-    # Each owner receives, for each instance, a mark and then the instance's positives among its rows. The marks make
-    # counts unnecessary.
+    # Each owner receives, for each instance, a mark and then the instance's positives among its rows, so no counts.
     marks = tf.range(table.size * count)
     places = tf.concat([2 * marks, 2 * (owners * count + tf.gather(instances, order)) + 1], axis=0)
     stream = tf.gather(
@@ -119,7 +102,7 @@ def gather_instances(
 
 
 def sum_of_shares(table: ShardedTable, shares: tf.Tensor, here: GatheredInstances, count: tf.Tensor) -> tf.Tensor:
-    """Return the sum of what all ranks computed for each of this rank's instances, ``[count]``; collective."""
+    """Return the sum over the ranks of the losses of each of this rank's instances, ``[count]``; collective."""
     if table.size == 1:
         return shares
     back = exchange(shares, here.received, here.sent, rank=table.rank, name=f"{table.name}/shares", kind="losses")

@@ -1,8 +1,8 @@
-"""Training of every row of a table against instances, without a gradient of the table in memory.
+"""Training of every row of a table against instances, without a gradient of the whole table in memory.
 
-The rows are scored block by block. The gradient of a block updates its rows at once and is forgotten, so that a table
-of millions of rows needs, beside itself, one number a row and the scores of one block. With rows in bfloat16, which are
-rounded stochastically, that is 2 bytes a weight; float32 rows with Adam and a dense gradient take 16.
+The rows are scored block by block, and the gradient of a block updates its rows at once. So beside the table, only
+one number for each row and the scores of one block are in memory: with rows in bfloat16, which are rounded
+stochastically, 2 bytes per weight. Rows in float32 with Adam and a dense gradient take 16.
 """
 
 from typing import NamedTuple
@@ -15,36 +15,18 @@ from xmc_tf.collective.tables.wire import WireFormat, check_format
 
 
 class RowStep(NamedTuple):
-    """A step, as far as the update of the rows depends on it.
+    """The properties of a step on which the update of the rows depends."""
 
-    Args:
-        number: the number of the step, from 1.
-        rate: the learning rate.
-        factor: the gradient of the step's loss with respect to an instance's loss, the same for all instances.
-    """
-
-    number: tf.Tensor
+    number: tf.Tensor  # from 1
     rate: tf.Tensor
-    factor: tf.Tensor
+    factor: tf.Tensor  # the derivative of the step's loss by an instance's loss, the same for all instances
 
 
 class FusedRows:
-    """A loss of instances against all rows, as ``EveryRow`` computes it, which also updates the rows.
+    """A loss of instances against all rows, as ``EveryRow`` computes it, which also updates the rows; collective.
 
-    The update is that of Adam without momentum, with one mean of squares for each row. The table needs no gradient and
-    no other optimizer. Its calls are collective. Each rank passes its own instances, if any.
-
-    Example:
-        >>> table = make_table("labels", 1_000_000, 385, dtype=tf.bfloat16, trainable=False)
-        >>> losses = FusedRows(table).losses(vectors, positives, loss, step=RowStep(1, 1e-3, 1 / 32))     # [B]
-
-    Args:
-        table: the table, which is not trainable; its rows are in bfloat16 or float32.
-        wire: the format in which vectors are sent.
-        beta: the decay rate of the mean of squares.
-        epsilon: keeps the division finite.
-        weight_decay: this share of a row, times the learning rate, is subtracted in each step.
-        rows_at_once: the number of rows in a block.
+    The update is that of Adam without momentum, with one mean of squares per row. The table, of bfloat16 or float32,
+    must not be trainable and needs no other optimizer.
     """
 
     def __init__(
@@ -54,7 +36,7 @@ class FusedRows:
         *,
         beta: float = 0.999,
         epsilon: float = 1e-8,
-        weight_decay: float = 0.0,
+        weight_decay: float = 0.0,  # this share of a row, times the learning rate, is subtracted in each step
         rows_at_once: int = 8192,
     ) -> None:
         check_format(wire)
@@ -76,14 +58,8 @@ class FusedRows:
     ) -> tf.Tensor:
         """Return the sum of each instance's losses over all rows before the update, ``[B]``, and update the rows.
 
-        Gradients with respect to the vectors are those of the rows before the update.
-
-        Args:
-            vectors: ``[B, dim]``, float32.
-            positives: the positive rows of each instance, each once, ``[B, None]``.
-            loss: an elementwise function of scores, targets and weights.
-            weights: the weights of the positives, in their shape; all other weights are 1.
-            step: the step.
+        Gradients of the vectors are those of the rows before the update. The arguments are those of
+        ``EveryRow.losses``.
         """
         here = gather_instances(self.table, vectors, positives, weights, self.wire)
         fixed = tf.stop_gradient(here.vectors)
@@ -99,7 +75,7 @@ class FusedRows:
             return high, shares + found, slopes + slope
 
         start = (tf.constant(0), tf.zeros(tf.shape(fixed)[:1]), tf.zeros_like(fixed))
-        # One block after the other: each reads and writes the table, and its scores are the memory that is needed.
+        # Not in parallel: each block writes the table, and the scores of one block at a time are in memory.
         _, shares, slopes = tf.while_loop(lambda low, *_: low < size, block, start, parallel_iterations=1)
         shares, slopes = tf.stop_gradient(shares), tf.stop_gradient(slopes)
         # The value is that of the shares; the gradient with respect to the vectors is that of the slopes.
@@ -116,7 +92,7 @@ class FusedRows:
         high: tf.Tensor,
         step: RowStep,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the losses of the rows ``[low, high)`` and their gradients of the vectors, and update these rows."""
+        """Update the rows ``[low, high)``; return their losses and the gradients of the vectors."""
         numbers = tf.range(low, high)
         before = tf.gather(self.table.variable, numbers)
         inputs = tf.cast(vectors, before.dtype)
@@ -139,7 +115,7 @@ class FusedRows:
         return tf.reduce_sum(losses, axis=1), slopes
 
 
-# Compiled, so that the numbers of a block are read and written once.
+# Compiled, so that each number of a block is read and written once.
 @tf.function(jit_compile=True, autograph=False)
 def _updated(
     before: tf.Tensor,
@@ -166,13 +142,8 @@ def _updated(
 def rounded_stochastically(values: tf.Tensor, first: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
     """Return float32 rows as bfloat16, rounded up or down with probabilities whose mean is the value.
 
-    A step that is smaller than half the distance of two neighbours would otherwise change nothing. The chance depends
-    on the number of the row, the column and the step alone, not on blocks or ranks.
-
-    Args:
-        values: ``[rows, dim]``, float32 and finite.
-        first: the number of the first row, int32.
-        step: the number of the step, uint32.
+    Otherwise, steps smaller than half the distance of two bfloat16 numbers would change nothing. The random number
+    depends on the row's number, the column and the step alone, not on blocks or ranks.
     """
     shape = tf.shape(values)
     places = tf.cast(tf.range(shape[0])[:, None] + first, tf.uint32) * tf.cast(shape[1], tf.uint32)

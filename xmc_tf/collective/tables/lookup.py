@@ -19,24 +19,10 @@ def lookup(
     wire: WireFormat = "fp32",
     request: RowRequest | None = None,
 ) -> tf.Tensor | tf.RaggedTensor:
-    """Return rows of ``table``; collective. Each rank passes its own ids, if any.
+    """Return rows of ``table`` for each rank's own ids, if any; collective. An invalid id is an error on all ranks.
 
-    Example:
-        >>> lookup(table, [[3, 1], [3, 3]]).shape
-        TensorShape([2, 2, 8])
-        >>> lookup(table, tf.ragged.constant([[3, 1, 4], []], dtype=tf.int64), "mean").shape
-        TensorShape([2, 8])
-
-    Args:
-        table: the table, the same on all ranks.
-        ids: dense of any shape, ragged, or sparse with two dimensions.
-        combiner: "sum" or "mean" of the rows of the last dimension; an empty bag gives zeros. Default: one row per id.
-        weights: the weights of the rows for the combiner, in the shape of dense or ragged ids; default: 1.
-        wire: the format in which rows and gradients are sent.
-        request: ``request_rows(table, flat_ids(ids))``, if the ids have been exchanged before.
-
-    Raises:
-        tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
+    ``combiner`` is for the last dimension of the ids; an empty bag gives zeros. ``request`` is that of the flat ids, if
+    they have been exchanged before.
     """
     table = serving_or_sharded(table)
     check_format(wire)

@@ -1,32 +1,20 @@
 """Dot products of pairs of rows of two matrices, without a copy of the rows for each pair.
 
-Gathering both sides and multiplying them takes three tensors of pairs × width, and as many for the gradient: gigabytes
-for a batch of 256 with 500 candidates of width 768. Here the scores are computed in blocks that fit in the cache. The
-gradients are products of a dense matrix and a sparse one with one number per pair.
+Gathering both sides and multiplying them takes gigabytes for a batch of 256 with 500 candidates of width 768. Here,
+scores are computed in blocks that fit in the cache, and gradients are products of a dense and a sparse matrix.
 """
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
-# The size of the rows that are gathered at a time. Tests lower it.
+# The size of the rows that are gathered at once. Tests lower it.
 BLOCK_BYTES = 8 * 2**20
 
 
 @tf.custom_gradient
 def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Return ``sum(left[at_left] * right[at_right], axis=1)``; the gradients of both sides are dense.
-
-    Example:
-        >>> pair_dots(tf.constant([[1.0, 2.0]]), [0, 0], tf.constant([[3.0, 4.0], [5.0, 6.0]]), [1, 0])
-        <tf.Tensor: shape=(2,), dtype=float32, numpy=array([17., 11.], dtype=float32)>
-
-    Args:
-        left: ``[m, width]``, float32.
-        at_left: the row of ``left`` of each pair.
-        right: ``[n, width]``, float32.
-        at_right: the row of ``right`` of each pair.
-    """
+    """Return ``sum(left[at_left] * right[at_right], axis=1)``; the gradients of both sides are dense."""
 
     def back(upstream: tf.Tensor | tf.IndexedSlices) -> tuple[tf.Tensor, None, tf.Tensor, None]:
         if isinstance(upstream, tf.IndexedSlices):  # from a gather that reorders the pairs

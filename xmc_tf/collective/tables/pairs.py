@@ -1,9 +1,8 @@
 """Scores of (instance, row) pairs, computed by one of two routes with the same result.
 
 *rows*: rows are sent to the instances. The cost grows with the number of different rows in the batch.
-*features*: the instances' vectors are sent to the owners of the rows, at most once to each, which return scores. The
-cost hardly depends on the number of rows per instance. A loss that is a sum over pairs is computed by the owners, so
-that not even scores are sent.
+*features*: the instances' vectors are sent to the owners of the rows, at most once to each, which return scores or,
+for a loss that is a sum over pairs, only its shares. The cost hardly depends on the number of rows per instance.
 """
 
 import logging
@@ -29,19 +28,9 @@ PairLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class PairScorer:
-    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``.
+    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``; collective.
 
-    Its calls are collective. Each rank passes its own instances, if any.
-
-    Example:
-        >>> scorer = PairScorer(table)
-        >>> scores = scorer.scores(vectors, ids)                        # [B, C]
-        >>> loss = tf.reduce_mean(scorer.losses(vectors, ids, targets, hinge))   # of [B]
-
-    Args:
-        table: the table.
-        route: "rows", "features", or "auto": the one that sends fewer bytes for the first batch; the reason is logged.
-        wire: the format in which rows, vectors and their gradients are sent.
+    The route "auto" is the one that sends fewer bytes for the first batch.
     """
 
     def __init__(self, table: ShardedTable, route: RouteName = "auto", wire: WireFormat = "fp32") -> None:
@@ -53,15 +42,7 @@ class PairScorer:
 
     @tf.autograph.experimental.do_not_convert
     def scores(self, vectors: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """Return the score of each pair, in the shape of ``ids``.
-
-        Args:
-            vectors: ``[B, dim]``, float32.
-            ids: the rows to score each instance against, ``[B, C]``, dense or ragged.
-
-        Raises:
-            tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
-        """
+        """Return the score of each pair, in the shape of ``ids``: ``[B, C]``, dense or ragged."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         if self._decided(table, ids, instances, flat) == "rows":
@@ -79,15 +60,7 @@ class PairScorer:
         loss: PairLoss,
         weights: tf.Tensor | tf.RaggedTensor | None = None,
     ) -> tf.Tensor:
-        """Return the sum of the losses of each instance's pairs, ``[B]``.
-
-        Args:
-            vectors: ``[B, dim]``, float32.
-            ids: the rows to score each instance against, ``[B, C]``, dense or ragged.
-            targets: the targets for ``loss``, in the shape of ``ids``.
-            loss: an elementwise function of scores and targets.
-            weights: factors of the losses, in the shape of ``ids``; default: 1.
-        """
+        """Return the sum of the weighted losses of each instance's pairs, ``[B]``."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         wanted, factors = _flat_like(ids, targets), None if weights is None else _flat_like(ids, weights)
@@ -105,7 +78,7 @@ class PairScorer:
     def _decided(
         self, table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor, instances: tf.Tensor, flat: tf.Tensor
     ) -> str:
-        """Return the route, which the first call decides."""
+        """Return the route; the first call chooses it."""
         if self.route != "auto":
             return self.route
         if table.size == 1:
@@ -214,7 +187,6 @@ def _pairs(ids: tf.Tensor | tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _flat_like(ids: tf.Tensor | tf.RaggedTensor, values: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    """Return numbers in the shape of ``ids`` as a flat tensor."""
     flat = values.flat_values if isinstance(values, tf.RaggedTensor) else tf.reshape(values, [-1])
     return tf.cast(flat, tf.float32)
 

@@ -1,4 +1,4 @@
-"""The choice of the route that sends fewer bytes: rows to instances, or instances to rows."""
+"""The choice of the route of pairs that sends fewer bytes: rows to instances, or instances to rows."""
 
 from typing import NamedTuple
 
@@ -11,8 +11,6 @@ from xmc_tf.collective.tables.wire import WireFormat, row_bytes
 
 
 class Choice(NamedTuple):
-    """A route, and the reason for it."""
-
     route: str
     reason: str
 
@@ -25,12 +23,8 @@ def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
 def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
     """Return the bytes of a step that sends vectors to the owners of rows and receives their gradients.
 
-    Args:
-        groups: the number of combinations of an instance and another rank that share a pair.
-        pairs: the number of pairs whose rows other ranks own.
-        dim: the width of a vector.
-        id_bytes: the bytes of a row number.
-        wire: the format of the vectors.
+    A group is an instance with those of its pairs whose rows one other rank owns; ``pairs`` counts pairs of other
+    ranks.
     """
     return groups * 2 * row_bytes(dim, wire) + pairs * (id_bytes + 8)  # 8: a score and its gradient
 
@@ -42,10 +36,7 @@ def choose_route(
     flat: tf.Tensor,
     wire: WireFormat,
 ) -> Choice:
-    """Choose a route by the bytes of this batch or, while a graph is traced, by those expected for its shape.
-
-    The call is collective; all ranks choose the same route.
-    """
+    """Choose a route by the bytes of this batch or, while tracing, by those expected for its shape; collective."""
     eager = not tf.is_symbolic_tensor(flat)
     counts = _counted(table, instances.numpy(), flat.numpy()) if eager else _expected(table, ids)
     id_bytes = 4 if table.rows < 2**31 - 1 else 8

@@ -14,29 +14,22 @@ import tensorflow as tf
 
 @dataclass(frozen=True)
 class SomeRows:
-    """Some rows of a variable, or of an array, in an order of their own, for ``get_rows`` and ``set_rows``.
-
-    Args:
-        source: the variable, or, only for ``get_rows``, the array.
-        order: the numbers of the rows.
-    """
+    """Some rows of a variable, or of an array that is only read, in an order of their own."""
 
     source: tf.Variable | np.ndarray
     order: range | np.ndarray
 
     @property
     def shape(self) -> tf.TensorShape:
-        """The shape of the rows."""
         return tf.TensorShape([len(self.order), *self.source.shape[1:]])
 
     @property
     def dtype(self) -> tf.DType:
-        """The type of the values."""
         return tf.as_dtype(self.source.dtype)
 
 
 def get_rows(rows: tf.Variable | SomeRows, low: int, high: int) -> tf.Tensor:
-    """Return the rows ``[low, high)``; those of a variable of bfloat16 as float32, which NumPy knows."""
+    """Return the rows ``[low, high)``; those of a variable of bfloat16 as float32, which NumPy has."""
     source, numbers = _of(rows, low, high)
     if isinstance(source, np.ndarray):
         return tf.constant(source[numbers])
@@ -57,5 +50,5 @@ def _of(rows: tf.Variable | SomeRows, low: int, high: int) -> tuple[Any, np.ndar
 
 
 def row_type(variable: Any) -> np.dtype:
-    """Return the numpy type of the rows that ``get_rows`` returns."""
+    """Return the NumPy type of the rows that ``get_rows`` returns."""
     return np.dtype(np.float32 if variable.dtype == tf.bfloat16 else variable.dtype.as_numpy_dtype)

@@ -1,6 +1,6 @@
 """Requests for rows: one exchange of ids, after which each rank knows which rows to send and to expect.
 
-Before its ids, a rank sends the number of different ones that are out of range, and the first three of them. So all
+Before its ids, a rank sends the number of different ids that are out of range, and the first three of them. So all
 ranks raise an error at the same point, and none waits for a rank that has failed.
 """
 
@@ -23,12 +23,12 @@ HEADER = 4
 
 
 class IdsOutOfRangeError(tf.errors.InvalidArgumentError, ValueError):
-    """Ids are out of range. TensorFlow passes a ValueError of Python code on as an InvalidArgumentError."""
+    """Ids are out of range. Being a ValueError, it passes through TensorFlow as an InvalidArgumentError."""
 
 
 @contextmanager
 def ids_out_of_range_in_one_line() -> Iterator[None]:
-    """Replace TensorFlow's error about such ids, which has the trace of a graph, by one line, the same on all ranks."""
+    """Replace TensorFlow's error about ids out of range, with its trace of a graph, by one line, equal on all ranks."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -44,28 +44,17 @@ def ids_out_of_range_in_one_line() -> Iterator[None]:
 
 
 class RowRequest(NamedTuple):
-    """A request for the rows of a batch of ids.
+    """A request for the rows of a batch of ids."""
 
-    Args:
-        positions: the position of each id's row among the received rows.
-        local: the local numbers of the rows to send, by rank.
-        send: the number of rows to send to each rank.
-        receive: the number of rows to receive from each rank.
-    """
-
-    positions: tf.Tensor
-    local: tf.Tensor
-    send: tf.Tensor
-    receive: tf.Tensor
+    positions: tf.Tensor  # of each id's row among the received rows
+    local: tf.Tensor  # the local rows to send, by rank
+    send: tf.Tensor  # the number of rows to send to each rank
+    receive: tf.Tensor  # the number of rows to receive from each rank
 
 
 @tf.autograph.experimental.do_not_convert
 def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
-    """Return the request for flat ``ids``, in any order and possibly repeated; collective.
-
-    Raises:
-        tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
-    """
+    """Return the request for flat ``ids``, possibly repeated; collective. An invalid id is an error on all ranks."""
     table = serving_or_sharded(table)
     ids = tf.cast(ids, tf.int64)
     if table.size > 1:
@@ -78,13 +67,9 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
 def request_from_owners(
     table: ShardedTable, ids: tf.Tensor, local: Callable[[tf.Tensor], tf.Tensor], *, check: bool
 ) -> RowRequest:
-    """Return the request for flat ids of a table on several ranks; collective.
+    """Return the request for flat int64 ids of a table on several ranks; collective.
 
-    Args:
-        table: the table, whose partition determines the owner of each id.
-        ids: int64, in any order and possibly repeated.
-        local: returns the local rows of ids that this rank owns.
-        check: whether ids must be row numbers of the table.
+    ``local`` returns the local rows of ids that this rank owns; ``check`` says whether ids must be row numbers.
     """
     bounds = table.partition.bounds[1:-1].astype(np.int64)
 
@@ -102,19 +87,7 @@ def request_from_owners(
 
 @tf.autograph.experimental.do_not_convert
 def check_ids_of_all_ranks(tables: Sequence[ShardedTable], ids: Sequence[tf.Tensor], size: int, name: str) -> tf.Tensor:
-    """Check the ids for replicated tables on all ranks, which exchange no ids otherwise; collective.
-
-    Without it, a rank with a wrong id would fail alone, and the others would wait for it.
-
-    Args:
-        tables: the tables, of which each rank holds all rows.
-        ids: flat ids for each table.
-        size: the number of ranks.
-        name: the name of the graph node.
-
-    Raises:
-        tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
-    """
+    """Check the ids for replicated tables, which exchange none, on all ranks: no rank may wait for a failed one."""
 
     def headers_of(*ids: np.ndarray) -> np.ndarray:
         return np.concatenate([_header(table, of_table) for table, of_table in zip(tables, ids, strict=True)] * size)
@@ -127,14 +100,14 @@ def check_ids_of_all_ranks(tables: Sequence[ShardedTable], ids: Sequence[tf.Tens
     own = tf.numpy_function(headers_of, list(ids), tf.int64)
     own.set_shape([size * len(tables) * HEADER])
     counts = tf.fill([size], len(tables) * HEADER)
-    with after(count_sent("ids", counts, 0, own.dtype.size)):  # the counts are equal, so any rank will do
+    with after(count_sent("ids", counts, 0, own.dtype.size)):  # any rank will do, because the counts are equal
         received, _ = operations.alltoall(own, counts, name)
     return tf.numpy_function(check, [received], tf.bool)
 
 
 def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return a stable order of the ids by owner, and the number of ids of each owner."""
-    # An id out of range is sent to some rank, too; the header reports it.
+    # An id out of range is sent to some rank too, and the header reports it.
     inner = tf.constant(table.partition.bounds[1:-1], tf.int64)
     owners = tf.searchsorted(inner, tf.cast(ids, tf.int64), side="right")
     order = tf.concat(tf.dynamic_partition(tf.range(tf.size(ids)), owners, table.size), axis=0)
@@ -144,17 +117,9 @@ def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 def exchange_ids(
     table: ShardedTable, ids: tf.Tensor, counts: tf.Tensor, check: tf.Tensor, name: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ids to their owners.
+    """Send ids to their owners; return the received ids, by rank, and their number from each rank; collective.
 
-    Args:
-        table: the table.
-        ids: the ids to send, ordered by owner; they may be encoded.
-        counts: the number of ids for each owner.
-        check: the ids to check against the table's range.
-        name: the name of the graph node.
-
-    Returns:
-        The received ids, by rank, as int64, and their number from each rank.
+    ``ids`` are ordered by owner and may be encoded; ``check`` are the ids to check against the table's range.
     """
     message = tf.numpy_function(
         lambda *arrays: _message(table, *arrays), [ids, counts, tf.cast(check, tf.int64)], _number_type(table)
@@ -228,7 +193,7 @@ def _header(table: ShardedTable, ids: np.ndarray) -> np.ndarray:
 
 
 def _check(table: ShardedTable, headers: np.ndarray) -> None:
-    """Raise an error if an id is out of range; it names ranks and ids."""
+    """Raise an error that names ranks and ids if an id is out of range."""
     if not (headers[:, 0] > 0).any():
         return
     culprits = []
@@ -244,6 +209,6 @@ def _prefix(table: ShardedTable) -> str:
 
 
 def _member_name(table: ShardedTable, number: int) -> str:
-    """Return the name of a stacked table in which an id is out of range: -1 stands for an id of the first one."""
+    """Return the name of a stacked table in which an id is out of range; -1 stands for an id of the first table."""
     member = table.members[min(max(number, 0), len(table.members) - 1)]
     return f"of table {member.name} (rows 0 to {member.rows - 1})"

@@ -1,7 +1,7 @@
 """The local rows of a table as a variable of Keras, which layers track and optimizers receive.
 
-To its user it is the whole table: its shape, its copies and its assignments are those of all rows. What would need all
-rows at one place, or write a part of them, is an error that names what does the same over the ranks.
+To its user it is the whole table, with the shape, copies and assignments of all rows. Uses that would need all rows in
+one place, or write only some of them, raise an error that names the equivalent over the ranks.
 """
 
 from collections.abc import Iterator
@@ -22,19 +22,14 @@ _OWN_ROWS: ContextVar[bool] = ContextVar("own_rows", default=False)
 
 
 class _AllRows:
-    """A stand-in for all rows of a sharded table, which refuses to be a tensor.
-
-    Args:
-        table: the table.
-    """
+    """A stand-in for all rows of a sharded table, which refuses to be a tensor."""
 
     def __init__(self, table: ShardedTable) -> None:
         self._table = table
-        # By these, gradient tapes and optimizers know the variable.
+        # Gradient tapes and optimizers identify the variable by these.
         self.handle, self._unique_id = table.variable.handle, table.variable._unique_id
 
     def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise the error that names what to use instead."""
         raise InputError(
             f"table {self._table.name!r} is sharded over {self._table.size} ranks, and this use needs all of its rows",
             expected="a lookup (call the layer with ids), or an operation over the ranks",
@@ -48,15 +43,9 @@ class _AllRows:
 
 
 class TableVariable(keras.Variable):
-    """A Keras variable that holds ``table.variable``.
-
-    Args:
-        table: the table.
-    """
-
     def __init__(self, table: ShardedTable) -> None:
         self.sharded_table = table
-        rows, dim = self._own_shape()  # of a growing table, the room when the layer is built: Keras wants a number
+        rows, dim = self._own_shape()  # of a growing table, the room when the layer is built: Keras needs a number
         super().__init__(
             "zeros",
             (table.rows if table.has_row_numbers else rows, dim),
@@ -80,11 +69,11 @@ class TableVariable(keras.Variable):
 
     @property
     def value(self) -> "tf.Variable | _AllRows":
-        """The rows, or what stands for them if they are sharded."""
+        """The rows, or their stand-in if they are sharded."""
         return super().value if self.sharded_table.size == 1 or _OWN_ROWS.get() else _AllRows(self.sharded_table)
 
     def numpy(self) -> np.ndarray:
-        """Return a copy of the whole table; collective, but for the file that rank 0 writes."""
+        """Return a copy of the whole table; collective, except within ``save_on_rank_0``."""
         table = self.sharded_table
         if table.size == 1 or _OWN_ROWS.get():
             return table.variable.numpy()
@@ -93,15 +82,10 @@ class TableVariable(keras.Variable):
         return whole_rows(table)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return ``numpy()``."""
         return np.asarray(self.numpy(), dtype)
 
     def assign(self, value: Any) -> Any:
-        """Set this rank's rows from a whole table.
-
-        Args:
-            value: all rows, the same on all ranks.
-        """
+        """Set this rank's rows from a whole table, the same on all ranks."""
         table = self.sharded_table
         if table.size == 1 or _OWN_ROWS.get():
             return super().assign(value)
@@ -130,7 +114,7 @@ class TableVariable(keras.Variable):
         return super()._export_to_saved_model_graph(*args, **kwargs)
 
     def _refuse_partial_file(self, what: str) -> None:
-        """Refuse a file with the rows of this rank only."""
+        """Refuse a file that would have only this rank's rows."""
         if self.sharded_table.size > 1:
             raise InputError(
                 f"table {self.sharded_table.name!r} is sharded, and {what} would write this rank's rows only",
@@ -148,7 +132,7 @@ class TableVariable(keras.Variable):
 
 @contextmanager
 def own_rows() -> Iterator[None]:
-    """Let variables be this rank's rows only in the block, for optimizers, and for what sets the same rows again."""
+    """Make variables stand for this rank's rows only in the block, for optimizers and copies that are restored."""
     token = _OWN_ROWS.set(True)
     try:
         yield
@@ -157,14 +141,7 @@ def own_rows() -> Iterator[None]:
 
 
 def load_rows(table: ShardedTable, whole: Any, slot: str | None = None) -> None:
-    """Set this rank's rows, or those of a slot, from a whole table.
-
-    Args:
-        table: the table.
-        whole: the rows of the whole table: an array, a tensor, or an array in a file, of which this rank's rows are
-            read.
-        slot: the name of a slot; default: the rows themselves.
-    """
+    """Set this rank's rows, or those of a slot, from a whole table: an array, a tensor, or an array in a file."""
     if tuple(whole.shape) != (table.rows, table.dim):
         raise InputError(
             f"table {table.name!r}: the given rows do not fit",

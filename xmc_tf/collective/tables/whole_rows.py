@@ -1,7 +1,7 @@
-"""The rows of whole tables: on rank 0 for exports and the files of Keras, which one process writes, or on all ranks.
+"""The rows of whole tables: on rank 0 for exports and Keras' files, which one process writes, or on all ranks.
 
-While rank 0 saves with Keras, the other ranks wait for its requests and send their rows. The whole table is in the
-memory of rank 0, as Keras needs it; ``save_training`` and ``export_saved_model`` write tables that are larger.
+While rank 0 saves with Keras, the other ranks wait for its requests and send their rows. Keras needs the whole table in
+the memory of rank 0; ``save_training`` and ``export_saved_model`` write larger tables.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,13 +26,7 @@ _SAVING: ContextVar[tuple[Communicator, list[ShardedTable]] | None] = ContextVar
 def rows_on_rank_0(
     table: ShardedTable, variable: tf.Variable | SomeRows, communicator: Communicator
 ) -> Iterator[tuple[int, np.ndarray | None]]:
-    """Yield the first row and, on rank 0, the rows of each block of a whole table; collective.
-
-    Args:
-        table: the table.
-        variable: this rank's rows, or those of a slot.
-        communicator: the ranks.
-    """
+    """Yield the first row and, on rank 0, the rows of each block of a whole table, or of a slot; collective."""
     for rank in range(table.size):
         rows = rows_per_block((table.dim,), row_type(variable), BLOCK_BYTES)
         for low, high in blocks(*table.partition.range(rank), rows):
@@ -44,14 +38,7 @@ def rows_on_rank_0(
 
 
 def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
-    """Return the rows of a whole table, or those of a slot.
-
-    Within ``save_on_rank_0``, rank 0 calls it; otherwise it is collective.
-
-    Args:
-        table: the table.
-        slot: the name of a slot; default: the rows themselves.
-    """
+    """Return the rows of a whole table, or of a slot; collective, but called by rank 0 alone in ``save_on_rank_0``."""
     own = table.variable if slot is None else table.slot(slot)
     if table.size == 1:
         return own.numpy()
@@ -68,18 +55,9 @@ def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
 
 
 def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save: Callable[[], Any]) -> Any:
-    """Call ``save`` on rank 0, while the other ranks send the rows that it asks for; collective.
+    """Call ``save``, which may call ``whole_rows``, on rank 0, while the other ranks send the rows; collective.
 
-    Args:
-        communicator: the ranks.
-        tables: the sharded tables of the model, in the same order on all ranks.
-        save: writes the files; it may call ``whole_rows``.
-
-    Returns:
-        The result of ``save`` on rank 0, otherwise None.
-
-    Raises:
-        OSError: on the other ranks, if rank 0 cannot save. Rank 0 raises its own error.
+    ``tables`` has the same order on all ranks. If rank 0 fails, the others raise an OSError.
     """
     if communicator.rank == 0:
         token = _SAVING.set((communicator, tables))
