@@ -216,7 +216,7 @@ def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
         return Decision(fusion is not None, options.threshold)
     if fusion is None:
         raise InputError(
-            "these scores are no probabilities, from which a precision follows",
+            "a minimum precision needs probabilities, and these scores are not",
             expected="a model trained with probabilities, and neither --scores ranker nor a post-processor",
             fix="train it with --probabilities true, or choose a threshold of the scores by measuring",
         )

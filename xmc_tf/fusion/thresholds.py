@@ -52,8 +52,8 @@ class PrecisionCurve(NamedTuple):
                 f"this model cannot promise a precision of {least:g}",
                 expected=f"at most {best:g}, by its held-out documents"
                 if best
-                else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are no basis",
-                fix="require a lower precision, or choose a threshold of the probabilities yourself",
+                else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are not enough",
+                fix="require a lower precision, or set a probability threshold yourself",
             )
         place = int(enough[-1])
         return PrecisionThreshold(

@@ -1,4 +1,4 @@
-"""Scores of documents that rankers were not trained on."""
+"""Scores of documents on which the rankers were not trained."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -22,21 +22,15 @@ from xmc_tf.rankers.ensemble import Rankers, rankers_of
 from xmc_tf.rankers.fit import train_trees
 
 AUXILIARY_TREES = 2
-"""Number of label trees that scores of held-out documents come from; more teach the fusion no better."""
+"""Number of label trees that score held-out documents; more do not improve the fusion."""
 
 
 class HeldOutRankers(NamedTuple):
-    """Rankers that have not seen some documents, and these documents.
-
-    Attributes:
-        rankers: the rankers.
-        X: features of the documents, without those that would not exist without them.
-        post_processor: one with scores from 0 to 1; None: that of the rankers.
-    """
+    """Rankers that were trained without some documents, and these documents."""
 
     rankers: Rankers
-    X: Features
-    post_processor: str | None
+    X: Features  # features of the documents, without those that exist only because of them
+    post_processor: str | None  # one with scores from 0 to 1; None: that of the rankers
 
 
 class TrainWithout(Protocol):
@@ -51,13 +45,13 @@ class TrainWithout(Protocol):
 Planted = tuple[Sequence[Sequence[spmatrix]], Sequence[RankerPredParams]]
 """The cluster matrices of each tree, and the prediction parameters of its rankers."""
 Plant = Callable[[Features, csr_matrix], Planted]
-"""Returns the trees over the labels of some documents."""
+"""Build the trees over the labels of some documents."""
 
 
 def held_out_trainer(
     X: Features,
     Y: spmatrix,
-    plant: Plant,
+    plant: Plant,  # must not know the held-out documents: they would then be found by their own trees
     *,
     nr_names: int = 0,
     R: spmatrix | None = None,
@@ -66,20 +60,7 @@ def held_out_trainer(
     threads: int = -1,
     seed: int = 0,
 ) -> TrainWithout:
-    """Return a function that trains rankers on some documents and all names, for other documents.
-
-    Args:
-        X: all documents, and behind them the names of labels.
-        Y: their labels.
-        plant: makes the trees. Trees that know the held-out documents would put labels, of which they hold all
-            documents, where these documents are found.
-        nr_names: number of names.
-        R: relevance of the labels, or None.
-        params: training parameters of the rankers.
-        user_negatives: additional negatives, or None.
-        threads: number of threads; -1: one per core.
-        seed: the training seed.
-    """
+    """Return a function that trains rankers on some documents and all names (the last rows), for other documents."""
     Y = csr_matrix(Y)
     counts = None if X.sparse is None else np.bincount(X.sparse.indices, minlength=X.nr_sparse)
     names = np.arange(X.nr_rows - nr_names, X.nr_rows)
@@ -102,13 +83,7 @@ def held_out_trainer(
 
 
 def without_labels(Y: csr_matrix, nr_documents: int, hidden: np.ndarray | None) -> csr_matrix:
-    """Return labels without some of those of documents; names keep theirs.
-
-    Args:
-        Y: labels of documents, and behind them of names.
-        nr_documents: number of documents.
-        hidden: bool [labels]; None: none.
-    """
+    """Return Y without the hidden labels (bool [labels]) of documents; the rows after these, of names, keep theirs."""
     if hidden is None or not hidden.any():
         return Y
     out = Y.copy()
@@ -119,15 +94,7 @@ def without_labels(Y: csr_matrix, nr_documents: int, hidden: np.ndarray | None) 
 
 
 def held_out_scorer(X: Features, Y: spmatrix, plant: Plant, *, threads: int = -1, **more: Any) -> ScoreHeldOut:
-    """Return a function that trains rankers on some documents and scores others.
-
-    Args:
-        X: all documents.
-        Y: their labels.
-        plant: makes the trees.
-        threads: number of threads; -1: one per core.
-        **more: further arguments of :func:`held_out_trainer`.
-    """
+    """Return a function that trains rankers on some documents and scores others; ``more``: see `held_out_trainer`."""
     train = held_out_trainer(X, Y, plant, threads=threads, **more)
 
     def score(trained_on: np.ndarray, held_out: np.ndarray, hidden: np.ndarray) -> csr_matrix:
@@ -138,13 +105,7 @@ def held_out_scorer(X: Features, Y: spmatrix, plant: Plant, *, threads: int = -1
 
 
 def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_documents: int) -> EvidenceChoice:
-    """Return whether a model with an encoder has probabilities, and whether the names of labels are evidence for them.
-
-    Args:
-        params: its training options.
-        names: the names of the labels, or None.
-        nr_documents: number of training documents.
-    """
+    """Return whether a model with an encoder has probabilities, and whether label names are evidence for them."""
     by_default = "without label names, an encoder is trained on all documents (--probabilities true holds some out)"
     obstacles = Obstacles(
         "" if names else "no label names", "--only-encoder, without rankers" if params.only_encoder else "", by_default
@@ -153,11 +114,6 @@ def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_
 
 
 def held_out_documents(nr_documents: int, seed: int) -> np.ndarray:
-    """Return the documents that encoder and auxiliary rankers are not trained on, ascending; none of very few.
-
-    Args:
-        nr_documents: number of training documents.
-        seed: the training seed.
-    """
+    """Return the documents on which encoder and auxiliary rankers are not trained, ascending; none if there are few."""
     folds = held_out_folds(nr_documents, seed)
     return folds[0] if folds else np.zeros(0, np.int64)

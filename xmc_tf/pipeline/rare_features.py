@@ -1,4 +1,4 @@
-"""Features of held-out documents as a vectorizer would compute them that has not seen these documents."""
+"""Features of held-out documents, as a vectorizer that has not seen these documents would compute them."""
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -7,14 +7,10 @@ from xmc_tf.data import Features
 
 
 def rare_features(counts: np.ndarray | None, held_out: Features) -> np.ndarray | None:
-    """Return which sparse features would not exist if the held-out documents did not.
+    """Return which sparse features would not exist without the held-out documents: bool, or None for none.
 
-    A vectorizer drops the rarest features. Those that reach the minimum number of documents only with the held-out
-    ones are in these documents, but in no new document: with them, scores of held-out documents would be too low.
-
-    Args:
-        counts: number of documents with each feature; None: there are no sparse features.
-        held_out: the features of the held-out documents.
+    A vectorizer drops the rarest features. Those that reach the minimum number of documents only with the held-out ones
+    occur in these documents, but in no new document: with them, scores of held-out documents would be too low.
     """
     if counts is None or held_out.sparse is None or not counts.any():
         return None
@@ -23,12 +19,7 @@ def rare_features(counts: np.ndarray | None, held_out: Features) -> np.ndarray |
 
 
 def without_features(X: Features, unwanted: np.ndarray | None) -> Features:
-    """Return documents without some of their sparse features; each keeps the norm that it has.
-
-    Args:
-        X: the documents.
-        unwanted: bool [sparse features]; None: none of them.
-    """
+    """Return documents without some of their sparse features (bool); each document keeps its norm."""
     if unwanted is None or X.sparse is None:
         return X
     before, kept = _norms(X.sparse), X.sparse.copy()
