@@ -1,4 +1,4 @@
-"""Compiled beam search: positions of the candidates' scores, scores along the path, the best of each document."""
+"""Compiled beam search: combined scores of the candidates, and the best of each document."""
 
 import numpy as np
 
@@ -24,27 +24,18 @@ def best_children(
     parents: np.ndarray,
     parent_scores: np.ndarray,
     splits: np.ndarray,
-    kept: np.ndarray,
-    begins: np.ndarray,
-    raw: np.ndarray,
-    code: int,
-    most: int,
-    indptr: np.ndarray,
-    nodes: np.ndarray,
+    kept: np.ndarray,  # mask of the children that may be returned
+    begins: np.ndarray,  # result of ``count_children``
+    raw: np.ndarray,  # score of each candidate
+    code: int,  # of the post-processor
+    most: int,  # nodes per document
+    indptr: np.ndarray,  # int64, position of each document's first result
+    nodes: np.ndarray,  # result, as is ``scores``
     scores: np.ndarray,
 ) -> None:
-    """Apply the post-processor, combine scores with the parents', and write each document's best, best first.
+    """Apply the post-processor, combine scores with the parents', and write each document's best nodes, best first.
 
-    Args:
-        starts, parents, parent_scores: the parents of each document with their scores, as CSR.
-        splits: first child of each parent, then the number of children.
-        kept: mask of the children that may be among the best.
-        begins: result of ``count_children``.
-        raw: raw score of each candidate.
-        code: number of the post-processor.
-        most: number of nodes per document.
-        indptr: int64, position of each document's first result.
-        nodes, scores: receive the results; equal scores are in the order of the tree.
+    Equal scores are in the order of the tree.
     """
     best = np.empty(most, np.float64)
     who = np.empty(most, np.int64)

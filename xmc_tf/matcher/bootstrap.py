@@ -1,6 +1,6 @@
 """Initial rows of a label head: linear rankers, the parents' rows, centroids, or random numbers.
 
-With every method, a rank computes its own rows only, some thousands at a time.
+With every method, a rank computes only its own rows, some thousands at a time.
 """
 
 import logging
@@ -22,7 +22,7 @@ from xmc_tf.rankers.fit import train_rankers
 logger = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE = 16384
-_ROOTS_ROWS = 1024  # at either end of its own rows, a rank may compute up to this many rows of other ranks
+_ROOTS_ROWS = 1024  # at each end of its own rows, a rank may compute up to this many rows of other ranks
 _PENALTY = 100.0  # Cp and Cn: little regularization, because embeddings have few dimensions for many documents
 
 # Methods that read the documents' embeddings.
@@ -36,23 +36,15 @@ def bootstrap(
     task: LevelTask,
     matched: csr_matrix | None = None,
     vectors: np.ndarray | None = None,
-    parent_head: LabelHead | None = None,
-    loss_function: str = "squared-hinge",
+    parent_head: LabelHead | None = None,  # the top level has none
+    loss_function: str = "squared-hinge",  # "centroid" chooses biases for its scores
     seed: int = 0,
 ) -> None:
-    """Set the initial rows of a head. Call it on all ranks.
+    """Set the initial rows of a head; all ranks must call it.
 
-    Args:
-        head: label head of the level.
-        method: "linear": train linear rankers on the embeddings; "weighted-linear": likewise, with the weights of the
-            positives; "centroid": the mean direction of a node's documents, and a bias by the node's share of its
-            parent's documents; "inherit": the parent's row; "no-bootstrap": random rows.
-        task: the level.
-        matched: documents × parents that the level is trained with. Default: all documents match all parents.
-        vectors: embeddings of all documents, which may be memory-mapped; for the methods in ``NEED_VECTORS``.
-        parent_head: head of the level above, for "inherit". The top level has none and is initialized at random.
-        loss_function: loss of the training; "centroid" chooses biases for its scores.
-        seed: seed of random rows and of the solver.
+    The methods: "linear" trains linear rankers on the embeddings; "weighted-linear" also uses the weights of the
+    positives; "centroid" takes the mean direction of a node's documents, and a bias by the node's share of its parent's
+    documents; "inherit" copies the parent's row; "no-bootstrap" draws random rows.
     """
     if method == "inherit" and parent_head is None:
         logger.info("%s: the top level has nothing to inherit from and is initialized at random", head.name)
@@ -132,7 +124,7 @@ def _problem(
     nodes = np.arange(end - begin, dtype=np.int32)
     if matched is None:
         return csc_matrix((np.ones(len(nodes), np.float32), nodes, [0, len(nodes)]), shape=(len(nodes), 1)), None
-    # Append a parent without children: the solver would take a single parent for the root, which all documents match.
+    # Append a parent without children: the solver would treat a single parent as the root, which all documents match.
     starts = np.concatenate([task.splits[first : last + 1] - begin, [end - begin]])
     clusters = csc_matrix((np.ones(len(nodes), np.float32), nodes, starts), shape=(len(nodes), last - first + 1))
     no_documents = csc_matrix((matched.shape[0], 1), dtype=np.float32)
@@ -152,8 +144,8 @@ def _centroids(
 ) -> None:
     """Set mean directions as weights, and biases by the nodes' shares of their parents' documents.
 
-    The mean of the parent's documents scores the logarithm of the odds with cross-entropy, and the mean of the targets
-    1 and -1 with the hinges.
+    The mean of the parent's documents scores the log-odds with cross-entropy, and the mean of the targets 1 and -1 with
+    the hinges.
     """
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
@@ -180,11 +172,11 @@ def _centroids(
 
 
 def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, int, int]]:
-    """Yield pieces of whole clusters with a rank's nodes: begin and end of the nodes, begin and end of the parents."""
+    """Yield blocks of whole clusters with this rank's nodes: the range of the nodes, and of their parents."""
     low, high = head.own_rows()
     if task.nr_parents == 1:
-        # The root's children may be cut anywhere, but a solver's result depends a little on which labels it solves
-        # together. So the pieces are the same on any number of ranks, and a rank keeps only its own rows of them.
+        # The root's children may be split anywhere, but a solver's result depends slightly on the labels that it solves
+        # together. So the blocks are the same on any number of ranks, and a rank keeps only its own rows of them.
         for begin in range(low - low % _ROOTS_ROWS, high, _ROOTS_ROWS):
             yield begin, min(begin + _ROOTS_ROWS, head.nr_nodes), 0, 1
         return
@@ -197,7 +189,7 @@ def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, in
 
 
 def _keep_own(head: LabelHead, begin: int, rows: np.ndarray) -> None:
-    """Set the rows from node ``begin`` on, as far as they are this rank's."""
+    """Set the rows from node ``begin`` on, if they belong to this rank."""
     low, high = head.own_rows()
     first, last = max(low, begin), min(high, begin + len(rows))
     if first < last:

@@ -30,27 +30,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class LevelResult:
-    """The result of a level's training.
+    """The result of a level's training."""
 
-    Args:
-        steps: number of steps, including those before a resumption.
-        first_step: first step of this run.
-        losses: loss of each step from ``first_step`` on, over all ranks.
-        seconds: time of this run, including validations and checkpoints.
-        padding_share: share of padding in the encoder's inputs.
-        validations: (step, metrics) in the order of the steps.
-        stopped_early: whether validation ended the training.
-        curves: losses and validations since the first step, including those before a resumption.
-    """
-
-    steps: int = 0
-    first_step: int = 0
-    losses: list[float] = field(default_factory=list)
-    seconds: float = 0.0
-    padding_share: float = 0.0
-    validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
-    stopped_early: bool = False
-    curves: LevelCurves = field(default_factory=LevelCurves)
+    steps: int = 0  # including those before a resumption
+    first_step: int = 0  # of this run
+    losses: list[float] = field(default_factory=list)  # of each step from first_step on, over all ranks
+    seconds: float = 0.0  # of this run, including validations and checkpoints
+    padding_share: float = 0.0  # of the encoder's inputs
+    validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # (step, metrics)
+    stopped_early: bool = False  # by validation
+    curves: LevelCurves = field(default_factory=LevelCurves)  # including the steps before a resumption
 
 
 def fine_tune_level(
@@ -60,27 +49,16 @@ def fine_tune_level(
     data: LevelData,
     params: MatcherParams,
     *,
-    folder: str | Path,
+    folder: str | Path,  # of checkpoints, on a disk that all hosts share
     seed: int = 0,
     summaries: LevelSummaries | None = None,
-    validate: Callable[[], dict[str, float]] | None = None,
+    validate: Callable[[], dict[str, float]] | None = None,  # the same on all ranks, larger is better
 ) -> LevelResult:
-    """Train encoder and head, from the last checkpoint in ``folder`` if there is one.
+    """Train encoder and head, from the last checkpoint in ``folder`` if there is one; all ranks must call it.
 
-    Call it on all ranks. A global batch has ``batch_size`` documents per rank. The loss of a step is the mean over the
-    documents of the global batch, whatever the number of ranks.
-
-    Args:
-        strategy: the ranks.
-        encoder: computes embeddings from token ids; see ``encoder.Encoder``.
-        head: label head of the level, with its initial rows.
-        data: the level's documents and their candidates.
-        params: the training parameters.
-        folder: folder for checkpoints, on a disk that all hosts share.
-        seed: seed of the order of documents and of dropout.
-        summaries: TensorBoard curves of the level; rank 0's.
-        validate: returns metrics, the same on all ranks, larger is better; called before each checkpoint. The state
-            with the best mean is restored at the end.
+    A global batch has ``batch_size`` documents per rank. The loss of a step is the mean over the documents of the
+    global batch, on any number of ranks. With ``validate``, the state with the best mean of its metrics is restored at
+    the end.
     """
     folder, world = Path(folder), strategy.communicator
     rank, level = strategy.rank(), data.sampler.task.level
@@ -90,7 +68,7 @@ def fine_tune_level(
     if not every_node:
         head.choose_route(_candidates(batches.make(0, 0)))
 
-    # The variables that are trained, and the position in the training.
+    # The trained variables, and the position in the training.
     position = Position()
     in_place = head_in_place(head, params)
     variables = [*encoder.trainable_variables, *([] if in_place else [head.table.variable])]
@@ -122,7 +100,7 @@ def fine_tune_level(
             save = position.step == total or position.step % params.save_steps == 0
             if save or position.step % params.logging_steps == 0:
                 course = meter.take(params.gradient_accumulation_steps)
-                _check_finite(course.losses, level, position.step)  # before it gets into a checkpoint
+                _check_finite(course.losses, level, position.step)  # before a checkpoint contains it
                 result.losses += course.losses
                 curves.add_losses(position.step, course.losses, total)
                 report.steps(position.step, course)
@@ -178,7 +156,6 @@ class _Report:
             self._summaries.write(step, course, rate, norm)
 
     def validation(self, step: int, metrics: dict[str, float]) -> None:
-        """Report the metrics of a validation."""
         if self._silent:
             return
         values = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())

@@ -30,23 +30,6 @@ class LabelHead:
 
     The rows are in the order of the tree, so siblings are neighbours and belong to the same rank. A row contains the
     node's weights, then its bias; embeddings get a constant 1 as their last number.
-
-    Example:
-        >>> head = LabelHead(strategy, "level_1", nr_nodes=16, dim=384)
-        >>> losses = head.losses(vectors, candidates, targets, head_loss("squared-hinge"))      # [B]
-
-    Args:
-        strategy: the ranks.
-        name: name in messages and files, the same on all ranks.
-        nr_nodes: number of nodes of the level.
-        dim: dimension of the embeddings.
-        splits: first child of each node of the level above, then the number of nodes. A shard begins at such a
-            boundary; default: anywhere.
-        initial: initial values of the rows, including the bias; see ``collective.tables.initial_values``.
-        scaling: scaling of the embeddings. Default: none.
-        route: what ranks exchange, rows or embeddings; see ``PairScorer``.
-        wire: format of the numbers that ranks exchange; half precision halves the bytes and rounds.
-        in_place: rows in bfloat16, which ``FusedRows`` trains, and no optimizer.
     """
 
     def __init__(
@@ -59,13 +42,13 @@ class LabelHead:
         *,
         initial: Initializer = "zeros",
         scaling: Scaling | None = None,
-        route: str = "auto",
-        wire: str = "fp32",
-        in_place: bool = False,
+        route: str = "auto",  # whether ranks exchange rows or embeddings; see ``PairScorer``
+        wire: str = "fp32",  # format of the numbers that ranks exchange
+        in_place: bool = False,  # bfloat16 rows, which ``FusedRows`` trains without an optimizer
     ) -> None:
         self.strategy, self.nr_nodes, self.dim, self.splits = strategy, nr_nodes, dim, splits
         self.scaling = scaling or Scaling()
-        # Not made by ``strategy.table``, which keeps its tables: the next level replaces this head.
+        # Not created by ``strategy.table``, which keeps its tables: the next level replaces this head.
         self.table = make_table(
             name,
             nr_nodes,
@@ -111,7 +94,6 @@ class LabelHead:
 
     @property
     def name(self) -> str:
-        """Name of the head's table."""
         return self.table.name
 
     def inputs(self, vectors: tf.Tensor | np.ndarray) -> tf.Tensor:
@@ -129,15 +111,7 @@ class LabelHead:
         loss: HeadLoss,
         weights: tf.RaggedTensor | None = None,
     ) -> tf.Tensor:
-        """Return each document's loss, ``[B]``. Call it on all ranks, also on those without documents.
-
-        Args:
-            vectors: embeddings, ``[B, dim]``.
-            candidates: nodes in the order of the tree, int64.
-            targets: 1 for a positive and 0 for a negative, in the shape of ``candidates``.
-            loss: the loss function; see ``losses``.
-            weights: weights of the positives, in the shape of ``candidates``; used by weighted losses only.
-        """
+        """Return each document's loss, ``[B]``; all ranks must call it, also those without documents."""
         counted = weights if loss.weighted else None
         sums = self.scorer.losses(self._with_one(vectors), candidates, targets, loss.of_pairs, counted)
         if not loss.mean:
@@ -152,14 +126,9 @@ class LabelHead:
         weights: tf.RaggedTensor | None = None,
         in_place: tuple[FusedRows, RowStep] | None = None,
     ) -> tf.Tensor:
-        """Return each document's loss with all nodes as its candidates, ``[B]``. Call it on all ranks.
+        """Return each document's loss with all nodes as its candidates, ``[B]``; all ranks must call it.
 
-        Args:
-            vectors: embeddings, ``[B, dim]``.
-            positives: positive nodes in the order of the tree, int64; all others are negatives.
-            loss: the loss function; see ``losses``.
-            weights: weights of the positives, in their shape; used by weighted losses only.
-            in_place: what updates the rows at once, and the step. Default: the rows get a gradient.
+        ``in_place`` updates the rows at once; by default, the rows get a gradient.
         """
 
         def of_rows(scores: tf.Tensor, targets: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
@@ -202,7 +171,7 @@ class LabelHead:
         return rows
 
     def rows_between(self, low: int, high: int) -> np.ndarray:
-        """Return the rows from ``low`` to before ``high``, which their ranks broadcast; all ranks call it."""
+        """Return the rows from ``low`` to before ``high``, which their ranks broadcast; all ranks must call it."""
         table, parts = self.table, []
         bounds = table.partition.bounds
         for owner in range(table.size):
@@ -220,7 +189,7 @@ class LabelHead:
         return 4 * self.nr_nodes * (self.dim + 1)
 
     def forget_slots(self) -> None:
-        """Release the optimizer's state of the rows, once the level is trained."""
+        """Release the optimizer's state of the rows, after the level is trained."""
         self.table.slots.clear()
 
     def _with_one(self, vectors: tf.Tensor) -> tf.Tensor:

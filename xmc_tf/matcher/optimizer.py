@@ -41,12 +41,11 @@ class Position:
 
     @property
     def step(self) -> int:
-        """Number of steps."""
         return int(self._counts[0])
 
     @property
     def epoch(self) -> int:
-        """Number of the pass over the documents that the next batch belongs to."""
+        """Number of the pass over the documents to which the next batch belongs."""
         return int(self._counts[1])
 
     @property
@@ -56,7 +55,6 @@ class Position:
 
     @property
     def best(self) -> float:
-        """The best validation so far."""
         return float(self._best)
 
     def advance(self, epoch: int, batch: int) -> None:
@@ -77,27 +75,14 @@ class Position:
         return 0 < patience <= int(self._counts[3])
 
 
-# Maps the share of the steps after the warmup that are done (0 to 1, or beyond) to a share of the peak rate.
+# Maps the completed share of the steps after the warmup (0 to 1, or beyond) to a share of the peak rate.
 RateFormula = Callable[[tf.Tensor], tf.Tensor]
 
 POLYNOMIAL_END = 1e-7  # final rate of "polynomial"; an absolute rate, not a share
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
-    """A schedule that rises from 0 to ``peak`` in the warmup, then follows the named formula.
-
-    Example:
-        >>> rate = Schedule("linear", peak=1e-4, warmup=10, total=110)
-        >>> [float(rate(step)) for step in (0, 5, 10, 60, 110)]
-        [0.0, 5e-05, 0.0001, 5e-05, 0.0]
-
-    Args:
-        name: linear, cosine, cosine_with_restarts, polynomial, constant or constant_with_warmup.
-        peak: the peak rate.
-        warmup: number of warmup steps; "constant" has none.
-        total: number of steps of the whole training.
-        cycles: number of half cosine waves of cosine_with_restarts.
-    """
+    """A schedule that rises from 0 to ``peak`` in the warmup, then follows the named formula."""
 
     def __init__(self, name: str, peak: float, warmup: int, total: int, cycles: int = 1) -> None:
         self.name, self.peak, self.warmup, self.total, self.cycles = name, peak, warmup, total, cycles
@@ -128,12 +113,12 @@ def _cosine(done: tf.Tensor) -> tf.Tensor:
 
 
 def _with_restarts(cycles: int) -> RateFormula:
-    """Return half cosine waves, each of which begins at the peak, then 0; unlike cosine, it does not rise again."""
+    """Return half cosine waves, each from the peak to 0; unlike cosine, the rate stays 0 at the end."""
     return lambda done: tf.where(done >= 1.0, 0.0, 0.5 * (1.0 + tf.cos(math.pi * (done * cycles % 1.0))))
 
 
 def _polynomial(peak: float) -> RateFormula:
-    """Return a line from the peak to ``POLYNOMIAL_END``, which is constant afterwards."""
+    """Return a line from the peak to ``POLYNOMIAL_END``, constant afterwards."""
     end = POLYNOMIAL_END / peak
     return lambda done: (1.0 - end) * tf.maximum(0.0, 1.0 - done) + end
 
@@ -176,14 +161,7 @@ class FusedAdam(keras.optimizers.Adam):
 def make_optimizer(
     strategy: CollectiveStrategy, params: MatcherParams, steps: int, encoder_variables: Sequence[tf.Variable]
 ) -> CollectiveOptimizer:
-    """Return the optimizer of encoder and head.
-
-    Args:
-        strategy: the ranks; the losses of all ranks are summed.
-        params: learning rates, schedule, decay, clipping, accumulation, precision.
-        steps: number of steps of the whole training.
-        encoder_variables: trainable variables of the encoder.
-    """
+    """Return the optimizer of encoder and head for a training of ``steps`` steps."""
     inner = FusedAdam(
         Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, steps, params.lr_cycles),
         weight_decay=params.weight_decay or None,
@@ -194,7 +172,7 @@ def make_optimizer(
         inner.exclude_from_weight_decay(var_list=[one for one in encoder_variables if not decays(one)])
     ratio = params.head_rate / params.learning_rate
     of_rows = RowAdam(
-        # The rate of this step: the schedule would be evaluated after the step has been counted.
+        # The rate of this step; the schedule itself would be evaluated after the step has been counted.
         lambda: inner.learning_rate * ratio,
         epsilon=params.adam_epsilon,
         weight_decay=params.weight_decay,

@@ -13,15 +13,9 @@ from xmc_tf.matcher.label_search import LabelSearch
 
 
 def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
-    """Return the last fine-tuned level of a PECOS model, under one root, since PECOS keeps no level above it.
+    """Return the last fine-tuned level of a PECOS model, under one root, because PECOS stores no level above it.
 
-    Args:
-        path: ``text_encoder/text_model`` of a PECOS model.
-        nr_labels: number of labels of the model. A head with another number of rows scores clusters.
-        dim: dimension of the encoder's embeddings.
-
-    Raises:
-        InputError: if the file is damaged, contains code, or does not fit the encoder.
+    If its number of rows is not that of the model's labels, it scores clusters.
     """
     file = TorchFile(path)
     weights, bias = (_embedding(file, name) for name in ("W", "b"))

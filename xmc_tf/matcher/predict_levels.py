@@ -1,8 +1,8 @@
 """Predictions of a level by its head: each rank scores its own documents against all ranks' rows.
 
-A document's candidates are the children of its parents. All documents of a rank with the same parent are scored against
-its children by one small matrix product. The ranks broadcast the head's rows in blocks, each block once, so that no
-rank ever holds the whole head.
+A document's candidates are the children of its parents. All documents of a rank with the same parent are scored
+against its children by one small matrix product. The ranks broadcast the head's rows in blocks, each block once, so
+that no rank ever holds the whole head.
 """
 
 from collections.abc import Iterator
@@ -29,32 +29,15 @@ def predict_level(
     splits: np.ndarray,
     *,
     only_topk: int,
-    post_processor: str = "noop",
-    kept: np.ndarray | None = None,
+    post_processor: str = "noop",  # which ignores the parents' scores
+    kept: np.ndarray | None = None,  # mask of the nodes that may be predicted
     windows: np.ndarray | None = None,
 ) -> csr_matrix:
-    """Return the best nodes of a level for each document, with scores combined along the path.
+    """Return the best nodes of a level for each document, with scores combined along the path; all ranks must call it.
 
-    Call it on all ranks, each with its own documents, if any.
-
-    Example:
-        >>> top = predict_level(heads[0], vectors, None, tasks[0].splits, only_topk=8)
-        >>> leaves = predict_level(heads[1], vectors, top, tasks[1].splits, only_topk=20)
-
-    Args:
-        head: label head of the level.
-        vectors: embeddings, ``[documents, dim]``, or those of their windows.
-        parents: documents × parents, their scores along the path; None at the top.
-        splits: first child of each parent, then the number of nodes.
-        only_topk: number of nodes per document.
-        post_processor: function applied to a score before it is combined with the parent's; "noop" ignores the
-            parents' scores.
-        kept: mask of the nodes that may be predicted. Default: all.
-        windows: first window of each document, then the number of windows; a node's score is the largest of the
-            document's windows, after :func:`_equalize_windows`. Default: each document is one window.
-
-    Returns:
-        Documents × nodes in the order of the tree, float32; the best first within a row.
+    The result is documents × nodes in the order of the tree, float32, the best first. ``vectors`` are embeddings of the
+    rank's documents, or of their windows. Then ``windows`` has the first window of each document and the number of
+    windows, and a node's score is the largest of the document's windows, after `_equalize_windows`.
     """
     code = post_processor_code(post_processor)
     splits = np.asarray(splits, np.int64)
@@ -99,10 +82,7 @@ def predict_level(
 
 
 def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
-    """Return raw scores of the children of each document's parents, in the order of parents and children.
-
-    Call it on all ranks.
-    """
+    """Return raw scores of the children of each document's parents, in this order; all ranks must call it."""
     inputs = head.scaling.apply(vectors)
     sizes = np.diff(splits)[parents.indices]
     where = np.concatenate([[0], np.cumsum(sizes)])[:-1]  # of the first child of each (document, parent)
@@ -123,11 +103,11 @@ def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, s
 
 
 def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) -> None:
-    """Shift raw scores so that all windows of a document have the same log-sum-exp: the mean of theirs.
+    """Shift raw scores so that all windows of a document have the same log-sum-exp, the mean of theirs.
 
-    Then the largest score of all windows is that of the window that prefers the node most to other nodes, as in a
-    softmax. A window about nothing scores all nodes alike, and many of them higher than another window scores its
-    topic. A document of one window keeps its scores.
+    The largest score of all windows is then that of the window that prefers the node most to other nodes, as in a
+    softmax. Otherwise a window without a topic could score all nodes alike, many of them higher than another window
+    scores its topic. A document of one window keeps its scores.
     """
     counts, sizes = np.diff(windows), np.diff(begins)
     if not len(raw) or counts.max() == 1:
@@ -142,10 +122,7 @@ def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) 
 
 
 def _head_blocks(head: LevelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the rows of the head in blocks of whole clusters: the number of the first row, and the rows.
-
-    Iterate over it on all ranks.
-    """
+    """Yield the rows of the head in blocks of whole clusters, and each block's first row number; a collective call."""
     first = 0
     while first < len(splits) - 1:
         low = int(splits[first])

@@ -1,4 +1,4 @@
-"""One training step as a graph: from a batch to changed variables."""
+"""One training step as a graph: from a batch to updated variables."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.losses import head_loss
 from xmc_tf.params import MatcherParams
 
-# A batch in the graph: ids, mask, candidates and where each document's begin, targets, weights, number of documents,
+# A batch in the graph: ids, mask, candidates and their row splits, targets, weights, number of documents,
 # seed of dropout.
 _SIGNATURE = [
     tf.TensorSpec([None, None], tf.int32),
@@ -37,22 +37,12 @@ def make_train_batch(
     params: MatcherParams,
     pad_id: int,
     every_node: bool,
-    in_place: FusedRows | None = None,
+    in_place: FusedRows | None = None,  # see ``head_in_place``
 ) -> Callable[..., tf.Tensor]:
     """Return a function that trains on one batch.
 
-    The function takes what ``tensors_of`` returns, and a seed of dropout, int64 [2]. It returns this rank's [loss,
-    documents, tokens, tokens with padding].
-
-    Args:
-        encoder: the encoder that is fine-tuned.
-        head: the label head of the level.
-        optimizer: applies the gradients.
-        variables: the variables that are trained.
-        params: loss, precision and compilation.
-        pad_id: token id that fills the space behind a document's end.
-        every_node: all nodes of the level are candidates, and batches contain the positives alone.
-        in_place: trains the head's rows, if the optimizer does not; see ``head_in_place``.
+    It takes what ``tensors_of`` returns, and a seed of dropout, int64 [2]. It returns this rank's [loss, documents,
+    tokens, tokens with padding]. With ``every_node``, all nodes are candidates, and batches contain only positives.
     """
     loss_of = head_loss(params.loss_function)
 
@@ -106,7 +96,7 @@ def make_train_batch(
 
 
 def head_in_place(head: LabelHead, params: MatcherParams) -> FusedRows | None:
-    """Return what updates the head's rows while their gradients are computed, if the parameters choose that."""
+    """Return what updates the head's rows while their gradients are computed, if the parameters ask for it."""
     if not params.trains_head_in_place:
         return None
     return FusedRows(head.table, head.every_row.wire, epsilon=params.adam_epsilon, weight_decay=params.weight_decay)

@@ -50,15 +50,12 @@ def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, i
 
 
 def _vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Communicator) -> np.ndarray:
-    """Return the embeddings of all documents, mapped into memory: the mean of a document's windows.
-
-    Call it on all ranks.
-    """
+    """Return the mapped embeddings of all documents, each the mean of its windows; all ranks must call it."""
     low, high = own_documents(store, communicator)
 
     def encode() -> np.ndarray:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Only the first rank shows its progress.
+        # Only rank 0 shows its progress.
         with Progress("encoding", high - low, "documents", 2.0 if communicator.rank == 0 else math.inf) as progress:
             return encode_documents(encoder, store, np.arange(low, high), progress=progress)
 
@@ -69,18 +66,7 @@ def _vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: C
 def precision(
     truth: csr_matrix, predicted: csr_matrix, communicator: Communicator, ks: Sequence[int] = (1, 3, 5)
 ) -> dict[str, float]:
-    """Return the precision at some k, in percent, over the documents of all ranks. Call it on all ranks.
-
-    Example:
-        >>> precision(truth, predicted, communicator)
-        {'P@1': 45.2, 'P@3': 34.9, 'P@5': 28.1}
-
-    Args:
-        truth: this rank's documents × nodes, an entry for each positive.
-        predicted: this rank's documents × nodes, with scores.
-        communicator: the ranks.
-        ks: numbers of predictions per document.
-    """
+    """Return the precision at some k, in percent, over the documents of all ranks, which must all call it."""
     hits = mark_hits(as_truth(truth), top_labels(predicted, max(ks)))
     mine = np.array([len(hits), *(hits[:, :k].sum() for k in ks)], np.float64)
     documents, *found = communicator.allreduce_array(mine)
@@ -172,7 +158,7 @@ class LevelByLevel:
     def vectors(self) -> np.ndarray:
         """Return the embeddings of all documents by the current encoder; computed once per level.
 
-        Of documents of several windows, which the head scores one by one, these are the mean.
+        A document of several windows, which the head scores one by one, has their mean.
         """
         if self._vectors is None:
             path, world = self.folder / "vectors.npy", self.strategy.communicator
@@ -199,7 +185,7 @@ class LevelByLevel:
         matched: csr_matrix | None,
         parent_head: LabelHead | None,
     ) -> None:
-        """Set the initial rows from the documents that are trained on."""
+        """Set the initial rows from the training documents."""
         vectors, rows = self.vectors() if params.bootstrap in NEED_VECTORS else None, self.data.rows
         if rows is not None:
             task = replace(task, targets=task.targets[rows])

@@ -1,4 +1,4 @@
-"""The nodes of a level that a document is trained on: its labels, and negatives below its matched parents."""
+"""The nodes of a level on which a document is trained: its labels, and negatives below its matched parents."""
 
 from typing import NamedTuple
 
@@ -13,19 +13,12 @@ _NO_CAP = np.iinfo(np.int64).max
 
 
 class NodeCandidates(NamedTuple):
-    """The candidates of some documents, one document after the other, in ascending order within a document.
+    """The candidates of some documents, document after document, in ascending order within a document."""
 
-    Attributes:
-        ids: int64, nodes of the level in the order of the tree.
-        splits: int64 [documents + 1], position of each document's first candidate; a document may have none.
-        targets: float32, 1 for a label of the document, 0 for a negative.
-        weights: float32, the weight of a label, 1 for a negative.
-    """
-
-    ids: np.ndarray
-    splits: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray
+    ids: np.ndarray  # int64, nodes of the level in the order of the tree
+    splits: np.ndarray  # int64 [documents + 1], position of each document's first candidate; a document may have none
+    targets: np.ndarray  # float32, 1 for a label of the document, 0 for a negative
+    weights: np.ndarray  # float32, the weight of a label, 1 for a negative
 
 
 def parents_matched(
@@ -34,18 +27,9 @@ def parents_matched(
     true_parents: spmatrix | None = None,
     predicted_parents: spmatrix | None = None,
 ) -> csr_matrix | None:
-    """Return the parents whose children are a document's candidates.
+    """Return the parents whose children are a document's candidates: documents × parents, all ones; None at the top.
 
-    Args:
-        task: the level.
-        negative_sampling: "tfn" (the parents of its labels), "man" (the parents that the level above predicts), or
-            "tfn+man".
-        true_parents: documents × parents, the targets of the level above; for "tfn".
-        predicted_parents: documents × parents, the predictions of the level above; for "man". An entry counts even
-            if its score is 0.
-
-    Returns:
-        Documents × parents, sorted, all ones; None at the top, where all nodes are candidates.
+    "tfn" takes the parents of its labels, "man" those that the level above predicts, even with score 0.
     """
     if task.nr_parents == 1:
         return None
@@ -66,22 +50,8 @@ class CandidateSampler:
     """A sampler of documents' candidates, whose result does not depend on the batch or the rank.
 
     All labels of a document are candidates, also those below no matched parent. If there are more candidates than
-    ``cap``, negatives are drawn without replacement; if the labels alone are more than ``cap``, labels are drawn. Each
-    epoch draws again.
-
-    Example:
-        >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
-        >>> top, leaves = levels_of(tree, csr_matrix([[0, 1, 0, 0, 0]]), max_match_clusters=5)
-        >>> CandidateSampler(leaves, parents_matched(leaves, "tfn", top.targets)).of(np.array([0]), epoch=0).ids
-        array([0, 1])
-
-    Args:
-        task: the level.
-        matched: documents × parents, the result of ``parents_matched``; None at the top, where all nodes are
-            candidates and ``cap`` has no effect.
-        cap: maximum number of candidates per document. Default: no limit. A lower cap makes steps faster and uses
-            fewer negatives.
-        seed: seed of the draws.
+    ``cap``, negatives are drawn without replacement; if the labels alone exceed ``cap``, labels are drawn. Each epoch
+    draws again.
     """
 
     def __init__(self, task: LevelTask, matched: spmatrix | None, cap: int | None = None, seed: int = 0) -> None:
@@ -100,12 +70,7 @@ class CandidateSampler:
         self._label_weights = kernel_view(task.targets.data, np.float32)
 
     def of(self, documents: np.ndarray, epoch: int) -> NodeCandidates:
-        """Return the candidates of these documents in this epoch.
-
-        Args:
-            documents: rows of the task's targets.
-            epoch: number of the epoch, from 0.
-        """
+        """Return the candidates of these documents in this epoch."""
         documents = np.require(documents, np.int64, ["C"])
         totals = count_candidates(documents, *self._places)
         splits = np.zeros(len(documents) + 1, np.int64)
@@ -118,13 +83,9 @@ class CandidateSampler:
 
 
 class EveryNode:
-    """A sampler for levels whose nodes are all candidates of every document.
+    """A sampler for levels on which every document has all nodes as candidates.
 
-    It has the interface of ``CandidateSampler``, but returns only the labels of each document: all other nodes are
-    negatives.
-
-    Args:
-        task: the level.
+    It returns only the labels of each document, because all other nodes are negatives.
     """
 
     def __init__(self, task: LevelTask) -> None:

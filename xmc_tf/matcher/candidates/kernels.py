@@ -1,4 +1,4 @@
-"""The compiled loops that choose candidates; a document's candidates depend on its own key alone."""
+"""The compiled loops that choose candidates; a document's candidates depend only on its own key."""
 
 import numpy as np
 
