@@ -12,9 +12,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Fusion, hidden_labels
 from xmc_tf.label_names import LabelNames
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.serving.evidence import EvidenceParts, FusedSearch
-from xmc_tf.serving.evidence.name_matches import NameMatches
+from xmc_tf.serving.fused_search import EvidenceParts, FusedSearch
 from xmc_tf.serving.local import LocalModel
+from xmc_tf.serving.name_matches import NameMatches
 from xmc_tf.serving.search import Beam
 
 

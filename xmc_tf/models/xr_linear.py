@@ -278,8 +278,8 @@ class XRLinear(LinearParts, Model):
 
     def export_parts(self) -> "ModelParts":
         """Return the parts of a SavedModel of this model."""
-        from xmc_tf.serving.evidence import EvidenceParts
         from xmc_tf.serving.export import ModelParts
+        from xmc_tf.serving.fused_search import EvidenceParts
 
         evidence = None
         if self.evidence is not None:

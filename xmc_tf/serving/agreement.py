@@ -15,24 +15,15 @@ class Agreement(NamedTuple):
     ks: Sequence[int]
     model: list[float]
     exported: list[float]
-    same_first: float
+    same_first: float  # share of documents with the same best label
 
     def table(self, model: str = "model", exported: str = "exported") -> str:
         """Return a table for a terminal; the loss is in percentage points."""
-        rows = [
-            [model, *map(percent, self.model)],
-            [exported, *map(percent, self.exported)],
-            [
-                "loss",
-                *(
-                    f"{100 * (a - b):+.2f}".replace("-0.00", "+0.00")
-                    for a, b in zip(self.model, self.exported, strict=True)
-                ),
-            ],
-        ]
-        return format_table(["", *(f"P@{k}" for k in self.ks)], rows) + (
-            f"\nthe same best label for {percent(self.same_first)} % of the documents"
-        )
+        pairs = zip(self.model, self.exported, strict=True)
+        losses = [f"{100 * (a - b):+.2f}".replace("-0.00", "+0.00") for a, b in pairs]
+        rows = [[model, *map(percent, self.model)], [exported, *map(percent, self.exported)], ["loss", *losses]]
+        table = format_table(["", *(f"P@{k}" for k in self.ks)], rows)
+        return f"{table}\nthe same best label for {percent(self.same_first)} % of the documents"
 
 
 def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequence[int] = (1, 3, 5)) -> Agreement:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from xmc_tf.common.process.quiet import muted_stderr
 
 with muted_stderr():
     import tensorflow as tf
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
@@ -28,14 +30,12 @@ from xmc_tf.params import DECISIONS, SEARCH, PredictionOptions
 from xmc_tf.rankers.ensemble import POOL, Rankers, trees_of
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.xlinear import XLinear
-from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
-from xmc_tf.serving.dense import CallerEmbeddings, DenseFeatures
-from xmc_tf.serving.evidence import EvidenceParts, FusedSearch
+from xmc_tf.serving.fused_search import EvidenceParts, FusedSearch
 from xmc_tf.serving.label_head import BlendedSearch, LabelHeadParts
+from xmc_tf.serving.query import CallerEmbeddings, DenseFeatures
 from xmc_tf.serving.search import LevelSearch, MeanSearch, TreeSearch
-from xmc_tf.serving.signatures import Signatures
-from xmc_tf.serving.slimming import remove_shapes
+from xmc_tf.serving.signatures import Answers, Signatures
 from xmc_tf.serving.streamed import StreamedVariables
 from xmc_tf.serving.warmup import check_warmup, example_texts, write_warmup
 
@@ -54,13 +54,10 @@ class Exported(NamedTuple):
 
     def table(self) -> str:
         """Return the form of each level as a table for a terminal."""
-        rows = [
-            [
-                str(number), f"{level.nr_nodes:,}", f"{level.nr_weights:,}", f"{level.density:.1%}", level.name,
-                f"{level.bytes / 1e6:,.1f}",
-            ]
-            for number, level in enumerate(self.levels, 1)
-        ]  # fmt: skip
+        rows = []
+        for number, level in enumerate(self.levels, 1):
+            counts = [str(number), f"{level.nr_nodes:,}", f"{level.nr_weights:,}"]
+            rows.append([*counts, f"{level.density:.1%}", level.name, f"{level.bytes / 1e6:,.1f}"])
         return format_table(["level", "nodes", "weights", "full", "form", "MB"], rows)
 
 
@@ -130,15 +127,14 @@ def export_model(
     beams = _beams(trees[0], options)
     with placed_folder(folder, EXPORT) as part:
         store = StreamedVariables(part / "variables" / "blocks")
-        levels, searches, posts = list[Arrangement](), list[TreeSearch](), _post_processors(trees[0], options)
+        levels, searches = list[Arrangement](), list[TreeSearch]()
         for number, tree in enumerate(trees):
             arranged, tree_search = _stream_levels(tree, options, store, f"tree_{number}_" if number else "", precision)
             levels += arranged
             searches.append(tree_search)
-        search: TreeSearch | MeanSearch | BlendedSearch
-        search = (
-            searches[0] if len(searches) == 1 else MeanSearch(searches, POOL if parts.head is None else parts.head.pool)
-        )
+        search: TreeSearch | MeanSearch | BlendedSearch = searches[0]
+        if len(searches) > 1:
+            search = MeanSearch(searches, POOL if parts.head is None else parts.head.pool)
         if parts.head is not None:
             assert dense is not None
             search = BlendedSearch(search, parts.head, store.add("label_head", parts.head.rows), dense.length)
@@ -151,17 +147,19 @@ def export_model(
         made = Signatures(graph, dense, search, answers, ranker.nr_sparse, nr_labels, beams[-1], most, fused)
         signatures = made.functions()
         tracked = [*([] if dense is None else dense.tracked), *([] if fused is None else [fused])]
-        _save(part, signatures, store, tfidf, tracked, names)
-        bytes_ = store.bytes + _bytes([*_own_variables(tfidf), *tracked])
+        variables = [] if graph is None else list(graph.variables)
+        _save(part, signatures, store, variables, tracked, names)
+        bytes_ = store.bytes + _bytes([*variables, *tracked])
         about = {
             "format": SERVING,
             "settings": _recorded(asked, options, precision, parts.evidence is not None),
             "k": beams[-1],
             "beams": beams,
             "most": most,
-            "post_processors": posts,
+            "post_processors": _post_processors(trees[0], options),
             "nr_labels": nr_labels,
-            **{name: getattr(ranker, name) for name in ("nr_sparse", "nr_dense")},
+            "nr_sparse": ranker.nr_sparse,
+            "nr_dense": ranker.nr_dense,
             "nodes": [level.nr_nodes for level in levels[: len(beams)]],
             "signatures": sorted(signatures),
             "bytes": bytes_,
@@ -247,7 +245,7 @@ def _stream_levels(
                 nr_dense=ranker.nr_dense, beam=arriving, precision=precision,
             )  # fmt: skip
             variables = store.add_all(f"{prefix}level_{number}", arranged.arrays)
-            arranged = arranged.without_arrays()  # frees memory before the next level
+            arranged = dataclasses.replace(arranged, arrays={})  # frees memory before the next level
             searches.append(LevelSearch(arranged, variables, post))
             levels.append(arranged)
             arriving = min(beams[number], arriving * arranged.most_children)
@@ -257,8 +255,7 @@ def _stream_levels(
 
 def _stream_tree(levels: Sequence[Level], store: StreamedVariables) -> tuple[list[Any], list[Any]]:
     """Write the parent of each node, and some labels below each node above the labels."""
-    parents: list[Any] = []
-    examples: list[Any] = []
+    parents, examples = list[Any](), list[Any]()
     below: np.ndarray | None = None
     for number in range(len(levels) - 1, -1, -1):
         clusters = levels[number].clusters
@@ -290,20 +287,26 @@ def _save(
     part: Path,
     signatures: dict[str, Any],
     store: StreamedVariables,
-    tfidf: Tfidf | None,
-    tracked: Sequence[Any],
+    tfidf: list[tf.Variable],
+    tracked: list[Any],
     names: tf.Variable | None,
 ) -> None:
     servable = tf.Module()
-    servable.streamed = store.variables
-    servable.tfidf = _own_variables(tfidf)
-    servable.tracked = list(tracked)
-    servable.names = names
+    servable.streamed, servable.tfidf, servable.tracked, servable.names = store.variables, tfidf, tracked, names
     for name in ("absl", "tensorflow"):  # their warnings about names in the graph do not help users
         logging.getLogger(name).setLevel(logging.WARNING)
     with doing("saving the graph of the model"):
         tf.saved_model.save(servable, str(part), signatures=signatures)
-        remove_shapes(part)
+        # Loading infers output shapes again; a server holds several copies of all graphs, with about a hundred bytes for
+        # each shape (8 MB with an encoder). Shapes of functions' arguments stay, as they describe inputs.
+        path = part / "saved_model.pb"
+        model = SavedModel.FromString(path.read_bytes())
+        for meta in model.meta_graphs:
+            library = (function.node_def for function in meta.graph_def.library.function)
+            for node in chain(meta.graph_def.node, *library):
+                if "_output_shapes" in node.attr:
+                    del node.attr["_output_shapes"]
+        path.write_bytes(model.SerializeToString(deterministic=True))
         store.merge_into(part)
 
 
@@ -315,7 +318,3 @@ def _bytes(tracked: Sequence[Any]) -> int:
         for variable in (one.variables if hasattr(one, "variables") else [one] if isinstance(one, tf.Variable) else [])
     }
     return sum(int(one.shape.num_elements()) * one.dtype.size for one in variables.values())
-
-
-def _own_variables(tfidf: Tfidf | None) -> list[tf.Variable]:
-    return [] if tfidf is None else list(tfidf.graph().variables)

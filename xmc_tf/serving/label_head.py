@@ -7,8 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.serving.query import Query, TextWindows
-from xmc_tf.serving.scores import chained, rank, unrank
-from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch, deepened
+from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch, chained, deepened, rank, unrank
 
 WINDOWS_AT_ONCE = 256
 

@@ -1,6 +1,6 @@
 """An exported model loaded in this process, to try and to measure it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,7 @@ class LocalModel:
                 f"{self.folder} cannot be loaded: {str(error).splitlines()[0]}",
                 fix="the folder is incomplete: copy or export it again",
             ) from None
-        missing = {"serving_default"} - set(self._model.signatures)
-        if missing:
+        if "serving_default" not in self._model.signatures:
             raise InputError(f"{self.folder} has no signature serving_default", fix="export it again")
 
     @property
@@ -60,9 +59,9 @@ class LocalModel:
         """Return the best labels of many texts: (texts × labels), the scores of a row descending."""
         answers = []
         with Progress("asking the exported model", len(texts), "documents") as progress:
-            for part in _parts(texts, batch):
-                answers.append(self.ask(part))
-                progress.add(len(part))
+            for at in range(0, len(texts), batch):
+                answers.append(self.ask(texts[at : at + batch]))
+                progress.add(len(answers[-1]["labels"]))
         k = int(self.about["k"])
         labels = np.concatenate([np.zeros((0, k), np.int64), *(answer["labels"] for answer in answers)])
         scores = np.concatenate([np.zeros((0, k), np.float32), *(answer["scores"] for answer in answers)])
@@ -106,7 +105,7 @@ def _about(folder: Path) -> dict[str, Any]:
     if about.get("format") != SERVING:
         raise InputError(
             f"{folder} is a SavedModel of another program: {ABOUT} does not say what it is",
-            expected="what python -m xmc_tf.export wrote",
+            expected="a folder written by python -m xmc_tf.export",
         )
     if is_unchanged(about) is False:
         raise InputError(
@@ -116,8 +115,3 @@ def _about(folder: Path) -> dict[str, Any]:
             fix="copy the export again from where it is intact, or export the model again",
         )
     return about
-
-
-def _parts(texts: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for at in range(0, len(texts), size):
-        yield texts[at : at + size]

@@ -1,6 +1,7 @@
 """The input of a search: sparse features in rows, and dense features if the model has them."""
 
-from typing import NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, Self
 
 import tensorflow as tf
 
@@ -44,3 +45,42 @@ class Query(NamedTuple):
             tf.cast(there[:, 0], tf.int32), tf.gather_nd(features, there), tf.gather_nd(values, there), dense,
             tf.shape(features)[0],
         )  # fmt: skip
+
+
+class DenseFeatures(Protocol):
+    """Dense features that are appended to the TF-IDF features of each document."""
+
+    dim: int
+    length: float  # the norm of a document's dense features in the rankers' training
+    reads_text: bool
+    inputs: Mapping[str, tf.TensorSpec]  # of callers that do not send text
+    tracked: list[Any]  # variables, lookup tables and modules that the SavedModel must contain
+
+    def of_text(self, text: tf.Tensor) -> Dense: ...
+
+    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense: ...
+
+
+class CallerEmbeddings:
+    """Embeddings that the caller computes, for rankers trained on features of another program."""
+
+    length = 1.0
+    reads_text = False
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+        self.inputs: Mapping[str, tf.TensorSpec] = {"vectors": tf.TensorSpec([None, dim], tf.float32)}
+        self.tracked: list[Any] = []
+
+    def of_text(self, text: tf.Tensor) -> Dense:
+        raise NotImplementedError("these embeddings are computed by the caller")
+
+    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense:
+        return Dense(inputs["vectors"])
+
+
+def required(*checks: tuple[tf.Tensor, str]) -> Any:
+    """Return a context whose ops abort the request with a message unless its condition holds."""
+    return tf.control_dependencies([
+        tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)]) for condition, message in checks
+    ])  # fmt: skip

@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -35,7 +34,14 @@ class StreamedVariables:
             # The position of the block in the whole, in TensorFlow's format for partitioned variables.
             rest = "".join(":-" for _ in array.shape[1:])
             where = f"{' '.join(map(str, array.shape))} {low},{len(block)}{rest}" if len(block) < len(array) else ""
-            self._write(f"{name}-{low:015d}", key, where, block)
+            prefix = str(self._folder / f"{name}-{low:015d}")
+            with tf.device("/cpu:0"):
+                try:
+                    tf.raw_ops.SaveV2(
+                        prefix=prefix, tensor_names=[key], shape_and_slices=[where], tensors=[tf.constant(block)]
+                    )
+                except tf.errors.OpError as error:  # such as a full disk
+                    raise OSError(f"{prefix}: {error.message}") from error
         self.bytes += array.nbytes
         variable = UninitializedVariable(shape=array.shape, dtype=array.dtype, trainable=False, name=name)
         self.variables[name] = variable
@@ -60,13 +66,3 @@ class StreamedVariables:
             raise OSError(f"{variables}: {error.message}") from error
         shutil.rmtree(self._folder)
         write_fingerprint(saved_model)  # of the merged checkpoint
-
-    def _write(self, name: str, key: str, where: str, block: Any) -> None:
-        with tf.device("/cpu:0"):
-            try:
-                tf.raw_ops.SaveV2(
-                    prefix=str(self._folder / name), tensor_names=[key], shape_and_slices=[where],
-                    tensors=[tf.constant(block)],
-                )  # fmt: skip
-            except tf.errors.OpError as error:  # such as a full disk
-                raise OSError(f"{self._folder / name}: {error.message}") from error

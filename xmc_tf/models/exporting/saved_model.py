@@ -7,8 +7,8 @@ from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import POOL, head_post_processor
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
-from xmc_tf.serving.evidence import EvidenceParts
 from xmc_tf.serving.export import ModelParts
+from xmc_tf.serving.fused_search import EvidenceParts
 from xmc_tf.serving.label_head import LabelHeadParts
 
 

@@ -27,14 +27,6 @@ class GraphMentions(NamedTuple):
     words: tf.Tensor
 
 
-class _WordsOfNames(NamedTuple):
-    """The distinct words of names in texts."""
-
-    pairs: tf.Tensor  # int64, ascending: document × number of words + word
-    counts: tf.Tensor
-    first: tf.Tensor  # number of characters of words before the first occurrence
-
-
 class NameMatches(tf.Module):
     """The labels that texts mention by their names."""
 
@@ -59,8 +51,8 @@ class NameMatches(tf.Module):
         with tf.device("CPU:0"):
             return self._mentions(*self._words(text))
 
-    def _words(self, text: tf.Tensor) -> tuple[_WordsOfNames, tf.Tensor, tf.Tensor]:
-        """Return texts' words that names have, their exact forms, and the number of characters of each text's words."""
+    def _words(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return the distinct words of names in texts, for `_mentions`."""
         characters, rows = self._characters(text)
         unspaced = tf.bitwise.bitwise_and(characters, UNSPACED) != 0
         spaced = (characters > 0) & ~unspaced
@@ -105,11 +97,9 @@ class NameMatches(tf.Module):
         distinct, which = tf.unique(tf.gather(pairs, order))
         place = tf.gather(tf.gather(letters_before, start) - tf.gather(begins, row), tf.gather(found, order))
         count = tf.size(distinct)
-        words = _WordsOfNames(
-            distinct, tf.math.unsorted_segment_sum(tf.ones_like(which), which, count),
-            tf.math.unsorted_segment_min(place, which, count),
-        )  # fmt: skip
-        return words, tf.unique(tf.sort(self._known(exact, row, "exact")[0])).y, lengths
+        counts = tf.math.unsorted_segment_sum(tf.ones_like(which), which, count)
+        first_places = tf.math.unsorted_segment_min(place, which, count)
+        return distinct, counts, first_places, tf.unique(tf.sort(self._known(exact, row, "exact")[0])).y, lengths
 
     def _lemmas(self, key: tf.Tensor, exact: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the hashes of the words' lemmas."""
@@ -157,8 +147,15 @@ class NameMatches(tf.Module):
         pairs = tf.gather(rows, found) * tf.size(known, out_type=tf.int64) + tf.cast(tf.gather(place, found), tf.int64)
         return pairs, found
 
-    def _mentions(self, here_words: _WordsOfNames, here_exact: tf.Tensor, lengths: tf.Tensor) -> GraphMentions:
-        held, here = self.held, here_words.pairs
+    def _mentions(
+        self,
+        here: tf.Tensor,  # int64, ascending: document × number of words + word
+        counts: tf.Tensor,
+        first_places: tf.Tensor,  # number of characters of words before the first occurrence
+        here_exact: tf.Tensor,  # like `here`, for exact forms
+        lengths: tf.Tensor,  # number of characters of each text's words
+    ) -> GraphMentions:
+        held = self.held
         nr_words = tf.size(held["words"], out_type=tf.int64)
         rows, words = here // nr_words, here % nr_words
         # The names listed under each word.
@@ -196,8 +193,8 @@ class NameMatches(tf.Module):
         longest = tf.math.unsorted_segment_max(
             tf.where(tf.gather(full, one), tf.gather(words, one), 0), place, tf.maximum(tf.size(here), 1)
         )
-        fewest = tf.where(there, tf.gather(tf.pad(here_words.counts, [[0, 1]]), place), _LARGEST)
-        latest = tf.where(there, tf.gather(tf.pad(here_words.first, [[0, 1]]), place), 0)
+        fewest = tf.where(there, tf.gather(tf.pad(counts, [[0, 1]]), place), _LARGEST)
+        latest = tf.where(there, tf.gather(tf.pad(first_places, [[0, 1]]), place), 0)
         inside = tf.cast(there & (tf.gather(longest, place) > tf.gather(words, one)), tf.int32)
         kept = tf.where((2 * matched >= whole) & (found_before == 0))[:, 0]
         grade, name, row = (tf.gather(column, kept) for column in (grade, name, row))

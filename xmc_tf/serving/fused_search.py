@@ -8,12 +8,11 @@ import tensorflow as tf
 from xmc_tf.fusion import Fusion
 from xmc_tf.fusion.centers import FARTHEST
 from xmc_tf.fusion.features import LARGEST, LEAST_SHARE, RARITY
+from xmc_tf.fusion.similarity import LOWEST, MOST, Similarity
 from xmc_tf.label_names import LabelNames
 from xmc_tf.label_names.kernels import EXACT, PARTIAL
-from xmc_tf.serving.evidence.name_matches import GraphMentions, NameMatches
-from xmc_tf.serving.evidence.name_similarity import NameSimilarity
-from xmc_tf.serving.scores import rank, unrank
-from xmc_tf.serving.search import Beam, extended, first_of
+from xmc_tf.serving.name_matches import GraphMentions, NameMatches
+from xmc_tf.serving.search import Beam, extended, first_of, rank, unrank
 
 
 class EvidenceParts(NamedTuple):
@@ -31,19 +30,14 @@ class FusedSearch(tf.Module):
     def __init__(self, parts: EvidenceParts) -> None:
         super().__init__(name="fusion")
         self.names = None if parts.names is None else NameMatches(parts.names)
+        fusion, similarity, self.centers = parts.fusion, parts.fusion.similarity, None
         with tf.device("CPU:0"):
-            documents = parts.fusion.log_documents.astype(np.float32)
+            documents = fusion.log_documents.astype(np.float32)
             self.log_documents = tf.Variable(documents, trainable=False, name="log_documents")
-        self.pool = parts.pool
-        self._weights, self._new_weights = parts.fusion.weights, parts.fusion.new_weights
-        self._rank_weights = parts.fusion.rank_weights
-        self._nr_labels = parts.fusion.nr_labels
-        self._names_are_documents = parts.fusion.names_are_documents
-        similarity = parts.fusion.similarity
-        self.centers = None
-        if parts.fusion.centers is not None:
-            with tf.device("CPU:0"):
-                self.centers = tf.Variable(parts.fusion.centers.vectors, trainable=False, name="label_centers")
+            if fusion.centers is not None:
+                self.centers = tf.Variable(fusion.centers.vectors, trainable=False, name="label_centers")
+        self.pool, self._nr_labels, self._names_are_documents = parts.pool, fusion.nr_labels, fusion.names_are_documents
+        self._weights, self._new_weights, self._rank_weights = fusion.weights, fusion.new_weights, fusion.rank_weights
         self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
 
     def __call__(self, text: tf.Tensor | None, beam: Beam, most: int, documents: tf.Tensor | None = None) -> Beam:
@@ -141,7 +135,7 @@ class FusedSearch(tf.Module):
     def _calibrated(self, best: Beam) -> Beam:
         """Correct the probabilities by the rank of each label; see ``xmc_tf.fusion.ranks``."""
         raw = _log_odds(tf.cast(best.scores, tf.float64))
-        known = tf.cast(tf.gather(self.log_documents, tf.maximum(best.nodes, 0)) > 0, tf.float64)
+        known = tf.cast(self._known(best.nodes), tf.float64)
         ranks = tf.math.log1p(tf.cumsum(known, axis=1, exclusive=True))
         columns = (tf.ones_like(raw), raw, tf.maximum(raw, -1.0), tf.maximum(raw, 1.0), ranks)
         raw = tf.add_n([column * weight for column, weight in zip(columns, self._rank_weights, strict=True)])
@@ -149,13 +143,40 @@ class FusedSearch(tf.Module):
         return Beam(best.nodes, tf.where(best.nodes >= 0, probability, 0.0))
 
 
+class NameSimilarity(tf.Module):
+    """The similarity of documents and names of labels without training documents."""
+
+    def __init__(self, similarity: Similarity) -> None:
+        super().__init__(name="name_similarity")
+        with tf.device("CPU:0"):
+            self.labels = tf.Variable(similarity.labels.astype(np.int32), trainable=False, name="similar_labels")
+            self.vectors = tf.Variable(similarity.vectors, trainable=False, name="name_embeddings")
+        self._most = min(MOST, len(similarity.labels))
+        self._least, self._scale = similarity.least, similarity.scale
+
+    def candidates(self, documents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return pairs of a document (int64) and a label similar to it (int32), for documents of length 1."""
+        best = tf.math.top_k(tf.matmul(documents, self.vectors, transpose_b=True), k=self._most)
+        there = tf.where(best.values >= self._least)
+        return there[:, 0], tf.gather(self.labels, tf.gather_nd(best.indices, there))
+
+    def of_pairs(self, documents: tf.Tensor, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Return the float64 similarity of pairs of document and label; 0 for labels with training documents."""
+        known = self.labels.value()
+        place = tf.minimum(tf.searchsorted(known, labels), tf.size(known) - 1)
+        same = tf.gather(known, place) == labels
+        some = tf.where(same)
+        left, right = tf.gather(documents, rows[same]), tf.gather(self.vectors, place[same])
+        cosine = tf.cast(tf.reduce_sum(left * right, axis=1), tf.float64)
+        value = tf.maximum((cosine - self._least) / self._scale, tf.constant(LOWEST, tf.float64))
+        return tf.scatter_nd(some, value, tf.shape(labels, tf.int64))
+
+
 def _aligned(mentions: GraphMentions | None, keys: tf.Tensor) -> GraphMentions:
     """Return the mention of each candidate; zeros where there is none."""
     if mentions is None:
         nothing, no_share = tf.zeros_like(keys, tf.int32), tf.zeros_like(keys, tf.float32)
-        return GraphMentions(
-            keys, no_share, nothing, no_share, nothing, no_share, nothing, nothing, nothing
-        )  # fmt: skip
+        return GraphMentions(keys, no_share, nothing, no_share, nothing, no_share, nothing, nothing, nothing)
     place = tf.searchsorted(mentions.keys, keys)
     same = tf.gather(tf.pad(mentions.keys, [[0, 1]], constant_values=-1), place) == keys
     columns = (tf.gather(tf.pad(column, [[0, 1]]), place) for column in mentions[1:])
