@@ -297,8 +297,8 @@ def _save(
         logging.getLogger(name).setLevel(logging.WARNING)
     with doing("saving the graph of the model"):
         tf.saved_model.save(servable, str(part), signatures=signatures)
-        # Loading infers output shapes again; a server holds several copies of all graphs, with about a hundred bytes for
-        # each shape (8 MB with an encoder). Shapes of functions' arguments stay, as they describe inputs.
+        # Loading infers output shapes again. A server holds several copies of all graphs, with a hundred bytes for each
+        # shape: 8 MB with an encoder. Shapes of functions' arguments stay, as they describe inputs.
         path = part / "saved_model.pb"
         model = SavedModel.FromString(path.read_bytes())
         for meta in model.meta_graphs:
