@@ -81,8 +81,7 @@ def groups_of_documents(store: TokenStore, rows: np.ndarray) -> Iterator[tuple[i
     splits = store.windows_of(rows)[1]
     low = 0
     while low < len(splits) - 1:
-        high = int(np.searchsorted(splits, splits[low] + WINDOWS_AT_ONCE, side="right")) - 1
-        high = max(high, low + 1)
+        high = max(int(np.searchsorted(splits, splits[low] + WINDOWS_AT_ONCE, side="right")) - 1, low + 1)
         yield low, high
         low = high
 

@@ -87,35 +87,18 @@ class GraphTokenizer(tf.Module):
         ids, mask, texts = (one.numpy() for one in self.windows(tf.constant(_PROBES)))
         for number, text in enumerate(_PROBES):
             inner = backend.encode(text, add_special_tokens=False).ids
-            expected = [
-                [*self._before, *inner[low:high], *self._behind]
-                for low, high in window_bounds(len(inner), self._limit, self._most)
-            ]
-            found = [
-                row[seen > 0].tolist() for row, seen in zip(ids[texts == number], mask[texts == number], strict=True)
-            ]
+            bounds = window_bounds(len(inner), self._limit, self._most)
+            expected = [[*self._before, *inner[low:high], *self._behind] for low, high in bounds]
+            rows = zip(ids[texts == number], mask[texts == number], strict=True)
+            found = [row[seen > 0].tolist() for row, seen in rows]
             if found != expected:
                 raise cannot_run_in_graph(f"for {text!r} the graph gives {found} instead of {expected}")
 
 
 _PROBES = [
-    "",
-    " ",
-    "Hello, World!  A  test",
-    "Čeština, Ångström, naïve, Ελληνικά ς, İstanbul, Straße",
-    "日本語テスト 中文",
-    "한국어 조선말",
-    "😀👩‍👩‍👧 ok",
-    "\x00a\x01b\tc\nd\r\ne\x7f\x85f\ufffd\u200bg\ufeff",
-    "(a)[b]{c}«d»…—–’“”、。",
-    "ﬁne ｆｕｌｌ ① ½ Ⅳ ㎏ ²",
-    "e\u0301 o\u0308 \u0301x ᾳ",
-    "x" * 150,
-    "ab " * 30,
-    "``quoted'' '''  `",
-    "a b\u3000c\u2028d",
-    "1234567890 1.5 10,000 $5 50%",
-    "[CLS] <s> </s> <unk> [MASK]",
-    "http://a.b/c?d=e&f#g user@host_name",
-    "ﷺ ﷲ عربى हिन्दी ไทย",
-]
+    "", " ", "Hello, World!  A  test", "Čeština, Ångström, naïve, Ελληνικά ς, İstanbul, Straße",
+    "日本語テスト 中文", "한국어 조선말", "😀👩‍👩‍👧 ok", "\x00a\x01b\tc\nd\r\ne\x7f\x85f\ufffd\u200bg\ufeff",
+    "(a)[b]{c}«d»…—–’“”、。", "ﬁne ｆｕｌｌ ① ½ Ⅳ ㎏ ²", "e\u0301 o\u0308 \u0301x ᾳ", "x" * 150, "ab " * 30,
+    "``quoted'' '''  `", "a b\u3000c\u2028d", "1234567890 1.5 10,000 $5 50%", "[CLS] <s> </s> <unk> [MASK]",
+    "http://a.b/c?d=e&f#g user@host_name", "ﷺ ﷲ عربى हिन्दी ไทย",
+]  # fmt: skip

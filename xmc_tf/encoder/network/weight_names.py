@@ -84,8 +84,8 @@ def weights_of(config: EncoderConfig) -> list[Weight]:
     """Return all weights of an encoder, in a fixed order."""
     names = NAMES[config.architecture]
     found = list(_embeddings(config, names))
-    for number in range(len(layer_names(config))):
-        found += _layer(config, names, number)
+    for number, file in enumerate(layer_names(config)):
+        found += _layer(config, names, number, file)
     return [*found, *_shared(config, names)]
 
 
@@ -94,12 +94,8 @@ def layer_names(config: EncoderConfig) -> list[str]:
     names = NAMES[config.architecture]
     if config.architecture != "albert":
         return [names.layer.format(n=number) for number in range(config.layers)]
-    inner = config.option("inner_group_num", 1)
-    return [
-        f"{names.layer.format(n=group)}albert_layers.{number}."
-        for group in range(config.option("num_hidden_groups", 1))
-        for number in range(inner)
-    ]
+    groups, inner = range(config.option("num_hidden_groups", 1)), range(config.option("inner_group_num", 1))
+    return [f"{names.layer.format(n=group)}albert_layers.{number}." for group in groups for number in inner]
 
 
 def layer_order(config: EncoderConfig) -> list[int]:
@@ -130,10 +126,9 @@ def _embeddings(config: EncoderConfig, names: Names) -> Iterator[Weight]:
         yield from _dense("projection", (names.projection,), width, config.width, biased)
 
 
-def _layer(config: EncoderConfig, names: Names, number: int) -> Iterator[Weight]:
-    own, file, width = f"layer.{number}.", layer_names(config)[number], config.width
+def _layer(config: EncoderConfig, names: Names, number: int, file: str) -> Iterator[Weight]:
+    own, kind, width = f"layer.{number}.", config.architecture, config.width
     all_heads = config.heads * config.head_width
-    kind = config.architecture
     if kind == "xlnet":
         yield from _xlnet_attention(config, own, file)
     else:
@@ -141,11 +136,8 @@ def _layer(config: EncoderConfig, names: Names, number: int) -> Iterator[Weight]
         files = tuple(file + name for name in names.qkv)
         yield from _dense(f"{own}qkv", files, width, 3 * all_heads, biased)
         yield from _dense(f"{own}out", (file + names.out,), all_heads, width, biased)
-    if (
-        kind == "deberta-v2"
-        and config.option("relative_attention", False)
-        and not config.option("share_att_key", False)
-    ):
+    relative = kind == "deberta-v2" and config.option("relative_attention", False)
+    if relative and not config.option("share_att_key", False):
         for part, name in (("c2p", "pos_key_proj"), ("p2c", "pos_query_proj")):
             if part in config.option("pos_att_type", ()):
                 # PyTorch has no bias for keys of positions only in the first version of DeBERTa.
@@ -171,11 +163,8 @@ def _shared(config: EncoderConfig, names: Names) -> Iterator[Weight]:
         if "layer_norm" in deberta_norms(config):
             yield from _norm("relative_norm", "encoder.LayerNorm", width)
         if size := config.option("conv_kernel_size", 0):
-            turn = (2, 1, 0)
-            yield Weight(
-                "convolution.kernel", (size, width, width // config.option("conv_groups", 1)),
-                ("encoder.conv.conv.weight",), lambda one: one.transpose(turn), lambda one: one.transpose(turn),
-            )  # fmt: skip
+            shape = size, width, width // config.option("conv_groups", 1)
+            yield Weight("convolution.kernel", shape, ("encoder.conv.conv.weight",), np.transpose, np.transpose)
             yield Weight("convolution.bias", (width,), ("encoder.conv.conv.bias",))
             yield from _norm("convolution_norm", "encoder.conv.LayerNorm", width)
     if kind == "modernbert":
@@ -240,10 +229,8 @@ def _norm(name: str, file: str, width: int, shift: bool = True) -> Iterator[Weig
 
 
 def _dense(name: str, files: tuple[str, ...], inputs: int, outputs: int, biased: bool = True) -> Iterator[Weight]:
-    yield Weight(
-        f"{name}.kernel", (inputs, outputs), tuple(f"{one}.weight" for one in files), np.transpose, np.transpose,
-        unused=name == "pooler",
-    )  # fmt: skip
+    kernels, biases = (tuple(f"{one}.{part}" for one in files) for part in ("weight", "bias"))
+    unused = name == "pooler"
+    yield Weight(f"{name}.kernel", (inputs, outputs), kernels, np.transpose, np.transpose, unused)
     if biased:
-        files = tuple(f"{one}.bias" for one in files)
-        yield Weight(f"{name}.bias", (outputs,), files, unused=name == "pooler")
+        yield Weight(f"{name}.bias", (outputs,), biases, unused=unused)

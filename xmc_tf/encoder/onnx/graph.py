@@ -22,6 +22,10 @@ def _operator(kind: str, swapped: bool = False) -> Callable[["Node", Any], "Node
     return apply
 
 
+def _function(kind: str) -> Callable[["Graph", "Node"], "Node"]:
+    return lambda self, x: self.add(kind, x)
+
+
 class Node:
     """A result in a graph, with a name and a data type."""
 
@@ -82,7 +86,7 @@ class Graph:
 
     def file(self, result: Node, name: str, sizes: Sequence[str | int]) -> bytes:
         """Return the content of an ONNX file with one output."""
-        self._write("Identity", [result.name], [name], {}, "")
+        self._nodes.append(messages.node("Identity", [result.name], [name], {}, ""))
         constants = [content for _, content in self._constants.values()]
         for offset, (weight, array) in zip(self.offsets(), self.weights.items(), strict=True):
             constants.append(messages.outer_tensor(weight, array, DATA, offset))
@@ -106,14 +110,9 @@ class Graph:
             given.pop()
         names = ["" if one is None else one.name for one in given]
         outputs = [f"{kind}_{len(self._nodes)}" + (f"_{place}" if place else "") for place in range(count)]
-        self._write(kind, names, outputs, attributes, domain)
+        self._nodes.append(messages.node(kind, names, outputs, attributes, domain))
         kept = dtype or given[0].dtype  # type: ignore[union-attr]
         return [Node(self, name, kept) for name in outputs]
-
-    def _write(
-        self, kind: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, Any], domain: str
-    ) -> None:
-        self._nodes.append(messages.node(kind, inputs, outputs, attributes, domain))
 
     def pair(self, kind: str, a: Any, b: Any) -> Node:
         """Add an operation of two inputs; a plain number takes the type of the other one."""
@@ -189,11 +188,8 @@ class Graph:
     def conv1d(self, x: Node, kernel: Node, stride: int, padding: str) -> Node:
         """Return a convolution over the second dimension."""
         assert padding == "SAME"
-        out = self.add(
-            "Conv", self.transpose(x, [0, 2, 1]), self.transpose(kernel, [2, 1, 0]), strides=[stride],
-            auto_pad="SAME_UPPER",
-        )  # fmt: skip
-        return self.transpose(out, [0, 2, 1])
+        x, kernel = self.transpose(x, [0, 2, 1]), self.transpose(kernel, [2, 1, 0])
+        return self.transpose(self.add("Conv", x, kernel, strides=[stride], auto_pad="SAME_UPPER"), [0, 2, 1])
 
     def softmax(self, x: Node) -> Node:
         return self.add("Softmax", x, axis=-1)
@@ -218,24 +214,11 @@ class Graph:
     def zeros_like(self, x: Node) -> Node:
         return x * 0
 
-    def abs(self, x: Node) -> Node:
-        return self.add("Abs", x)
-
-    def sin(self, x: Node) -> Node:
-        return self.add("Sin", x)
-
-    def cos(self, x: Node) -> Node:
-        return self.add("Cos", x)
-
-    def tanh(self, x: Node) -> Node:
-        return self.add("Tanh", x)
+    abs, sin, cos, tanh = _function("Abs"), _function("Sin"), _function("Cos"), _function("Tanh")
 
     def item(self, x: Node, key: tuple[Any, ...]) -> Node:
         """Return ``x[key]`` for numbers, slices and None; numbers and bounds may be nodes."""
-        cuts: list[tuple[int, Any, Any]] = []
-        numbers: list[tuple[int, Any]] = []
-        new: list[int] = []
-        axis = 0
+        cuts, numbers, new, axis = list[tuple[int, Any, Any]](), list[tuple[int, Any]](), list[int](), 0
         for part in key:
             if part is None:
                 new.append(axis - len(numbers) + len(new))
