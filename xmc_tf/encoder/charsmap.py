@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tokenizers.normalizers import Precompiled
 
-from xmc_tf.encoder.code_points import NR_CODE_POINTS, CharacterTable, Runs, every_character, keep_only, places_of
+from xmc_tf.encoder.code_points import NR_CODE_POINTS, CharacterTable, Runs, every_character, places_of
 from xmc_tf.encoder.special_tokens import cannot_run_in_graph, segment_starts
 
 _SHORT = 6  # bytes
@@ -72,7 +72,7 @@ class Charsmap(tf.Module):
         replaced = tf.where((found_two | found_three) & ~single, NR_CODE_POINTS + place, runs.points)
         whole = tf.gather(single | found_two | found_three, places_of(heads))
         # Of a cluster that is replaced as a whole, only the head is kept.
-        return self._table(keep_only(Runs(replaced, runs.rows), heads | ~tf.gather(whole, cluster)))
+        return self._table(Runs(replaced, runs.rows).kept(heads | ~tf.gather(whole, cluster)))
 
     def _find(self, keys: tf.Tensor, where: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         place = tf.searchsorted(self._keys, keys)

@@ -30,6 +30,12 @@ class Runs(NamedTuple):
     points: tf.Tensor  # int32 [C]; values from `SPECIAL` on are special tokens, not characters
     rows: tf.Tensor  # int64 [C], ascending: the text of each code point
 
+    def kept(self, flags: tf.Tensor) -> "Runs":
+        return self.at(places_of(flags))
+
+    def at(self, places: tf.Tensor) -> "Runs":
+        return Runs(tf.gather(self.points, places), tf.gather(self.rows, places))
+
 
 def decode(texts: tf.Tensor) -> Runs:
     """Convert strings [n] to code points; invalid UTF-8 becomes U+FFFD."""
@@ -119,14 +125,6 @@ def map_every_character(function: Callable[[str], list[str]]) -> list[str | None
         if joined != chr(first):
             outputs[first:last] = [joined] * (last - first)
     return outputs
-
-
-def keep_only(runs: Runs, keep: tf.Tensor) -> Runs:
-    return at_places(runs, places_of(keep))
-
-
-def at_places(runs: Runs, places: tf.Tensor) -> Runs:
-    return Runs(tf.gather(runs.points, places), tf.gather(runs.rows, places))
 
 
 # The functions below could use ragged tensors and boolean masks, in ten times as many operations. For a single text,

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.encoder.code_points import SPECIAL, Runs, keep_only, shifted, starts_of
+from xmc_tf.encoder.code_points import SPECIAL, Runs, shifted, starts_of
 
 # The characters that Rust, the language of the tokenizers library, considers whitespace.
 WHITESPACE = (
@@ -48,7 +48,7 @@ class SpecialTokens:
             if rstrip:
                 last = shifted(found, len(content) - 1)
                 covered |= _spaces_before(Runs(points[::-1], -rows[::-1]), last[::-1])[::-1]
-        return keep_only(Runs(marked, rows), ~covered)
+        return Runs(marked, rows).kept(~covered)
 
 
 def is_special(points: tf.Tensor) -> tf.Tensor:

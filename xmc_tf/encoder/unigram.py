@@ -17,9 +17,7 @@ from xmc_tf.encoder.code_points import (
     SPECIAL,
     CharacterTable,
     Runs,
-    at_places,
     encode,
-    keep_only,
     map_every_character,
     places_of,
     positions_in_rows,
@@ -49,12 +47,12 @@ class _LikeliestPieces(tf.Module):
     def __call__(self, runs: Runs) -> tuple[tf.Tensor, tf.Tensor]:
         """Return int32 ids of pieces and the int64 word of each; rows number the words, special tokens among them."""
         starts = starts_of(runs.rows)
-        heads = at_places(runs, places_of(starts))
+        heads = runs.at(places_of(starts))
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
         # A special token is an unknown word of one character for now.
         points = tf.where(is_special(runs.points), 0, runs.points)
         pieces = self._tokenizer.tokenize(encode(Runs(points, word), tf.size(heads.rows, out_type=tf.int64)))
-        head = at_places(heads, rows_of(pieces.row_splits))
+        head = heads.at(rows_of(pieces.row_splits))
         return tf.where(is_special(head.points), head.points - SPECIAL, pieces.values), head.rows
 
 
@@ -100,7 +98,7 @@ class Unigram(tf.Module):
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
         # A word has at least one token.
         keep = tf.gather(positions_in_rows(rows) < limit, word)
-        ids, words = self._pieces(keep_only(Runs(runs.points, word), keep))
+        ids, words = self._pieces(Runs(runs.points, word).kept(keep))
         return ids, tf.gather(rows, words)
 
 
@@ -137,7 +135,7 @@ def _character_table(key: str) -> CharacterTable:
 def _replacement(config: dict[str, Any]) -> Step:
     pattern, content = config["pattern"], config["content"]
     if pattern == {"Regex": " {2,}"} and content == " ":
-        return lambda runs: keep_only(runs, ~_repeats(runs, _SPACE))
+        return lambda runs: runs.kept(~_repeats(runs, _SPACE))
     string = pattern.get("String", "")
     if len(string) == 2 and string[0] == string[1] and len(content) == 1:
         return lambda runs: _pairs_replaced(runs, ord(string[0]), ord(content))
@@ -156,7 +154,7 @@ def _pairs_replaced(runs: Runs, point: int, by: int) -> Runs:
     run = tf.cumsum(tf.cast(~_repeats(runs, point), tf.int64)) - 1
     second = same & (positions_in_rows(run) % 2 == 1)
     first = tf.concat([second[1:], tf.zeros_like(second[:1])], axis=0)
-    return keep_only(Runs(tf.where(first, by, runs.points), runs.rows), ~second)
+    return Runs(tf.where(first, by, runs.points), runs.rows).kept(~second)
 
 
 def _stripping(config: dict[str, Any]) -> Step:
@@ -176,7 +174,7 @@ def _stripping(config: dict[str, Any]) -> Step:
             keep &= here >= tf.gather(first, segment)
         if right:
             keep &= here <= tf.gather(last, segment)
-        return keep_only(runs, keep)
+        return runs.kept(keep)
 
     return strip
 
@@ -212,7 +210,7 @@ class _Words(tf.Module):
                 starts |= shifted(space)
                 # If a split begins with whitespace, the next character begins it; dropping both would join two words.
                 inner = places_of(~space)
-                starts, runs = tf.gather(starts, inner), at_places(runs, inner)
+                starts, runs = tf.gather(starts, inner), runs.at(inner)
         points = tf.where(runs.points == _SPACE, self._mark, runs.points)
         lacking = starts & (points != self._mark) & ~is_special(points)
         sizes = 1 + tf.cast(lacking, tf.int64)

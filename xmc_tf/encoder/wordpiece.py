@@ -14,9 +14,7 @@ from xmc_tf.encoder.code_points import (
     SPECIAL,
     CharacterTable,
     Runs,
-    at_places,
     encode,
-    keep_only,
     map_every_character,
     places_of,
     positions_in_rows,
@@ -62,20 +60,20 @@ class WordPiece(tf.Module):
         # A word begins after a space and at the start of a segment.
         inner = places_of(~space)
         starts = tf.gather(segment_starts(runs) | shifted(space), inner)
-        runs = at_places(runs, inner)
+        runs = runs.at(inner)
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
-        heads = at_places(runs, places_of(starts))
+        heads = runs.at(places_of(starts))
         place = positions_in_rows(word)
         # For now, special tokens and words longer than the tokenizer's maximum are unknown words of one character.
         nr_words = tf.size(heads.rows, out_type=tf.int64)
         longer = tf.gather(tf.math.unsorted_segment_max(place, word, nr_words), word) >= self._longest
         points = tf.where(is_special(runs.points) | longer, self._unknown, runs.points)
-        short = keep_only(Runs(points, word), ~longer | (place == 0))
+        short = Runs(points, word).kept(~longer | (place == 0))
         tokenizer = tf_text.FastWordpieceTokenizer(
             model_buffer=self._compiled.value(), token_out_type=tf.int32, no_pretokenization=True
         )
         pieces = tokenizer.tokenize(encode(short, nr_words))
-        head = at_places(heads, rows_of(pieces.row_splits))
+        head = heads.at(rows_of(pieces.row_splits))
         return tf.where(is_special(head.points), head.points - SPECIAL, pieces.values), head.rows
 
 

@@ -62,7 +62,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "layer_norm_eps": 1e-5, "pad_token_id": 50283,
     },
 }  # fmt: skip
-ARCHITECTURES = tuple(_DEFAULTS)
 
 # Kinds of ModernBERT's layers, and what transformers 5 writes about their positions.
 _ALL, _NEAR = "full_attention", "sliding_attention"
