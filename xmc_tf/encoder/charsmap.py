@@ -12,8 +12,14 @@ import numpy as np
 import tensorflow as tf
 from tokenizers.normalizers import Precompiled
 
-from xmc_tf.encoder.code_points import NR_CODE_POINTS, CharacterTable, Runs, every_character, places_of
-from xmc_tf.encoder.special_tokens import cannot_run_in_graph, segment_starts
+from xmc_tf.encoder.code_points import (
+    NR_CODE_POINTS,
+    CharacterTable,
+    Runs,
+    cannot_run_in_graph,
+    every_character,
+    places_of,
+)
 
 _SHORT = 6  # bytes
 _LONGEST_ENTRY = 3  # characters: three code points fit into a key of 63 bits
@@ -57,7 +63,7 @@ class Charsmap(tf.Module):
     def __call__(self, runs: Runs) -> Runs:
         points = tf.cast(runs.points, tf.int64)
         flags = tf.gather(self._flags, tf.minimum(runs.points, NR_CODE_POINTS - 1))
-        heads = segment_starts(runs) | ~_sticks(runs.points, flags)
+        heads = runs.segment_starts() | ~_sticks(runs.points, flags)
         cluster = tf.cumsum(tf.cast(heads, tf.int64)) - 1
         # The length of each character in UTF-8.
         bytes_ = 1 + tf.add_n([tf.cast(runs.points >= limit, tf.int32) for limit in (0x80, 0x800, 0x10000)])

@@ -1,12 +1,15 @@
-"""Texts as code points in the graph, and tables that map single characters."""
+"""Texts as code points in the graph: tables that map single characters, and special tokens such as "[SEP]"."""
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tokenizers import Tokenizer, models
+
+from xmc_tf.common.errors import InputError
 
 NR_CODE_POINTS = 0x110000
 SPECIAL = 1 << 21
@@ -23,6 +26,12 @@ _ALIKE = (
     (0xE1000, 0xEFFFE),
 )
 
+# The characters that Rust, the language of the tokenizers library, considers whitespace.
+WHITESPACE = (
+    *(*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680),
+    *(*range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000),
+)
+
 
 class Runs(NamedTuple):
     """Texts as one sequence of code points."""
@@ -36,6 +45,19 @@ class Runs(NamedTuple):
     def at(self, places: tf.Tensor) -> "Runs":
         return Runs(tf.gather(self.points, places), tf.gather(self.rows, places))
 
+    def special(self) -> tf.Tensor:
+        """Return whether each point is a special token."""
+        return self.points >= SPECIAL
+
+    def whitespace(self) -> tf.Tensor:
+        """Return whether the tokenizers library considers each point whitespace."""
+        return tf.reduce_any(self.points[:, None] == tf.constant(WHITESPACE, tf.int32), axis=1)
+
+    def segment_starts(self) -> tf.Tensor:
+        """Return whether each point starts a segment: a text, a special token, or text after one."""
+        special = self.special()
+        return starts_of(self.rows) | special | shifted(special)
+
 
 def decode(texts: tf.Tensor) -> Runs:
     """Convert strings [n] to code points; invalid UTF-8 becomes U+FFFD."""
@@ -43,10 +65,16 @@ def decode(texts: tf.Tensor) -> Runs:
     return Runs(ragged.values, rows_of(ragged.row_splits))
 
 
-def encode(runs: Runs, nr_rows: tf.Tensor) -> tf.Tensor:
-    """Convert code points to strings [nr_rows]."""
-    ragged = tf.RaggedTensor.from_row_splits(runs.points, splits_of(runs.rows, nr_rows), validate=False)
-    return tf.strings.unicode_encode(ragged, "UTF-8", errors="replace")
+def pieces_of(tokenizer: Any, words: Runs, heads: Runs) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return int32 ids and the row of each, given words numbered by row, and the first point and row of each word.
+
+    A word that is a special token must have a single piece, whose id is replaced.
+    """
+    splits = splits_of(words.rows, tf.size(heads.rows, out_type=tf.int64))
+    ragged = tf.RaggedTensor.from_row_splits(words.points, splits, validate=False)
+    pieces = tokenizer.tokenize(tf.strings.unicode_encode(ragged, "UTF-8", errors="replace"))
+    head = heads.at(rows_of(pieces.row_splits))
+    return tf.where(head.special(), head.points - SPECIAL, pieces.values), head.rows
 
 
 class CharacterTable(tf.Module):
@@ -160,3 +188,71 @@ def shifted(flags: tf.Tensor, by: int = 1) -> tf.Tensor:
 def starts_of(rows: tf.Tensor) -> tf.Tensor:
     """Return whether each entry is the first of its row."""
     return tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] != rows[:-1]], axis=0)
+
+
+class SpecialTokens:
+    """A search in texts for special tokens, the "added_tokens" of tokenizer.json."""
+
+    def __init__(self, added: list[dict[str, Any]]) -> None:
+        self._tokens = [(token["content"], int(token["id"]), token["lstrip"], token["rstrip"]) for token in added]
+        for token in added:
+            if token["single_word"]:
+                raise cannot_run_in_graph(f"its token {token['content']!r} counts as a whole word only")
+        contents = [content for content, *_ in self._tokens]
+        for one, other in product(contents, repeat=2):
+            # The first match would decide which of two overlapping tokens counts.
+            overlap = any(one.endswith(other[:size]) for size in range(1, len(other)))
+            if not one or (one != other and one in other) or overlap:
+                raise cannot_run_in_graph(f"its special tokens {one!r} and {other!r} overlap")
+
+    def mark(self, runs: Runs) -> Runs:
+        """Replace each special token by one code point: `SPECIAL` plus its id."""
+        points, rows = runs
+        ahead = _ahead(runs, max((len(content) for content, *_ in self._tokens), default=0))
+        marked = points
+        covered = tf.zeros_like(points, tf.bool)
+        for content, number, lstrip, rstrip in self._tokens:
+            found = tf.reduce_all(
+                tf.stack([ahead[place] == ord(character) for place, character in enumerate(content)]), axis=0
+            )
+            marked = tf.where(found, SPECIAL + number, marked)
+            for shift in range(1, len(content)):
+                covered |= shifted(found, shift)
+            if lstrip:
+                covered |= _spaces_before(runs, found)
+            if rstrip:
+                last = shifted(found, len(content) - 1)
+                covered |= _spaces_before(Runs(points[::-1], -rows[::-1]), last[::-1])[::-1]
+        return Runs(marked, rows).kept(~covered)
+
+
+def _ahead(runs: Runs, longest: int) -> list[tf.Tensor]:
+    """Return for each offset up to ``longest`` the code points that many places later; -1 beyond the end of a row."""
+    points, rows = runs
+    found = []
+    for offset in range(longest):
+        pad = [[0, tf.minimum(offset, tf.size(points))]]
+        same = tf.pad(rows[offset:], pad, constant_values=-1) == rows
+        found.append(tf.where(same, tf.pad(points[offset:], pad, constant_values=-1), -1))
+    return found
+
+
+def _spaces_before(runs: Runs, found: tf.Tensor) -> tf.Tensor:
+    """Return the whitespace directly before the given places."""
+    points, rows = runs
+    space = runs.whitespace()
+    others = tf.where(~space)[:, 0]
+    here = tf.range(tf.size(points, out_type=tf.int64))
+    place = tf.searchsorted(others, here, side="left", out_type=tf.int64)
+    # If only whitespace follows, the place itself is used: it is whitespace, so not a match.
+    following = tf.gather(tf.concat([others, tf.zeros([1], tf.int64)], 0), place)
+    following = tf.where(place < tf.size(others, out_type=tf.int64), following, here)
+    return space & tf.gather(found, following) & (tf.gather(rows, following) == rows)
+
+
+def cannot_run_in_graph(reason: str) -> InputError:
+    """Return the error for a tokenizer that cannot be rebuilt from TensorFlow ops."""
+    return InputError(
+        f"the encoder's tokenizer cannot run in the graph: {reason}",
+        fix="serve the signature that takes token ids, and tokenize in the client",
+    )

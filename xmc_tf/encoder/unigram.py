@@ -14,62 +14,24 @@ from tokenizers import Tokenizer
 from xmc_tf.common.protobuf import field
 from xmc_tf.encoder.charsmap import Charsmap
 from xmc_tf.encoder.code_points import (
-    SPECIAL,
     CharacterTable,
     Runs,
-    encode,
+    SpecialTokens,
+    cannot_run_in_graph,
     map_every_character,
+    pieces_of,
     places_of,
     positions_in_rows,
-    rows_of,
     shifted,
     starts_of,
     tokenizer_with,
 )
-from xmc_tf.encoder.special_tokens import SpecialTokens, cannot_run_in_graph, is_special, is_whitespace, segment_starts
+
+Step = Callable[[Runs], Runs]
 
 # Types of pieces, in sentencepiece_model.proto.
 _NORMAL, _UNKNOWN = 1, 2
 _STEP = 2.0**-14  # of scores
-
-
-class _LikeliestPieces(tf.Module):
-    """The segmentation of words by the sum of their pieces' scores."""
-
-    def __init__(self, model: dict[str, Any]) -> None:
-        super().__init__(name="pieces")
-        if model.get("byte_fallback"):
-            raise cannot_run_in_graph("it splits unknown characters into bytes")
-        if model["unk_id"] is None:
-            raise cannot_run_in_graph("it has no unknown piece")
-        self._tokenizer = tf_text.SentencepieceTokenizer(_compiled_model(model["vocab"], int(model["unk_id"])))
-
-    def __call__(self, runs: Runs) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return int32 ids of pieces and the int64 word of each; rows number the words, special tokens among them."""
-        starts = starts_of(runs.rows)
-        heads = runs.at(places_of(starts))
-        word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
-        # A special token is an unknown word of one character for now.
-        points = tf.where(is_special(runs.points), 0, runs.points)
-        pieces = self._tokenizer.tokenize(encode(Runs(points, word), tf.size(heads.rows, out_type=tf.int64)))
-        head = heads.at(rows_of(pieces.row_splits))
-        return tf.where(is_special(head.points), head.points - SPECIAL, pieces.values), head.rows
-
-
-def _compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
-    """Return a SentencePiece model, as a protocol buffer, that segments texts without changing them."""
-    parts = []
-    for at, (piece, score) in enumerate(vocabulary):
-        kind = _UNKNOWN if at == unknown else _NORMAL
-        parts.append(field(1, field(1, piece) + field(2, _STEP * round(score / _STEP)) + field(3, kind)))
-    parts.append(field(2, field(3, 1)))  # the model type is Unigram
-    # No space is added, removed or replaced.
-    parts.append(field(3, field(1, "identity") + field(3, 0) + field(4, 0) + field(5, 0)))
-    return b"".join(parts)
-
-
-Step = Callable[[Runs], Runs]
-
 # Normalizers of single characters. Decomposition also reorders marks, but only before they are removed.
 _BY_CHARACTER = ("Lowercase", "StripAccents", "NFKD", "NFD", "Nmt")
 _SPACE = 0x20
@@ -86,7 +48,12 @@ class Unigram(tf.Module):
             late = [{**token, "content": backend.normalizer.normalize_str(token["content"])} for token in late]
         self._late = SpecialTokens(late)
         self._splits = _Words(_flat(config["pre_tokenizer"], "pretokenizers"))
-        self._pieces = _LikeliestPieces(config["model"])
+        model = config["model"]
+        if model.get("byte_fallback"):
+            raise cannot_run_in_graph("it splits unknown characters into bytes")
+        if model["unk_id"] is None:
+            raise cannot_run_in_graph("it has no unknown piece")
+        self._pieces = tf_text.SentencepieceTokenizer(_compiled_model(model["vocab"], int(model["unk_id"])))
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
         """Return int32 ids and the int64 row of each, ascending; at least the first ``limit`` of each text."""
@@ -98,8 +65,25 @@ class Unigram(tf.Module):
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
         # A word has at least one token.
         keep = tf.gather(positions_in_rows(rows) < limit, word)
-        ids, words = self._pieces(Runs(runs.points, word).kept(keep))
-        return ids, tf.gather(rows, words)
+        words = Runs(runs.points, word).kept(keep)
+        starts = starts_of(words.rows)
+        number = tf.cumsum(tf.cast(starts, tf.int64)) - 1
+        # A special token is an unknown word of one character for now.
+        points = tf.where(words.special(), 0, words.points)
+        ids, found = pieces_of(self._pieces, Runs(points, number), words.at(places_of(starts)))
+        return ids, tf.gather(rows, found)
+
+
+def _compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
+    """Return a SentencePiece model, as a protocol buffer, that segments texts without changing them."""
+    parts = []
+    for at, (piece, score) in enumerate(vocabulary):
+        kind = _UNKNOWN if at == unknown else _NORMAL
+        parts.append(field(1, field(1, piece) + field(2, _STEP * round(score / _STEP)) + field(3, kind)))
+    parts.append(field(2, field(3, 1)))  # the model type is Unigram
+    # No space is added, removed or replaced.
+    parts.append(field(3, field(1, "identity") + field(3, 0) + field(4, 0) + field(5, 0)))
+    return b"".join(parts)
 
 
 def _normalization(configs: list[dict[str, Any]]) -> list[Step]:
@@ -145,7 +129,7 @@ def _replacement(config: dict[str, Any]) -> Step:
 def _repeats(runs: Runs, point: int) -> tf.Tensor:
     """Return where the character follows itself in the same segment."""
     same = runs.points == point
-    return same & shifted(same) & ~segment_starts(runs)
+    return same & shifted(same) & ~runs.segment_starts()
 
 
 def _pairs_replaced(runs: Runs, point: int, by: int) -> Runs:
@@ -161,10 +145,10 @@ def _stripping(config: dict[str, Any]) -> Step:
     left, right = config["strip_left"], config["strip_right"]
 
     def strip(runs: Runs) -> Runs:
-        starts = tf.cast(segment_starts(runs), tf.int64)
+        starts = tf.cast(runs.segment_starts(), tf.int64)
         segment, count = tf.cumsum(starts) - 1, tf.reduce_sum(starts)
         here = tf.range(tf.size(segment, out_type=tf.int64))
-        solid = ~is_whitespace(runs.points)
+        solid = ~runs.whitespace()
         places = places_of(solid)
         owners = tf.gather(segment, places)
         first = tf.math.unsorted_segment_min(places, owners, count)
@@ -200,19 +184,19 @@ class _Words(tf.Module):
 
     def __call__(self, runs: Runs) -> tuple[Runs, tf.Tensor]:
         """Return the characters, each word with its mark before it, and where each word begins."""
-        starts = segment_starts(runs)
+        starts = runs.segment_starts()
         for kind in self._kinds:
             if kind == "Punctuation":
                 alone = self._punctuation.kinds(runs.points) > 0
                 starts |= alone | shifted(alone)
             else:
-                space = is_whitespace(runs.points)
+                space = runs.whitespace()
                 starts |= shifted(space)
                 # If a split begins with whitespace, the next character begins it; dropping both would join two words.
                 inner = places_of(~space)
                 starts, runs = tf.gather(starts, inner), runs.at(inner)
         points = tf.where(runs.points == _SPACE, self._mark, runs.points)
-        lacking = starts & (points != self._mark) & ~is_special(points)
+        lacking = starts & (points != self._mark) & ~runs.special()
         sizes = 1 + tf.cast(lacking, tf.int64)
         source = tf.repeat(tf.range(tf.size(sizes, out_type=tf.int64)), sizes)
         first = starts_of(source)
