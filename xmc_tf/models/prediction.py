@@ -18,7 +18,6 @@ from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, ov
 from xmc_tf.params import PredictionOptions
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
-from xmc_tf.pipeline.steps import side_by_side
 from xmc_tf.rankers.deepening import deepened
 from xmc_tf.rankers.ensemble import TreeEnsemble, trees_of
 
@@ -31,27 +30,25 @@ def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> c
     own = options.ensemble_method in (None, model.metadata.content.get("ensemble_method"))
     evidence = model.evidence if own else None
     decision = decide(options, None if evidence is None else evidence.fusion)
-    options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
-    X = own_features(model, texts, X, method_of(options))
-    if not decision.probable:
-        found = over_all_labels(scored(model, texts, X, options), model.nr_labels, model.output_labels)
-        return found if decision.threshold is None else above(found, decision.threshold)
-    assert evidence is not None
     topk = _topk(model, options)
-    options = for_fusion(model, options)
+    if decision.probable:
+        options = for_fusion(model, options)
 
-    def combined(some: Texts, some_X: Features | None) -> csr_matrix:
-        vectors: list[np.ndarray] = []
+    def best(some: Texts, some_X: Features | None) -> csr_matrix:
+        if not decision.probable:
+            found, _ = scored(model, some, some_X, options)
+            found = over_all_labels(found, model.nr_labels, model.output_labels)
+            return found if decision.threshold is None else above(found, decision.threshold)
 
-        def search(size: int) -> csr_matrix:
-            return scored(model, some, some_X, dataclasses.replace(options, only_topk=size), vectors)
+        def search(size: int) -> tuple[csr_matrix, np.ndarray]:
+            found, vectors = scored(model, some, some_X, dataclasses.replace(options, only_topk=size))
+            return found, rows_of_length(1.0, vectors)
 
-        return fused(
-            evidence, search, some, topk, decision.threshold, options.threads,
-            lambda: rows_of_length(1.0, np.concatenate(vectors)) if vectors else None,
-        )  # fmt: skip
+        assert evidence is not None
+        return fused(evidence, search, some, topk, decision.threshold, options.threads)
 
-    return in_pieces(combined, texts, X, options.max_pred_chunk, model.nr_labels)
+    X = own_features(model, texts, X, method_of(model, options))
+    return in_pieces(best, texts, X, options.max_pred_chunk, model.nr_labels)
 
 
 def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
@@ -60,20 +57,9 @@ def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
     return dataclasses.replace(options, scores=None, post_processor=bounded_post_processor(name))
 
 
-def scored(
-    model: Parts, texts: Texts, X: Any, options: PredictionOptions, vectors: list[np.ndarray] | None = None
-) -> csr_matrix:
-    """Return the best labels of texts by score; the embeddings of the documents are appended to ``vectors``."""
-    options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
-    return in_pieces(
-        lambda some, some_X: _predict(model, some, some_X, options, vectors),
-        texts, own_features(model, texts, X, method_of(options)), options.max_pred_chunk, model.nr_labels,
-    )  # fmt: skip
-
-
-def method_of(options: PredictionOptions) -> str:
-    assert options.ensemble_method is not None
-    return options.ensemble_method
+def method_of(model: Parts, options: PredictionOptions) -> str:
+    """Return the ensemble method: that of the options, or the model's default."""
+    return options.ensemble_method or model.metadata.ensemble_method
 
 
 def vectors_of(
@@ -111,7 +97,7 @@ def windows_of(
             tokens, counts = model.tokenizer.windows(lines, reading, truncation)
             ids = np.concatenate([np.zeros(0, np.int32), *tokens])
             lengths = np.array([len(one) for one in tokens], np.int32)
-            store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"), counts)
+            store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path(), counts)
             for low, high in groups_of_documents(store, np.arange(end - begin)):
                 yield encode_windows(
                     model.encoder, store, np.arange(low, high), batch_tokens=batch_tokens, progress=progress
@@ -121,41 +107,33 @@ def windows_of(
         model.told_of_truncation = truncation.truncated > 0 or truncation.folded > 0
 
 
-def _predict(
-    model: Parts,
-    texts: Texts,
-    features: Features | None,
-    options: PredictionOptions,
-    kept: list[np.ndarray] | None = None,
-) -> csr_matrix:
-    kept = [] if kept is None else kept
-    if method_of(options) == "concat-only":
+def scored(model: Parts, texts: Texts, X: Features | None, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:
+    """Return the best labels of texts by score, and the embeddings of the texts; ``X`` are checked features."""
+    method = method_of(model, options)
+    if method == "concat-only":
         vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
-        kept.append(vectors)
-        return _by_rankers(model, ranker_features(model, texts, features, vectors, options), options)
-    if method_of(options) == "transformer-only":
-        vectors, by_heads = _encoded_and_scored(model, texts, options)
-        kept.append(vectors)
-        return by_heads
+        return _by_rankers(model, ranker_features(model, texts, X, vectors, options), options), vectors
+    if method == "transformer-only":
+        return _by_heads(model, texts, options)
+    embeddings = []
 
     def blended(size: int) -> csr_matrix:
         more = dataclasses.replace(options, only_topk=size)
-        vectors, by_heads = _encoded_and_scored(model, texts, more)
-        if size == POOL:
-            kept.append(vectors)
-        X = ranker_features(model, texts, features, vectors, options)
-        return blend(method_of(options), by_heads, _by_rankers(model, X, more, size), size)
+        by_heads, vectors = _by_heads(model, texts, more)
+        embeddings.append(vectors)
+        found = _by_rankers(model, ranker_features(model, texts, X, vectors, options), more, size)
+        return blend(method, by_heads, found, size)
 
     # A label that only one of the two has among its best scores 0 in the other.
-    return deepened(blended, _topk(model, options), POOL)
+    return deepened(blended, _topk(model, options), POOL), embeddings[0]
 
 
-def _encoded_and_scored(model: Parts, texts: Texts, options: PredictionOptions) -> tuple[np.ndarray, csr_matrix]:
-    """Return the embeddings of texts and the best labels of the label heads."""
+def _by_heads(model: Parts, texts: Texts, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:
+    """Return the best labels of the label heads, and the embeddings of the texts."""
     reading = model.metadata.reading
     if reading.max_windows == 1:
         vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
-        return vectors, predict_by_heads(model, WindowEmbeddings.of_single_windows(vectors), options)
+        return predict_by_heads(model, WindowEmbeddings.of_single_windows(vectors), options), vectors
     # The heads score the windows of some documents at a time, because there may be too many for memory.
     vectors = np.empty((len(texts), model.metadata.embedding_dim), np.float32)
     parts: list[csr_matrix] = []
@@ -164,7 +142,7 @@ def _encoded_and_scored(model: Parts, texts: Texts, options: PredictionOptions) 
         vectors[low : low + windows.nr_documents] = windows.of_documents(reading.combine)
         low += windows.nr_documents
         parts.append(predict_by_heads(model, windows, options))
-    return vectors, csr_matrix(vstack(parts, format="csr"))
+    return csr_matrix(vstack(parts, format="csr")), vectors
 
 
 def ranker_features(
@@ -174,7 +152,8 @@ def ranker_features(
     sparse, dense = (features.sparse, features.dense) if features is not None else (None, None)
     if "features" in model.parts:
         sparse = model.tfidf.transform(texts, threads=options.threads, quiet=options.quiet)
-    return side_by_side(sparse, dense, rows_of_length(model.metadata.embedding_weight, vectors))
+    vectors = rows_of_length(model.metadata.embedding_weight, vectors)
+    return as_features((sparse, vectors if dense is None else np.hstack([dense, vectors])))
 
 
 def _by_rankers(model: Parts, X: Features, options: PredictionOptions, first: int | None = None) -> csr_matrix:
@@ -201,7 +180,7 @@ def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: Predictio
         windows.vectors,
         only_topk=_topk(model, options),
         beam_size=options.beam_size or model.metadata.beam_size,
-        post_processor=options.post_processor or head_post_processor(model, method_of(options)),
+        post_processor=options.post_processor or head_post_processor(model, method_of(model, options)),
         only_labels=labels_of_rankers(model.output_labels, int(model.metadata.content["nr_labels"])),
         windows=windows.splits,
     )

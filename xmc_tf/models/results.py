@@ -121,24 +121,23 @@ def _save(path: str, predicted: csr_matrix, names: Names) -> None:
 
 def fused(
     evidence: ProbabilityModel,
-    search: Callable[[int], csr_matrix],
+    search: Callable[[int], tuple[csr_matrix, np.ndarray | None]],
     texts: Texts | None,
     only_topk: int,
     threshold: float | None,
     threads: int,
-    vectors: Callable[[], np.ndarray | None] = lambda: None,
 ) -> csr_matrix:
     """Return the probabilities of the best labels of documents: documents × labels, descending within a row.
 
-    The candidates do not depend on how many labels are wanted: labels after the first POOL follow in the rankers'
-    order, with smaller probabilities. ``search`` returns a number of best labels, of which a shorter list is the
-    beginning; ``vectors`` returns the embeddings (length 1) after the search.
+    ``search`` returns a number of best labels, of which a shorter list is the beginning, and the embeddings (length 1)
+    or None. The candidates do not depend on ``only_topk``: labels after the first POOL follow in the rankers' order,
+    with smaller probabilities.
     """
-    scores = search(max(only_topk, POOL))
+    scores, vectors = search(max(only_topk, POOL))
     pooled = beginning(scores, POOL)
     if only_topk <= POOL:
-        return evidence.combine(pooled, texts, only_topk, threshold or 0.0, threads, vectors())
-    found = evidence.combine(pooled, texts, only_topk, 0.0, threads, vectors())
+        return evidence.combine(pooled, texts, only_topk, threshold or 0.0, threads, vectors)
+    found = evidence.combine(pooled, texts, only_topk, 0.0, threads, vectors)
     further = over_all_labels(beyond(scores, POOL), evidence.nr_labels, evidence.allowed)
     found = beginning(extended(found, further, shares=True), only_topk)
     return found if threshold is None else above(found, threshold)

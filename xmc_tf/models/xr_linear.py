@@ -87,7 +87,7 @@ class XRLinear(LinearParts, Model):
             assert self.evidence is not None
             post, topk = bounded_post_processor(self.post_processor), options.only_topk or self.only_topk
             return fused(
-                self.evidence, lambda size: search(only_topk=size, post_processor=post), texts, topk, threshold,
+                self.evidence, lambda size: (search(only_topk=size, post_processor=post), None), texts, topk, threshold,
                 options.threads,
             )  # fmt: skip
         found = search(only_topk=options.only_topk, post_processor=post)

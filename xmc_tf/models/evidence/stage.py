@@ -7,10 +7,12 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.folders.model_parts import ENSEMBLE
+from xmc_tf.data import Features, Texts
 from xmc_tf.fusion import POOL, ProbabilityModel
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import embedded, for_fusion, scored
+from xmc_tf.models.results import in_pieces
 from xmc_tf.params import PredictionOptions, TfidfParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.held_out import held_out_documents
@@ -41,14 +43,20 @@ def evidence_stage(
         auxiliary = Parts({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
 
+        options = for_fusion(auxiliary, PredictionOptions(only_topk=POOL, threads=recipe.threads))
+        vectors: list[np.ndarray] = []
+
+        def score_some(texts: Texts, X: Features | None) -> csr_matrix:
+            found, own = scored(auxiliary, texts, X, options)
+            vectors.append(own)
+            return found
+
         def score(_: np.ndarray, some: np.ndarray, __: np.ndarray) -> csr_matrix:
             every: Any = documents.texts
             texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
             X = None if documents.X is None else documents.X.rows(some)
-            options = PredictionOptions(only_topk=POOL, threads=recipe.threads)
-            return scored(auxiliary, texts, X, for_fusion(auxiliary, options), vectors)
+            return in_pieces(score_some, texts, X, options.max_pred_chunk, auxiliary.nr_labels)
 
-        vectors: list[np.ndarray] = []
         evidence = ProbabilityModel.learn(
             lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
             embed=lambda names: embedded(auxiliary, names),
