@@ -15,7 +15,7 @@ from xmc_tf.encoder.network.operations import ACTIVATIONS as FUNCTIONS
 from xmc_tf.encoder.onnx import messages
 from xmc_tf.encoder.onnx.encoder import GRAPH, OnnxEncoder, choose_runtime, write_encoder
 from xmc_tf.encoder.onnx.graph import Graph
-from xmc_tf.encoder.pooling import POOLINGS
+from xmc_tf.encoder.reading import POOLINGS
 
 # Each architecture and variant with its own pooling; the other poolings with an encoder of each kind of last token.
 WITH_POOLINGS = [(case, "auto") for case in CASES] + [

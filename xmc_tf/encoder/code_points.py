@@ -46,7 +46,6 @@ class Runs(NamedTuple):
         return Runs(tf.gather(self.points, places), tf.gather(self.rows, places))
 
     def special(self) -> tf.Tensor:
-        """Return whether each point is a special token."""
         return self.points >= SPECIAL
 
     def whitespace(self) -> tf.Tensor:
@@ -160,12 +159,10 @@ def map_every_character(function: Callable[[str], list[str]]) -> list[str | None
 
 
 def places_of(flags: tf.Tensor) -> tf.Tensor:
-    """Return the indices of the flags [n] that are set."""
     return tf.squeeze(tf.where(flags), axis=1)
 
 
 def rows_of(splits: tf.Tensor) -> tf.Tensor:
-    """Return the row of each entry."""
     return tf.searchsorted(splits, tf.range(splits[-1]), side="right", out_type=tf.int64) - 1
 
 
@@ -186,7 +183,6 @@ def shifted(flags: tf.Tensor, by: int = 1) -> tf.Tensor:
 
 
 def starts_of(rows: tf.Tensor) -> tf.Tensor:
-    """Return whether each entry is the first of its row."""
     return tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] != rows[:-1]], axis=0)
 
 

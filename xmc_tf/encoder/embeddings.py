@@ -55,7 +55,6 @@ def encode_windows(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> WindowEmbeddings:
-    """Return the embeddings of all windows of documents."""
     windows, splits = store.windows_of(rows)
     lengths = store.lengths[windows]
     longest = int(lengths.max(initial=0))

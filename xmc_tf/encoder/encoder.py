@@ -11,7 +11,6 @@ with muted_stderr():  # only the first import in a process prints warnings
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.forks import check_not_forked
-from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward
@@ -19,7 +18,7 @@ from xmc_tf.encoder.network.operations import Operations, TrainingOperations
 from xmc_tf.encoder.network.packed_layout import PackedLayout
 from xmc_tf.encoder.network.weight_names import weights_of
 from xmc_tf.encoder.precision import DTYPES, check_precision
-from xmc_tf.encoder.reading import checked_pooling, random_weights, read_encoder
+from xmc_tf.encoder.reading import check_pooling, checked_pooling, random_weights, read_encoder, write_pooling
 from xmc_tf.encoder.weight_files import SAFETENSORS, save_weights
 
 # On a CPU, batches whose intermediate values fit the cache are a quarter faster than larger ones; a GPU wants more.
@@ -37,7 +36,7 @@ class Encoder(tf.Module):
             weight.name: tf.Variable(values[weight.name], name=weight.name.replace(".", "_"), dtype=tf.float32)
             for weight in self.listed_weights
         }
-        self.architecture = config.architecture
+        self.architecture, self.vocabulary_size = config.architecture, config.vocabulary
         self.pooling = checked_pooling(config.pooling if pooling == "auto" else pooling, config)
         self.dim, self.max_length, self.pad_id = config.width, config.max_length, config.pad_id
         self.precision = "off"
@@ -65,7 +64,7 @@ class Encoder(tf.Module):
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
         """Return an encoder with random weights, for a ``config.json`` or a configuration of transformers."""
-        poolings.check_pooling(pooling)
+        check_pooling(pooling)
         own = config if isinstance(config, EncoderConfig) else EncoderConfig.of(config)
         return cls(own, random_weights(own, seed), pooling)
 
@@ -135,10 +134,6 @@ class Encoder(tf.Module):
         self.precision = precision
 
     @property
-    def vocabulary_size(self) -> int:
-        return self.config.vocabulary
-
-    @property
     def variables(self) -> Sequence[tf.Variable]:
         """All weights, including those of an unused pooler."""
         return tuple(self.weights.values())
@@ -169,9 +164,8 @@ class Encoder(tf.Module):
         self.config.write(folder)
         values = {name: variable.numpy() for name, variable in self.weights.items()}
         save_weights(folder / SAFETENSORS, self.listed_weights, values)
-        poolings.write_pooling(folder, self.pooling)
+        write_pooling(folder, self.pooling)
 
 
 def _drawn_seed() -> tf.Tensor:
-    """Return a dropout seed from TensorFlow's global generator."""
     return tf.random.uniform([2], 0, 1 << 40, tf.int64)

@@ -51,7 +51,6 @@ class GraphTokenizer(tf.Module):
 
     @property
     def modules_to_save(self) -> list[tf.Module]:
-        """The modules to save with a graph that contains this tokenizer."""
         return [self._model]
 
     @tf.function(input_signature=[_TEXT], autograph=False)

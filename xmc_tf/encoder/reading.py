@@ -1,5 +1,6 @@
-"""Reading an encoder's files into arrays: configuration, weights and pooling."""
+"""An encoder's files as arrays: configuration, weights and pooling."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,12 +11,13 @@ from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weight_names import NAMES, Weight, weights_of
-from xmc_tf.encoder.pooling import OWN_FILE, POOLINGS, check_pooling
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.encoder.weight_files import WeightFiles
 
 # Initial values of weights that do not start at random.
 _CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}
+POOLINGS = ("mean", "cls", "pooler", "max", "last", "last_tanh")  # last_tanh: PECOS's for XLNet
+_POOLING_FILE = "pooling.json"
 # Fields of sentence-transformers' file, and our names for their poolings.
 _SENTENCE_TRANSFORMERS = {
     "pooling_mode_mean_tokens": "mean",
@@ -47,6 +49,14 @@ def read_encoder(
         if pooling == "auto":
             pooling = "cls" if lacks_pooler else config.pooling
         return config, values, checked_pooling(pooling, config)
+
+
+def check_pooling(pooling: str) -> None:
+    """Raise an InputError for the name of an unknown pooling."""
+    if pooling not in ("auto", *POOLINGS):
+        raise InputError(
+            f"unknown pooling {pooling!r}", expected=", ".join(("auto", *POOLINGS)), received=repr(pooling)
+        )
 
 
 def checked_pooling(pooling: str, config: EncoderConfig) -> str:
@@ -113,11 +123,11 @@ def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.
 
 def _named_pooling(source: EncoderSource) -> str | None:
     """Return the pooling named in our own file, else in sentence-transformers'; None if there is neither."""
-    if (content := source.read(OWN_FILE)) is not None:
-        own = parse_json(content, of=f"the encoder's {OWN_FILE}", top=None)
+    if (content := source.read(_POOLING_FILE)) is not None:
+        own = parse_json(content, of=f"the encoder's {_POOLING_FILE}", top=None)
         if not isinstance(own, dict) or own.get("pooling") not in POOLINGS:
             raise InputError(
-                f"the encoder's {OWN_FILE} names no pooling", expected=", ".join(POOLINGS), received=str(own)
+                f"the encoder's {_POOLING_FILE} names no pooling", expected=", ".join(POOLINGS), received=str(own)
             )
         return own["pooling"]
     if (content := source.read("modules.json")) is None:
@@ -140,3 +150,7 @@ def _named_pooling(source: EncoderSource) -> str | None:
         received=" and ".join(modes) or "none",
         fix=f"choose one (--pooling {' | '.join(POOLINGS)})",
     )
+
+
+def write_pooling(folder: Path, pooling: str) -> None:
+    (folder / _POOLING_FILE).write_text(json.dumps({"pooling": pooling}) + "\n", encoding="utf-8")

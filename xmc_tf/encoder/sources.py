@@ -32,8 +32,6 @@ _TIMEOUT_S = 5.0
 
 
 class EncoderSource:
-    """The location of one encoder or tokenizer."""
-
     def __init__(self, name_or_folder: str | Path, part: str, cache_dir: str = "") -> None:
         self.cache_dir = cache_dir or None
         self.part = part
@@ -83,7 +81,6 @@ class EncoderSource:
         return paths
 
     def _cached_weights(self) -> list[Path]:
-        """Return the weight files of a name on the hub."""
         for file in (SAFETENSORS, TORCH, HDF5):
             if (found := self._cached(file)) is not None:
                 return [found]

@@ -83,8 +83,6 @@ _MOST_IDS, _FEW_TOKENS = 16, 100_000  # at most 16 ids for each token, and for 1
 
 
 class TextTokenizer:
-    """A fast tokenizer for many texts at once."""
-
     def __init__(self, backend: Tokenizer, pad_id: int, save: Callable[[Path], object]) -> None:
         self.backend, self.pad_id, self._save = backend, pad_id, save
         vocabulary = self.backend.get_vocab()

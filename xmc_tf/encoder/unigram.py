@@ -38,8 +38,6 @@ _SPACE = 0x20
 
 
 class Unigram(tf.Module):
-    """The conversion of texts with marked special tokens to piece ids."""
-
     def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
         super().__init__(name="unigram")
         self._steps = _normalization(_flat(config["normalizer"], "normalizers"))

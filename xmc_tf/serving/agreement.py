@@ -10,8 +10,6 @@ from xmc_tf.metrics import format_table, measure, percent
 
 
 class Agreement(NamedTuple):
-    """The precision of two predictions of the same documents."""
-
     ks: Sequence[int]
     model: list[float]
     exported: list[float]

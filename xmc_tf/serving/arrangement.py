@@ -61,7 +61,6 @@ def arrange(
     precision: str = "fp32",
     form: str | None = None,  # None: the cheaper one for the density of the rows
 ) -> Arrangement:
-    """Return the layout of a level."""
     nr_nodes, nr_parents = clusters.shape
     splits = np.asarray(clusters.indptr, np.int64)
     whole = nr_parents <= beam
@@ -120,8 +119,6 @@ def _scale_of(largest: np.ndarray) -> np.ndarray:
 
 
 class _Rows:
-    """A collection of rows in the order of their keys."""
-
     def __init__(self, groups: np.ndarray, stride: int) -> None:
         self._groups, self._stride = groups, stride
         self._parts: dict[str, list[np.ndarray]] = {"keys": [], "sizes": [], "places": [], "values": []}

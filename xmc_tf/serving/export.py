@@ -46,14 +46,11 @@ _EXAMPLES = 3  # number of labels named per node to describe it
 
 
 class Exported(NamedTuple):
-    """The result of an export."""
-
     folder: Path
     levels: list[Arrangement]  # without their arrays
     bytes: int  # of all variables
 
     def table(self) -> str:
-        """Return the form of each level as a table for a terminal."""
         rows = []
         for number, level in enumerate(self.levels, 1):
             counts = [str(number), f"{level.nr_nodes:,}", f"{level.nr_weights:,}"]
@@ -62,8 +59,6 @@ class Exported(NamedTuple):
 
 
 class ModelParts(NamedTuple):
-    """The parts of a model to export."""
-
     ranker: Rankers  # an ensemble over several trees becomes one graph
     names: list[str] | None  # None: the labels' numbers
     tfidf: Tfidf | None  # None: no sparse features, or those of another program
@@ -85,8 +80,6 @@ class ModelParts(NamedTuple):
 
 
 class Warmup(NamedTuple):
-    """Warm-up requests for TensorFlow Serving."""
-
     texts: Sequence[str] | Sequence[bytes]
     nr_texts: int = 64  # spread evenly over all of them
 
@@ -175,7 +168,6 @@ def export_model(
 
 
 def check_export(options: PredictionOptions, precision: str) -> None:
-    """Refuse options that an exported model cannot keep."""
     options.refuse(dict.fromkeys(_OF_A_CALL, "an exported model does not keep it"))
     if precision not in PRECISIONS:
         raise InputError(f"unknown number format of weights: {precision!r}", expected=", ".join(PRECISIONS))
@@ -205,7 +197,6 @@ def _decided(parts: ModelParts, options: PredictionOptions) -> tuple[ModelParts,
 
 
 def _recorded(asked: PredictionOptions, decided: PredictionOptions, precision: str, probable: bool) -> dict[str, Any]:
-    """Return the settings of the exported model, for its record."""
     return {
         "only_topk": asked.only_topk,
         "beam_size": asked.beam_size,
@@ -311,7 +302,6 @@ def _save(
 
 
 def _bytes(tracked: Sequence[Any]) -> int:
-    """Return the memory of variables, including those of modules."""
     variables = {
         id(variable): variable
         for one in tracked

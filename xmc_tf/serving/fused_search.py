@@ -16,8 +16,6 @@ from xmc_tf.serving.search import Beam, extended, first_of, rank, unrank
 
 
 class EvidenceParts(NamedTuple):
-    """Fusion and label names of a model to export."""
-
     fusion: Fusion
     pool: int  # number of the rankers' labels that are candidates
     post_processor: str | None = None  # of the rankers' scores; None: the model's
@@ -70,7 +68,6 @@ class FusedSearch(tf.Module):
             return first_of(extended(found, Beam(beam.nodes[:, self.pool :], shares), shares=True), most)
 
     def _known(self, nodes: tf.Tensor) -> tf.Tensor:
-        """Return whether labels have training documents."""
         return tf.gather(self.log_documents, tf.maximum(nodes, 0)) > 0
 
     def _candidates(self, mentions: GraphMentions) -> tf.Tensor:

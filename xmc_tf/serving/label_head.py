@@ -13,8 +13,6 @@ WINDOWS_AT_ONCE = 256
 
 
 class LabelHeadParts(NamedTuple):
-    """The parts of a label head."""
-
     rows: np.ndarray  # float32 [labels, dim + 1]: weights, and the bias last
     scale: float  # factor applied to embeddings of length 1
     post_processor: str
@@ -29,7 +27,6 @@ class BlendedSearch:
         self._factor = head.scale / length
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Return the beam of each level; those above the labels are the rankers'."""
         return deepened(self._both, query, most, self._head.pool)
 
     def _both(self, query: Query, size: int) -> list[Beam]:

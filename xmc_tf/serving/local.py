@@ -17,8 +17,6 @@ from xmc_tf.common.progress import Progress
 
 
 class LocalModel:
-    """A SavedModel of this package, loaded with plain TensorFlow."""
-
     def __init__(self, folder: str | Path) -> None:
         check_not_forked("an exported model")
         self.folder = find_version(folder)

@@ -28,8 +28,6 @@ class GraphMentions(NamedTuple):
 
 
 class NameMatches(tf.Module):
-    """The labels that texts mention by their names."""
-
     def __init__(self, names: LabelNames) -> None:
         super().__init__(name="label_names")
         index = names.index
@@ -102,7 +100,6 @@ class NameMatches(tf.Module):
         return distinct, counts, first_places, tf.unique(tf.sort(self._known(exact, row, "exact")[0])).y, lengths
 
     def _lemmas(self, key: tf.Tensor, exact: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the hashes of the words' lemmas."""
         forms = self.held["forms"].value()
         place = tf.minimum(tf.searchsorted(forms, exact), tf.size(forms) - 1)
         lemma = tf.gather(self.held["lemma_of"], place)

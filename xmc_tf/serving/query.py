@@ -14,15 +14,11 @@ class TextWindows(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """The dense features of some documents, as tensors."""
-
     documents: tf.Tensor  # float32 [documents, dim]
     windows: TextWindows | None = None  # None: each document is one window
 
 
 class Query(NamedTuple):
-    """The features of some documents, as tensors."""
-
     rows: tf.Tensor  # int32 [entries], ascending: the document of each sparse feature
     features: tf.Tensor  # int32 [entries], ascending within a document
     values: tf.Tensor  # float32 [entries]

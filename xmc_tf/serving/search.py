@@ -22,8 +22,6 @@ class Beam(NamedTuple):
 
 
 class LevelSearch:
-    """The search in one level."""
-
     def __init__(self, arrangement: Arrangement, variables: Mapping[str, tf.Variable], post_processor: str) -> None:
         self._level, self._variables, self._post_processor = arrangement, variables, post_processor
 
@@ -115,8 +113,6 @@ class LevelSearch:
 
 
 class TreeSearch:
-    """The search over all levels, from the top down."""
-
     def __init__(self, levels: Sequence[LevelSearch], nr_roots: int, beams: Sequence[int], first_post: str) -> None:
         self._levels, self._nr_roots, self._beams = levels, nr_roots, beams
         self._root_score = 0.0 if additive(first_post) else 1.0
@@ -140,7 +136,6 @@ class MeanSearch:
         self._searches, self._pool = searches, pool
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Return the beam of each level; those above the labels are those of the first tree."""
         return deepened(self._search, query, most, self._pool)
 
     def _search(self, query: Query, size: int) -> list[Beam]:

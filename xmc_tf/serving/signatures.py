@@ -44,7 +44,6 @@ class Signatures:
 
     @doing("building the graph")
     def functions(self) -> dict[str, Any]:
-        """Return the traced functions by the names of the signatures."""
         dense, answers, k = self._dense, self._answers, self._k
         features = {} if dense is None else dict(dense.inputs)
         if self._nr_sparse:

@@ -48,7 +48,6 @@ class StreamedVariables:
         return variable
 
     def add_all(self, prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, tf.Variable]:
-        """Write several arrays and return the variables by their names."""
         return {name: self.add(f"{prefix}_{name}", array) for name, array in arrays.items()}
 
     def merge_into(self, saved_model: Path) -> None:

@@ -71,7 +71,6 @@ def _chosen(texts: Sequence[str] | Sequence[bytes], count: int) -> list[bytes]:
 
 
 def _request(signature: str, texts: Sequence[bytes], **more: np.ndarray) -> bytes:
-    """Return an encoded ``PredictionLog`` with one ``PredictRequest``."""
     import tensorflow as tf
 
     tensors = {"text": tf.make_tensor_proto(list(texts), tf.string, [len(texts)])}

@@ -75,8 +75,6 @@ _POOLINGS = {
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The sizes and options of an encoder."""
-
     architecture: str  # the model type, such as "bert"
     content: Mapping[str, Any]  # of config.json; it is also what is saved
     vocabulary: int
@@ -155,7 +153,6 @@ class EncoderConfig:
         )  # fmt: skip
 
     def option(self, name: str, default: Any) -> Any:
-        """Return a field that only some architectures have."""
         found = self.content.get(name)
         if name == "pos_att_type" and isinstance(found, str):
             return [part.strip() for part in found.lower().split("|")]

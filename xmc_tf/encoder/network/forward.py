@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from xmc_tf.encoder.network.attention import ATTENTIONS, Attention, Layout, Tensor
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weight_names import layer_order
-from xmc_tf.encoder.pooling import pool
+
+_LOWEST = float(np.finfo(np.float32).min)
 
 
 class Forward:
-    """A forward pass through the network, for one batch."""
-
     def __init__(
         self, config: EncoderConfig, weights: Mapping[str, Tensor], layout: Layout, operations: Any, dtype: Any
     ) -> None:
@@ -41,14 +42,12 @@ class Forward:
         states = self._ops.reshape(layout.unpack(rows), [layout.documents, layout.width, config.width])
         if pooling == "pooler":
             return self.pooler(states[:, 0])
-        return pool(self._ops, pooling, states, layout.mask, config.architecture == "xlnet")
+        return _pool(self._ops, pooling, states, layout.mask, config.architecture == "xlnet")
 
     def pooler(self, first: Tensor) -> Tensor:
-        """Return the output of the architecture's pooler for the first tokens' states."""
         return self._ops.tanh(self._ops.cast(self._dense(first, "pooler"), self._ops.float32))
 
     def _embed(self, ids: Tensor) -> Tensor:
-        """Return the sum of the embeddings of words, positions and segments, normalized."""
         config, weights, layout = self._config, self._weights, self._layout
         x = self._ops.gather(weights["words"], self._ops.gather(self._ops.reshape(ids, [-1]), layout.flat))
         if "positions" in weights:
@@ -64,7 +63,6 @@ class Forward:
         return self._projected(self._operations.drop(x, rate))
 
     def _projected(self, x: Tensor) -> Tensor:
-        """Return embeddings as wide as the layers."""
         if "projection.kernel" not in self._weights:
             return x
         return self._ops.cast(self._dense(x, "projection"), self._ops.float32)
@@ -117,3 +115,19 @@ class Forward:
 
     def _norm(self, name: str) -> tuple[Tensor, Tensor | None]:
         return self._weights[f"{name}.scale"], self._weights.get(f"{name}.shift")
+
+
+def _pool(ops: Any, pooling: str, states: Any, mask: Any, last_is_cls: bool) -> Any:
+    """Return float32 [documents, dim] for any pooling but "pooler", which has weights; 0 for an empty document."""
+    if pooling in ("last", "last_tanh") or (pooling == "cls" and last_is_cls):
+        last = ops.reduce_sum(mask, axis=1) - 1
+        found = ops.gather(states, ops.maximum(last, 0), axis=1, batch_dims=1)
+        return ops.tanh(found) if pooling == "last_tanh" else found
+    if pooling == "cls":
+        return states[:, 0]
+    count = ops.reduce_sum(mask, axis=1, keepdims=True)
+    if pooling == "max":
+        highest = ops.reduce_max(ops.where(mask[:, :, None] > 0, states, _LOWEST), axis=1)
+        return ops.where(count > 0, highest, ops.zeros_like(highest))
+    weights = ops.cast(mask, ops.float32)[:, None, :]
+    return ops.squeeze(weights @ states, axis=1) / ops.cast(ops.maximum(count, 1), ops.float32)

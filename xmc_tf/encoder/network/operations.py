@@ -29,7 +29,6 @@ class Operations:
         return self._activation(x)
 
     def named_activation(self, name: str) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Return an activation function other than that of the layers."""
         return ACTIVATIONS[name]
 
     def dense(self, x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None, dtype: tf.DType) -> tf.Tensor:

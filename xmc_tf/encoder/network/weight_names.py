@@ -25,8 +25,6 @@ class Weight:
 
 @dataclass(frozen=True)
 class Names:
-    """The names of an architecture's weights in files."""
-
     prefix: str  # of all names, if the file has a head beside the encoder
     layer: str = "encoder.layer.{n}."
     words: str = "embeddings.word_embeddings"

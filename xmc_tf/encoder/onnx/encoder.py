@@ -9,11 +9,10 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.process.extras import pip_install, require
 from xmc_tf.common.threads import thread_count
-from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.onnx.graph import DATA, Graph
 from xmc_tf.encoder.onnx.network import INPUTS, network_graph
-from xmc_tf.encoder.reading import read_config, read_encoder
+from xmc_tf.encoder.reading import read_config, read_encoder, write_pooling
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.params.choices import ONNX, RUNTIMES, TENSORFLOW
 
@@ -68,7 +67,7 @@ def write_encoder(source: str | Path, folder: Path, *, pooling: str = "auto", pr
             data.write(bytes(offset - data.tell()))
             data.write(np.ascontiguousarray(array).data)
     config.write(folder)
-    poolings.write_pooling(folder, pooling)
+    write_pooling(folder, pooling)
 
 
 def choose_runtime(asked: str, folder: Path) -> str:

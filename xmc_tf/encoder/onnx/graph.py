@@ -27,8 +27,6 @@ def _function(kind: str) -> Callable[["Graph", "Node"], "Node"]:
 
 
 class Node:
-    """A result in a graph, with a name and a data type."""
-
     def __init__(self, graph: "Graph", name: str, dtype: str) -> None:
         self.graph, self.name, self.dtype = graph, name, dtype
 

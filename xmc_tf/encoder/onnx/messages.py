@@ -30,7 +30,6 @@ def node(kind: str, inputs: Sequence[str], outputs: Sequence[str], attributes: M
 
 
 def tensor(name: str, array: np.ndarray) -> bytes:
-    """Return a constant."""
     content = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
     return _all(1, array.shape) + field(2, TYPES[array.dtype.name]) + field(8, name) + field(9, content.tobytes())
 
