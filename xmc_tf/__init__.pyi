@@ -20,6 +20,7 @@ from xmc_tf.models.model import Model as Model
 from xmc_tf.models.training_run import TrainingRun as TrainingRun
 from xmc_tf.models.xr_linear import XRLinear as XRLinear
 from xmc_tf.models.xtransformer import XTransformer as XTransformer
+from xmc_tf.params.linear import HierarchicalKMeansParams as HierarchicalKMeansParams
 from xmc_tf.params.linear import LinearChainParams as LinearChainParams
 from xmc_tf.params.linear import LinearChainPredParams as LinearChainPredParams
 from xmc_tf.params.linear import LinearLevelParams as LinearLevelParams
@@ -33,7 +34,6 @@ from xmc_tf.params.models import XTransformerParams as XTransformerParams
 from xmc_tf.params.models import XTransformerPredParams as XTransformerPredParams
 from xmc_tf.params.prediction import PredictionOptions as PredictionOptions
 from xmc_tf.params.tfidf import TfidfParams as TfidfParams
-from xmc_tf.params.tree import HierarchicalKMeansParams as HierarchicalKMeansParams
 from xmc_tf.report.audit_files import write_audit as write_audit
 from xmc_tf.report.inputs import ReportInputs as ReportInputs
 from xmc_tf.report.writing import write_report as write_report

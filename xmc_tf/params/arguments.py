@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.params.base import Params, shapes
-from xmc_tf.params.values import MisfitError, Shape
+from xmc_tf.params.values import MisfitError
 
 P = TypeVar("P", bound=Params)
+_METAVARS = {bool: "true/false", int: "INT", float: "NUMBER"}
 
 
 def add_arguments(
@@ -27,10 +28,10 @@ def add_arguments(
         parser.add_argument(
             *(flags or {}).get(name, (f"--{name.replace('_', '-')}",)),
             dest=name,
-            type=_converter(shape),
+            type={bool: truth, int: whole}.get(shape.type, shape.type),
             choices=field.metadata["choices"] or None,
             default=(defaults or {}).get(name, field.default),
-            metavar=_metavar(shape) if not field.metadata["choices"] else None,
+            metavar=None if field.metadata["choices"] else _METAVARS.get(shape.type, "TEXT"),
             help=field.metadata["help"].replace("%", "%%"),
         )
 
@@ -48,13 +49,9 @@ def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) ->
     try:
         return cls(**values)
     except MisfitError as misfit:
-        # Name the flag instead of the parameter.
-        raise InputError(
-            f"--{misfit.key.replace('_', '-')} {misfit.fault}",
-            expected=misfit.expected,
-            received=misfit.received,
-            fix=misfit.fix,
-        ) from None
+        flag = f"--{misfit.key.replace('_', '-')}"
+        fault = f"{flag} {misfit.fault}"
+        raise InputError(fault, expected=misfit.expected, received=misfit.received, fix=misfit.fix) from None
 
 
 def truth(text: str) -> bool:
@@ -64,11 +61,3 @@ def truth(text: str) -> bool:
     if text.lower() in ("false", "f", "no", "n", "0"):
         return False
     raise argparse.ArgumentTypeError(f"expected true or false, received {text!r}")
-
-
-def _converter(shape: Shape) -> Any:
-    return {bool: truth, int: whole}.get(shape.type, shape.type)
-
-
-def _metavar(shape: Shape) -> str:
-    return {bool: "true/false", int: "INT", float: "NUMBER"}.get(shape.type, "TEXT")

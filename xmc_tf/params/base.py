@@ -55,9 +55,8 @@ class Params:
             retired: receives the paths of keys that no longer have an effect.
         """
         if not isinstance(data, dict):
-            raise MisfitError(
-                place or cls.__name__, "is not a block", expected="a JSON object {...}", received=shown(data)
-            )
+            where = place or cls.__name__
+            raise MisfitError(where, "is not a block", expected="a JSON object {...}", received=shown(data))
         fields = shapes(cls)
         values: dict[str, Any] = {}
         for key, value in data.items():
@@ -82,15 +81,11 @@ class Params:
         return data
 
 
-_SHAPES: dict[type, dict[str, Shape]] = {}
-
-
+@cache
 def shapes(cls: type[Params]) -> dict[str, Shape]:
     """Return the allowed form of each parameter of a class."""
-    if cls not in _SHAPES:
-        hints = typing.get_type_hints(cls)
-        _SHAPES[cls] = {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
-    return _SHAPES[cls]
+    hints = typing.get_type_hints(cls)
+    return {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
 
 
 def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...]:

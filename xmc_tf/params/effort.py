@@ -5,9 +5,8 @@ import dataclasses
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import MOST_TREES, whole
-from xmc_tf.params.linear import LinearChainParams, LinearLevelParams, RankerParams
+from xmc_tf.params.linear import HierarchicalKMeansParams, LinearLevelParams
 from xmc_tf.params.models import XRLinearParams, XTransformerParams
-from xmc_tf.params.tree import HierarchicalKMeansParams
 
 EFFORTS = {
     "fast": "one tree: about twice the time of the defaults, better labels",
@@ -85,10 +84,13 @@ def params_of_effort(
     trees = [tree for tree in trees if tree.max_leaf_size < nr_labels]
     cost = nr_documents * nr_labels * (_DENSE_COST if dense else 1)
     if not trees or cost <= _MOST_WITHOUT_TREE[effort]:
-        trees = [*trees[: _TREES["best"] if effort == "best" else _TREES[effort] - 1], _no_tree(first, nr_labels)]
-    return dataclasses.replace(
-        params, tree=tuple(trees) if len(trees) > 1 else trees[0], ranker=_with_cost(params.ranker)
-    )
+        no_tree = dataclasses.replace(first, max_leaf_size=max(nr_labels, first.max_leaf_size))
+        trees = [*trees[: _TREES["best"] if effort == "best" else _TREES[effort] - 1], no_tree]
+    ranker, chain, level = params.ranker, params.ranker.hlm_args.model_chain, LinearLevelParams()
+    if not isinstance(chain, tuple) and (chain.Cp, chain.Cn) == (level.Cp, level.Cn):
+        changed = dataclasses.replace(chain, Cp=_COST, Cn=_COST)
+        ranker = dataclasses.replace(ranker, hlm_args=dataclasses.replace(ranker.hlm_args, model_chain=changed))
+    return dataclasses.replace(params, tree=tuple(trees) if len(trees) > 1 else trees[0], ranker=ranker)
 
 
 def encoder_params_of_effort(
@@ -111,33 +113,15 @@ def several_trees(
 ) -> HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...]:
     """Return the parameters of several trees of the same shape, with successive seeds."""
     if not 1 <= count <= MOST_TREES:
-        raise InputError(
-            "--trees is out of range", expected=f"a whole number from 1 to {MOST_TREES}", received=str(count)
-        )
-    if count == 1:
-        return tree
-    return tuple(dataclasses.replace(tree, seed=tree.seed + number) for number in range(count))
+        wanted = f"a whole number from 1 to {MOST_TREES}"
+        raise InputError("--trees is out of range", expected=wanted, received=str(count))
+    trees = tuple(dataclasses.replace(tree, seed=tree.seed + number) for number in range(count))
+    return trees if count > 1 else tree
 
 
 def _tree(first: HierarchicalKMeansParams, number: int, nr_labels: int) -> HierarchicalKMeansParams:
-    leaf = _LEAF_SIZES[number % len(_LEAF_SIZES)]
-    clusters = 1
+    leaf, clusters = _LEAF_SIZES[number % len(_LEAF_SIZES)], 1
     while clusters * leaf < nr_labels:
         clusters *= 2
     splits = max(2, clusters) if clusters <= _MOST_CLUSTERS else first.nr_splits
     return dataclasses.replace(first, nr_splits=splits, max_leaf_size=leaf, seed=first.seed + number)
-
-
-def _no_tree(first: HierarchicalKMeansParams, nr_labels: int) -> HierarchicalKMeansParams:
-    """Return a tree whose root has all labels as children."""
-    return dataclasses.replace(first, max_leaf_size=max(nr_labels, first.max_leaf_size))
-
-
-def _with_cost(params: RankerParams) -> RankerParams:
-    """Return the parameters with a lower weight of the loss, unless the user set it."""
-    chain, usual = params.hlm_args.model_chain, LinearLevelParams()
-    if isinstance(chain, tuple) or (chain.Cp, chain.Cn) != (usual.Cp, usual.Cn):
-        return params
-    changed = dataclasses.replace(chain, Cp=_COST, Cn=_COST)
-    args = LinearChainParams(neg_mining_chain=params.hlm_args.neg_mining_chain, model_chain=changed)
-    return dataclasses.replace(params, hlm_args=args)

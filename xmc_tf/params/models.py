@@ -2,10 +2,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xmc_tf.params.base import Params
-from xmc_tf.params.linear import RankerParams, RankerPredParams
+from xmc_tf.params.linear import HierarchicalKMeansParams, RankerParams, RankerPredParams
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.tfidf import TfidfParams
-from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import knob
 
 
@@ -43,8 +42,7 @@ class XTransformerParams(Params):
     retired: ClassVar[tuple[str, ...]] = ("save_emb_dir",)
 
     preliminary_indexer_params: HierarchicalKMeansParams = field(
-        default_factory=HierarchicalKMeansParams,
-        metadata={"help": "tree for fine-tuning the encoder"},
+        default_factory=HierarchicalKMeansParams, metadata={"help": "tree for fine-tuning the encoder"}
     )
     refined_indexer_params: HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...] = field(
         default_factory=HierarchicalKMeansParams,

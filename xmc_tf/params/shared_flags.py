@@ -32,21 +32,14 @@ WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
         "--shard-scheme": "the ranks share the documents of every epoch evenly",
         "--max-shard-size": "documents are read from files that are mapped into memory",
     },
-    "predict": {
-        "--batch-gen-workers": _BATCHES,
-        "--seed": "prediction is deterministic",
-    },
+    "predict": {"--batch-gen-workers": _BATCHES, "--seed": "prediction is deterministic"},
     "encode": {
         "--batch-gen-workers": _BATCHES,
         "--max-pred-chunk": "documents are read in batches; only their embeddings are kept in memory",
         "--local_rank": "each rank takes its device by its number on the host",
     },
-    "linear.train": {
-        "--main-workload-factor": "ranks take work as they become free",
-    },
-    "preprocess build": {
-        "--dtype": "features are always float32",
-    },
+    "linear.train": {"--main-workload-factor": "ranks take work as they become free"},
+    "preprocess build": {"--dtype": "features are always float32"},
     "preprocess run": {
         "--batch-size": "only vectorizers that are transformers have batches",
         "--use-gpu": "TF-IDF runs on the CPU",
@@ -97,36 +90,26 @@ def add_texts(flags: _Flags, *, required: bool = False) -> None:
     flags.add_argument("-t", "--text-path", required=required, metavar="FILE", help="texts, one per line")
 
 
-def _query(text: str) -> str:
-    return sys.stdin.read().strip() if text == "-" else text
-
-
 def add_queries(flags: _Flags) -> None:
     flags.add_argument(
-        "-q", "--query", nargs="+", action="extend", metavar="TEXT", type=_query,
+        "-q", "--query", nargs="+", action="extend", metavar="TEXT",
+        type=lambda text: sys.stdin.read().strip() if text == "-" else text,
         help="one or several texts; may be repeated; - reads one from standard input",
     )  # fmt: skip
 
 
 def add_predictions(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "-o",
-        "--save-pred-path",
-        metavar="FILE",
+        "-o", "--save-pred-path", metavar="FILE",
         help="output file: a matrix, or with the extension .jsonl one line per document (default: print)",
-    )
+    )  # fmt: skip
     parser.add_argument("-y", "--label-path", metavar="FILE", help="true labels; prints precision and recall")
     add_layout(parser)
 
 
 def add_batch_size(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--batch-size",
-        type=whole,
-        default=32,
-        metavar="INT",
-        help="number of full-length documents (or windows of long ones) to encode at a time",
-    )
+    said = "number of full-length documents (or windows of long ones) to encode at a time"
+    parser.add_argument("--batch-size", type=whole, default=32, metavar="INT", help=said)
 
 
 def add_gpu(parser: argparse.ArgumentParser) -> None:
@@ -135,12 +118,10 @@ def add_gpu(parser: argparse.ArgumentParser) -> None:
 
 def add_runtime(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--runtime",
-        choices=RUNTIMES,
-        default="auto",
+        "--runtime", choices=RUNTIMES, default="auto",
         help="runtime of the encoder (default: TensorFlow, unless it is not installed or the model was exported for "
         "ONNX Runtime)",
-    )
+    )  # fmt: skip
 
 
 def add_threads(parser: argparse.ArgumentParser, *short: str) -> None:

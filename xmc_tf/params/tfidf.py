@@ -24,9 +24,8 @@ def first_language(setting: str) -> str | None:
 
 def _languages(text: str) -> str:
     codes = [code.strip().lower() for code in text.split(",")]
-    if not all(re.fullmatch("[a-z]{2,4}", code) for code in codes) or (
-        len(codes) > 1 and {AUTO, AS_WRITTEN} & {*codes}
-    ):
+    mixed = len(codes) > 1 and {AUTO, AS_WRITTEN} & {*codes}
+    if mixed or not all(re.fullmatch("[a-z]{2,4}", code) for code in codes):
         raise ValueError(f"{AUTO}, {AS_WRITTEN}, or codes of languages, such as fi or fi,sv")
     return ",".join(dict.fromkeys(codes))
 
@@ -155,11 +154,8 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
         "min_df": max(1, count, math.ceil(share * nr_documents)),
         "max_features": kwargs.get("max_feature", 0) or _ALL,
         "sublinear_tf": kwargs.get("sublinear_tf", False),
-        "language": AS_WRITTEN,
-        "pieces": 0,
-        "lowercase": False,
-        "min_word_length": 1,
         "norm": norm,
+        **{"language": AS_WRITTEN, "pieces": 0, "lowercase": False, "min_word_length": 1},
     }
     try:
         return TfidfParams.from_json(values)
@@ -176,13 +172,11 @@ def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:
     base = kwargs["base_vect_configs"]
     if not (isinstance(base, list) and len(base) == 1 and isinstance(base[0], dict)):
         received = f"{len(base)}" if isinstance(base, list) else type(base).__name__
-        raise InputError(
-            f"{place}: base_vect_configs must have one vectorizer", expected="one object in a list", received=received
-        )
+        problem = f"{place}: base_vect_configs must have one vectorizer"
+        raise InputError(problem, expected="one object in a list", received=received)
     if others := set(kwargs) - {"base_vect_configs", "norm_p", "buffer_size", "threads"}:
-        raise InputError(
-            f"{place}: unknown key {min(others)}", expected="base_vect_configs, norm_p", received=min(others)
-        )
+        other = min(others)
+        raise InputError(f"{place}: unknown key {other}", expected="base_vect_configs, norm_p", received=other)
     norm_p = kwargs.get("norm_p", 2)
     if norm_p not in (1, 2):
         raise _unsupported(place, "norm_p", "1 or 2", norm_p)
