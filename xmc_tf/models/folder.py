@@ -22,7 +22,7 @@ from xmc_tf.common.folders.checksums import (
 from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.common.folders.model_kind import model_kind
 from xmc_tf.common.folders.model_parts import ENCODER, LABELS, MODEL, PARTS, RANKER, TREE
-from xmc_tf.common.folders.placing import JOURNAL, finish_placing, placed_folder
+from xmc_tf.common.folders.placing import PENDING, finish_placing, placed_folder
 from xmc_tf.common.numbers import MOST_TREES
 from xmc_tf.common.progress import Progress
 from xmc_tf.models.card import remove_card
@@ -55,9 +55,9 @@ def _no_model(folder: Path) -> InputError:
 def read_metadata(folder: Path) -> ModelMetadata:
     """Read ``params.json``; warn if the file has changed since it was saved."""
     path = folder / MODEL_HEADER
-    if not path.exists() and (folder / JOURNAL).exists():
+    if not path.exists() and (folder / PENDING).exists():
         with folder_lock(folder):
-            finish_placing(folder)
+            finish_placing(folder, MODEL)
     if not path.exists():
         raise _no_model(folder)
     content: dict[str, Any] = read_unchanged_json(path, expected="a model's parameters", fix="copy the model again")

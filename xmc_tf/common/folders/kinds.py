@@ -31,12 +31,12 @@ class FolderKind:
         """Return whether a name at the top of the folder is a part, also on file systems that ignore case."""
         return any(re.fullmatch(pattern, name, re.IGNORECASE) for pattern in self.parts)
 
-    def own_files(self, folder: Path) -> set[str]:
-        """Return the relative paths of xmc_tf's files in ``folder``; none if it is not of this kind."""
-        header = self._header(folder)
-        if header is None:
+    def own_files(self, folder: Path, header: Path | None = None) -> set[str]:
+        """Return the relative paths of xmc_tf's files in ``folder``; none if its header is not of this kind."""
+        content = self._read(header or folder / self.header)
+        if content is None:
             return set()
-        listed = header.get("files")
+        listed = content.get("files")
         if isinstance(listed, dict):
             return {self.header, *filter(self.may_have, listed)}
         return set(self.possible_files(folder))
@@ -58,7 +58,7 @@ class FolderKind:
         return bool(re.fullmatch(inside, rest)) and ".." not in rest.split("/")
 
     def is_at(self, folder: Path) -> bool:
-        return self._header(folder) is not None
+        return self._read(folder / self.header) is not None
 
     def check_place(self, folder: Path, fix: str = "use another folder") -> None:
         """Refuse a folder in which files of others would be replaced.
@@ -91,10 +91,10 @@ class FolderKind:
             found = [(entry.name, _is_folder(entry), self._inside(entry.name)) for entry in entries]
         return [name for name, is_folder, inside in found if inside != _NOT_OURS and is_folder == (inside is None)]
 
-    def _header(self, folder: Path) -> Mapping[str, Any] | None:
-        """Return the content of the header, or None if it is not one of this kind."""
+    def _read(self, header: Path) -> Mapping[str, Any] | None:
+        """Return the content of a header, or None if it is not one of this kind."""
         try:
-            content: dict[str, Any] = read_json(folder / self.header)
+            content: dict[str, Any] = read_json(header)
         except (InputError, OSError):
             return None
         return content if self.recognises(content) else None
