@@ -24,8 +24,7 @@ from xmc_tf.models.growing.trained_documents import TrainedDocuments
 from xmc_tf.models.loading import load
 from xmc_tf.params import PredictionOptions, XRLinearParams
 from xmc_tf.params.tfidf import TFIDF_FLAGS
-from xmc_tf.report.inputs import ReportInputs
-from xmc_tf.report.run_curves import curves_of
+from xmc_tf.report.inputs import ReportInputs, curves_of
 from xmc_tf.report.writing import write_report
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.runs import Run, flat_parameters, now, record_run

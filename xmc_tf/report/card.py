@@ -37,8 +37,10 @@ def card_of(title: str, metadata: ModelMetadata, report: Report, data: str) -> s
     measured = {f"{name}@{k}": measures.at(name, k) for name in _SHOWN if name in measures.values for k in measures.ks}
     measured = {name: value for name, value in measured.items() if value == value}
     encoder = _encoder(metadata)
+    header = _header(title, metadata, measured, data, encoder)
     return "\n".join([
-        "---", *_yaml(_header(title, metadata, measured, data, encoder)), "---",
+        # JSON is YAML, and safe for any text.
+        "---", *(f"{key}: {json.dumps(value)}" for key, value in header.items()), "---",
         MARK, "", f"# {_inline(title)}", "",
         f"{_KINDS.get(metadata.model, metadata.model)}. It chooses the best of {metadata.nr_labels:,} labels.",
         "", "## Use", "", "```python", "import xmc_tf", "",
@@ -71,11 +73,6 @@ def _header(
             {"name": title, "results": [{"task": task, "dataset": {"type": "table", "name": data}, "metrics": metrics}]}
         ],
     }
-
-
-def _yaml(content: Mapping[str, Any]) -> list[str]:
-    """Return the metadata as lines of YAML: each value is JSON on one line, so that any text is safe."""
-    return [f"{key}: {json.dumps(value)}" for key, value in content.items()]
 
 
 def _table(ks: Sequence[int], rows: Mapping[str, Any]) -> list[str]:

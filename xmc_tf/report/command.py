@@ -17,8 +17,7 @@ from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.models.results import over_all_labels
 from xmc_tf.params import TfidfParams, add_force, add_verbosity
-from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
-from xmc_tf.report.run_curves import curves_of_model
+from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs, curves_of_model
 from xmc_tf.report.writing import refuse_report, write_report
 from xmc_tf.tables.splits import SPLITS, TEST, TRAIN, VALIDATION
 from xmc_tf.tables.store import TableStore

@@ -46,47 +46,38 @@ LabelledRows: TypeAlias = tuple[list[str], list[list[str]], list[str]]
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
 
-def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
+def evaluation_parser(module: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
+    parser = cli.make_parser(module, description, epilog=epilog)
     add = parser.add_argument
     add("table", nargs="?", metavar="TABLE", help="table of texts and labels that a model (-m) is measured on")
     add("-y", "--truth-path", metavar="PATH", help="true labels, documents × labels")
     add("-p", "--pred-path", nargs="+", default=[], metavar="PATH", help="predictions, of the same shape")
     add(
-        "-k",
-        "--topk",
-        "--only-topk",
-        dest="topk",
-        metavar="K",
+        "-k", "--topk", "--only-topk", dest="topk", metavar="K",
         help='values of k: a list such as 1,3,5, or one number N for 1 to N ("5," for 5 only) '
         f"(default: 1,3,5; with --layout pecos {PECOS_TOPK}, which stands for 1 to {PECOS_TOPK})",
-    )
+    )  # fmt: skip
     add_layout(parser, layout)
     add("--json", action="store_true", help="print one JSON object; values are from 0 to 1")
     add("--train-labels", metavar="PATH", help="training labels, for propensities and label frequencies")
     add("--propensity-a", type=float, default=0.55, metavar="A", help="parameter A of the propensity model")
     add("--propensity-b", type=float, default=1.5, metavar="B", help="parameter B of the propensity model")
     add(
-        "--buckets",
-        default="10,50",
-        metavar="BOUNDS",
+        "--buckets", default="10,50", metavar="BOUNDS",
         help="upper bounds of the label groups by frequency, counted in --train-labels if given, else in the true "
         'labels; "none": no groups',
-    )
+    )  # fmt: skip
     add(
-        "--ensemble",
-        nargs="+",
-        default=[],
-        choices=list(ENSEMBLES),
+        "--ensemble", nargs="+", default=[], choices=list(ENSEMBLES),
         help="also measure ensembles of the predictions, combined in these ways",
-    )
+    )  # fmt: skip
     add("--tags", nargs="+", metavar="NAME", help="names of the predictions, in the order of -p")
     add("--labels", metavar="PATH", help="label names for the report, one per line")
     add_force(parser)
     add(
-        "--report",
-        metavar="DIR",
+        "--report", metavar="DIR",
         help="write DIR/report.html: metrics, thresholds, calibration, labels, confusions; also as JSON and CSV",
-    )
+    )  # fmt: skip
     add("--title", default="Evaluation of predictions", metavar="TEXT", help="title of the report")
     add_texts(parser)
     add_model(parser)
@@ -103,6 +94,7 @@ def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
         help="documents of TABLE to measure on: those that the model was not trained on, such as the test rows of its "
         "own table (unseen, the default), or all",
     )  # fmt: skip
+    return parser
 
 
 def evaluate(args: argparse.Namespace) -> None:
@@ -119,7 +111,8 @@ def evaluate(args: argparse.Namespace) -> None:
     inputs = _of_table(args, ks, bounds) if args.table else _of_files(args, ks, bounds)
     single = is_single_label(inputs.truth)
     if pecos:
-        _print_pecos(inputs, ks[-1])
+        for name, predicted in inputs.systems.items():
+            print((f"{name}:\n" if inputs.others else "") + pecos_lines(predicted, inputs.truth, ks[-1], name))
     elif args.json:
         print(json.dumps(_as_json(inputs, single), ensure_ascii=False))
     elif single and args.topk is None:
@@ -167,9 +160,7 @@ def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     names = args.tags or short_names(args.pred_path)
     if len(names) != len(args.pred_path):
         raise InputError(
-            "--tags does not match the predictions",
-            expected=f"{len(args.pred_path)} names",
-            received=f"{len(names)}",
+            "--tags does not match the predictions", expected=f"{len(args.pred_path)} names", received=f"{len(names)}"
         )
     _check_report(args)
     truth = as_truth(load_matrix(args.truth_path, name="the truth"), args.truth_path)
@@ -298,12 +289,6 @@ def _check_report(args: argparse.Namespace) -> None:
             raise InputError(f"{flag} is only used for a report", expected="--report DIR too", received=f"only {flag}")
 
 
-def evaluation_parser(module: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
-    parser = cli.make_parser(module, description, epilog=epilog)
-    add_flags(parser, layout)
-    return parser
-
-
 def short_names(paths: Sequence[str]) -> list[str]:
     """Return file names, with as many of their folders as are needed to distinguish them."""
     parts = [Path(path).parts for path in paths]
@@ -312,13 +297,6 @@ def short_names(paths: Sequence[str]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return list(paths)
-
-
-def _print_pecos(inputs: ReportInputs, topk: int) -> None:
-    for name, matrix in inputs.systems.items():
-        if inputs.others:
-            print(f"{name}:")
-        print(pecos_lines(matrix, inputs.truth, topk, name))
 
 
 def _cut_offs(text: str) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from xmc_tf.metrics.evaluation import inverse_propensity
 from xmc_tf.metrics.measures import check_shapes
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.single_label import is_single_label
+from xmc_tf.tables.runs import Run, runs_of
+from xmc_tf.tables.store import TableStore
 
 if TYPE_CHECKING:
     from xmc_tf.data.vocabularies import LabelHierarchy
@@ -186,3 +189,18 @@ class ReportInputs:
             label: number of the label.
         """
         return str(label) if self.names is None else self.names[label]
+
+
+def curves_of(run: Run) -> list[Curve]:
+    """Return the learning curves of a run. A name such as ``"chart: line"`` is a line of a chart that others share."""
+    found = []
+    for name, points in run.curve.items():
+        chart, _, line = name.rpartition(": ")
+        found.append(Curve(line, [step for step, _ in points], [value for _, value in points], chart))
+    return found
+
+
+def curves_of_model(store: TableStore, folder: Path) -> list[Curve]:
+    """Return the learning curves of the last recorded training of a model, if any."""
+    runs = [run for run in runs_of(store) if Path(run.model).resolve() == folder.resolve()]
+    return curves_of(runs[-1]) if runs else []

@@ -6,14 +6,25 @@ import numpy as np
 
 from xmc_tf.metrics.compare import Comparison, MeasuredSystem
 from xmc_tf.report.inputs import ReportInputs
-from xmc_tf.report.pairs import Pairs
-from xmc_tf.report.sections.calibration import Calibration, measure_calibration
-from xmc_tf.report.sections.confusion import Confusion, find_confusion
-from xmc_tf.report.sections.coverage import Coverage, measure_coverage
-from xmc_tf.report.sections.decisions import Decisions, decide, is_single_label
 from xmc_tf.report.sections.examples import Example, choose_examples
-from xmc_tf.report.sections.labels import LabelTable, count_per_label
-from xmc_tf.report.sections.thresholds import Thresholds, find_thresholds
+from xmc_tf.report.sections.labels import (
+    Confusion,
+    Coverage,
+    LabelTable,
+    count_per_label,
+    find_confusion,
+    measure_coverage,
+)
+from xmc_tf.report.sections.scores import (
+    Calibration,
+    Decisions,
+    Pairs,
+    Thresholds,
+    decide,
+    find_thresholds,
+    is_single_label,
+    measure_calibration,
+)
 
 
 @dataclass(frozen=True, eq=False)

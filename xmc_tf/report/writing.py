@@ -17,8 +17,8 @@ from xmc_tf.report.page.labels import CONFUSIONS_FILE, LABELS_FILE
 from xmc_tf.report.page.page import GENERATOR, to_html
 from xmc_tf.report.report import Report, make_report
 from xmc_tf.report.sections.examples import Example
+from xmc_tf.report.sections.scores import Point
 from xmc_tf.report.sections.summary import sentences
-from xmc_tf.report.sections.thresholds import Point
 
 PAGE, DATA, THRESHOLDS_FILE = "report.html", "report.json", "thresholds.csv"
 _LABELS_HEADER = [
@@ -64,9 +64,12 @@ def write_report(
     """
     folder = Path(folder)
     report = make_report(inputs)
-    write_csv(folder / LABELS_FILE, *_labels(report))
-    write_csv(folder / THRESHOLDS_FILE, *_thresholds(report))
-    write_csv(folder / CONFUSIONS_FILE, *_confusions(report))
+    write_csv(folder / LABELS_FILE, _LABELS_HEADER, _label_rows(report, report.labels.order.tolist()))
+    columns, name_of = list(Point.__dataclass_fields__), inputs.label_name
+    points = ([getattr(point, name) for name in columns] for point in report.thresholds.curve)
+    write_csv(folder / THRESHOLDS_FILE, columns, points)
+    confusions = ([name_of(pair.true), name_of(pair.assigned), pair.documents] for pair in report.confusion.pairs)
+    write_csv(folder / CONFUSIONS_FILE, _CONFUSIONS_HEADER, confusions)
     with atomic_file(folder / DATA) as part:
         part.write_text(json.dumps(to_json(report), ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
     # Last, so that a page always has its files.
@@ -96,7 +99,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "calibration": asdict(report.calibration),
         "coverage": None if report.coverage is None else asdict(report.coverage),
         "labels": [
-            dict(zip(_labels(report)[0], row, strict=True)) for row in _label_rows(report, labels.shown.tolist())
+            dict(zip(_LABELS_HEADER, row, strict=True)) for row in _label_rows(report, labels.shown.tolist())
         ],
         "confusion": {
             "pairs": [
@@ -124,10 +127,6 @@ def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]
         writer.writerows([safe_cell(_known(cell)) for cell in row] for row in rows)
 
 
-def _labels(report: Report) -> tuple[list[str], Iterable[list[object]]]:
-    return _LABELS_HEADER, _label_rows(report, report.labels.order.tolist())
-
-
 def _label_rows(report: Report, chosen: Iterable[int]) -> Iterable[list[object]]:
     labels = report.labels
     precision, recall, f1 = labels.precision, labels.recall, labels.f1
@@ -139,34 +138,16 @@ def _label_rows(report: Report, chosen: Iterable[int]) -> Iterable[list[object]]
         ]  # fmt: skip
 
 
-def _thresholds(report: Report) -> tuple[list[str], Iterable[list[object]]]:
-    header = list(Point.__dataclass_fields__)
-    return header, ([getattr(point, name) for name in header] for point in report.thresholds.curve)
-
-
-def _confusions(report: Report) -> tuple[list[str], Iterable[list[object]]]:
-    name_of = report.inputs.label_name
-    rows = ([name_of(pair.true), name_of(pair.assigned), pair.documents] for pair in report.confusion.pairs)
-    return _CONFUSIONS_HEADER, rows
-
-
 def _example(report: Report, example: Example) -> dict[str, Any]:
+    name_of = report.inputs.label_name
     return {
-        "kind": example.kind,
-        "document": example.document,
-        "text": example.text,
-        "characters_left_out": example.cut,
+        "kind": example.kind, "document": example.document, "text": example.text, "characters_left_out": example.cut,
         "labels": [
-            {
-                "name": report.inputs.label_name(one.label),
-                "score": one.score,
-                "true": one.true,
-                "assigned": one.assigned,
-            }
+            {"name": name_of(one.label), "score": one.score, "true": one.true, "assigned": one.assigned}
             for one in example.labels
         ],
         "explained": None if example.explained is None else asdict(example.explained),
-    }
+    }  # fmt: skip
 
 
 def _known(cell: object) -> object:

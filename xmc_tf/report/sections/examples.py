@@ -7,18 +7,13 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.explaining.explanation import LabelExplanation
 from xmc_tf.report.inputs import ReportInputs
-from xmc_tf.report.pairs import Pairs
-from xmc_tf.report.sections.decisions import Decisions
+from xmc_tf.report.sections.scores import Decisions, Pairs
 
 SHOWN_EACH = 4  # examples of each kind
 TEXT_LENGTH = 1200
 _LABELS = 8  # predicted labels of an example
 _EXPLAINED_LENGTH = 100_000  # characters that the model reads for an explanation
-KINDS = {
-    "right": "All labels right",
-    "wrong": "Wrong with a high score",
-    "missed": "True labels not found",
-}
+KINDS = {"right": "All labels right", "wrong": "Wrong with a high score", "missed": "True labels not found"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,8 @@ def _highest_wrong(pairs: Pairs, decisions: Decisions) -> list[int]:
 
 def _example(inputs: ReportInputs, decisions: Decisions, kind: str, document: int) -> Example:
     assert inputs.texts is not None
-    text = _as_text(inputs.texts[document])
+    text = inputs.texts[document]
+    text = text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
     row = inputs.predicted[document].tocsr()
     row.sum_duplicates()
     true = set(inputs.truth[document].indices.tolist())
@@ -110,7 +106,3 @@ def _explanation(inputs: ReportInputs, text: str, kind: str, labels: list[Exampl
     wrong = [inputs.label_name(one.label) for one in labels if one.assigned and not one.true]
     of_interest = (one for one in found if one.name in wrong) if kind == "wrong" else iter(())
     return next(of_interest, found[0] if found else None)
-
-
-def _as_text(document: str | bytes) -> str:
-    return document.decode("utf-8", errors="replace") if isinstance(document, bytes) else document

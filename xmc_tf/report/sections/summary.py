@@ -27,17 +27,13 @@ def _ranking(report: Report) -> list[str]:
             f"Of the first {k} labels, {percent(overall.at('P', k))} % are true (P@{k}); they include "
             f"{percent(overall.at('R', k))} % of a document's true labels (R@{k})."
         )
-    return out + _near(report)
-
-
-def _near(report: Report) -> list[str]:
-    overall, k = report.system.overall, report.comparison.ks[-1]
-    if "P-near" not in overall.values:
-        return []
-    return [
-        f"Of the first {k} labels, {percent(overall.at('P-near', k))} % are true, or broader or narrower terms of a "
-        f"true label; with siblings, which share a broader term with one, {percent(overall.at('P-sibling', k))} %."
-    ]
+    if "P-near" in overall.values:
+        out.append(
+            f"Of the first {k} labels, {percent(overall.at('P-near', k))} % are true, or broader or narrower terms of "
+            "a true label; with siblings, which share a broader term with one, "
+            f"{percent(overall.at('P-sibling', k))} %."
+        )
+    return out
 
 
 def _single(report: Report) -> list[str]:
