@@ -1,8 +1,4 @@
-"""SentencePiece's compiled character map in the graph.
-
-A cluster of less than six bytes that begins with an entry of the map is replaced as a whole by the shortest such entry.
-In other clusters, characters are replaced one by one.
-"""
+"""SentencePiece's compiled character map in the graph."""
 
 import struct
 import unicodedata
@@ -16,6 +12,7 @@ from xmc_tf.encoder.code_points import (
     NR_CODE_POINTS,
     CharacterTable,
     Runs,
+    ahead,
     cannot_run_in_graph,
     every_character,
     places_of,
@@ -36,6 +33,9 @@ _STICKING_FORWARD = (
 
 class Charsmap(tf.Module):
     """Replacement of characters and of short grapheme clusters, as in the tokenizers library."""
+
+    # A cluster of less than six bytes that begins with an entry of the map is replaced as a whole by the shortest such
+    # entry. In other clusters, characters are replaced one by one.
 
     def __init__(self, compiled: bytes) -> None:
         super().__init__(name="charsmap")
@@ -69,7 +69,7 @@ class Charsmap(tf.Module):
         bytes_ = 1 + tf.add_n([tf.cast(runs.points >= limit, tf.int32) for limit in (0x80, 0x800, 0x10000)])
         size = tf.math.segment_sum(bytes_, cluster)
         short = tf.gather(size, cluster) < _SHORT
-        second, third = (_next_in_cluster(points, cluster, by) for by in (1, 2))
+        _, second, third = ahead(Runs(points, cluster), 3)
         two = (points * _SHIFT + second) * _SHIFT
         found_two, place_two = self._find(two, heads & short & (second > 0))
         found_three, place_three = self._find(two + third, heads & short & (third > 0))
@@ -163,9 +163,3 @@ def _hangul(before: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
         | ((within(before, *vowel) | open_syllable) & within(points, *vowel, *trailing))
         | (within(before, *trailing, syllable) & within(points, *trailing))
     )
-
-
-def _next_in_cluster(points: tf.Tensor, cluster: tf.Tensor, by: int) -> tf.Tensor:
-    """Return the character ``by`` places later, or 0 beyond the end of the cluster."""
-    pad = [[0, tf.minimum(by, tf.size(points))]]
-    return tf.where(tf.pad(cluster[by:], pad, constant_values=-1) == cluster, tf.pad(points[by:], pad), 0)

@@ -65,10 +65,7 @@ def decode(texts: tf.Tensor) -> Runs:
 
 
 def pieces_of(tokenizer: Any, words: Runs, heads: Runs) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return int32 ids and the row of each, given words numbered by row, and the first point and row of each word.
-
-    A word that is a special token must have a single piece, whose id is replaced.
-    """
+    """Return int32 ids and the row of each, for words numbered by row; special tokens must have a single piece."""
     splits = splits_of(words.rows, tf.size(heads.rows, out_type=tf.int64))
     ragged = tf.RaggedTensor.from_row_splits(words.points, splits, validate=False)
     pieces = tokenizer.tokenize(tf.strings.unicode_encode(ragged, "UTF-8", errors="replace"))
@@ -204,13 +201,12 @@ class SpecialTokens:
     def mark(self, runs: Runs) -> Runs:
         """Replace each special token by one code point: `SPECIAL` plus its id."""
         points, rows = runs
-        ahead = _ahead(runs, max((len(content) for content, *_ in self._tokens), default=0))
+        later = ahead(runs, max((len(content) for content, *_ in self._tokens), default=0))
         marked = points
         covered = tf.zeros_like(points, tf.bool)
         for content, number, lstrip, rstrip in self._tokens:
-            found = tf.reduce_all(
-                tf.stack([ahead[place] == ord(character) for place, character in enumerate(content)]), axis=0
-            )
+            same = [later[place] == ord(character) for place, character in enumerate(content)]
+            found = tf.reduce_all(tf.stack(same), axis=0)
             marked = tf.where(found, SPECIAL + number, marked)
             for shift in range(1, len(content)):
                 covered |= shifted(found, shift)
@@ -222,7 +218,7 @@ class SpecialTokens:
         return Runs(marked, rows).kept(~covered)
 
 
-def _ahead(runs: Runs, longest: int) -> list[tf.Tensor]:
+def ahead(runs: Runs, longest: int) -> list[tf.Tensor]:
     """Return for each offset up to ``longest`` the code points that many places later; -1 beyond the end of a row."""
     points, rows = runs
     found = []

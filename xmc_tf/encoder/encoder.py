@@ -70,8 +70,8 @@ class Encoder(tf.Module):
 
     def __call__(
         self,
-        ids: tf.Tensor,
-        mask: tf.Tensor,
+        ids: tf.Tensor,  # int32 [documents, tokens], padded on the right for all architectures
+        mask: tf.Tensor,  # 1 or true for a token
         training: bool = False,
         seed: tf.Tensor | None = None,  # int64 [2]; None: drawn from TensorFlow's global generator
         *,
@@ -79,10 +79,7 @@ class Encoder(tf.Module):
         # skip it except in training in float32, whose batches have little padding. Embeddings differ only by rounding.
         packed: bool | None = None,
     ) -> tf.Tensor:
-        """Return the embeddings of documents, not normalized: float32 [documents, dim], also in half precision.
-
-        Ids (int32 [documents, tokens]) are padded on the right for all architectures; the mask is 1 or true for tokens.
-        """
+        """Return the embeddings of documents, not normalized: float32 [documents, dim], also in half precision."""
         ids, mask = tf.cast(ids, tf.int32), tf.cast(mask, tf.int32)
         if ids.shape[1] is not None and ids.shape[1] > self.max_length:
             raise InputError(

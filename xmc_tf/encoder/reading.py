@@ -132,13 +132,10 @@ def _named_pooling(source: EncoderSource) -> str | None:
         return own["pooling"]
     if (content := source.read("modules.json")) is None:
         return None
-    for module in parse_json(content, of="the encoder's modules.json", top=list, foreign=True):
-        if isinstance(module, dict) and str(module.get("type", "")).endswith(".Pooling"):
-            file = f"{module.get('path', '')}/config.json"
-            break
-    else:
-        return None
-    if (content := source.read(file)) is None:
+    modules = parse_json(content, of="the encoder's modules.json", top=list, foreign=True)
+    found = [one for one in modules if isinstance(one, dict) and str(one.get("type", "")).endswith(".Pooling")]
+    file = f"{found[0].get('path', '')}/config.json" if found else ""
+    if not found or (content := source.read(file)) is None:
         return None
     fields = parse_json(content, of=f"the encoder's {file}", foreign=True)
     modes = [key for key, value in fields.items() if key.startswith("pooling_mode") and value is True]

@@ -28,7 +28,6 @@ _LARGEST_JSON = 1 << 30  # tokenizers of a quarter of a million tokens take 20 M
 _MAX_WEIGHTS_PER_BYTE = 8  # weights per byte: they take 2 or 4 bytes each; truncated files are reported elsewhere
 _LFS = b"version https://git-lfs"
 _TRUE = ("1", "ON", "YES", "TRUE")  # values of environment variables
-_TIMEOUT_S = 5.0
 
 
 class EncoderSource:
@@ -158,7 +157,7 @@ def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
         raise _unavailable(source.name, "not in the cache, and HF_HUB_OFFLINE is set")
     try:
         # No retries: the libraries would retry for half a minute.
-        answer = requests.head(url, headers=build_hf_headers(), timeout=_TIMEOUT_S, allow_redirects=True)
+        answer = requests.head(url, headers=build_hf_headers(), timeout=5.0, allow_redirects=True)
     except requests.RequestException as error:
         reason = f"not in the cache, and the hub cannot be reached ({type(error).__name__})"
         raise _unavailable(source.name, reason) from None

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -136,7 +136,8 @@ class TextTokenizer:
         limit, most = reading.max_length - self._nr_special, reading.max_windows
         found: list[np.ndarray] = []
         counts: list[int] = []
-        for chunk in _chunks(texts, _CHUNK):
+        iterator = iter(texts)
+        while chunk := list(islice(iterator, _CHUNK)):
             decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in chunk]
             # No settings of the tokenizer change, so that several threads may use it.
             beginnings = [self._beginning(text, most * limit) for text in decoded]
@@ -200,12 +201,6 @@ def _frame(backend: Tokenizer) -> tuple[list[int], list[int]]:
         expected="the text's own tokens in one piece",
         received=f"{inner} for 'a', {whole} with special tokens, {empty} for an empty text",
     )
-
-
-def _chunks(texts: Sequence[Text], size: int) -> Iterator[list[Text]]:
-    iterator = iter(texts)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
 
 
 def _read_main_file(source: EncoderSource) -> Parts | None:

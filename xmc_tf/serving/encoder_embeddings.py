@@ -19,13 +19,12 @@ class EncoderEmbeddings:
 
     def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, reading: Reading, length: float = 1.0) -> None:
         self.dim, self.length = encoder.dim, length
-        self.inputs: Mapping[str, tf.TensorSpec] = dict.fromkeys(
-            ("token_ids", "token_mask"), tf.TensorSpec([None, None], tf.int32)
-        )
+        padded = tf.TensorSpec([None, None], tf.int32)
+        self.inputs: Mapping[str, tf.TensorSpec] = {"token_ids": padded, "token_mask": padded}
         self.tracked: list[Any] = list(encoder.variables)
         self._encoder, self._reading = encoder, reading
         # One graph shared by the signatures, because a server holds several copies of each graph of a model.
-        specs = [*self.inputs.values(), tf.TensorSpec([None], tf.int64)]
+        specs = [padded, padded, tf.TensorSpec([None], tf.int64)]
         self._vectors = tf.function(self._unit_vectors, input_signature=specs, autograph=False)
         self._tokenizer: Any = None
         try:
@@ -60,9 +59,8 @@ class EncoderEmbeddings:
         longest = self._reading.max_length
         each = tf.maximum((width + longest - 1) // longest, 1)
         window = tf.where(each > 1, longest, width)
-        ids, mask = (
-            tf.reshape(tf.pad(one, [[0, 0], [0, each * window - width]]), [rows * each, window]) for one in (ids, mask)
-        )
+        pad, shape = [[0, 0], [0, each * window - width]], [rows * each, window]
+        ids, mask = (tf.reshape(tf.pad(one, pad), shape) for one in (ids, mask))
         number = tf.range(rows * each)
         there = tf.where(tf.reduce_any(mask > 0, axis=1) | (number % each == 0))[:, 0]
         return tf.gather(ids, there), tf.gather(mask, there), there // tf.cast(each, tf.int64)

@@ -39,7 +39,6 @@ from xmc_tf.serving.signatures import Answers, Signatures
 from xmc_tf.serving.streamed import StreamedVariables
 from xmc_tf.serving.warmup import check_warmup, example_texts, write_warmup
 
-_LOG = logging.getLogger(__name__)
 _KEPT = (*SEARCH, *DECISIONS)  # options of predictions that an exported model keeps
 _OF_A_CALL = [field.name for field in dataclasses.fields(PredictionOptions) if field.name not in _KEPT]
 _EXAMPLES = 3  # number of labels named per node to describe it
@@ -190,10 +189,8 @@ def _decided(parts: ModelParts, options: PredictionOptions) -> tuple[ModelParts,
     if not decision.probable:
         return parts._replace(evidence=None), options
     assert parts.evidence is not None
-    post = parts.evidence.post_processor
-    return parts, dataclasses.replace(
-        options, scores=None, threshold=decision.threshold, min_precision=None, post_processor=post
-    )
+    limit, post = decision.threshold, parts.evidence.post_processor
+    return parts, dataclasses.replace(options, scores=None, threshold=limit, min_precision=None, post_processor=post)
 
 
 def _recorded(asked: PredictionOptions, decided: PredictionOptions, precision: str, probable: bool) -> dict[str, Any]:
@@ -235,7 +232,9 @@ def _stream_levels(
                 level.weights, csc_matrix(level.clusters), level.bias, nr_sparse=ranker.nr_sparse,
                 nr_dense=ranker.nr_dense, beam=arriving, precision=precision,
             )  # fmt: skip
-            variables = store.add_all(f"{prefix}level_{number}", arranged.arrays)
+            variables = {
+                name: store.add(f"{prefix}level_{number}_{name}", array) for name, array in arranged.arrays.items()
+            }
             arranged = dataclasses.replace(arranged, arrays={})  # frees memory before the next level
             searches.append(LevelSearch(arranged, variables, post))
             levels.append(arranged)

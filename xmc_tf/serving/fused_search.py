@@ -12,7 +12,7 @@ from xmc_tf.fusion.similarity import LOWEST, MOST, Similarity
 from xmc_tf.label_names import LabelNames
 from xmc_tf.label_names.kernels import EXACT, PARTIAL
 from xmc_tf.serving.name_matches import GraphMentions, NameMatches
-from xmc_tf.serving.search import Beam, extended, first_of, rank, unrank
+from xmc_tf.serving.search import Beam, best_of, extended, first_of, rank
 
 
 class EvidenceParts(NamedTuple):
@@ -195,6 +195,4 @@ def _best(rows: tf.Tensor, labels: tf.Tensor, probability: tf.Tensor, count: tf.
     at = tf.stack([rows, place], axis=1)
     nodes = tf.tensor_scatter_nd_update(tf.fill(shape, -1), at, labels)
     scores = tf.scatter_nd(at, probability, shape)
-    keys = tf.math.top_k(rank(scores, nodes, nodes >= 0), k=most).values
-    best, which = unrank(tf.ensure_shape(keys, [None, most]))
-    return Beam(which, best)
+    return best_of(rank(scores, nodes, nodes >= 0), most)

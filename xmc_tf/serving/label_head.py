@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.serving.query import Query, TextWindows
-from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch, chained, deepened, rank, unrank
+from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch, best_of, chained, deepened, rank
 
 WINDOWS_AT_ONCE = 256
 
@@ -42,9 +42,7 @@ class BlendedSearch:
             raw = self._largest_of_windows(query.windows, query.count, rows)
         scores = chained(self._head.post_processor, raw, tf.ones([]))
         nodes = tf.broadcast_to(tf.range(rows.shape[0]), tf.shape(scores))
-        keys = rank(scores, nodes, tf.ones_like(nodes, tf.bool))
-        best, which = unrank(tf.math.top_k(keys, k=min(most, rows.shape[0])).values)
-        return Beam(which, best)
+        return best_of(rank(scores, nodes, tf.ones_like(nodes, tf.bool)), min(most, rows.shape[0]))
 
     def _largest_of_windows(self, windows: TextWindows, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
         """Return the largest raw score of each label over the windows of each document: float32 [documents, labels]."""
@@ -82,5 +80,4 @@ def _mean(beams: Sequence[Beam], most: int, rows: tf.Variable) -> Beam:
         total = tf.tensor_scatter_nd_add(total, at, tf.gather_nd(beam.scores, some) / len(beams))
         there = tf.tensor_scatter_nd_add(there, at, tf.ones([tf.shape(at)[0]], tf.int32))
     nodes = tf.broadcast_to(tf.range(rows.shape[0]), shape)
-    best, which = unrank(tf.math.top_k(rank(total, nodes, there > 0), k=min(most, rows.shape[0])).values)
-    return Beam(which, best)
+    return best_of(rank(total, nodes, there > 0), min(most, rows.shape[0]))

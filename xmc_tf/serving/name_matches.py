@@ -66,11 +66,9 @@ class NameMatches(tf.Module):
         # A word ends where the next character is not of its kind; a word of an unspaced script has one or two.
         ends = tf.where(spaced & ~(after & tf.roll(spaced, -1, axis=0)))[:, 0] + 1
         place = tf.searchsorted(ends, start, side="right")
-        end = tf.where(
-            tf.gather(unspaced, start),
-            start + tf.where(is_pair, tf.constant(2, tf.int64), tf.constant(1, tf.int64)),
-            tf.gather(tf.concat([ends, [0]], axis=0), place),
-        )
+        size = tf.where(is_pair, tf.constant(2, tf.int64), tf.constant(1, tf.int64))
+        end = tf.gather(tf.concat([ends, [0]], axis=0), place)
+        end = tf.where(tf.gather(unspaced, start), start + size, end)
         characters = tf.cast(characters, tf.int64)
         padded = tf.concat([characters, tf.zeros([1], tf.int64)], axis=0)
         letter = tf.cast(characters > 0, tf.int64)
@@ -104,10 +102,8 @@ class NameMatches(tf.Module):
         place = tf.minimum(tf.searchsorted(forms, exact), tf.size(forms) - 1)
         lemma = tf.gather(self.held["lemma_of"], place)
         known = tf.gather(forms, place) == exact
-        return (
-            tf.where(known, tf.gather(self.held["lemma_keys"], lemma), key),
-            tf.where(known, tf.gather(self.held["lemma_exact"], lemma), exact),
-        )
+        key = tf.where(known, tf.gather(self.held["lemma_keys"], lemma), key)
+        return key, tf.where(known, tf.gather(self.held["lemma_exact"], lemma), exact)
 
     def _characters(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the characters of all texts as the table maps them, and the text of each."""
@@ -174,22 +170,15 @@ class NameMatches(tf.Module):
         count = tf.size(name)
         earlier = there & (at - tf.gather(first, one) < tf.gather(listed_place, one))
         none = tf.zeros_like(weights)
-        sums = tf.math.unsorted_segment_sum(
-            tf.stack(
-                [
-                    weights, tf.where(there, weights, none), tf.where(there & ~same, 1, none),
-                    tf.cast(earlier, tf.int32),
-                ], axis=1,
-            ), one, count,
-        )  # fmt: skip
+        parts = [weights, tf.where(there, weights, none), tf.where(there & ~same, 1, none), tf.cast(earlier, tf.int32)]
+        sums = tf.math.unsorted_segment_sum(tf.stack(parts, axis=1), one, count)
         whole, matched, inflected, found_before = tf.unstack(sums, num=4, axis=1)
         grade = tf.where(matched < whole, PARTIAL, tf.where(inflected > 0, INFLECTED, EXACT))
         words = tf.gather(splits, name + 1) - first
         full = (matched == whole) & (found_before == 0)
         # The number of words of the longest whole name with each word. A lookup in nothing fails, even if unused.
-        longest = tf.math.unsorted_segment_max(
-            tf.where(tf.gather(full, one), tf.gather(words, one), 0), place, tf.maximum(tf.size(here), 1)
-        )
+        longest = tf.where(tf.gather(full, one), tf.gather(words, one), 0)
+        longest = tf.math.unsorted_segment_max(longest, place, tf.maximum(tf.size(here), 1))
         fewest = tf.where(there, tf.gather(tf.pad(counts, [[0, 1]]), place), _LARGEST)
         latest = tf.where(there, tf.gather(tf.pad(first_places, [[0, 1]]), place), 0)
         inside = tf.cast(there & (tf.gather(longest, place) > tf.gather(words, one)), tf.int32)

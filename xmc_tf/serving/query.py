@@ -37,10 +37,8 @@ class Query(NamedTuple):
     def from_padded(cls, features: tf.Tensor, values: tf.Tensor, dense: tf.Tensor | None) -> Self:
         """Return a query from padded rows, where padding has weight 0."""
         there = tf.where(tf.not_equal(values, 0.0))
-        return cls(
-            tf.cast(there[:, 0], tf.int32), tf.gather_nd(features, there), tf.gather_nd(values, there), dense,
-            tf.shape(features)[0],
-        )  # fmt: skip
+        rows, count = tf.cast(there[:, 0], tf.int32), tf.shape(features)[0]
+        return cls(rows, tf.gather_nd(features, there), tf.gather_nd(values, there), dense, count)
 
 
 class DenseFeatures(Protocol):

@@ -41,9 +41,7 @@ class LevelSearch:
         children = self._variables.get("children")
         nodes = tf.cast(places, tf.int32) if children is None else tf.gather(children, places)
         width = beam.nodes.shape[1] * self._level.most_children
-        keys = tf.reshape(rank(scores, nodes, there), [-1, width])
-        best, which = unrank(tf.math.top_k(keys, k=min(most, width)).values)
-        return Beam(which, best)
+        return best_of(tf.reshape(rank(scores, nodes, there), [-1, width]), min(most, width))
 
     def _sparse_scores(self, query: Query, beam: Beam, places: tf.Tensor) -> tf.Tensor:
         """Return the raw scores of the sparse features; float32 [documents, beam, children]."""
@@ -183,9 +181,7 @@ def mean_of(beams: Sequence[Beam], most: int) -> Beam:
         before += beam.nodes.shape[1]
         later = tf.range(nodes.shape[1]) >= before
         there &= ~(later & tf.reduce_any(same, axis=2))
-    keys = rank(total / len(beams), nodes, there)
-    best, which = unrank(tf.math.top_k(keys, k=min(most, nodes.shape[1])).values)
-    return Beam(which, best)
+    return best_of(rank(total / len(beams), nodes, there), min(most, nodes.shape[1]))
 
 
 def additive(name: str) -> bool:
@@ -222,6 +218,12 @@ def rank(scores: tf.Tensor, nodes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
     ascending = tf.where(bits < 0, tf.bitwise.bitwise_xor(bits, _LARGEST_NODE), bits)
     keys = tf.bitwise.left_shift(tf.cast(ascending, tf.int64), tf.constant(32, tf.int64))
     return tf.where(there, keys + tf.cast(_LARGEST_NODE - nodes, tf.int64), NOTHING)
+
+
+def best_of(keys: tf.Tensor, most: int) -> Beam:
+    """Return the nodes of the largest keys of :func:`rank` in each row."""
+    scores, nodes = unrank(tf.math.top_k(keys, k=most).values)
+    return Beam(nodes, scores)
 
 
 def unrank(keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

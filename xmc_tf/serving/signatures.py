@@ -161,18 +161,12 @@ class Answers(NamedTuple):
             scores.insert(0, tf.reduce_sum(tf.where(same, beams[level].scores[:, None, :], 0.0), axis=2))
             some = tf.gather(self.examples[level], tf.maximum(node, 0))
             examples.insert(0, self._names_of(tf.where((node >= 0)[..., None], some, -1)))
-        if not nodes:  # a tree of one level
+        if nodes:
+            found = [tf.stack(part, axis=2) for part in (nodes, scores, examples)]
+        else:  # a tree of one level
             none = tf.zeros([tf.shape(node)[0], k, 0])
-            return out | {
-                "nodes": tf.cast(none, tf.int64),
-                "node_scores": none,
-                "node_examples": tf.as_string(none)[..., None],
-            }
-        return out | {
-            "nodes": tf.cast(tf.stack(nodes, axis=2), tf.int64),
-            "node_scores": tf.stack(scores, axis=2),
-            "node_examples": tf.stack(examples, axis=2),
-        }
+            found = [none, none, tf.as_string(none)[..., None]]
+        return out | {"nodes": tf.cast(found[0], tf.int64), "node_scores": found[1], "node_examples": found[2]}
 
     def _filled(self, labels: tf.Tensor, scores: tf.Tensor, there: tf.Tensor) -> dict[str, tf.Tensor]:
         if self.threshold is not None:
@@ -191,14 +185,12 @@ def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) ->
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
 
     def call(inputs: Mapping[str, tf.Tensor]) -> Any:
-        return function({name: _of_rank(inputs[name], spec.shape, name) for name, spec in named.items()})
+        given = {}
+        for name, spec in named.items():
+            # Reject another number of dimensions, which servers accept and the ops would flatten. Behind this op the
+            # static shape is unknown; otherwise the check would be optimized away. The message contains its name.
+            held = tf.raw_ops.PlaceholderWithDefault(input=inputs[name], shape=None, name=name)
+            given[name] = tf.ensure_shape(held, spec.shape)
+        return function(given)
 
     return tf.function(call, autograph=False).get_concrete_function(named)
-
-
-def _of_rank(given: tf.Tensor, shape: tf.TensorShape, name: str) -> tf.Tensor:
-    """Reject inputs with another number of dimensions, which servers accept and the ops would flatten."""
-    # Behind this op the static shape is unknown; otherwise the check would be optimized away. The message contains the
-    # name of the op.
-    given = tf.raw_ops.PlaceholderWithDefault(input=given, shape=None, name=name)
-    return tf.ensure_shape(given, shape)

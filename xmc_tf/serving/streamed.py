@@ -1,7 +1,6 @@
 """Variables of a SavedModel that are written one by one, so that only one level of a model is in memory."""
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -46,9 +45,6 @@ class StreamedVariables:
         variable = UninitializedVariable(shape=array.shape, dtype=array.dtype, trainable=False, name=name)
         self.variables[name] = variable
         return variable
-
-    def add_all(self, prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, tf.Variable]:
-        return {name: self.add(f"{prefix}_{name}", array) for name, array in arrays.items()}
 
     def merge_into(self, saved_model: Path) -> None:
         """Merge the checkpoint saved with the graph and all arrays into one checkpoint."""

@@ -19,11 +19,8 @@ _BATCH = 16
 _EXAMPLES, _EXAMPLE_LENGTH = 3, 2000
 
 # Numbers of the fields in prediction_log.proto, predict.proto and model.proto.
-_PREDICTION_LOG_PREDICT_LOG = 6
-_PREDICT_LOG_REQUEST = 1
-_PREDICT_REQUEST_MODEL_SPEC = 1
-_PREDICT_REQUEST_INPUTS = 2
-_MODEL_SPEC_SIGNATURE_NAME = 3
+_PREDICTION_LOG_PREDICT_LOG, _PREDICT_LOG_REQUEST = 6, 1
+_PREDICT_REQUEST_MODEL_SPEC, _PREDICT_REQUEST_INPUTS, _MODEL_SPEC_SIGNATURE_NAME = 1, 2, 3
 
 
 def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:

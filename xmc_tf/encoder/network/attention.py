@@ -80,10 +80,8 @@ class Attention:
         width = self.layout.width
         # Distance i - j stands in row i at place T - 1 - i + j: rows shorter by one move it to column j.
         flat = self.ops.reshape(products, [-1, 2 * width * width])[:, width - 1 : width - 1 + width * (2 * width - 1)]
-        return self.ops.reshape(
-            self.ops.reshape(flat, [-1, width, 2 * width - 1])[:, :, :width],
-            [self.layout.documents, self.config.heads, width, width],
-        )
+        columns = self.ops.reshape(flat, [-1, width, 2 * width - 1])[:, :, :width]
+        return self.ops.reshape(columns, [self.layout.documents, self.config.heads, width, width])
 
     def distances(self) -> Tensor:
         """Return the distances of a token to another, from the largest on: T - 1 to -T."""
@@ -128,10 +126,8 @@ class DisentangledAttention(Attention):
                 scale, shift = self.weights["relative_norm.scale"], self.weights["relative_norm.shift"]
                 table = self.operations.normalize(table, scale, shift)
             self._table = self.operations.drop(table, config.dropout)
-            span, farthest = deberta_span(config), config.max_length
-            places = self.ops.constant(
-                _deberta_places(config.option("position_buckets", -1), deberta_farthest(config), span, farthest)
-            )
+            farthest = config.max_length
+            places = self.ops.constant(_deberta_places(config, deberta_farthest(config), deberta_span(config)))
             # Of a query's distance to a key, and of a key's to a query, which is its opposite.
             self._chosen = {
                 "c2p": self.ops.gather(places, self.distances() + farthest),
@@ -215,10 +211,8 @@ class RotaryAttention(Attention):
     def _rotation(self, theta: float) -> tuple[Tensor, Tensor]:
         each = self.config.head_width
         frequencies = 1 / np.float32(theta) ** (np.arange(0, each, 2, dtype=np.float32) / np.float32(each))
-        angles = (
-            self.ops.cast(self.ops.range(self.layout.width), self.ops.float32)[:, None]
-            * self.ops.constant(frequencies, self.ops.float32)[None]
-        )
+        place = self.ops.cast(self.ops.range(self.layout.width), self.ops.float32)[:, None]
+        angles = place * self.ops.constant(frequencies, self.ops.float32)[None]
         angles = self.ops.concat([angles, angles], axis=1)[None, None]
         return self.ops.cast(self.ops.cos(angles), self.dtype), self.ops.cast(self.ops.sin(angles), self.dtype)
 
@@ -247,11 +241,10 @@ def _mpnet_buckets(buckets: int, farthest: int) -> np.ndarray:
     return (np.where(distance < 0, half, 0) + np.where(size < exact, size, large)).astype(np.int32)
 
 
-def _deberta_places(buckets: int, farthest_bucket: int, span: int, farthest: int) -> np.ndarray:
-    """Return the row of relative positions for each distance of a query from a key, ``-farthest`` to ``farthest``."""
-    distance = np.arange(-farthest, farthest + 1)
-    place = distance
-    if buckets > 0:
+def _deberta_places(config: EncoderConfig, farthest_bucket: int, span: int) -> np.ndarray:
+    """Return the row of relative positions for each distance of a query from a key, from ``-max_length`` on."""
+    distance = place = np.arange(-config.max_length, config.max_length + 1)
+    if (buckets := config.option("position_buckets", -1)) > 0:
         middle = buckets // 2
         size = np.where(np.abs(distance) < middle, middle - 1, np.abs(distance)).astype(np.float32)
         ratio = np.log(size / np.float32(middle)) / np.log(np.float32((farthest_bucket - 1) / middle))

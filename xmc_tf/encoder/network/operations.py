@@ -60,11 +60,7 @@ class TrainingOperations(Operations):
         self._activation, self._slope, self._forward, self._backward = _parts(activation, epsilon, compiled)
 
     def activate(self, x: tf.Tensor) -> tf.Tensor:
-        @tf.custom_gradient
-        def activated(x: tf.Tensor) -> tuple:
-            return self._activation(x), lambda up: self._slope(x, up)
-
-        return activated(x)
+        return tf.custom_gradient(lambda x: (self._activation(x), lambda up: self._slope(x, up)))(x)
 
     def normalize(self, x: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor | None) -> tf.Tensor:
         return self.add_and_normalize(x, None, scale, shift)
@@ -100,14 +96,10 @@ class TrainingOperations(Operations):
         kept = tf.reshape(bits >= dropped, tf.shape(x))
         factor = tf.cast(_BYTE / (_BYTE - dropped), x.dtype)
 
-        @tf.custom_gradient
-        def thinned(x: tf.Tensor) -> tuple:
-            def thin(one: tf.Tensor) -> tf.Tensor:
-                return one * (tf.cast(kept, one.dtype) * factor)
+        def thin(one: tf.Tensor) -> tf.Tensor:
+            return one * (tf.cast(kept, one.dtype) * factor)
 
-            return thin(x), thin
-
-        return tf.ensure_shape(thinned(x), x.shape)
+        return tf.ensure_shape(tf.custom_gradient(lambda x: (thin(x), thin))(x), x.shape)
 
 
 @lru_cache(maxsize=32)  # XLA keeps what it has compiled for each of these objects
@@ -137,15 +129,12 @@ def _parts(activation: str, epsilon: float, compiled: bool) -> tuple[Callable, .
 
 def _slope_of(name: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Return the function from an activation's input and its output's gradient to its input's gradient."""
-    if name == "gelu":
 
-        def of_gelu(x: tf.Tensor, up: tf.Tensor) -> tf.Tensor:
-            x32 = tf.cast(x, tf.float32)
-            slope = 0.5 * (1.0 + tf.math.erf(x32 * math.sqrt(0.5)))
-            slope += x32 * tf.exp(-0.5 * tf.square(x32)) * (1 / math.sqrt(2 * math.pi))
-            return tf.cast(tf.cast(up, tf.float32) * slope, x.dtype)
-
-        return of_gelu
+    def of_gelu(x: tf.Tensor, up: tf.Tensor) -> tf.Tensor:
+        x32 = tf.cast(x, tf.float32)
+        slope = 0.5 * (1.0 + tf.math.erf(x32 * math.sqrt(0.5)))
+        slope += x32 * tf.exp(-0.5 * tf.square(x32)) * (1 / math.sqrt(2 * math.pi))
+        return tf.cast(tf.cast(up, tf.float32) * slope, x.dtype)
 
     def of_any(x: tf.Tensor, up: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -153,4 +142,4 @@ def _slope_of(name: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
             y = ACTIVATIONS[name](x)
         return tape.gradient(y, x, output_gradients=up)
 
-    return of_any
+    return of_gelu if name == "gelu" else of_any

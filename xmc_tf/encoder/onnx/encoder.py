@@ -17,7 +17,6 @@ from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.params.choices import ONNX, RUNTIMES, TENSORFLOW
 
 GRAPH = "model.onnx"
-_NO_WARNINGS = 3  # for ONNX Runtime's log, which has a warning for each weight that it moves
 
 
 class OnnxEncoder:
@@ -97,7 +96,7 @@ def _session(file: str | bytes, threads: int, graph: Graph | None = None) -> tup
     import onnxruntime  # takes a tenth of a second
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = _NO_WARNINGS
+    options.log_severity_level = 3  # no warnings: there is one for each weight that it moves
     options.intra_op_num_threads = thread_count(threads)
     kept = None
     if graph is not None:

@@ -22,8 +22,8 @@ def _operator(kind: str, swapped: bool = False) -> Callable[["Node", Any], "Node
     return apply
 
 
-def _function(kind: str) -> Callable[["Graph", "Node"], "Node"]:
-    return lambda self, x: self.add(kind, x)
+def _function(kind: str, **fixed: Any) -> Callable[["Graph", "Node"], "Node"]:
+    return lambda self, x: self.add(kind, x, **fixed)
 
 
 class Node:
@@ -141,12 +141,6 @@ class Graph:
             return x
         return self.add("Cast", x, dtype=dtype, to=messages.TYPES[dtype])
 
-    def shape(self, x: Node) -> Node:
-        return self.add("Shape", x, dtype=_INT)
-
-    def size(self, x: Node) -> Node:
-        return self.add("Size", x, dtype=_INT)
-
     def range(self, start: Any, limit: Any = None, delta: int = 1) -> Node:
         start, limit = (0, start) if limit is None else (start, limit)
         return self.add("Range", start, limit, delta, dtype=_INT)
@@ -189,9 +183,6 @@ class Graph:
         x, kernel = self.transpose(x, [0, 2, 1]), self.transpose(kernel, [2, 1, 0])
         return self.transpose(self.add("Conv", x, kernel, strides=[stride], auto_pad="SAME_UPPER"), [0, 2, 1])
 
-    def softmax(self, x: Node) -> Node:
-        return self.add("Softmax", x, axis=-1)
-
     def where(self, condition: Node, a: Any, b: Any) -> Node:
         dtype = next((one.dtype for one in (a, b) if isinstance(one, Node)), "")
         a = self.constant(a, dtype)
@@ -213,6 +204,7 @@ class Graph:
         return x * 0
 
     abs, sin, cos, tanh = _function("Abs"), _function("Sin"), _function("Cos"), _function("Tanh")
+    shape, size, softmax = _function("Shape", dtype=_INT), _function("Size", dtype=_INT), _function("Softmax", axis=-1)
 
     def item(self, x: Node, key: tuple[Any, ...]) -> Node:
         """Return ``x[key]`` for numbers, slices and None; numbers and bounds may be nodes."""
