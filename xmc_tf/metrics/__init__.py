@@ -1,10 +1,4 @@
-"""Measures of predictions: ranking metrics, propensities, buckets of label frequency, ensembles, a report.
-
-Example:
-    >>> from xmc_tf.metrics import measure
-    >>> overall, *_ = measure(truth, prediction, ks=[1, 3, 5])
-    >>> overall.at("P", 1)
-"""
+"""Metrics of predictions: ranking metrics, propensities, buckets of label frequency, ensembles, a report."""
 
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
 from xmc_tf.metrics.evaluation import evaluate, inverse_propensity

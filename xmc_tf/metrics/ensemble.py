@@ -13,20 +13,13 @@ from xmc_tf.metrics.measures import check_shapes
 def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> smat.csr_matrix:
     """Combine several predictions into one over all labels that any of them contains.
 
-    - ``average``: the mean score; a label missing in a prediction counts as 0 there.
+    - ``average``: the mean score; a label missing in a prediction counts as 0, so scores must not be negative.
     - ``rank_average``: the mean of points for the rank: the first label gets the length of the longest list, each
       further label one less.
     - ``sigmoid_average``, ``softmax_average``: the mean after a sigmoid, or a softmax over a document's list.
     - ``round_robin``: the first of every prediction in turn, then the second of every one, and so on.
 
-    ``average`` needs scores of the same scale that are not negative, because missing labels count as 0.
-
-    Args:
-        way: one of ``ENSEMBLES``.
-        predictions: at least two, of the same documents and labels, in any order within a row.
-
-    Returns:
-        CSR, every row sorted by descending score, ties by label id.
+    The result is CSR, every row sorted by descending score, ties by label id.
     """
     if way not in ENSEMBLES:
         raise InputError(f"unknown ensemble {way!r}", expected=", ".join(ENSEMBLES), received=way)
@@ -117,7 +110,7 @@ def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
 
 @kernel
 def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
-    """Sort each row by descending score in place; the sort is stable, so that ties keep their ascending labels."""
+    """Sort each row by descending score in place; the sort is stable, so ties keep their ascending labels."""
     for row in range(len(indptr) - 1):
         begin, end = indptr[row], indptr[row + 1]
         order = np.argsort(-data[begin:end], kind="mergesort")

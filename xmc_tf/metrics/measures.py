@@ -3,12 +3,9 @@
 With a hierarchy of the labels, P-near and P-sibling also count near misses: predicted labels that are broader or
 narrower terms of true labels, or their siblings.
 
-Over a bucket, the truth is restricted to the bucket's labels, while the system's top k stays the same:
-
-- P counts the hits with labels of the bucket over all documents, so that the buckets add up to the total;
-- R, nDCG, PSP and PSnDCG are means over the documents that have a label of the bucket;
-- F1 is computed over the bucket's labels;
-- P-near and P-sibling count the predicted labels of the bucket.
+Over a bucket, the truth is restricted to the bucket's labels, while the system's top k stays the same: P counts the
+hits with labels of the bucket over all documents, so that the buckets add up to the total; R, nDCG, PSP and PSnDCG
+are means over the documents that have a label of the bucket; F1, P-near and P-sibling count the bucket's labels.
 """
 
 import itertools
@@ -28,25 +25,17 @@ _DOCUMENTS = 4096  # at a time, to bound memory
 
 
 class NearMisses(NamedTuple):
-    """Predicted labels that are true or near a true label: bool [documents, ranks].
+    """Predicted labels that are true or near a true label: bool [documents, ranks]."""
 
-    Attributes:
-        near: true, or directly broader or narrower than a true label of the document.
-        sibling: the same, or with a direct broader term in common with a true label.
-    """
-
-    near: np.ndarray
-    sibling: np.ndarray
+    near: np.ndarray  # true, or directly broader or narrower than a true label
+    sibling: np.ndarray  # the same, or with a direct broader term in common with a true label
 
 
 def mark_near(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, broader: smat.csr_matrix) -> NearMisses:
     """Mark the predicted labels that are true or near a true label of their document.
 
-    Args:
-        truth: the result of ``as_truth``.
-        top: the result of ``top_labels``.
-        hits: the result of ``mark_hits``.
-        broader: labels × terms, with an entry for each direct broader term of a label; the first terms are the labels.
+    ``broader`` is labels × terms, with an entry for each direct broader term of a label; the first terms are the
+    labels.
     """
     broader = smat.csr_matrix(broader, dtype=np.float32)
     of_labels = smat.csr_matrix(broader[:, : broader.shape[0]])
@@ -66,28 +55,14 @@ def mark_near(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, broader
 
 @dataclass(frozen=True)
 class FrequencyBuckets:
-    """An assignment of each label to a bucket of frequency; the first bucket has the labels that do not occur.
+    """An assignment of each label to a bucket of frequency; the first bucket has the labels that do not occur."""
 
-    Args:
-        names: names of the buckets: "0", "1 to 10", "11 to 50", "over 50".
-        of_label: the bucket of each label.
-    """
-
-    names: tuple[str, ...]
-    of_label: np.ndarray
+    names: tuple[str, ...]  # "0", "1 to 10", "11 to 50", "over 50"
+    of_label: np.ndarray  # the bucket of each label
 
     @classmethod
     def by_frequency(cls, frequency: np.ndarray, bounds: Sequence[int]) -> "FrequencyBuckets":
-        """Put each label into the first bucket whose upper bound is at least its frequency.
-
-        Example:
-            >>> Buckets.by_frequency(np.array([0, 3, 11]), [10, 50]).of_label
-            array([0, 1, 2], dtype=int32)
-
-        Args:
-            frequency: number of occurrences of each label.
-            bounds: upper bounds (inclusive), ascending.
-        """
+        """Put each label into the first bucket whose upper bound (ascending, inclusive) is at least its frequency."""
         if not bounds or min(bounds) < 1 or any(b <= a for a, b in itertools.pairwise(bounds)):
             raise InputError(
                 "the bounds of the buckets are invalid",
@@ -106,33 +81,24 @@ MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "micro-F1", "macro-F1", "P-near",
 
 @dataclass(frozen=True)
 class Measures:
-    """All measures of one prediction over one set of labels.
+    """All metrics of one prediction over one set of labels."""
 
-    Args:
-        bucket: the bucket's name; "" for all labels.
-        documents: number of documents with at least one of the labels.
-        labels: number of labels that are true for at least one document.
-        ks: the cut-offs of ``values``.
-        values: measure → one number (0 to 1) per k; NaN if undefined.
-    """
-
-    bucket: str
-    documents: int
-    labels: int
+    bucket: str  # "" for all labels
+    documents: int  # with at least one of the labels
+    labels: int  # that are true for at least one document
     ks: tuple[int, ...]
-    values: dict[str, np.ndarray]
+    values: dict[str, np.ndarray]  # metric → one number (0 to 1) per k; NaN if undefined
 
     def at(self, measure: str, k: int) -> float:
-        """Return the value of ``measure`` at ``k``."""
         return float(self.values[measure][self.ks.index(k)])
 
     def __str__(self) -> str:
-        """Return a table of all measures, in percent."""
+        """Return a table of all metrics, in percent."""
         rows = [[name, *map(percent, values)] for name, values in self.values.items()]
         return format_table(["", *(f"@{k}" for k in self.ks)], rows)
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks: all measures, in percent."""
+        """Return a table for notebooks: all metrics, in percent."""
         rows = [["%", *(f"@{k}" for k in self.ks)]]
         rows += [[name, *map(percent, values)] for name, values in self.values.items()]
         cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
@@ -149,23 +115,11 @@ def measure(
     broader: smat.csr_matrix | None = None,
     name: str = "the prediction",
 ) -> list[Measures]:
-    """Measure one prediction against the truth.
+    """Return the metrics of a prediction over all labels, then those over each bucket.
 
-    A document without true labels counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are true
-    for at least one document, so that its denominator is the same for every system.
-
-    Args:
-        truth: documents × labels; nonzero entries are labels.
-        prediction: documents × labels, the scores, in any order.
-        ks: the cut-offs.
-        buckets: buckets of labels to measure separately as well.
-        gains: the inverse propensity of each label; without it, PSP and PSnDCG are left out.
-        broader: labels × terms, with an entry for each direct broader term of a label; the first terms are the labels.
-            Without it, P-near and P-sibling are left out.
-        name: name of the prediction in errors.
-
-    Returns:
-        The measures over all labels, then those over each bucket.
+    A document without true labels counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are true for
+    at least one document, so that its denominator is the same for every system. Without ``gains`` (inverse
+    propensities), PSP and PSnDCG are left out; without ``broader``, P-near and P-sibling.
     """
     ks = check_ks(ks)
     check_shapes(truth, prediction, name)
@@ -182,7 +136,7 @@ def measure(
     label_f1 = np.stack([count.f1 for count in counts])
 
     def of(bucket: str, sums: MeasureSums, members: np.ndarray, documents: int) -> Measures:
-        """Return the measures over ``documents`` documents and those of the labels that occur."""
+        """Return the metrics over ``documents`` documents and the members that occur."""
         labels = occurs & members
         values = _values(sums, documents, true.shape[0], int(counts[0].true[labels].sum()), ks)
         values["macro-F1"] = label_f1[:, labels].mean(axis=1) if labels.any() else np.full(len(ks), np.nan)
@@ -240,7 +194,7 @@ def _shape_text(matrix: smat.spmatrix | np.ndarray) -> str:
 def _values(
     sums: MeasureSums, documents: int, all_documents: int, true: int, ks: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Return the measures of one bucket of labels except macro F1, given its sums."""
+    """Return the metrics of one bucket of labels except macro F1."""
     at = np.array(ks) - 1
     nothing = np.zeros(len(at))
     return {

@@ -1,4 +1,4 @@
-"""One pass over all documents and ranks, from which every measure is computed."""
+"""One pass over all documents and ranks, from which every metric is computed."""
 
 from dataclasses import dataclass
 
@@ -12,29 +12,17 @@ _HITS, _RECALL, _NDCG, _GAIN, _BEST_GAIN, _PSNDCG, _BEST_PSNDCG, _PREDICTED = ra
 
 @dataclass(frozen=True)
 class MeasureSums:
-    """Sums over the documents for one bucket of labels; each array has one number per cut-off k = 1, 2, ….
+    """Sums over the documents for one bucket of labels; each array has one number per cut-off k = 1, 2, …."""
 
-    Args:
-        documents: number of documents with at least one true label of the bucket.
-        hits: number of true labels among the top k.
-        predicted: number of labels of the bucket among the top k.
-        recall: sum of found / true labels.
-        ndcg: sum of discounted hits / their maximum.
-        gain: sum of the gains of the labels found.
-        best_gain: the maximum of ``gain``.
-        gain_ndcg: sum of discounted gains / the maximum for 0/1 gains.
-        best_gain_ndcg: the maximum of ``gain_ndcg``.
-    """
-
-    documents: int
-    hits: np.ndarray
-    predicted: np.ndarray
-    recall: np.ndarray
-    ndcg: np.ndarray
-    gain: np.ndarray
-    best_gain: np.ndarray
-    gain_ndcg: np.ndarray
-    best_gain_ndcg: np.ndarray
+    documents: int  # with at least one true label of the bucket
+    hits: np.ndarray  # true labels among the top k
+    predicted: np.ndarray  # labels of the bucket among the top k
+    recall: np.ndarray  # sum of found / true labels
+    ndcg: np.ndarray  # sum of discounted hits / their maximum
+    gain: np.ndarray  # sum of the gains of the labels found
+    best_gain: np.ndarray  # the maximum of gain
+    gain_ndcg: np.ndarray  # sum of discounted gains / the maximum for 0/1 gains
+    best_gain_ndcg: np.ndarray  # the maximum of gain_ndcg
 
 
 def sum_over_documents(
@@ -45,16 +33,7 @@ def sum_over_documents(
     groups: int,
     gains: np.ndarray | None,
 ) -> list[MeasureSums]:
-    """Return the sums for each bucket of labels and, last, for all labels.
-
-    Args:
-        truth: the result of ``as_truth``.
-        top: the result of ``top_labels``.
-        hits: the result of ``mark_hits``.
-        group: the bucket of each label.
-        groups: number of buckets.
-        gains: the gain of finding each label; 1 by default.
-    """
+    """Return the sums for each bucket (``group``) of labels and, last, for all labels. Default gains are 1."""
     sums = np.zeros((groups + 1, 8, top.shape[1]))
     documents = np.zeros(groups + 1, np.int64)
     _accumulate(
@@ -102,7 +81,7 @@ def _accumulate(
     for row in range(top.shape[0]):
         true[:] = 0
         begin, end = indptr[row], indptr[row + 1]
-        # Best gains first: an ideal system has the r-th label of a bucket in this order at rank r.
+        # Best gains first: in this order, an ideal system has the r-th label of a bucket at rank r.
         for position in np.argsort(-gains[indices[begin:end]]):
             label = indices[begin + position]
             for both in range(2):
