@@ -1,4 +1,4 @@
-"""A second look at the labels of documents: what is probably missing or wrong, and why."""
+"""A check of the labels of documents: which are probably missing or wrong, and why."""
 
 import logging
 from collections import Counter
@@ -18,7 +18,7 @@ from xmc_tf.fusion import POOL
 _LOG = logging.getLogger(__name__)
 FEWEST_DOCUMENTS = 20
 MOST = 500
-_CLOSE = 10  # similar documents that are counted
+_CLOSE = 10  # similar documents that a finding counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Audit:
 
     Args:
         findings: the findings.
-        data: the documents that they are about.
+        data: the documents that were audited.
         most: maximum number of findings of each kind.
     """
 
@@ -55,7 +55,7 @@ class Audit:
         return [one for one in self.findings if one.kind == kind]
 
     def text_of(self, finding: Finding) -> str:
-        """Return the text of the document that a finding is about, on one line; empty if it is about a label.
+        """Return the text of a finding's document, on one line; empty if the finding is about a label.
 
         Args:
             finding: the finding.
@@ -70,7 +70,7 @@ class Audit:
         return f"{listed} in {self.data.Y.shape[0]:,} documents"
 
     def count_text(self, count: int) -> str:
-        """Return a number of findings, as "the first 500" where there may be more.
+        """Return a number of findings as text: "the first 500" if there may be more.
 
         Args:
             count: the number.
@@ -79,15 +79,7 @@ class Audit:
 
 
 def audit_labels(data: AuditData, most: int = MOST) -> Audit:
-    """Return what is probably missing or wrong in the labels of documents.
-
-    Args:
-        data: the documents.
-        most: maximum number of findings of each kind.
-
-    Raises:
-        InputError: there are too few documents.
-    """
+    """Return the probably missing or wrong labels of documents, with at most ``most`` findings of each kind."""
     if not data.Y.nnz:
         raise InputError(
             "no document has a label that the model knows",
@@ -129,7 +121,7 @@ def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarr
 
 
 def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
-    """Return what speaks for a label of a document, or against it."""
+    """Return the evidence for or against a label of a document, in words."""
     row, label = int(found.pairs.rows[pair]), int(found.pairs.labels[pair])
     parts = [_by_text(found, pair), _by_name(data, found, pair), _by_neighbours(data, found, row, label)]
     parts.append(_by_company(data, found, row, label))

@@ -1,4 +1,4 @@
-"""The documents that are most alike: by the cosine of their sparse features, and by that of their labels."""
+"""The most similar documents: by the cosine of their sparse features, and by that of their labels."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -12,28 +12,22 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.common.threads import thread_count
 
 _BLOCK = 256  # documents at a time
-_COMMON = 0.05  # features and labels of more than this share of the documents say little, and cost most
+_COMMON = 0.05  # features and labels of more than this share of the documents say little, but cost most time
 _COMMON_LEAST = 200
 ALIKE = (
     "most alike", "second most alike", "labels alike", "words alike", "ahead of the others",
     *(f"share of alike, {sharpness:g}" for sharpness in SHARPNESS),
 )  # fmt: skip
-"""What documents with a label say about another document: how alike the most alike and the second of them are, by words
-and by their other labels; how alike they are by each alone; how much more alike the most alike of them is than that of
-the documents without the label; their share of all documents, weighted by how alike these are."""
+"""The evidence of documents with a label for another document: the similarity of the two most similar ones, by words
+and by their other labels; the largest similarity by each alone; its lead over the most similar document without the
+label; their share of all documents, weighted by similarity."""
 
 
 class Alike(NamedTuple):
-    """The documents that are most alike, and what they say.
+    """The most similar documents, and their evidence."""
 
-    Attributes:
-        near: the similarities of the words of the most similar documents, which come first in a row: documents ×
-            documents.
-        evidence: float32 [pairs, ``ALIKE``].
-    """
-
-    near: csr_matrix
-    evidence: np.ndarray
+    near: csr_matrix  # documents × documents: the similarity of the words, the most similar documents first
+    evidence: np.ndarray  # float32 [pairs, ALIKE]
 
 
 def unit_rows(X: csr_matrix) -> csr_matrix:
@@ -45,15 +39,9 @@ def unit_rows(X: csr_matrix) -> csr_matrix:
 def alike_documents(
     X: csr_matrix, Y: csr_matrix, pairs: LabelPairs, has: np.ndarray, most: int, threads: int = -1
 ) -> Alike:
-    """Return the most similar documents of each, and what those say that are alike in words and labels.
+    """Return the most similar documents of each, and the evidence of those that are similar in words and labels.
 
-    Args:
-        X: features of the documents, rows of length 1.
-        Y: their labels, with ones.
-        pairs: pairs of documents and labels.
-        has: whether the document has the label of each pair, which does not count.
-        most: number of similar documents of each.
-        threads: number of threads; -1: one per core.
+    The rows of X have length 1. ``has`` says whether the document has the label of each pair, which does not count.
     """
     count = X.shape[0]
     words = _without_common(csr_matrix(X.T), count)
