@@ -225,8 +225,8 @@ def _read_main_file(source: EncoderSource) -> Parts | None:
 
     named = settings.get("pad_token")
     for one in (named.get("content") if isinstance(named, dict) else named, *_PADDING):
-        if isinstance(one, str) and (found := backend.token_to_id(one)) is not None:
-            return backend, int(found), save
+        if isinstance(one, str) and (number := backend.token_to_id(one)) is not None:
+            return backend, int(number), save
     return backend, 0, save
 
 

@@ -124,12 +124,13 @@ def export_model(
             arranged, tree_search = _stream_levels(tree, options, store, f"tree_{number}_" if number else "", precision)
             levels += arranged
             searches.append(tree_search)
-        search: TreeSearch | MeanSearch | BlendedSearch = searches[0]
+        linear: TreeSearch | MeanSearch = searches[0]
         if len(searches) > 1:
-            search = MeanSearch(searches, POOL if parts.head is None else parts.head.pool)
+            linear = MeanSearch(searches, POOL if parts.head is None else parts.head.pool)
+        search: TreeSearch | MeanSearch | BlendedSearch = linear
         if parts.head is not None:
             assert dense is not None
-            search = BlendedSearch(search, parts.head, store.add("label_head", parts.head.rows), dense.length)
+            search = BlendedSearch(linear, parts.head, store.add("label_head", parts.head.rows), dense.length)
         fused = None if parts.evidence is None else FusedSearch(parts.evidence)
         parents, examples = _stream_tree(trees[0].levels, store)
         names = None if parts.names is None else tf.Variable(parts.names, trainable=False, name="names")
