@@ -1,14 +1,14 @@
 """Texts in batches of bounded size, processed by threads, with results in the order of the texts."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from typing import TypeVar
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import thread_count
-from xmc_tf.data import TextFile
+from xmc_tf.data import Texts
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -17,31 +17,11 @@ R = TypeVar("R")
 # times its bytes.
 _MAX_TEXTS = 2000
 _MAX_BYTES = 1 << 20
-# Number of texts read from a file at once: so few that even lines of a megabyte fit.
+# Number of texts read from a file at once, so few that even lines of a megabyte fit into memory.
 _TEXTS_PER_READ = 256
 
 
-class TextRange:
-    """A range of a file's texts, read on demand; ``last`` is exclusive."""
-
-    def __init__(self, texts: TextFile, first: int, last: int) -> None:
-        self._texts, self._first, self._last = texts, first, last
-
-    def __len__(self) -> int:
-        return self._last - self._first
-
-    def batches(self, size: int) -> Iterator[list[bytes]]:
-        return self._texts.batches(size, self._first, self._last)
-
-
-def text_range(
-    texts: TextFile | Sequence[bytes] | Sequence[str], first: int, last: int
-) -> TextRange | Sequence[bytes] | Sequence[str]:
-    """Return the texts from ``first`` up to ``last`` (exclusive)."""
-    return TextRange(texts, first, last) if isinstance(texts, TextFile) else texts[first:last]
-
-
-def text_batches(texts: TextFile | TextRange | Sequence[bytes] | Sequence[str]) -> Iterator[list[bytes]]:
+def text_batches(texts: Texts) -> Iterator[list[bytes]]:
     """Yield the texts as bytes in batches of at most about a megabyte; a longer text is a batch of its own."""
     if isinstance(texts, bytes | str):
         raise InputError("a single text was given", expected="a sequence of texts", fix="pass a list: [text]")
@@ -49,7 +29,10 @@ def text_batches(texts: TextFile | TextRange | Sequence[bytes] | Sequence[str]) 
     batch: list[bytes] = []
     size = 0
     for row, text in enumerate(each):
-        encoded = text if isinstance(text, bytes) else _encode(text, row)
+        if not isinstance(text, str | bytes):
+            raise InputError(f"text {row} is not a text", expected="str or bytes", received=type(text).__name__)
+        # Lone surrogates become "?", which is in no word.
+        encoded = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
         if batch and (len(batch) == _MAX_TEXTS or size + len(encoded) > _MAX_BYTES):
             yield batch
             batch, size = [], 0
@@ -57,12 +40,6 @@ def text_batches(texts: TextFile | TextRange | Sequence[bytes] | Sequence[str]) 
         size += len(encoded)
     if batch:
         yield batch
-
-
-def _encode(text: object, row: int) -> bytes:
-    if isinstance(text, str):
-        return text.encode("utf-8", "replace")  # lone surrogates become "?", which is in no word
-    raise InputError(f"text {row} is no text", expected="str or bytes", received=type(text).__name__)
 
 
 def map_in_order(work: Callable[[T], R], batches: Iterator[T], threads: int) -> Iterator[tuple[T, R]]:

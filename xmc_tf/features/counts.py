@@ -30,19 +30,16 @@ class NgramCounts(NamedTuple):
     documents: np.ndarray
     prefix: np.ndarray
     word: np.ndarray
-    words: bytes
-    """The different words, one per line."""
+    words: bytes  # the different words, one per line
 
 
 class NgramCounter:
     """A counter of n-grams, filled batch by batch. Memory grows with the number of different n-grams only."""
 
     def __init__(self, capacity: int = 1 << 16) -> None:
-        self.nr_rows = 0
+        self.nr_rows = self._used = self._nr_words = 0
         self._entries = np.empty(capacity, _ENTRY)
         self._slots = np.full(2 * capacity, _EMPTY, np.int32)
-        self._used = 0
-        self._nr_words = 0
         self._words = bytearray()
 
     def add(self, keys: np.ndarray, row_splits: np.ndarray) -> np.ndarray:
@@ -57,21 +54,13 @@ class NgramCounter:
 
     def add_words(self, words: list[bytes]) -> None:
         """Add the texts of the words that `add` reported as new."""
-        for word in words:
-            self._words += word
-            self._words += b"\n"
+        self._words += b"".join(word + b"\n" for word in words)
 
     def counted(self) -> NgramCounts:
         """Return the counts so far; they are valid until the next `add`."""
         entries = self._entries[: self._used]
-        return NgramCounts(
-            entries["key"],
-            entries["total"],
-            entries["documents"],
-            entries["prefix"],
-            entries["word"],
-            bytes(self._words),
-        )
+        fields = ("key", "total", "documents", "prefix", "word")
+        return NgramCounts(*(entries[name] for name in fields), bytes(self._words))
 
     def _make_room(self, entries: int) -> None:
         if entries > _MAX_COUNT:
@@ -104,14 +93,9 @@ def _slot(key: int, slots: np.ndarray, entries: np.ndarray) -> int:
 
 @kernel
 def _count(
-    keys: np.ndarray,
-    row_splits: np.ndarray,
-    first_row: int,
-    slots: np.ndarray,
-    entries: np.ndarray,
-    used: int,
+    keys: np.ndarray, row_splits: np.ndarray, first_row: int, slots: np.ndarray, entries: np.ndarray, used: int,
     nr_words: int,
-) -> tuple[int, np.ndarray]:
+) -> tuple[int, np.ndarray]:  # fmt: skip
     """Count rows into the table, which must have room; return its new size and the indices of new words."""
     new = np.empty(len(keys), np.int64)
     nr_new = 0

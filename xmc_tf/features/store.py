@@ -53,7 +53,7 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
     folder = Path(folder)
     records = Records.around(folder)
     with verified(folder, records=records):
-        # What is compared with the records of a model is not compared once more.
+        # Files that are compared with the records of a model are not compared again.
         return _load(folder, set() if records is None else {Path(name).name for name in records.files})
 
 
@@ -132,9 +132,7 @@ def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes | mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _read_array(
-    folder: Path, name: str, dtype: type, header: dict[str, Any], count: int | None = None
-) -> np.ndarray:  # fmt: skip
+def _read_array(folder: Path, name: str, dtype: type, header: dict[str, Any], count: int | None = None) -> np.ndarray:
     """Return a mapped array of ``count`` numbers."""
     expected = f"{'' if count is None else f'{count} '}numbers of type {np.dtype(dtype)}"
     content = _read(folder, name, header)
@@ -149,8 +147,4 @@ def _read_array(
 
 
 def _unexpected(path: Path, expected: str) -> InputError:
-    return InputError(
-        f"{path} has unexpected content",
-        expected=expected,
-        fix=_FIX,
-    )
+    return InputError(f"{path} has unexpected content", expected=expected, fix=_FIX)

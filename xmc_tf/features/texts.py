@@ -19,37 +19,25 @@ from xmc_tf.words.lexicon import Lexicon
 class SplitTexts(NamedTuple):
     """The words of a batch of texts, the keys of the n-grams of their lemmas, and the keys of their pieces."""
 
-    letters: np.ndarray
-    """uint8: the letters of all words."""
-    ends: np.ndarray
-    """int64: where each word ends in the letters."""
-    keys: np.ndarray
-    """int64 [words, ngram_max]: the keys of the n-grams that begin at each word; valid within their text."""
-    row_splits: np.ndarray
-    """int64 [texts + 1]: where each text's words begin."""
-    sources: np.ndarray
-    """int64 [words]: where the lemma of each word is from."""
-    pieces: np.ndarray
-    """int64: the keys of the pieces."""
+    letters: np.ndarray  # uint8, of all words
+    ends: np.ndarray  # int64: where each word ends in the letters
+    keys: np.ndarray  # int64 [words, ngram_max]: of the n-grams that begin at each word; valid within their text
+    row_splits: np.ndarray  # int64 [texts + 1]: where each text's words begin
+    sources: np.ndarray  # int64 [words]: the source of each word's lemma
+    pieces: np.ndarray  # int64: the keys of the pieces
     word_of_piece: np.ndarray
-    """int64: the word of each piece."""
-    piece_splits: np.ndarray
-    """int64 [texts + 1]: where each text's pieces begin."""
+    piece_splits: np.ndarray  # int64 [texts + 1]: where each text's pieces begin
 
     def words(self, places: np.ndarray) -> list[bytes]:
-        """Return some words in lower case (if that is an option of the table)."""
+        """Return some words, in lower case if the parameters say so."""
         letters = self.letters.tobytes()
         starts = np.where(places > 0, self.ends[places - 1], 0) if len(self.ends) else places
-        return [
-            letters[start:end] for start, end in zip(starts.tolist(), self.ends[places].tolist(), strict=True)
-        ]  # fmt: skip
+        ends = self.ends[places]
+        return [letters[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def lemmas(self, places: np.ndarray, lexicon: Lexicon) -> list[bytes]:
         """Return the lemmas of some words."""
-        return [
-            lexicon.lemma(word, source)
-            for word, source in zip(self.words(places), self.sources[places].tolist(), strict=True)
-        ]
+        return list(map(lexicon.lemma, self.words(places), self.sources[places].tolist()))
 
     def piece_names(self, places: np.ndarray, length: int) -> list[bytes]:
         """Return the feature names of some pieces: "talv*" at the beginning of a word, "*talvi*" within it."""
@@ -75,25 +63,23 @@ def splitter(params: TfidfParams, lexicon: Lexicon) -> Callable[[list[bytes]], S
     return split
 
 
-class Weigher:
-    """The function from a batch of texts to features: where each text's end, the features, the weights."""
-
-    def __init__(self, params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon) -> None:
-        self._arguments = (
-            character_table(params.lowercase, params.splits_scripts),
-            params.min_word_length,
-            params.ngram_max,
-            params.pieces,
-            key_table(kernel_view(vocabulary.keys, np.int64)),
-            kernel_view(vocabulary.columns, np.int32),
-            kernel_view(vocabulary.idf, np.float32),
-            params.sublinear_tf,
-            NORMS.index(params.norm),
-            lexicon.arrays,
-        )
-
-    def __call__(self, batch: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return weigh_texts(*_joined(batch), *self._arguments)
+def weigher(
+    params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon
+) -> Callable[[list[bytes]], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return the function from a batch of texts to features: where each text's end, the features, the weights."""
+    arguments = (
+        character_table(params.lowercase, params.splits_scripts),
+        params.min_word_length,
+        params.ngram_max,
+        params.pieces,
+        key_table(kernel_view(vocabulary.keys, np.int64)),
+        kernel_view(vocabulary.columns, np.int32),
+        kernel_view(vocabulary.idf, np.float32),
+        params.sublinear_tf,
+        NORMS.index(params.norm),
+        lexicon.arrays,
+    )
+    return lambda batch: weigh_texts(*_joined(batch), *arguments)
 
 
 def _joined(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:

@@ -3,25 +3,23 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.features.counts import NgramCounts
 from xmc_tf.params import TfidfParams
-
-if TYPE_CHECKING:
-    from xmc_tf.features.counts import NgramCounts
 
 
 @dataclass(frozen=True)
 class Vocabulary:
     """The features of a TF-IDF."""
 
-    keys: np.ndarray
-    columns: np.ndarray
-    idf: np.ndarray
-    lines: Callable[[], bytes]
+    keys: np.ndarray  # int64, ascending
+    columns: np.ndarray  # int32: the feature of each key
+    idf: np.ndarray  # float32, of each feature
+    lines: Callable[[], bytes]  # the features' names, one per line; a function, because names are rarely needed
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -45,14 +43,14 @@ class FeatureBlock(NamedTuple):
     lines: Callable[[], bytes]
 
 
-def choose_block(counted: "NgramCounts", params: TfidfParams, weight: float = 1.0) -> FeatureBlock:
+def choose_block(counted: NgramCounts, params: TfidfParams, weight: float = 1.0) -> FeatureBlock:
     """Choose the features of one kind among the n-grams or pieces that were counted."""
     kept = best(counted.keys, counted.total, counted.documents, params)
     return FeatureBlock(counted.keys[kept], counted.documents[kept].astype(np.int64), weight, lines_of(counted, kept))
 
 
 def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: TfidfParams) -> np.ndarray:
-    """Return the indices of the most frequent n-grams, those of the most documents first, as the order of features."""
+    """Return the indices of the most frequent n-grams, in the order of features: those of the most documents first."""
     kept = np.flatnonzero(documents >= params.min_df)
     if len(kept) > params.max_features:
         order = np.lexsort((keys[kept], -documents[kept], -total[kept]))
@@ -95,7 +93,7 @@ def no_features_error(nr_ngrams: int, most: int, nr_documents: int, params: Tfid
     )
 
 
-def lines_of(counted: "NgramCounts", kept: np.ndarray) -> Callable[[], bytes]:
+def lines_of(counted: NgramCounts, kept: np.ndarray) -> Callable[[], bytes]:
     """Return a function that assembles the names of the n-grams ``kept``; it keeps only their words in memory."""
     if not len(kept):
         return lambda: b""

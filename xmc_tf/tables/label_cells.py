@@ -25,9 +25,10 @@ def label_separator(cells: Sequence[str]) -> str:
     for separator in SEPARATORS:
         if not (paths and separator == ",") and _separates(separator, cells):
             return separator
-    words = [cell.split() for cell in cells]
-    of_one_kind = all(map(_is_number, _flat(words))) or all(word.startswith(FASTTEXT) for word in _flat(words))
-    return " " if of_one_kind and any(len(parts) > 1 for parts in words) else ""
+    words = [word for cell in cells for word in cell.split()]
+    numbers = all(word.isascii() and word.isdecimal() for word in words)
+    of_one_kind = numbers or all(word.startswith(FASTTEXT) for word in words)
+    return " " if of_one_kind and any(len(cell.split()) > 1 for cell in cells) else ""
 
 
 def _separates(separator: str, cells: Sequence[str]) -> bool:
@@ -66,11 +67,3 @@ def are_whole_floats(labels: Iterable[str]) -> bool:
 def as_whole(label: str) -> str:
     """Return 2580 for 2580.0, and other labels unchanged."""
     return label.partition(".")[0] if _WHOLE.fullmatch(label) else label
-
-
-def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdecimal()
-
-
-def _flat(words: Iterable[list[str]]) -> Iterable[str]:
-    return (word for parts in words for word in parts)

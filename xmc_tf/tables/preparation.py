@@ -16,9 +16,8 @@ from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.tables.columns import SAMPLE, ColumnOptions, Columns, choose_columns
 from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.records import TableReader, TableRow
+from xmc_tf.tables.reading.records import TableReader, TableRow, TwoTables
 from xmc_tf.tables.reading.sources import open_source
-from xmc_tf.tables.reading.two_tables import TwoTables
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents
 from xmc_tf.tables.store import FORMAT, VERSION, TableStore

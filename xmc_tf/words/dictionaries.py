@@ -18,14 +18,14 @@ from xmc_tf.words.endings import Endings, learn_endings
 from xmc_tf.words.kernels import keys_of_words
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 1  # of the files; a change makes new ones
+_FORMAT = 1  # of the files; they are written again if it changes
 
 
 class Strings(NamedTuple):
     """Strings in UTF-8, one after the other."""
 
-    letters: np.ndarray
-    ends: np.ndarray
+    letters: np.ndarray  # uint8: their bytes
+    ends: np.ndarray  # int64: where each ends
 
     @classmethod
     def of(cls, strings: Sequence[bytes]) -> "Strings":
@@ -44,11 +44,11 @@ class Strings(NamedTuple):
 class Dictionary(NamedTuple):
     """The words of a language, in lower case."""
 
-    forms: Strings
-    keys: np.ndarray
-    lemma_of: np.ndarray
+    forms: Strings  # in the order of their keys; lemmas are among them
+    keys: np.ndarray  # int64: of each form, ascending
+    lemma_of: np.ndarray  # int32: the lemma of each form
     lemmas: Strings
-    endings: Endings
+    endings: Endings  # for words that are no form
 
 
 @cache
@@ -69,9 +69,19 @@ def load_dictionary(language: str) -> Dictionary:
         try:
             _write(folder, made)
         except OSError as error:
-            _LOG.warning("the dictionary of %r is not kept for the next training: %s", language, error)
+            _LOG.warning("the dictionary of %r cannot be cached: %s", language, error)
             return made
-    return _read(folder)
+
+    def mapped(name: str) -> np.ndarray:
+        return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+
+    return Dictionary(
+        Strings(mapped("forms"), mapped("form_ends")),
+        mapped("keys"),
+        mapped("lemma_of"),
+        Strings(mapped("lemmas"), mapped("lemma_ends")),
+        Endings(*map(mapped, Endings._fields)),
+    )
 
 
 def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
@@ -79,14 +89,13 @@ def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
     lemma_of_form: dict[str, str] = {}
     for form, lemma in entries:
         low = form.lower()
-        # A form in lower case is preferred over one that only begins a sentence or is a noun of German.
+        # A form in lower case is preferred over a capitalized one, which begins a sentence or is a German noun.
         if low not in lemma_of_form or low == form:
             lemma_of_form[low] = lemma.lower()
     for lemma in set(lemma_of_form.values()):
         lemma_of_form.setdefault(lemma, lemma)
     lemmas = sorted(set(lemma_of_form.values()))
     number = {lemma: place for place, lemma in enumerate(lemmas)}
-    endings = learn_endings(lemma_of_form)
     forms = Strings.of([form.encode() for form in lemma_of_form])
     numbers = np.array([number[lemma] for lemma in lemma_of_form.values()], np.int32)
     keys = forms.keys()
@@ -94,9 +103,8 @@ def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
     begins = np.concatenate([[0], forms.ends[:-1]])
     pieces = [forms.letters[begins[place] : forms.ends[place]] for place in order.tolist()]
     ordered = Strings(np.concatenate(pieces), np.cumsum((forms.ends - begins)[order]))
-    return Dictionary(
-        ordered, keys[order], numbers[order], Strings.of([lemma.encode() for lemma in lemmas]), endings
-    )  # fmt: skip
+    encoded = Strings.of([lemma.encode() for lemma in lemmas])
+    return Dictionary(ordered, keys[order], numbers[order], encoded, learn_endings(lemma_of_form))
 
 
 def dictionary_entries(language: str) -> Iterator[tuple[str, str]]:
@@ -136,16 +144,3 @@ def _write(folder: Path, dictionary: Dictionary) -> None:
                 raise
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def _read(folder: Path) -> Dictionary:
-    def mapped(name: str) -> np.ndarray:
-        return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-
-    return Dictionary(
-        Strings(mapped("forms"), mapped("form_ends")),
-        mapped("keys"),
-        mapped("lemma_of"),
-        Strings(mapped("lemmas"), mapped("lemma_ends")),
-        Endings(*(mapped(name) for name in Endings._fields)),
-    )

@@ -10,23 +10,20 @@ from xmc_tf.words.kernels import keys_of_words
 
 SAMPLE = 200_000  # forms that are counted
 _SHORTEST, _LONGEST = 2, 6  # letters of an ending
-LONGEST_CUT = 4 * _LONGEST
-"""Maximum number of bytes that are cut off."""
+LONGEST_CUT = 4 * _LONGEST  # bytes that are cut off
 _LEAST_FORMS, _LEAST_SHARE = 20, 0.9
 
 
 class Endings(NamedTuple):
     """Endings of words, and how they change in the lemma."""
 
-    endings: np.ndarray
-    cuts: np.ndarray
-    added: np.ndarray
-    added_ends: np.ndarray
+    endings: np.ndarray  # int64: their keys, ascending
+    cuts: np.ndarray  # int32: number of bytes to cut off
+    added: np.ndarray  # uint8: the bytes to add, of all endings
+    added_ends: np.ndarray  # int64: where those of each ending end
 
 
-def no_endings() -> Endings:
-    """Return a rule that changes nothing."""
-    return Endings(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.int64))
+NO_ENDINGS = Endings(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.int64))
 
 
 def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
@@ -40,7 +37,7 @@ def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
         while same < min(len(form), len(lemma)) and form[same] == lemma[same]:
             same += 1
         for length in range(_SHORTEST, min(_LONGEST, len(form) - 2) + 1):
-            # A change that begins before the ending does not depend on the ending alone.
+            # A change that begins before the ending does not depend on the ending alone, and counts as None.
             known = len(form) - same <= length
             changes[form[-length:]][(form[same:], lemma[same:]) if known else None] += 1
     rules: dict[str, tuple[str, str]] = {}
@@ -51,19 +48,16 @@ def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
         shorter = next((rules[ending[at:]] for at in range(1, len(ending) - 1) if ending[at:] in rules), ("", ""))
         if change != shorter:
             rules[ending] = change
-    return _arrays(rules)
-
-
-def _arrays(rules: Mapping[str, tuple[str, str]]) -> Endings:
-    endings = [ending.encode() for ending in rules]
-    ends = np.cumsum([len(ending) for ending in endings], dtype=np.int64)
-    keys = keys_of_words(np.frombuffer(b"".join(endings), np.uint8).copy(), ends)
+    encoded = [ending.encode() for ending in rules]
+    ends = np.cumsum([len(ending) for ending in encoded], dtype=np.int64)
+    keys = keys_of_words(np.frombuffer(b"".join(encoded), np.uint8).copy(), ends)
     order = np.argsort(keys)
-    changes = [(cut.encode(), added.encode()) for cut, added in rules.values()]
-    added = [changes[place][1] for place in order]
+    changed = list(rules.values())
+    ordered = [changed[place] for place in order]
+    added = [more.encode() for _, more in ordered]
     return Endings(
         keys[order],
-        np.array([len(changes[place][0]) for place in order], np.int32),
+        np.array([len(cut.encode()) for cut, _ in ordered], np.int32),
         np.frombuffer(b"".join(added), np.uint8),
         np.cumsum([len(one) for one in added], dtype=np.int64),
     )

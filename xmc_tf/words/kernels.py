@@ -16,9 +16,9 @@ OWN = -1  # instead of the number of a lemma: the word itself
 class KeyTable(NamedTuple):
     """Keys in ascending order, and where those with each first bits begin."""
 
-    keys: np.ndarray
-    buckets: np.ndarray
-    shift: int
+    keys: np.ndarray  # int64, ascending
+    buckets: np.ndarray  # int32
+    shift: int  # the number of the other bits
 
 
 class LexiconArrays(NamedTuple):

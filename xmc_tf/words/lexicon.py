@@ -9,25 +9,25 @@ import numpy as np
 
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.words.dictionaries import Strings, dictionary_languages, load_dictionary
-from xmc_tf.words.endings import Endings, no_endings
+from xmc_tf.words.endings import NO_ENDINGS, Endings
 from xmc_tf.words.kernels import OWN, LexiconArrays, key_table
 
+# The arrays by which a lexicon is stored, and their types.
 FIELDS = {
     "forms": np.int64, "lemma_of": np.int32, "lemma_keys": np.int64,
     "endings": np.int64, "cuts": np.int32, "added": np.uint8, "added_ends": np.int64,
 }  # fmt: skip
-"""The arrays of a lexicon, by which it is stored, and their types."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
     """The lemmas of words: by the dictionary, or else by the ending; other words are their own lemma."""
 
-    forms: np.ndarray
-    lemma_of: np.ndarray
-    lemma_keys: np.ndarray
-    rule: Endings
-    texts: tuple[Strings, ...] = ()
+    forms: np.ndarray  # int64: their keys, ascending
+    lemma_of: np.ndarray  # int32: the lemma of each form
+    lemma_keys: np.ndarray  # int64: the key of each lemma
+    rule: Endings  # for words that are no form
+    texts: tuple[Strings, ...] = ()  # the lemmas themselves, of each dictionary; a model does not need them
 
     @classmethod
     def of(cls, languages: Sequence[str]) -> "Lexicon":
@@ -41,12 +41,10 @@ class Lexicon:
             return cls(found[0].keys, found[0].lemma_of, lemma_keys, found[0].endings, texts)
         before = np.cumsum([0, *(len(lemmas.ends) for lemmas in texts)])
         keys = np.concatenate([dictionary.keys for dictionary in found])
-        lemma_of = np.concatenate(
-            [dictionary.lemma_of + first for dictionary, first in zip(found, before, strict=False)]
-        )
+        lemma_of = np.concatenate([one.lemma_of + first for one, first in zip(found, before, strict=False)])
         forms, first = np.unique(keys, return_index=True)
-        # An ending means different things in different languages.
-        return cls(forms, lemma_of[first].astype(np.int32), lemma_keys, no_endings(), texts)
+        # Endings have different meanings in different languages, so there are no rules.
+        return cls(forms, lemma_of[first].astype(np.int32), lemma_keys, NO_ENDINGS, texts)
 
     def __len__(self) -> int:
         return len(self.forms) + len(self.rule.endings)
@@ -93,5 +91,5 @@ class Lexicon:
         return word[: len(word) - int(rule.cuts[place])] + added
 
 
-NO_LEXICON = Lexicon(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), no_endings())
-"""The lexicon of words as they are written."""
+# The lexicon of words as they are written.
+NO_LEXICON = Lexicon(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), NO_ENDINGS)

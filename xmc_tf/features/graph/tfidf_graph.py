@@ -70,12 +70,9 @@ class TfidfGraph(tf.Module):
         # The op fails without rows, so an empty row is appended.
         splits = tf.concat([splits, splits[-1:]], axis=0)
         counted = tf.raw_ops.RaggedCountSparseOutput(
-            splits=splits,
-            values=features,
-            weights=tf.zeros([0], tf.float32),
-            maxlength=self._nr_features,
+            splits=splits, values=features, weights=tf.zeros([0], tf.float32), maxlength=self._nr_features,
             binary_output=False,
-        )
+        )  # fmt: skip
         rows, ids = tf.unstack(counted.output_indices, num=2, axis=1)
         return rows, tf.cast(ids, tf.int32), counted.output_values
 
@@ -93,4 +90,5 @@ class TfidfGraph(tf.Module):
 
 def _log(counts: tf.Tensor) -> tf.Tensor:
     """Return the logarithm of each count, rounded in the same way at every position."""
+    # The op rounds the last few values of a tensor differently, so dummy values are appended.
     return tf.math.log(tf.concat([counts, tf.ones([_PACKET])], axis=0))[:-_PACKET]

@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.tables.reading.packed import is_packed
 
 _LOG = logging.getLogger(__name__)
 _PIECE = 1 << 20
@@ -35,6 +36,11 @@ def text_encoding(path: Path, given: str | None = None) -> str:
     return "utf-8"
 
 
+def encoding_of(path: Path, given: str | None = None) -> str:
+    """Return the encoding of a file that may be gzipped, and is then in UTF-8."""
+    return "utf-8-sig" if is_packed(path) else text_encoding(path, given)
+
+
 def _checked(given: str) -> str:
     """Return the name of a text encoding; Python also knows codecs for other purposes, such as rot13."""
     try:
@@ -43,11 +49,8 @@ def _checked(given: str) -> str:
     except (LookupError, UnicodeError, AssertionError, TypeError, ValueError, OSError, EOFError):
         found = None
     if not isinstance(found, str) or info.name in ("punycode", "unicode-escape", "raw-unicode-escape"):
-        raise InputError(
-            f"unknown encoding {given!r}"[:100],
-            expected="an encoding of texts, such as utf-8, latin-1, cp1252 or utf-16",
-            fix="--encoding",
-        )
+        expected = "an encoding of texts, such as utf-8, latin-1, cp1252 or utf-16"
+        raise InputError(f"unknown encoding {given!r}"[:100], expected=expected, fix="--encoding")
     return info.name
 
 
@@ -63,18 +66,14 @@ def _not_quite_utf8(path: Path) -> str:
             "%s: %s of %s characters outside ASCII are not UTF-8 and become U+FFFD", path, f"{stray:,}", f"{others:,}"
         )
         return "utf-8"
-    encoding = _of_windows(path)
+    encoding, undefined = "cp1252", bytes((0x81, 0x8D, 0x8F, 0x90, 0x9D))  # in Windows-1252
+    with path.open("rb") as content:
+        while part := content.read(_PIECE):
+            if any(byte in part for byte in undefined):
+                encoding = "latin-1"
+                break
     _LOG.warning("%s is not UTF-8 and is read as %s (--encoding)", path, named(encoding))
     return encoding
-
-
-def _of_windows(path: Path) -> str:
-    undefined = bytes((0x81, 0x8D, 0x8F, 0x90, 0x9D))
-    with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            if any(byte in piece for byte in undefined):
-                return "latin-1"
-    return "cp1252"
 
 
 def named(encoding: str) -> str:

@@ -1,6 +1,7 @@
 """Files that may be gzipped, read as bytes."""
 
 import gzip
+import io
 import os
 import zlib
 from pathlib import Path
@@ -37,9 +38,8 @@ class _Unpacked(gzip.GzipFile):
                 )
             return content
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(
-                f"{self.name!s} is damaged: {error}", expected="a complete file, packed by gzip", fix="copy it again"
-            ) from None
+            expected = "a complete file, packed by gzip"
+            raise InputError(f"{self.name!s} is damaged: {error}", expected=expected, fix="copy it again") from None
 
 
 def is_packed(path: Path) -> bool:
@@ -50,6 +50,11 @@ def is_packed(path: Path) -> bool:
 def opened(path: Path) -> IO[bytes]:
     """Open a file for reading; a gzipped one is unpacked while it is read."""
     return cast(IO[bytes], _Unpacked(path)) if is_packed(path) else path.open("rb")
+
+
+def opened_text(path: Path, encoding: str, newline: str | None = None) -> IO[str]:
+    """Open a file of text for reading; a gzipped one is unpacked while it is read."""
+    return io.TextIOWrapper(opened(path), encoding=encoding, errors="replace", newline=newline)
 
 
 def first_lines(path: Path) -> tuple[bytes, list[bytes]]:

@@ -1,18 +1,17 @@
 """Tables in JSON lines, Parquet, SQLite and DataFrames."""
 
-import io
 import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import listed, plain
-from xmc_tf.tables.reading.encodings import named, text_encoding
-from xmc_tf.tables.reading.packed import is_packed, opened, unpacked_size
+from xmc_tf.tables.reading.encodings import encoding_of, named
+from xmc_tf.tables.reading.packed import is_packed, opened_text, unpacked_size
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
 
 _SAMPLE = 1000
@@ -27,24 +26,22 @@ class JsonLines(TableReader):
 
     def __init__(self, path: Path, *, encoding: str | None = None) -> None:
         self.path, self.name = path, str(path)
-        self._packed = is_packed(path)
-        self.encoding = "utf-8-sig" if self._packed else text_encoding(path, encoding)
-        self.kind = f"JSON lines in {named(self.encoding)}" + (", packed by gzip" if self._packed else "")
+        self.encoding = encoding_of(path, encoding)
+        self.kind = f"JSON lines in {named(self.encoding)}" + (", packed by gzip" if is_packed(path) else "")
         self.size = max(unpacked_size(path) >> 20, 1)
         keys: dict[str, None] = {}
-        with self._open() as file:
+        with opened_text(self.path, self.encoding) as file:
             for _, line in zip(range(_SAMPLE), file, strict=False):
                 value = _object(line)
                 if isinstance(value, dict):
                     keys |= dict.fromkeys(map(str, value))
         self.columns = list(keys)
         if not keys:
-            raise InputError(
-                f"{path} holds no JSON objects", expected='one object per line, such as {"text": "…", "labels": ["…"]}'
-            )
+            expected = 'one object per line, such as {"text": "…", "labels": ["…"]}'
+            raise InputError(f"{path} holds no JSON objects", expected=expected)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        with self._open() as file:
+        with opened_text(self.path, self.encoding) as file:
             for number, line in enumerate(file, 1):
                 self.read += len(line)
                 if not line.strip():
@@ -54,11 +51,6 @@ class JsonLines(TableReader):
                     yield TableRow(number, [value.get(key) for key in self.columns])
                 else:
                     yield BadRow(number, value if isinstance(value, str) else "not a JSON object", line.strip()[:80])
-
-    def _open(self) -> TextIO:
-        if self._packed:
-            return io.TextIOWrapper(opened(self.path), encoding=self.encoding, errors="replace")
-        return self.path.open(encoding=self.encoding, errors="replace")
 
 
 class ParquetFile(TableReader):
@@ -76,13 +68,11 @@ class ParquetFile(TableReader):
         self.size = int(self._file.metadata.num_rows)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        number = 0
+        self.read = 0
         for batch in self._file.iter_batches(batch_size=_BATCH):
-            columns = [column.to_pylist() for column in batch.columns]
-            for cells in zip(*columns, strict=True):
-                number += 1
-                self.read = number
-                yield TableRow(number, list(cells))
+            for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                self.read += 1
+                yield TableRow(self.read, list(cells))
 
 
 class SqliteTable(TableReader):
@@ -100,7 +90,7 @@ class SqliteTable(TableReader):
             table = tables[0]
         if table is None or table not in tables:
             raise InputError(
-                f"{path}: " + ("it is not known which table to read" if table is None else f"no table {table!r}"),
+                f"{path}: " + ("cannot tell which table to read" if table is None else f"no table {table!r}"),
                 expected="one of " + ", ".join(sorted(tables)[:20]),
                 fix="--table NAME",
             )
