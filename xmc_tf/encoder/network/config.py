@@ -209,15 +209,11 @@ def _check_options(content: Mapping[str, Any], where: str) -> None:
     if content.get("model_type") != "modernbert":
         return
     kinds, ropes = content.get("layer_types"), content.get("rope_parameters")
-    if kinds is not None and (
-        not isinstance(kinds, list)
-        or len(kinds) != content.get("num_hidden_layers", 22)
-        or {*map(str, kinds)} - {_ALL, _NEAR}
-    ):
+    listed = isinstance(kinds, list) and len(kinds) == content.get("num_hidden_layers", 22)
+    if kinds is not None and not (listed and {*map(str, kinds)} <= {_ALL, _NEAR}):
         raise _misfit(where, "layer_types", f"{_ALL!r} or {_NEAR!r} for each layer", kinds)
-    if ropes is not None and not (
-        isinstance(ropes, Mapping) and all(_is_rotation(ropes.get(kind)) for kind in (_ALL, _NEAR))
-    ):
+    rotates = isinstance(ropes, Mapping) and all(_is_rotation(ropes.get(kind)) for kind in (_ALL, _NEAR))
+    if ropes is not None and not rotates:
         raise _misfit(where, "rope_parameters", f"a rope_theta for {_ALL!r} and {_NEAR!r}, without scaling", ropes)
 
 
