@@ -24,8 +24,8 @@ from xmc_tf.common.process.resuming import finished, resume_hint
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_features, load_matrix
 from xmc_tf.data.vocabularies import load_label_lines
-from xmc_tf.jobs.summary import JobSummary
-from xmc_tf.jobs.train import data_set_of, train_linear
+from xmc_tf.jobs.linear import train_rankers
+from xmc_tf.jobs.train import data_set_of
 from xmc_tf.jobs.train_flags import (
     add_job_flags,
     has_encoder,
@@ -140,7 +140,7 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
     with claim, compiling_beside(communicator.size):
         if recipe is None:
             assert options is not None
-            summary: JobSummary | None = train_linear(job, options, communicator.size)
+            summary: str | None = train_rankers(job, options, communicator.size)
         else:
             on_first_rank(communicator, lambda: _check_encoder(recipe, work))
             from xmc_tf.jobs.encoder import train_encoder  # it loads TensorFlow, which linear models do not need
@@ -148,7 +148,7 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
             summary = train_encoder(job, recipe, Stages(work, communicator), keep=arguments.keep_work)
     finished()
     if summary is not None:
-        print(printable(summary.text(), keep="\n"))
+        print(printable(summary, keep="\n"))
 
 
 def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Recipe, folder: Path, work: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process.cli import GivenFlags
-from xmc_tf.jobs.train import LinearOptions, TableJob
+from xmc_tf.jobs.train import TableJob
+from xmc_tf.models.linear.training import LinearOptions
 from xmc_tf.params import (
     SEARCH,
     WITHOUT_EFFECT,
@@ -141,11 +142,9 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
         table_options(arguments),
         None if arguments.data_set is None else Path(arguments.data_set),
         command,
-        arguments.minutes,
-        arguments.effort or "balanced",
-        arguments.threads,
-        arguments.seed,
         None if arguments.report is None else Path(arguments.report),
+        arguments.minutes,
+        frozenset(arguments.given),
     )
 
 
@@ -212,6 +211,6 @@ def linear_options(arguments: GivenFlags) -> LinearOptions:
         tfidf=from_arguments(TfidfParams, flags),
     )
     return LinearOptions(
-        params, frozenset(arguments.given), options_of_flags(arguments, *SEARCH), arguments.probabilities,
-        arguments.label_names, arguments.keep_training_data,
+        params, options_of_flags(arguments, *SEARCH), arguments.effort, arguments.probabilities, arguments.label_names,
+        arguments.keep_training_data, seed=arguments.seed, threads=arguments.threads,
     )  # fmt: skip

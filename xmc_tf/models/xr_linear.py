@@ -347,7 +347,7 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the inputs do not fit together, or a label is not among ``names``.
         """
-        from xmc_tf.models.linear.training import LinearData, LinearRecipe, train_linear
+        from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 
         columns = cast(FrameColumns, {name: one for name, one in further.items() if name != "probabilities"})
         read = read_documents(texts, labels, columns, training=True, labelled=True)
@@ -360,11 +360,11 @@ class XRLinear(LinearParts, Model):
         own_tree = tree if isinstance(tree, LabelTree) else None
         features = as_features(tree) if tree is not None and own_tree is None else None
         data = LinearData(Y, read.texts, X, lines=lines, tree=own_tree, label_features=features)
-        recipe = LinearRecipe(
+        options = LinearOptions(
             params or XRLinearParams(), effort=effort, probabilities=further.get("probabilities"),
             label_names=label_names, keep_training_data=keep_training_data, seed=seed, threads=threads,
         )  # fmt: skip
-        model = cls.of(train_linear(data, recipe))
+        model = cls.of(train_linear(data, options))
         model.metadata = model.metadata.with_columns(read.columns)
         return model
 
