@@ -12,8 +12,7 @@ from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_model_place, add_runtime, model_place
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
-from xmc_tf.server.page.answering import Answering, PageAnswers
-from xmc_tf.server.page.explained import ExplainedAnswers
+from xmc_tf.server.page.answering import Answering, ExplainedAnswers, NextItemAnswers, PageAnswers
 from xmc_tf.server.page.routes import page_application
 
 _LOG = logging.getLogger(__name__)
@@ -43,8 +42,6 @@ def answers_of(folder: str, runtime: str = "auto") -> PageAnswers:
         header.is_file()
         and str(read_json(header, fix="copy the model again").get("format")) == "xmc_tf.sequences.model"
     ):
-        from xmc_tf.server.page.next_items import NextItemAnswers  # starts TensorFlow
-
         return NextItemAnswers(folder)
     is_model = any((Path(folder) / name).is_file() for name in ("params.json", "param.json"))
     return ExplainedAnswers(folder, runtime) if is_model else Answering(folder)

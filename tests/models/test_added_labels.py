@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.labels.add import main as add_command
 from xmc_tf.models.evidence.added_labels import add_labels
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.server.page.explained import ExplainedAnswers
+from xmc_tf.server.page.answering import ExplainedAnswers
 from xmc_tf.serving.local import LocalModel
 
 NEW = ["Quantum Chemistry\tmolecular orbitals", "sea ice (Arctic)"]

@@ -191,6 +191,5 @@ class Application:
 
 def as_json(status: int, content: Any, *headers: tuple[str, str]) -> HttpAnswer:
     """Return an answer in JSON; lone surrogates, which JSON can contain and UTF-8 cannot, become question marks."""
-    return HttpAnswer(
-        status, json.dumps(content, ensure_ascii=False).encode("utf-8", errors="replace"), headers=headers
-    )
+    body = json.dumps(content, ensure_ascii=False).encode("utf-8", errors="replace")
+    return HttpAnswer(status, body, headers=headers)

@@ -4,19 +4,47 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.server.application import HttpAnswer, Limits, RefusedError, Request, as_json
 from xmc_tf.server.batching import Batcher, OverloadedError
-from xmc_tf.server.metrics import ServerMetrics
 from xmc_tf.server.questions import SIGNATURES, BestLabels, Question, answer_of, numbers_of, parse_question
 from xmc_tf.server.versions import ServedModel, Version
 
 _LOG = logging.getLogger(__name__)
 _METRICS_PATH = "/monitoring/prometheus/metrics"  # the path of TensorFlow Serving
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class ServerMetrics:
+    """Metrics of a server in the format of Prometheus, with the process's memory, CPU time and open files."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self, waiting: Callable[[], float], version: Callable[[], float]) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self.requests = self._counter("requests", "Answered requests, by status.", ["status"])
+        self.texts = self._counter("texts", "Texts with a prediction.")
+        self.reloads = self._counter("reloads", "New versions of the model: loaded or failed.", ["result"])
+        about = "Time from a request's head to its answer."
+        self.seconds = Histogram("xmc_tf_request_seconds", about, buckets=_SECONDS, registry=self._registry)
+        self.batch = Histogram("xmc_tf_batch_texts", "Texts in a batch.", buckets=_TEXTS, registry=self._registry)
+        Gauge("xmc_tf_waiting_texts", "Texts that wait.", registry=self._registry).set_function(waiting)
+        Gauge("xmc_tf_model_version", "Served version.", registry=self._registry).set_function(version)
+
+    def _counter(self, name: str, about: str, labels: tuple[str, ...] | list[str] = ()) -> Counter:
+        return Counter(f"xmc_tf_{name}", about, labels, registry=self._registry)
+
+    def page(self) -> bytes:
+        return bytes(generate_latest(self._registry))
 
 
 class ServerOptions(NamedTuple):
@@ -36,7 +64,9 @@ class Predictions:
     def __init__(self, served: ServedModel, options: ServerOptions, limits: Limits) -> None:
         self._served, self._options, self._limits = served, options, limits
         self._batcher: Batcher | None = None
-        self.metrics = ServerMetrics(self._waiting, lambda: float(served.current.number))
+        self.metrics = ServerMetrics(
+            lambda: float(self._batcher.waiting) if self._batcher else 0.0, lambda: float(served.current.number)
+        )
         model = f"/v1/models/{re.escape(quote(options.name))}"
         self._model_path = re.compile(rf"{model}(?:/versions/([0-9]{{1,18}}))?(:predict|/metadata)?")
 
@@ -56,18 +86,12 @@ class Predictions:
         self.metrics.seconds.observe(seconds)
 
     async def _refresh(self) -> None:
-        def report(result: str) -> None:
-            self.metrics.reloads.labels(result).inc()
-
         while True:
             await asyncio.sleep(self._options.poll_s)
             try:
-                await asyncio.to_thread(self._served.refresh, report)
+                await asyncio.to_thread(self._served.refresh, lambda result: self.metrics.reloads.labels(result).inc())
             except Exception:  # noqa: BLE001 - a fault of one version must not end the search for later ones
                 _LOG.exception("the search for a new version failed")
-
-    def _waiting(self) -> float:
-        return float(self._batcher.waiting) if self._batcher else 0.0
 
     async def answer(self, request: Request) -> HttpAnswer:
         if request.path == "/healthz":
@@ -78,10 +102,8 @@ class Predictions:
             return HttpAnswer(200, self.metrics.page(), self.metrics.content_type)
         found = self._model_path.fullmatch(request.path)
         if found is None:
-            raise RefusedError(
-                404,
-                f"there is nothing at {request.path[:200]}; predictions are at /v1/models/{self._options.name}:predict",
-            )
+            there = f"/v1/models/{self._options.name}:predict"
+            raise RefusedError(404, f"there is nothing at {request.path[:200]}; predictions are at {there}")
         version = self._served.current
         if found[1] and int(found[1]) != version.number:
             raise RefusedError(404, f"version {found[1]} is not served; version {version.number} is")
@@ -89,7 +111,11 @@ class Predictions:
             request.allow("POST")
             return await self._predicted(version, await request.body())
         request.allow("GET", "HEAD")
-        return as_json(200, self._metadata(version) if found[2] else _status_of(version))
+        if found[2]:
+            return as_json(200, self._metadata(version))
+        status = {"error_code": "OK", "error_message": ""}
+        served = {"version": str(version.number), "state": "AVAILABLE", "status": status}
+        return as_json(200, {"model_version_status": [served]})
 
     async def _predicted(self, version: Version, body: bytes) -> HttpAnswer:
         question = parse_question(body, self._limits.max_bytes)
@@ -138,8 +164,3 @@ class Predictions:
                 "model": metadata.model,
             },
         }
-
-
-def _status_of(version: Version) -> dict[str, Any]:
-    status = {"error_code": "OK", "error_message": ""}
-    return {"model_version_status": [{"version": str(version.number), "state": "AVAILABLE", "status": status}]}

@@ -40,9 +40,8 @@ class Version:
         with self._choosing:
             found = self._choices.pop(labels, None)
             if found is None:
-                found = Version(
-                    self.number, self.model.only(labels), self._beam_size, self._threshold, self._threads
-                )  # fmt: skip
+                model = self.model.only(labels)
+                found = Version(self.number, model, self._beam_size, self._threshold, self._threads)
             self._choices[labels] = found  # the last one used is last
             if len(self._choices) > _MOST_CHOICES:
                 self._choices.pop(next(iter(self._choices)))
