@@ -68,9 +68,9 @@ def _rows(audit: Audit, ids: Mapping[str, str]) -> Iterable[list[object]]:
             other = data.label_name(one.other) if one.row is None else data.document_name(one.other)
         identifier = "" if one.label is None else ids.get(label, str(one.label))
         values: dict[str, object] = {
-            "accept": "", "kind": one.kind, "row": one.row, "document": document, "label": label, "label_id": identifier,
-            "text": audit.text_of(one)[:_CSV_TEXT], "other": other, "why": one.why, "sure": f"{one.sure:.3f}",
-            "gain": f"{one.gain:.3f}",
+            "accept": "", "kind": one.kind, "row": one.row, "document": document, "label": label,
+            "label_id": identifier, "text": audit.text_of(one)[:_CSV_TEXT], "other": other, "why": one.why,
+            "sure": f"{one.sure:.3f}", "gain": f"{one.gain:.3f}",
         }  # fmt: skip
         yield [values[column] for column in HEADER]
 

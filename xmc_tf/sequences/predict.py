@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             first, last = (len(histories) * rank // world.size for rank in (world.rank, world.rank + 1))
             own = histories[first:last]
             predict = predictor.of_names if data is None else predictor.of_numbers
-            gathered = world.gather([tuple(one) for one in predict([items for _, items in own])])
+            gathered = world.gather([(one.items, one.scores) for one in predict([items for _, items in own])])
             if world.rank == 0:
                 for (user, _), (items, scores) in zip(histories, chain(*gathered), strict=True):
                     answer = {"items": items, "scores": [round(score, 5) for score in scores]}
