@@ -24,11 +24,11 @@ _SAMPLE = 1000
 class LabelData:
     """The labels of documents, and the form in which they were passed."""
 
-    form: str
-    values: Any
-    columns: np.ndarray | None = None
-    separator: str = ""
-    name: str = "labels"
+    form: str  # one of the four forms
+    values: Any  # an array of labels, a list of the labels of each document, or a matrix
+    columns: np.ndarray | None = None  # names of the columns of a dense matrix
+    separator: str = ""  # between the labels of a document, if they were one text
+    name: str = "labels"  # of the argument, for messages
 
     def __len__(self) -> int:
         return int(self.values.shape[0]) if self.is_matrix else len(self.values)
@@ -76,7 +76,16 @@ def read_labels(labels: Any, separator: str | None = None, name: str = "labels")
         return _table(labels, columns, name)
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "biu":
         return LabelData(SINGLE, labels, name=name)
-    values = _checked_list(labels, name)
+    values = listed(labels)
+    if not is_listing(values) or isinstance(values, set | frozenset):
+        raise InputError(
+            f"{name} is not a list with the labels of each document",
+            expected='labels of each document, such as [["food", "kitchen"], ["garden"]], or a matrix',
+            received=f"{type(labels).__name__}: {labels!r}"[:80],
+            fix='the name of a column needs a DataFrame: train(frame, "subjects")'
+            if isinstance(labels, str) else "list(...) of it, in the order of the documents",
+        )  # fmt: skip
+    values = [_whole(plain(value)) for value in values]
     if any(is_listing(value) for value in values):
         rows = _indicator_rows(values)
         return LabelData(LISTS, _lists(values, name), name=name) if rows is None else LabelData(DENSE, rows, name=name)
@@ -89,9 +98,8 @@ def read_labels(labels: Any, separator: str | None = None, name: str = "labels")
     if texts and separator:
         cut = [[] if value is None else labels_in(value, separator) for value in values]
         return LabelData(LISTS, cut, None, separator, name)
-    if any(value is None or value == "" for value in values):
-        return LabelData(LISTS, [[] if value is None or value == "" else [value] for value in values], name=name)
-    return LabelData(SINGLE, values, name=name)
+    lists = [[] if value is None or value == "" else [value] for value in values]
+    return LabelData(SINGLE, values, name=name) if all(lists) else LabelData(LISTS, lists, name=name)
 
 
 def refuse_mixed(labels: Iterable[Any], name: str = "labels") -> None:
@@ -114,20 +122,6 @@ def _of_frame(frame: Any) -> tuple[Any, np.ndarray | None]:
         return listed(frame[columns[0]]), None
     matrix = frame.to_numpy() if hasattr(frame, "to_numpy") else np.array([listed(frame[one]) for one in columns]).T
     return matrix, np.asarray([str(column) for column in columns])
-
-
-def _checked_list(labels: Any, name: str) -> list[Any]:
-    """Return the labels of each document, with None for missing ones."""
-    values = listed(labels)
-    if not is_listing(values) or isinstance(values, set | frozenset):
-        raise InputError(
-            f"{name} is not a list with the labels of each document",
-            expected='labels of each document, such as [["food", "kitchen"], ["garden"]], or a matrix',
-            received=f"{type(labels).__name__}: {labels!r}"[:80],
-            fix='the name of a column needs a DataFrame: train(frame, "subjects")'
-            if isinstance(labels, str) else "list(...) of it, in the order of the documents",
-        )  # fmt: skip
-    return [_whole(plain(value)) for value in values]
 
 
 def _whole(value: Any) -> Any:
@@ -158,9 +152,7 @@ def _table(values: np.ndarray, columns: np.ndarray | None, name: str) -> LabelDa
 
 def _indicator_rows(values: Sequence[Any]) -> np.ndarray | None:
     """Return the matrix whose rows are in a list; None for lists of labels, in which no label occurs twice."""
-    if len({len(one) if isinstance(one, list | tuple | np.ndarray) else -1 for one in values}) > 1:
-        return None
-    if not isinstance(values[0], list | tuple | np.ndarray):
+    if not all(isinstance(one, list | tuple | np.ndarray) and len(one) == len(values[0]) for one in values):
         return None
     rows = np.asarray([list(labels) for labels in values])
     if rows.ndim != 2 or rows.dtype.kind not in "biuf" or not ((rows == 0) | (rows == 1)).all():
@@ -172,10 +164,7 @@ def _indicator_rows(values: Sequence[Any]) -> np.ndarray | None:
 def _lists(values: Iterable[Any], name: str) -> list[list[Any]]:
     """Return the distinct labels of each document."""
     found: list[list[Any]] = []
-    for row, labels in enumerate(values):
-        if labels is None:
-            found.append([])
-            continue
+    for row, labels in enumerate([] if one is None else one for one in values):
         if not is_listing(labels) or isinstance(labels, Mapping):
             raise InputError(
                 f"{name}: document {row:,} has no list of labels",

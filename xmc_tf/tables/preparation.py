@@ -24,6 +24,7 @@ from xmc_tf.tables.store import FORMAT, VERSION, TableStore
 from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows
 
 _LOG = logging.getLogger(__name__)
+_LATER = ("same_text", "indicators", "whole")  # fields of Columns that the first version lacked
 COMMIT = 20_000  # rows between two points from which reading resumes
 _LEAST_ROWS, _LETTERS = 1000, 1 << 25  # of the sample that columns are guessed from
 _PIECE = 1 << 20  # bytes of a checksum
@@ -84,35 +85,26 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     source = _opened(table, options)
     if not source.columns:
         raise InputError(f"{source.name} has no columns", expected="columns of texts and labels")
-    sample = [] if source.nr_features else _sample(source)
-    if source.nr_features:
-        columns, guesses = Columns((), 1), list[str]()
-    else:
+    sample, columns, guesses = list[list[Any]](), Columns((), 1), list[str]()
+    if not source.nr_features:
+        sample = _sample(source)
         columns, guesses = choose_columns(source.name, source.columns, sample, options.columns)
     if source.header_is_guessed and not source.header:
         guesses = [f"the first row is data, not names of columns ({len(source.columns)} columns; --header)", *guesses]
-    wanted = {"source": _identity(table, source), "columns": _chosen(columns)}
-    if options.source.label_lists is not None:
-        wanted["source"] |= {"label lists": _sampled_checksum(Path(options.source.label_lists))}
-    if options.label_names is not None:
-        chosen = () if options.names_language is None else (options.names_language,)
-        wanted["source"] |= {"label names": " ".join((Path(options.label_names).name, *chosen))}
-    elif options.names_language is not None:
+    # Columns of later versions are left out where they are empty, so that earlier data sets stay valid.
+    chosen = {name: value for name, value in asdict(columns).items() if name != "ids" and (value or name not in _LATER)}
+    wanted = {"source": _identity(table, source, options), "columns": chosen}
+    if options.names_language is not None and options.label_names is None:
         raise InputError("--names-language has no effect without --names-file", fix="leave it out")
-    if options.test_table is not None and Path(options.test_table).is_file():
-        wanted["source"] |= {"test table": _sampled_checksum(Path(options.test_table))}
     cells = [] if columns.labels is None or source.nr_features else [row[columns.labels] for row in sample]
     cells = [str(cell)[:_LONGEST_CELL] for cell in cells if cell][:_SHOWN_CELLS]
-    start = {
-        **wanted, "rows_read": 0, "guesses": guesses, "nr_features": source.nr_features, "table": _name_of(table),
-        "label_cells": cells,
-    }  # fmt: skip
-    if database.is_file() and not database.stat().st_size:  # it is nobody's
+    start = {**wanted, "rows_read": 0, "guesses": guesses, "nr_features": source.nr_features}
+    start |= {"table": _name_of(table), "label_cells": cells}
+    if database.is_file() and not database.stat().st_size:  # an empty file holds nothing to keep
         database.unlink()
     store = TableStore.open(database, write=True) if database.exists() else TableStore.create(database, **start)
     if not store.has_meta(**wanted):
-        _refuse_another(store, table, source.name, wanted["source"])
-        _read_again(store, source.name, wanted, start)
+        _read_again(store, table, source.name, wanted, start)
     if store.meta("rows_read") != "all":
         _LOG.info("%s: %s", source.name, source.kind)
         for guess in guesses:
@@ -123,12 +115,6 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     if not store.has_meta(splits=asdict(options.splits)):
         _split(store, options.splits)
     return store
-
-
-def _chosen(columns: Columns) -> dict[str, Any]:
-    """Return the columns that decide the content of a data set, as earlier versions stored them."""
-    later = ("same_text", "indicators", "whole")
-    return {name: value for name, value in asdict(columns).items() if name != "ids" and (value or name not in later)}
 
 
 def _name_of(table: Any) -> str | None:
@@ -144,7 +130,7 @@ def is_of_another(database: Path, table: Path) -> bool:
         return True
     store, name = TableStore.open(database), _name_of(table)
     another = _is_another(store, name, {})
-    if another and table.is_file():  # a table that has been renamed
+    if another and table.is_file():  # the table may have been renamed
         another = _is_another(store, name, {"checksum": _sampled_checksum(table)})
     store.close()
     return another
@@ -154,7 +140,7 @@ def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) 
     """Return whether a data set belongs to a table with another name and other content."""
     before = store.meta("source") or {}
     named = store.meta("table")
-    if named is None:  # a version that stored no names has made it, or it is of a DataFrame
+    if named is None:  # written by a version that stored no names, or from a DataFrame
         same_name = name is not None and "checksum" in before and source.get("kind") in (None, before.get("kind"))
     else:
         same_name = named == name
@@ -162,22 +148,17 @@ def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) 
     return not same_name and not same_content
 
 
-def _refuse_another(store: TableStore, table: Any, name: str, source: Mapping[str, Any]) -> None:
-    """Raise an error for a data set of another table, unless no table has been read into it completely."""
+def _read_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
+    """Remove everything that was read, but keep the runs; raise an error for a finished data set of another table."""
     unusable = store.meta("splits") is None and store.meta("rows_read") in (0, "all")
-    if unusable or not _is_another(store, _name_of(table), source):
-        return
-    of = store.meta("table")
-    raise InputError(
-        f"{store.path} holds the data set of another table" + (f", {of}" if of else ""),
-        expected=f"a data set of {name}",
-        fix=f"give another one: train --data-set FILE, prepare -o FILE; or start afresh, without the runs that it "
-        f"records: rm {store.path}",
-    )
-
-
-def _read_again(store: TableStore, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
-    """Remove everything that was read, but keep the runs."""
+    if not unusable and _is_another(store, _name_of(table), wanted["source"]):
+        of = store.meta("table")
+        raise InputError(
+            f"{store.path} holds the data set of another table" + (f", {of}" if of else ""),
+            expected=f"a data set of {name}",
+            fix=f"give another one: train --data-set FILE, prepare -o FILE; or start afresh, without the runs that it "
+            f"records: rm {store.path}",
+        )
     if store.meta("rows_read") != 0:
         changed = ["other columns"] if not store.has_meta(columns=wanted["columns"]) else []
         changed += ["a changed table"] if not store.has_meta(source=wanted["source"]) else []
@@ -215,13 +196,20 @@ def _sample(source: TableReader) -> list[list[Any]]:
     return found
 
 
-def _identity(table: Any, source: TableReader) -> dict[str, Any]:
+def _identity(table: Any, source: TableReader, options: PrepareOptions) -> dict[str, Any]:
     """Return what distinguishes this table from others: not its path, so that it may be moved."""
     about: dict[str, Any] = {"kind": source.kind, "columns": source.columns}
     if isinstance(table, str | Path) and Path(table).is_file():
         about |= {"bytes": Path(table).stat().st_size, "checksum": _sampled_checksum(Path(table))}
     else:
         about["rows"] = source.size
+    if options.source.label_lists is not None:
+        about["label lists"] = _sampled_checksum(Path(options.source.label_lists))
+    if options.label_names is not None:
+        language = [] if options.names_language is None else [options.names_language]
+        about["label names"] = " ".join([Path(options.label_names).name, *language])
+    if options.test_table is not None and Path(options.test_table).is_file():
+        about["test table"] = _sampled_checksum(Path(options.test_table))
     return about
 
 
@@ -292,14 +280,12 @@ def _split(store: TableStore, options: SplitOptions) -> None:
     keys = [key for (key,) in store.connection.execute("SELECT key FROM documents ORDER BY id")]
     if (test_from := store.meta("test_from")) is None:
         chosen = split_documents(keys, store.labels(), options)
-    else:  # the source says what is tested on
+    else:  # the source has test documents
         share = min(options.validation / (1 - options.test), 0.99)
         chosen = np.full(len(keys), SPLITS.index("test"), np.int8)
-        chosen[:test_from] = split_documents(
-            keys[:test_from], store.labels()[:test_from], SplitOptions(share, 0.0, options.seed)
-        )
+        rest = SplitOptions(share, 0.0, options.seed)
+        chosen[:test_from] = split_documents(keys[:test_from], store.labels()[:test_from], rest)
     with store.writing() as write:
-        write.executemany(
-            "UPDATE documents SET split = ? WHERE id = ?", zip(chosen.tolist(), range(len(keys)), strict=True)
-        )
+        rows = zip(chosen.tolist(), range(len(keys)), strict=True)
+        write.executemany("UPDATE documents SET split = ? WHERE id = ?", rows)
         store.put_meta({"splits": asdict(options)})

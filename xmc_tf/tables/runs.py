@@ -13,6 +13,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.tables.store import TableStore
 
+_COLUMNS = ("id", "began", "seconds", "command", "model")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (id INTEGER PRIMARY KEY AUTOINCREMENT, began TEXT NOT NULL, seconds REAL NOT NULL,
     command TEXT NOT NULL, model TEXT NOT NULL, content TEXT NOT NULL);
@@ -25,24 +26,21 @@ CREATE TABLE IF NOT EXISTS run_predictions (run INTEGER NOT NULL, document INTEG
 class Run:
     """One training run on a data set."""
 
-    began: str
+    began: str  # in UTC, as ISO 8601
     seconds: float
     command: str
-    model: str
-    kind: str
-    parameters: dict[str, Any] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
-    durations: dict[str, float] = field(default_factory=dict)
-    chosen: list[str] = field(default_factory=list)
-    trials: list[dict[str, Any]] = field(default_factory=list)
-    curve: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    documents: dict[str, int] = field(default_factory=dict)
-    labels: int = 0
-    id: int = 0
-
-
-_COLUMNS = ("id", "began", "seconds", "command", "model")
+    model: str  # its folder
+    kind: str  # "XR-Linear" or "XR-Transformer"
+    parameters: dict[str, Any] = field(default_factory=dict)  # by dotted name
+    metrics: dict[str, float] = field(default_factory=dict)  # of the test documents, from 0 to 1
+    durations: dict[str, float] = field(default_factory=dict)  # of parts of the work, in seconds
+    chosen: list[str] = field(default_factory=list)  # sentences about the choice of settings
+    trials: list[dict[str, Any]] = field(default_factory=list)  # name, score, seconds and kept of each tried setting
+    curve: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # learning curves: (step, value) pairs
+    versions: dict[str, str] = field(default_factory=dict)  # of Python and packages
+    documents: dict[str, int] = field(default_factory=dict)  # number by split
+    labels: int = 0  # their number
+    id: int = 0  # 0 before it is recorded
 
 
 def now() -> str:
@@ -61,7 +59,10 @@ def record_run(store: TableStore, run: Run, predicted: csr_matrix | None = None)
         )
         number = int(done.lastrowid or 0)
         if predicted is not None:
-            write.executemany("INSERT INTO run_predictions VALUES (?, ?, ?, ?)", _rows(number, store, predicted))
+            labels, scores = predicted.indices.astype("<i4"), predicted.data.astype("<f4")
+            bounds = zip(store.ids("test").tolist(), predicted.indptr, predicted.indptr[1:], strict=False)
+            rows = ((number, one, labels[a:b].tobytes(), scores[a:b].tobytes()) for one, a, b in bounds)
+            write.executemany("INSERT INTO run_predictions VALUES (?, ?, ?, ?)", rows)
     return number
 
 
@@ -99,16 +100,9 @@ def delete_run(store: TableStore, number: int) -> Run:
 def predictions_of(store: TableStore, number: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield (document, labels, scores) of the test documents of a run, best labels first."""
     run_of(store, number)
-    for document, labels, scores in store.connection.execute(
-        "SELECT document, labels, scores FROM run_predictions WHERE run = ? ORDER BY document", (number,)
-    ):
+    query = "SELECT document, labels, scores FROM run_predictions WHERE run = ? ORDER BY document"
+    for document, labels, scores in store.connection.execute(query, (number,)):
         yield document, np.frombuffer(labels, "<i4"), np.frombuffer(scores, "<f4")
-
-
-def _rows(number: int, store: TableStore, predicted: csr_matrix) -> Iterator[tuple[int, int, bytes, bytes]]:
-    for document, a, b in zip(store.ids("test").tolist(), predicted.indptr, predicted.indptr[1:], strict=False):
-        labels, scores = predicted.indices[a:b].astype("<i4"), predicted.data[a:b].astype("<f4")
-        yield number, document, labels.tobytes(), scores.tobytes()
 
 
 def _has_runs(store: TableStore) -> bool:
@@ -118,10 +112,8 @@ def _has_runs(store: TableStore) -> bool:
 def _run(row: Sequence[Any]) -> Run:
     content = parse_json(row[len(_COLUMNS)], of=f"run {row[0]}")
     known = {one.name for one in fields(Run)}
-    return Run(
-        **dict(zip(_COLUMNS, row, strict=False)),
-        **{name: value for name, value in content.items() if name in known},
-    )
+    own = {name: value for name, value in content.items() if name in known}
+    return Run(**dict(zip(_COLUMNS, row, strict=False)), **own)
 
 
 def flat_parameters(nested: Any, prefix: str = "") -> dict[str, Any]:

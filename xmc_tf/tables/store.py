@@ -118,11 +118,9 @@ class TableStore:
                 expected="a database that xmc-tf prepare has written",
                 fix="to read a table of another database, use xmc-tf prepare",
             )
-        if store.meta("version") != VERSION:
-            raise InputError(
-                f"{path} has an unknown version", expected=str(VERSION), received=str(store.meta("version")),
-                fix="prepare the table again",
-            )  # fmt: skip
+        if (found := store.meta("version")) != VERSION:
+            problem, fix = f"{path} has an unknown version", "prepare the table again"
+            raise InputError(problem, expected=str(VERSION), received=str(found), fix=fix)
         if write:
             with store.writing():
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -159,9 +157,8 @@ class TableStore:
         chosen, source = self.meta("columns"), self.meta("source")
         if not chosen or not chosen["texts"]:
             return None
-        return TrainedColumns.of(
-            Columns(**{**chosen, "texts": tuple(chosen["texts"])}), source["columns"], self.meta("label_ids")
-        )
+        columns = Columns(**{**chosen, "texts": tuple(chosen["texts"])})
+        return TrainedColumns.of(columns, source["columns"], self.meta("label_ids"))
 
     def has_meta(self, **values: Any) -> bool:
         """Return whether exactly these values are stored.
@@ -233,13 +230,16 @@ class TableStore:
             raise InputError(f"unknown split {split!r}", expected=", ".join(SPLITS))
         return SPLITS.index(split)
 
+    def _where(self, split: str | None) -> tuple[str, tuple[int, ...]]:
+        return ("", ()) if split is None else (" WHERE split = ?", (self.split_number(split),))
+
     def count(self, split: str | None = None) -> int:
         """Return the number of documents, of a split or of all.
 
         Args:
             split: "train", "validation" or "test"; None: all documents.
         """
-        where, values = ("", ()) if split is None else (" WHERE split = ?", (self.split_number(split),))
+        where, values = self._where(split)
         return int(self.connection.execute(f"SELECT count(*) FROM documents{where}", values).fetchone()[0])
 
     @property
@@ -258,9 +258,10 @@ class TableStore:
         Args:
             split: "train", "validation" or "test".
         """
-        rows = self.connection.execute(
-            "SELECT id FROM documents WHERE split = ? ORDER BY id", (self.split_number(split),)
-        )
+        return self._ids(*self._where(split))
+
+    def _ids(self, where: str, values: tuple[int, ...]) -> np.ndarray:
+        rows = self.connection.execute(f"SELECT id FROM documents{where} ORDER BY id", values)
         return np.fromiter((row[0] for row in rows), np.int64)
 
     def texts(self, split: str) -> "StoredTexts":
@@ -277,11 +278,9 @@ class TableStore:
         Args:
             split: "train", "validation" or "test".
         """
-        rows = self.connection.execute(
-            "SELECT coalesce(name, 'line ' || line) FROM documents WHERE split = ? ORDER BY id",
-            (self.split_number(split),),
-        )
-        return [name for (name,) in rows]
+        where, values = self._where(split)
+        query = f"SELECT coalesce(name, 'line ' || line) FROM documents{where} ORDER BY id"
+        return [name for (name,) in self.connection.execute(query, values)]
 
     def labels(self, split: str | None = None) -> csr_matrix:
         """Return the labels of a split, documents × labels.
@@ -289,24 +288,14 @@ class TableStore:
         Args:
             split: "train", "validation" or "test"; None: all documents.
         """
-        if split is None:
-            values: tuple[int, ...] = ()
-            query = "SELECT document, label FROM document_labels ORDER BY document, label"
-            documents = np.fromiter(
-                (row[0] for row in self.connection.execute("SELECT id FROM documents ORDER BY id")), np.int64
-            )
-        else:
-            query = (
-                "SELECT document, label FROM document_labels JOIN documents ON documents.id = document "
-                "WHERE split = ? ORDER BY document, label"
-            )
-            values, documents = (self.split_number(split),), self.ids(split)
-        pairs = np.fromiter(
-            (value for row in self.connection.execute(query, values) for value in row), np.int64
-        ).reshape(-1, 2)
-        rows = np.searchsorted(documents, pairs[:, 0])
-        ones = np.ones(len(pairs), np.float32)
-        return csr_matrix((ones, (rows, pairs[:, 1])), shape=(len(documents), self.nr_labels))
+        where, values = self._where(split)
+        join = "" if split is None else " JOIN documents ON documents.id = document"
+        query = f"SELECT document, label FROM document_labels{join}{where} ORDER BY document, label"
+        cells = (value for row in self.connection.execute(query, values) for value in row)
+        pairs = np.fromiter(cells, np.int64).reshape(-1, 2)
+        documents = self._ids(where, values)
+        entries = (np.ones(len(pairs), np.float32), (np.searchsorted(documents, pairs[:, 0]), pairs[:, 1]))
+        return csr_matrix(entries, shape=(len(documents), self.nr_labels))
 
     @property
     def nr_features(self) -> int:
@@ -321,18 +310,15 @@ class TableStore:
         """
         if not self.nr_features:
             raise InputError(f"{self.path} holds texts, not features", fix="use texts(split)")
-        rows = self.connection.execute(
-            "SELECT numbers, amounts FROM features JOIN documents ON documents.id = document WHERE split = ? "
-            "ORDER BY document", (self.split_number(split),),
-        )  # fmt: skip
+        where, values = self._where(split)
+        joined = f"features JOIN documents ON documents.id = document{where}"
+        rows = self.connection.execute(f"SELECT numbers, amounts FROM {joined} ORDER BY document", values)
         numbers, amounts = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
-        for found, values in rows:
+        for found, weights in rows:
             numbers.append(np.frombuffer(found, "<i4"))
-            amounts.append(np.frombuffer(values, "<f4"))
-        indptr = np.cumsum([0, *map(len, numbers[1:])])
-        X = csr_matrix(
-            (np.concatenate(amounts), np.concatenate(numbers), indptr), shape=(len(numbers) - 1, self.nr_features)
-        )
+            amounts.append(np.frombuffer(weights, "<f4"))
+        arrays = (np.concatenate(amounts), np.concatenate(numbers), np.cumsum([0, *map(len, numbers[1:])]))
+        X = csr_matrix(arrays, shape=(len(numbers) - 1, self.nr_features))
         X.sum_duplicates()
         return X
 
@@ -382,16 +368,12 @@ class StoredTexts(LazyTexts):
             )  # fmt: skip
         first, last = int(ids[0]), int(ids[-1])
         wanted = set(ids.tolist())
-        # A range reads neighbouring pages; ids of a split are spread over it evenly.
+        one, query = self._connection.execute, "SELECT id, text FROM documents WHERE id"
+        # A range reads neighbouring pages; the ids of a split are spread over it evenly.
         if last - first < 64 * len(ids):
-            rows: Iterable[tuple[int, str]] = self._connection.execute(
-                "SELECT id, text FROM documents WHERE id BETWEEN ? AND ? ORDER BY id", (first, last)
-            )
+            rows: Iterable[tuple[int, str]] = one(f"{query} BETWEEN ? AND ? ORDER BY id", (first, last))
         else:
-            rows = (
-                self._connection.execute("SELECT id, text FROM documents WHERE id = ?", (one,)).fetchone()
-                for one in ids.tolist()
-            )
+            rows = (one(f"{query} = ?", (number,)).fetchone() for number in ids.tolist())
         for number, text in rows:
             if number in wanted:
                 yield " ".join(text.splitlines())

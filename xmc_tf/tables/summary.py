@@ -12,16 +12,16 @@ _SHOWN = 8  # names of columns
 class Summary:
     """The content of a data set in numbers."""
 
-    documents: dict[str, int]
+    documents: dict[str, int]  # by split
     labels: int
-    pairs: int
-    bad_rows: dict[str, int]
-    copies: int
-    only_in_test: int
+    pairs: int  # number of labels of all documents
+    bad_rows: dict[str, int]  # by reason
+    copies: int  # documents whose text occurs before
+    only_in_test: int  # labels that no other documents have
     guesses: list[str]
-    single_label: bool = False
-    unused: tuple[str, ...] = ()
-    cells: tuple[str, ...] = ()
+    single_label: bool = False  # each document has exactly one label
+    unused: tuple[str, ...] = ()  # names of columns
+    cells: tuple[str, ...] = ()  # some cells of labels in the table
 
     @property
     def question(self) -> str:
@@ -67,6 +67,11 @@ def summary_of(store: TableStore) -> Summary:
     one = store.connection.execute
     trained = {label for split in (TRAIN, VALIDATION) for label in store.labels(split).indices.tolist()}
     pairs = int(one("SELECT count(*) FROM document_labels").fetchone()[0])
+    columns, names = store.columns, (store.meta("source") or {}).get("columns", ())
+    unused: tuple[str, ...] = ()
+    if columns is not None:
+        used, ids = {*columns.texts, columns.labels, columns.document, *columns.indicators}, column_of_ids(names)
+        unused = tuple(name for at, name in enumerate(names) if name not in used and at != ids)
     return Summary(
         {split: store.count(split) for split in SPLITS},
         store.nr_labels,
@@ -76,17 +81,6 @@ def summary_of(store: TableStore) -> Summary:
         store.nr_labels - len(trained),
         list(store.meta("guesses") or []),
         pairs == store.count(),  # rows without a label are not used
-        _unused(store),
+        unused,
         tuple(store.meta("label_cells") or ()),
     )
-
-
-def _unused(store: TableStore) -> tuple[str, ...]:
-    """Return the names of the columns that are neither texts, labels nor identifiers."""
-    columns, source = store.columns, store.meta("source") or {}
-    if columns is None:
-        return ()
-    used = {*columns.texts, columns.labels, columns.document, *columns.indicators}
-    names = list(source.get("columns", ()))
-    ids = column_of_ids(names)
-    return tuple(name for at, name in enumerate(names) if name not in used and at != ids)
