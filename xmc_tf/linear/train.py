@@ -47,9 +47,9 @@ from xmc_tf.params import (
     with_effect,
 )
 from xmc_tf.params.tfidf import first_language
-from xmc_tf.plan.fine_tuning import FineTuningOptions
 from xmc_tf.plan.sizes import DataSizes
-from xmc_tf.plan.this_machine import warn_of_needs
+from xmc_tf.plan.stages import FineTuningOptions
+from xmc_tf.plan.summary import warn_of_needs
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.work_folder import remove_discarded, work_path
 from xmc_tf.rankers.problems import check_relevance, sorted_csc

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.params.choices import HEAD_PRECISIONS
-from xmc_tf.plan.fine_tuning import FineTuningOptions
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
+from xmc_tf.plan.stages import FineTuningOptions
 from xmc_tf.plan.summary import estimate
 
 _DESCRIPTION = """Estimate memory per rank, network traffic and duration of a training.
@@ -20,15 +20,8 @@ _DESCRIPTION = """Estimate memory per rank, network traffic and duration of a tr
 Without --encoder, the estimate is for linear rankers. It is based on the code that divides the work, and on measured
 speeds or your own."""
 _OF_ENCODERS = (
-    "tokens",
-    "batch_size",
-    "epochs",
-    "max_match_clusters",
-    "half",
-    "head_precision",
-    "device",
-    "docs_per_second",
-)
+    "tokens", "batch_size", "epochs", "max_match_clusters", "half", "head_precision", "device", "docs_per_second"
+)  # fmt: skip
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 
 
@@ -52,18 +45,14 @@ def whole(text: str) -> int:
 def parser() -> argparse.ArgumentParser:
     out = cli.make_parser("xmc_tf.plan", _DESCRIPTION)
     data, fine, machines = DataSizes(1, 1), FineTuningOptions(), Machines(1, 1)
-    group = out.add_argument_group("data")
-    add = group.add_argument
+    add = out.add_argument_group("data").add_argument
     add("--labels", type=whole, required=True, metavar="N", help="number of labels")
     add("--docs", type=whole, required=True, metavar="N", help="number of training documents")
     add("--labels-per-doc", type=number, default=data.labels_per_document, metavar="N", help="mean number of labels")
     add("--tokens", type=whole, default=data.tokens, metavar="N", help="mean number of tokens that the encoder reads")
-    add(
-        "--entries", type=number, default=data.entries, metavar="N", help="mean number of TF-IDF features of a document"
-    )
+    add("--entries", type=number, default=data.entries, metavar="N", help="mean number of TF-IDF features per document")
     add("--features", type=whole, default=data.features, metavar="N", help="number of different TF-IDF features")
-    group = out.add_argument_group("model")
-    add = group.add_argument
+    add = out.add_argument_group("model").add_argument
     add("--encoder", metavar="NAME", help=f"folder with config.json, or {', '.join(ENCODERS)}")
     add("--batch-size", type=whole, default=fine.batch_size, metavar="N", help="documents per step and rank")
     add("--epochs", type=number, default=fine.epochs, metavar="N", help="passes over the documents")
@@ -75,14 +64,9 @@ def parser() -> argparse.ArgumentParser:
     add("--trees", type=whole, default=1, metavar="N", help="number of trees of rankers")
     add("--nr-splits", type=whole, default=fine.nr_splits, metavar="N", help="number of children of a node of the tree")
     add(
-        "--max-leaf-size",
-        type=whole,
-        default=fine.max_leaf_size,
-        metavar="N",
-        help="maximum number of labels of a leaf",
+        "--max-leaf-size", type=whole, default=fine.max_leaf_size, metavar="N", help="maximum number of labels per leaf"
     )
-    group = out.add_argument_group("machines")
-    add = group.add_argument
+    add = out.add_argument_group("machines").add_argument
     add("--hosts", default="1x1", metavar="HxR", help="hosts x ranks per host, such as 4x8")
     add("--device", choices=sorted(DEVICES), default="cpu-core", help="what each rank computes on")
     add("--docs-per-second", type=number, metavar="N",
