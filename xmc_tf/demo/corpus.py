@@ -8,6 +8,7 @@ import csv
 import hashlib
 import importlib.metadata
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,39 +24,17 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix
-from xmc_tf.demo.labelling import candidates, choose_labels
-from xmc_tf.demo.prose import prose, words
-from xmc_tf.demo.sources import DocumentedObject, package_folders, read_entries
+from xmc_tf.demo.sources import DocumentedObject, package_folders, prose, read_entries, words
 
 # Import name → distribution. Packages of extras are left out, so that installing them does not change the data.
 PACKAGES = {
-    "absl": "absl-py",
-    "fsspec": "fsspec",
-    "grpc": "grpcio",
-    "h5py": "h5py",
-    "huggingface_hub": "huggingface-hub",
-    "keras": "keras",
-    "llvmlite": "llvmlite",
-    "markdown": "Markdown",
-    "numba": "numba",
-    "numpy": "numpy",
-    "opt_einsum": "opt-einsum",
-    "optree": "optree",
-    "packaging": "packaging",
-    "pygments": "Pygments",
-    "requests": "requests",
-    "rich": "rich",
-    "scipy": "scipy",
-    "tensorboard": "tensorboard",
-    "tensorflow": "tensorflow",
-    "tensorflow_text": "tensorflow-text",
-    "tqdm": "tqdm",
-    "transformers": "transformers",
-    "urllib3": "urllib3",
-    "werkzeug": "Werkzeug",
-    "wrapt": "wrapt",
-}
-
+    "absl": "absl-py", "fsspec": "fsspec", "grpc": "grpcio", "h5py": "h5py", "huggingface_hub": "huggingface-hub",
+    "keras": "keras", "llvmlite": "llvmlite", "markdown": "Markdown", "numba": "numba", "numpy": "numpy",
+    "opt_einsum": "opt-einsum", "optree": "optree", "packaging": "packaging", "pygments": "Pygments",
+    "requests": "requests", "rich": "rich", "scipy": "scipy", "tensorboard": "tensorboard", "tensorflow": "tensorflow",
+    "tensorflow_text": "tensorflow-text", "tqdm": "tqdm", "transformers": "transformers", "urllib3": "urllib3",
+    "werkzeug": "Werkzeug", "wrapt": "wrapt",
+}  # fmt: skip
 _RECIPE = 1  # increase it when the data change for the same packages
 _MIN_WORDS, _MAX_WORDS = 10, 250
 _TEST_SHARE = 0.15
@@ -67,6 +46,76 @@ _CORPUS = FolderKind(
 )
 _RUN = 4  # number of consecutive words by which near copies are recognised
 _SHORT_NAMES = ("tf", "np", "sp", "nn", "plt")
+# Maximum number of labels per category, in the order in which a document's labels are chosen.
+_MOST = {"module": 1, "about": 3, "takes": 2, "package": 1, "extends": 1, "kind": 1}
+MOST_LABELS = 8
+# Folders whose names mean nothing to a reader.
+_STRUCTURE = {"python", "src", "core", "lib", "hl", "main", "init"}
+_HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+# Words of identifiers that name no subject.
+_EMPTY = set(re.findall(
+    r"\w+",
+    "abstract all and any are arg args base can class core default for from func function generic get has have helper "
+    "impl into internal its kwargs main method mixin module name names new non not obj object old one only per pre set "
+    "that the this two type types use used using util utils value values via was with",
+))  # fmt: skip
+
+
+def candidates(entry: DocumentedObject) -> list[str]:
+    """Return all labels that fit an object, best first within each category."""
+    place = [part.strip("_") for part in entry.module.split(".")]
+    place = [part for number, part in enumerate(place) if number == 0 or (part and part not in _STRUCTURE)]
+    found = [f"package: {'.'.join(place[:depth])}" for depth in range(min(len(place) - 1, 3), 0, -1)]
+    if len(place) > 1:
+        found.append(f"module: {'.'.join(place)}")
+    found += [f"about: {word}" for word in name_words(entry.name)]
+    # A method is also about its class, but less.
+    found += [f"about: {word}" for word in name_words(entry.owner)]
+    found += [f"takes: {name}" for name in entry.parameters if len(name) > 2 and not name.startswith("_")]
+    found += [f"extends: {base.lstrip('_')}" for base in entry.bases if base.strip("_") not in ("object", "")]
+    found.append(f"kind: {entry.kind}")
+    return list(dict.fromkeys(found))
+
+
+def name_words(name: str) -> list[str]:
+    """Return the meaningful words of an identifier, in lower case and as singulars."""
+    words = [word.lower() for part in name.split("_") for word in _HUMPS.findall(part)]
+    return [_singular(word) for word in words if len(word) > 2 and word not in _EMPTY]
+
+
+def _singular(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is", "as", "os")):
+        return word[:-1]
+    return word
+
+
+def choose_labels(
+    possible: Sequence[Sequence[str]], training: Sequence[bool], least: int, largest_share: float
+) -> list[list[str]]:
+    """Return the labels of each document; empty if fewer than two remain.
+
+    A label must have ``least`` training documents, and at most ``largest_share`` of them, to be informative. A document
+    gets few labels of each category, the most specific first.
+    """
+    most = largest_share * sum(training)
+    fitting = Counter(label for labels, train in zip(possible, training, strict=True) if train for label in labels)
+    allowed = {label for label, count in fitting.items() if least <= count <= most}
+    while True:
+        chosen = [_few(labels, allowed) for labels in possible]
+        counts = Counter(label for labels, train in zip(chosen, training, strict=True) if train for label in labels)
+        rare = {label for label in allowed if counts[label] < least}
+        if not rare:
+            return chosen
+        allowed -= rare
+
+
+def _few(labels: Sequence[str], allowed: set[str]) -> list[str]:
+    few = []
+    for group, most in _MOST.items():
+        few += [label for label in labels if label in allowed and label.startswith(f"{group}:")][:most]
+    return few[:MOST_LABELS] if len(few) > 1 else []
 
 
 @dataclass(frozen=True)
@@ -98,7 +147,6 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
             progress.add()
     kept = originals([words(text) for text in texts])
     texts, labels = [texts[i] for i in kept], [labels[i] for i in kept]
-
     training = [not _is_test(text) for text in texts]
     chosen = choose_labels(labels, training, least, largest_share)
     names = sorted({name for given in chosen for name in given})
@@ -108,14 +156,9 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
             expected=f"labels with at least {least} documents",
             received=f"{len(texts):,} texts in {', '.join(sorted(folders))}",
         )
-    rows = {part: [i for i in range(len(texts)) if chosen[i] and training[i] == part] for part in (True, False)}
-    return Corpus(
-        train=[texts[i] for i in rows[True]],
-        test=[texts[i] for i in rows[False]],
-        train_labels=_matrix([chosen[i] for i in rows[True]], names),
-        test_labels=_matrix([chosen[i] for i in rows[False]], names),
-        names=names,
-    )
+    train, test = ([i for i, own in enumerate(chosen) if own and training[i] == part] for part in (True, False))
+    labels_of = [_matrix([chosen[i] for i in rows], names) for rows in (train, test)]
+    return Corpus([texts[i] for i in train], [texts[i] for i in test], *labels_of, names)
 
 
 def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path:
@@ -128,12 +171,7 @@ def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path
         _write_lines(part / "labels.txt", corpus.names)
         save_matrix(part / "Y.trn.npz", corpus.train_labels)
         save_matrix(part / "Y.tst.npz", corpus.test_labels)
-        about = {
-            **origin(packages),
-            "train": len(corpus.train),
-            "test": len(corpus.test),
-            "labels": len(corpus.names),
-        }
+        about = {**origin(packages), "train": len(corpus.train), "test": len(corpus.test), "labels": len(corpus.names)}
         (part / "corpus.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return Path(folder)
 
