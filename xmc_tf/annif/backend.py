@@ -8,10 +8,8 @@ from annif.exception import ConfigurationException, NotInitializedException, Not
 from annif.suggestion import SuggestionBatch
 from scipy.sparse import csr_array
 
-from xmc_tf.annif.analysis import analysis_of
-from xmc_tf.annif.subject_names import chosen_subjects, subject_names
-from xmc_tf.annif.training import train_model
-from xmc_tf.annif.training_files import read_training_files, write_training_files
+from xmc_tf.annif.subjects import analysis_of, chosen_subjects, subject_names
+from xmc_tf.annif.training import read_training_files, train_model, write_training_files
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
@@ -47,20 +45,10 @@ class XmcBackend(backend.AnnifLearningBackend):
 
     name = "xmc_tf"
     DEFAULT_PARAMETERS: ClassVar[dict[str, Any]] = {
-        "effort": "balanced",
-        "probabilities": True,
-        "label_names": True,
-        "ngram": 2,
-        "min_df": 2,
-        "pieces": 5,
-        "beam_size": None,
-        "seed": 0,
-        "keep_training_data": True,
-        "encoder": "",
-        "epochs": 3,
-        "truncate_length": 128,
+        "effort": "balanced", "probabilities": True, "label_names": True, "ngram": 2, "min_df": 2, "pieces": 5,
+        "beam_size": None, "seed": 0, "keep_training_data": True, "encoder": "", "epochs": 3, "truncate_length": 128,
         "only_labels": "",
-    }
+    }  # fmt: skip
     _model: Model | None = None
 
     @property
@@ -99,9 +87,8 @@ class XmcBackend(backend.AnnifLearningBackend):
                     backend_id=self.backend_id,
                 )
             self.info("creating training files")
-            if not write_training_files(
-                corpus.documents, folder, len(self.project.vocab.subjects), analysis_of(self.project)
-            ):
+            count = len(self.project.vocab.subjects)
+            if not write_training_files(corpus.documents, folder, count, analysis_of(self.project)):
                 raise NotSupportedException(
                     f"Cannot train {self.name} project: no document has both text and subjects of the vocabulary"
                 )

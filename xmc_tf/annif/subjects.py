@@ -1,12 +1,10 @@
-"""The names of a vocabulary's subjects in the project's language."""
-
+from collections.abc import Callable
 from typing import Any
 
 from annif.exception import AnnifException
 from rdflib import URIRef
 from rdflib.namespace import SKOS
 
-from xmc_tf.annif.analysis import analysis_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
 
@@ -14,14 +12,31 @@ from xmc_tf.data import TextFile
 _ALTERNATIVE = (SKOS.altLabel, SKOS.hiddenLabel)
 
 
+def analysis_of(project: Any) -> Callable[[str], str]:
+    """Return the function that normalizes the words of a text by the project's analyzer, if it has one.
+
+    Short words, numbers and punctuation are kept, because names of subjects contain them.
+    """
+    if not project.analyzer_spec:
+        return lambda text: text
+    analyzer = project.analyzer
+    return lambda text: " ".join(analyzer.tokenize_words(text, filter=False))
+
+
 def subject_names(project: Any) -> list[str]:
     """Return a line for each subject: its preferred name (or URI), then alternative names after tabs."""
     language, subjects, analyzed = project.vocab_lang, project.vocab.subjects, analysis_of(project)
-    alternatives = _alternatives(project)
+    try:
+        vocabulary = project.vocab.skos
+    except AnnifException:  # the vocabulary was loaded from a table, which has preferred names only
+        vocabulary = None
     lines = [""] * len(subjects)
     for number, subject in subjects.active:
         name = (subject.labels or {}).get(language) or subject.uri
-        found = (analyzed(" ".join(one.split())) for one in (name, *alternatives(subject.uri, language)))
+        others = []
+        if vocabulary is not None:
+            others = vocabulary.get_concept_labels(URIRef(subject.uri), _ALTERNATIVE)[language]
+        found = (analyzed(" ".join(one.split())) for one in (name, *others))
         lines[number] = "\t".join(dict.fromkeys(filter(None, found)))
     return [line or f"subject {number}" for number, line in enumerate(lines)]
 
@@ -44,11 +59,3 @@ def chosen_subjects(project: Any, path: str, count: int) -> list[int]:
     if not known:
         raise InputError(f"{path} lists no subject that the model knows", expected="a URI or a name on each line")
     return known
-
-
-def _alternatives(project: Any) -> Any:
-    try:
-        vocabulary = project.vocab.skos
-    except AnnifException:  # the vocabulary was loaded from a table, which has preferred names only
-        return lambda uri, language: []
-    return lambda uri, language: vocabulary.get_concept_labels(URIRef(uri), _ALTERNATIVE)[language]
