@@ -7,7 +7,7 @@ from xmc_tf.collective.heads.layers import TopK as TopK
 from xmc_tf.collective.optimizers.row_wise import RowAdagrad as RowAdagrad
 from xmc_tf.collective.optimizers.row_wise import RowAdam as RowAdam
 from xmc_tf.collective.optimizers.row_wise import RowSGD as RowSGD
-from xmc_tf.collective.several.embedding_table import EmbeddingTable as EmbeddingTable
+from xmc_tf.collective.several.planner import EmbeddingTable as EmbeddingTable
 from xmc_tf.collective.strategy import CollectiveStrategy as CollectiveStrategy
 from xmc_tf.common.errors import InputError as InputError
 from xmc_tf.data.matrices import load_matrix as load_matrix

@@ -24,10 +24,9 @@ from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 from tensorflow.python.saved_model import fingerprinting_utils
 
-from xmc_tf.collective.growing.serving import served_forms
-from xmc_tf.collective.tables.serving_tables import serve_from
-from xmc_tf.collective.tables.table import ShardedTable
-from xmc_tf.collective.tables.whole_rows import rows_on_rank_0
+from xmc_tf.collective.growing.forms import served_forms
+from xmc_tf.collective.tables.table import ShardedTable, serve_from
+from xmc_tf.collective.tables.table_variable import rows_on_rank_0
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import checksum_of, record_files
 from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, PLAIN

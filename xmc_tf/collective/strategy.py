@@ -11,28 +11,28 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
-from xmc_tf.collective.engines.choosing import start_engine
-from xmc_tf.collective.engines.gathered_rows import GatheredRows, gather_rows
 from xmc_tf.collective.engines.graph_order import in_plain_graph
+from xmc_tf.collective.engines.operations import GatheredRows, gather_rows, start_engine
 from xmc_tf.collective.fitting.compiling import check_keras, compiled_over_ranks
-from xmc_tf.collective.fitting.models import prepare_models
-from xmc_tf.collective.graphs.optimizers import optimizers_over_ranks
-from xmc_tf.collective.graphs.variables import creator_in_graphs, from_rank_0, sharded_get_variable, variable_of
+from xmc_tf.collective.fitting.models import check_replicas_equal, prepare_models
+from xmc_tf.collective.graphs import (
+    creator_in_graphs,
+    from_rank_0,
+    optimizers_over_ranks,
+    sharded_get_variable,
+    variable_of,
+)
 from xmc_tf.collective.growing.eviction import Rule
-from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
-from xmc_tf.collective.growing.lookup import growing_lookup
+from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding, growing_lookup
 from xmc_tf.collective.growing.table import GrowingTable, make_growing_table
-from xmc_tf.collective.heads.layers import table_of_all_rows
-from xmc_tf.collective.heads.products import top_rows
+from xmc_tf.collective.heads.layers import table_of_all_rows, top_rows
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import Reduction
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer
-from xmc_tf.collective.replicas import check_replicas_equal
 from xmc_tf.collective.several.collection import EmbeddingCollection
-from xmc_tf.collective.several.embedding_table import EmbeddingTable
-from xmc_tf.collective.several.planner import PlanOptions, make_plan
+from xmc_tf.collective.several.planner import EmbeddingTable, PlanOptions, make_plan
 from xmc_tf.collective.tables.bags import Combiner, Ids
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.keras_embedding import EmbeddingScope, shard_embeddings

@@ -12,7 +12,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.collective.tables.initial_values import first_values
 from xmc_tf.collective.tables.lookup import lookup
-from xmc_tf.collective.tables.row_access import set_rows
+from xmc_tf.collective.tables.table import set_rows
 from xmc_tf.data import as_features
 from xmc_tf.matcher.head import LabelHead, random_rows
 from xmc_tf.matcher.levels import LevelTask

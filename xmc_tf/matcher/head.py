@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.tables.every_row import EveryRow
-from xmc_tf.collective.tables.fused_rows import FusedRows, RowStep
+from xmc_tf.collective.tables.every_row import FusedRows, RowStep
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.pairs import PairScorer
-from xmc_tf.collective.tables.routes import choose_route
-from xmc_tf.collective.tables.row_access import get_rows
+from xmc_tf.collective.tables.pairs import choose_route
+from xmc_tf.collective.tables.table import get_rows
 from xmc_tf.collective.tables.table import make_table
 from xmc_tf.matcher.heads import SHORTEST, Scaling
 from xmc_tf.matcher.losses import HeadLoss

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.tables.fused_rows import FusedRows, RowStep
+from xmc_tf.collective.tables.every_row import FusedRows, RowStep
 from xmc_tf.matcher.candidates.batches import Batch
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.losses import head_loss

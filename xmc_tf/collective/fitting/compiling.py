@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from xmc_tf.collective.fitting.metrics import announce_own_metrics
-from xmc_tf.collective.fitting.whole_batches import normalized_over_ranks, take_steps_over_ranks
+from xmc_tf.collective.fitting.steps import normalized_over_ranks, take_steps_over_ranks
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.keras_2 import check_keras_3, keras_2_refused
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer

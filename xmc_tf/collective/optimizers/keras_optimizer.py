@@ -10,14 +10,12 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.keras_2 import check_keras_3
-from xmc_tf.collective.optimizers.accumulation import Accumulator
 from xmc_tf.collective.optimizers.batches import current_batch
-from xmc_tf.collective.optimizers.gradients import Gradient, Gradients, Reduction, local_rows, split
+from xmc_tf.collective.optimizers.gradients import Accumulator, Gradient, Gradients, Reduction, local_rows, split
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer, differences_of, row_wise_of
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of, updated_over_ranks
-from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable
-from xmc_tf.collective.tables.whole_rows import whole_rows
+from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable, whole_rows
 from xmc_tf.common.errors import InputError
 
 log = logging.getLogger(__name__)

@@ -5,14 +5,59 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines.graph_order import in_plain_graph
 from xmc_tf.collective.tables.initial_values import BLOCK_ROWS, Initializer, Values, first_values
-from xmc_tf.collective.tables.row_access import set_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import Partition, even_rows
+
+
+@dataclass(frozen=True)
+class SomeRows:
+    """Some rows of a variable, or of an array that is only read, in an order of their own."""
+
+    source: tf.Variable | np.ndarray
+    order: range | np.ndarray
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        return tf.TensorShape([len(self.order), *self.source.shape[1:]])
+
+    @property
+    def dtype(self) -> tf.DType:
+        return tf.as_dtype(self.source.dtype)
+
+
+# Slices would copy: ``variable[low:high]`` reads the whole variable first, which copies it after a sparse update, and
+# ``variable[low:high].assign(rows)`` holds that slice during the assignment (tests/collective/test_memory.py).
+def get_rows(rows: tf.Variable | SomeRows, low: int, high: int) -> tf.Tensor:
+    """Return the rows ``[low, high)``, without a copy of the others; those of bfloat16 as float32, which NumPy has."""
+    source, numbers = _of(rows, low, high)
+    if isinstance(source, np.ndarray):
+        return tf.constant(source[numbers])
+    found = tf.gather(source, numbers)
+    return tf.cast(found, tf.float32) if source.dtype == tf.bfloat16 else found
+
+
+def set_rows(rows: tf.Variable | SomeRows, low: int, values: tf.Tensor | np.ndarray) -> None:
+    """Write rows from ``low`` on, in place."""
+    variable, numbers = _of(rows, low, low + int(values.shape[0]))
+    variable.scatter_update(tf.IndexedSlices(tf.cast(values, variable.dtype), numbers))
+
+
+def _of(rows: tf.Variable | SomeRows, low: int, high: int) -> tuple[Any, np.ndarray]:
+    if isinstance(rows, SomeRows):
+        return rows.source, np.asarray(rows.order[low:high])
+    return rows, np.arange(low, high)
+
+
+def row_type(variable: Any) -> np.dtype:
+    """Return the NumPy type of the rows that ``get_rows`` returns."""
+    return np.dtype(np.float32 if variable.dtype == tf.bfloat16 else variable.dtype.as_numpy_dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,3 +246,22 @@ def not_replicated() -> Iterator[None]:
 
 def replicated_here() -> bool:
     return not _NOT_REPLICATED.get()
+
+
+_SERVING_TABLES: ContextVar[dict[ShardedTable, ShardedTable] | None] = ContextVar("serving_tables", default=None)
+
+
+@contextmanager
+def serve_from(whole: dict[ShardedTable, ShardedTable]) -> Iterator[None]:
+    """Make lookups in a key of ``whole`` use its value in the block, for SavedModels: a server has no other ranks."""
+    token = _SERVING_TABLES.set(whole)
+    try:
+        yield
+    finally:
+        _SERVING_TABLES.reset(token)
+
+
+def serving_or_sharded(table: ShardedTable) -> ShardedTable:
+    """Return the whole table within ``serve_from``, otherwise ``table`` itself."""
+    whole = _SERVING_TABLES.get()
+    return table if whole is None else whole.get(table, table)
