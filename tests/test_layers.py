@@ -104,7 +104,6 @@ MODULES_WITHOUT_TENSORFLOW = [
     "matcher.candidates",
     "matcher.label_search",
     "matcher.levels",
-    "matcher.pecos_head",
     "models.explaining.explanation",
     "models.explaining.linear",
     "models.explaining.evidence",

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
+from keras.initializers import RandomNormal
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.collective.tables.initial_values import first_values
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import set_rows
 from xmc_tf.data import as_features
-from xmc_tf.matcher.head import LabelHead, random_rows
+from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import LevelTask
 from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
 from xmc_tf.rankers.fit import train_rankers
@@ -49,11 +50,23 @@ def bootstrap(
     if method == "inherit" and parent_head is None:
         logger.info("%s: the top level has nothing to inherit from and is initialized at random", head.name)
         method = "no-bootstrap"
+    low, high = head.own_rows()
     if method == "no-bootstrap":
-        _draw(head, seed)
+        # Normally distributed weights and biases of 0, the same on any number of ranks.
+        values = first_values(RandomNormal(stddev=0.02), head.name, head.nr_nodes, head.dim, seed)
+        assert values is not None
+        for begin in range(low, high, _ROWS_AT_ONCE):
+            end = min(begin + _ROWS_AT_ONCE, high)
+            set_rows(head.table.variable, begin - low, tf.pad(values(begin, end), [[0, 0], [0, 1]]))
     elif method == "inherit":
         assert parent_head is not None
-        _inherit(head, parent_head, task)
+        # Every rank makes as many lookups as the one with the most rows.
+        for offset in range(0, int(np.diff(head.table.partition.bounds).max()), _ROWS_AT_ONCE):
+            begin, end = min(low + offset, high), min(low + offset + _ROWS_AT_ONCE, high)
+            parents = np.searchsorted(task.splits, np.arange(begin, end), side="right") - 1
+            rows = lookup(parent_head.table, tf.constant(parents, tf.int64))
+            if begin < end:
+                set_rows(head.table.variable, begin - low, rows)
     elif method == "centroid":
         assert vectors is not None
         _centroids(head, task, matched, vectors, loss_function)
@@ -62,33 +75,11 @@ def bootstrap(
         _solve(head, task, matched, vectors, weighted=method == "weighted-linear", seed=seed)
 
 
-def _draw(head: LabelHead, seed: int) -> None:
-    """Set normally distributed weights and biases of 0, the same on any number of ranks."""
-    values = first_values(random_rows(), head.name, head.nr_nodes, head.dim, seed)
-    assert values is not None
-    low, high = head.own_rows()
-    for begin in range(low, high, _ROWS_AT_ONCE):
-        end = min(begin + _ROWS_AT_ONCE, high)
-        set_rows(head.table.variable, begin - low, tf.pad(values(begin, end), [[0, 0], [0, 1]]))
-
-
-def _inherit(head: LabelHead, parent_head: LabelHead, task: LevelTask) -> None:
-    """Set the parents' rows, from any rank; every rank makes as many calls as the one with the most rows."""
-    low, high = head.own_rows()
-    most = int(np.diff(head.table.partition.bounds).max())
-    for offset in range(0, most, _ROWS_AT_ONCE):
-        begin, end = min(low + offset, high), min(low + offset + _ROWS_AT_ONCE, high)
-        parents = np.searchsorted(task.splits, np.arange(begin, end), side="right") - 1
-        rows = lookup(parent_head.table, tf.constant(parents, tf.int64))
-        if begin < end:
-            set_rows(head.table.variable, begin - low, rows)
-
-
 def _solve(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, *, weighted: bool, seed: int
 ) -> None:
     """Set one-versus-rest rankers, trained on the documents that are matched to a node's parent."""
-    X = as_features(_as_seen(head, vectors))
+    X = as_features(head.scaling.apply(vectors))
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
     params = RankerParams(
@@ -106,14 +97,9 @@ def _solve(
         binary.data[:] = 1
         clusters, negatives = _problem(task, begin, end, first, last, of_parents)
         model = train_rankers(
-            X,
-            binary,
-            [clusters],
-            R=of_block if weighted else None,
-            params=params,
+            X, binary, [clusters], R=of_block if weighted else None, params=params, seed=seed,
             user_negatives={1: negatives} if negatives is not None else None,
-            seed=seed,
-        )
+        )  # fmt: skip
         _keep_own(head, begin, model.levels[-1].weights.T.toarray())
 
 
@@ -127,16 +113,9 @@ def _problem(
     # Append a parent without children: the solver would treat a single parent as the root, which all documents match.
     starts = np.concatenate([task.splits[first : last + 1] - begin, [end - begin]])
     clusters = csc_matrix((np.ones(len(nodes), np.float32), nodes, starts), shape=(len(nodes), last - first + 1))
-    no_documents = csc_matrix((matched.shape[0], 1), dtype=np.float32)
     own = matched[:, first:last]
-    return clusters, csc_matrix(
-        (
-            np.concatenate([own.data, no_documents.data]),
-            np.concatenate([own.indices, no_documents.indices]),
-            np.concatenate([own.indptr, own.indptr[-1:]]),
-        ),
-        shape=(matched.shape[0], last - first + 1),
-    )
+    parts = own.data, own.indices, np.concatenate([own.indptr, own.indptr[-1:]])
+    return clusters, csc_matrix(parts, shape=(matched.shape[0], last - first + 1))
 
 
 def _centroids(
@@ -156,9 +135,11 @@ def _centroids(
             if low_child == high_child:
                 continue
             of_nodes = targets[:, low_child:high_child]
-            own = every_document if of_parents is None else _rows_of(of_parents, parent)
+            own = every_document
+            if of_parents is not None:
+                own = of_parents.indices[of_parents.indptr[parent] : of_parents.indptr[parent + 1]]
             documents = np.union1d(own, of_nodes.indices)
-            seen = _as_seen(head, vectors[documents])
+            seen = head.scaling.apply(vectors[documents])
             lengths = np.linalg.norm(seen, axis=1)
             directions = seen / np.maximum(lengths, 1e-12)[:, None]
             belongs = csr_matrix((of_nodes[documents] != 0).astype(np.float32))
@@ -195,12 +176,3 @@ def _keep_own(head: LabelHead, begin: int, rows: np.ndarray) -> None:
     if first < last:
         own = np.ascontiguousarray(rows[first - begin : last - begin], np.float32)
         set_rows(head.table.variable, first - low, own)
-
-
-def _rows_of(matrix: csc_matrix, column: int) -> np.ndarray:
-    return matrix.indices[matrix.indptr[column] : matrix.indptr[column + 1]]
-
-
-def _as_seen(head: LabelHead, vectors: np.ndarray) -> np.ndarray:
-    """Return the embeddings as the head multiplies them."""
-    return vectors if head.scaling.is_identity else head.scaling.apply(vectors)

@@ -13,19 +13,29 @@ import tensorflow as tf
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.collective.tables.every_row import FusedRows, RowStep
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
-from xmc_tf.matcher.candidates.batches import Batch, LevelData, TrainingBatches
+from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
 from xmc_tf.matcher.candidates.choosing import EveryNode
 from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import Position, TrainedVariables, make_optimizer
 from xmc_tf.matcher.progress.curves import LevelCurves
 from xmc_tf.matcher.progress.summaries import Course, LevelSummaries, StepMeter
-from xmc_tf.matcher.train_step import head_in_place, make_train_batch, tensors_of
 from xmc_tf.params import MatcherParams
 
 logger = logging.getLogger(__name__)
+
+# A batch in the graph: ids, mask, candidates and their row splits, targets, weights, number of documents,
+# seed of dropout.
+_SIGNATURE = [
+    *[tf.TensorSpec([None, None], tf.int32)] * 2, *[tf.TensorSpec([None], tf.int64)] * 2,
+    *[tf.TensorSpec([None], tf.float32)] * 2, tf.TensorSpec([], tf.float32), tf.TensorSpec([2], tf.int64),
+]  # fmt: skip
+
+_XLA_WIDTH = 16  # XLA compiles once per width, so widths are rounded up to multiples of this
 
 
 @dataclass
@@ -66,11 +76,15 @@ def fine_tune_level(
     total = total_steps(batches, params)
     every_node = isinstance(data.sampler, EveryNode)
     if not every_node:
-        head.choose_route(_candidates(batches.make(0, 0)))
+        batch = batches.make(0, 0)
+        head.choose_route(tf.RaggedTensor.from_row_splits(batch.candidates, batch.splits))
 
     # The trained variables, and the position in the training.
     position = Position()
-    in_place = head_in_place(head, params)
+    in_place = None
+    if params.trains_head_in_place:
+        wire, decay = head.every_row.wire, params.weight_decay
+        in_place = FusedRows(head.table, wire, epsilon=params.adam_epsilon, weight_decay=decay)
     variables = [*encoder.trainable_variables, *([] if in_place else [head.table.variable])]
     optimizer = make_optimizer(strategy, params, total, encoder.trainable_variables)
     optimizer.build(variables)
@@ -79,7 +93,7 @@ def fine_tune_level(
         load_training(folder / "last", trained, world)
         logger.info("level %d: resuming from step %d of %d", level, position.step, total)
     resumes_from(f"fine-tuning, level {level}, step {position.step} of {total}")
-    train_batch = make_train_batch(encoder, head, optimizer, variables, params, data.pad_id, every_node, in_place)
+    train_batch = _make_train_batch(encoder, head, optimizer, variables, params, data.pad_id, every_node, in_place)
 
     curves = LevelCurves.load(folder, position.step)
     result = LevelResult(steps=position.step, first_step=position.step, curves=curves)
@@ -93,7 +107,8 @@ def fine_tune_level(
                 batch = next(stream)
                 # A resumed run drops the same units as an uninterrupted one.
                 drops = np.array([dropout_seed, (batch.epoch << 32) + batch.step], np.int64)
-                meter.add(train_batch(*tensors_of(batch), drops))
+                fields = batch.ids, batch.mask, batch.candidates, batch.splits, batch.targets, batch.weights
+                meter.add(train_batch(*fields, np.float32(batch.global_count), drops))
             position.advance(batch.epoch, batch.step + 1)
             progress.add()
 
@@ -125,7 +140,7 @@ def fine_tune_level(
         load_training(folder / "best", trained, world, optimizer=False)
         if rank == 0:
             logger.info("level %d: the best step was %d", level, position.step)
-    head.forget_slots()
+    head.table.slots.clear()  # the optimizer's state of the rows
     return result
 
 
@@ -164,23 +179,12 @@ class _Report:
             self._summaries.write_validation(step, metrics)
 
 
-def _make_batches(
-    strategy: CollectiveStrategy, data: LevelData, params: MatcherParams, seed: int
-) -> TrainingBatches:  # fmt: skip
+def _make_batches(strategy: CollectiveStrategy, data: LevelData, params: MatcherParams, seed: int) -> TrainingBatches:
     """Return the batches of all ranks; sizes and budgets of the parameters are per rank."""
     size = strategy.world_size()
-    return TrainingBatches(
-        data,
-        batch=params.batch_size * size,
-        seed=seed,
-        rank=strategy.rank(),
-        size=size,
-        token_budget=None if params.token_budget is None else params.token_budget * size,
-    )
-
-
-def _candidates(batch: Batch) -> tf.RaggedTensor:
-    return tf.RaggedTensor.from_row_splits(batch.candidates, batch.splits)
+    budget = None if params.token_budget is None else params.token_budget * size
+    batch, rank = params.batch_size * size, strategy.rank()
+    return TrainingBatches(data, batch=batch, seed=seed, rank=rank, size=size, token_budget=budget)
 
 
 def _check_finite(losses: list[float], level: int, step: int) -> None:
@@ -194,3 +198,61 @@ def _check_finite(losses: list[float], level: int, step: int) -> None:
             fix="lower learning_rate or head_learning_rate, add warmup_steps, or train without mixed_precision; "
             "earlier checkpoints are kept",
         )
+
+
+def _make_train_batch(
+    encoder: Any, head: LabelHead, optimizer: Any, variables: list[tf.Variable], params: MatcherParams, pad_id: int,
+    every_node: bool, in_place: FusedRows | None,
+) -> Callable[..., tf.Tensor]:  # fmt: skip
+    """Return a function that trains on one batch.
+
+    It returns this rank's [loss, documents, tokens, tokens with padding]. With ``every_node``, all nodes are
+    candidates, and batches contain only positives. ``in_place`` updates the head's rows while their gradients are
+    computed.
+    """
+    loss_of = head_loss(params.loss_function)
+
+    def encode(ids: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        # The encoder keeps this graph, so the next level does not trace all its layers again.
+        return encoder.in_graph(ids, mask, training=True, seed=seed)
+
+    if params.xla:
+
+        @tf.function(jit_compile=True, autograph=False)
+        def encode(ids: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+            return encoder(ids, mask, training=True, seed=seed, packed=False)
+
+    @tf.function(input_signature=_SIGNATURE, autograph=False)
+    def train_batch(
+        ids: tf.Tensor, mask: tf.Tensor, candidates: tf.Tensor, splits: tf.Tensor, targets: tf.Tensor,
+        weights: tf.Tensor, global_count: tf.Tensor, seed: tf.Tensor,
+    ) -> tf.Tensor:  # fmt: skip
+        documents, width = tf.shape(ids)[0], tf.shape(ids)[1]
+        # Encoders reject empty batches, but a rank without documents must still take part in the step.
+        empty = tf.maximum(0, 1 - documents)
+        ids = tf.pad(ids, [[0, empty], [0, 0]], constant_values=pad_id)
+        seen = tf.pad(mask, [[0, empty], [0, 0]], constant_values=1)
+        if params.xla:
+            more = tf.minimum(-width % _XLA_WIDTH, encoder.max_length - width)
+            ids, seen = tf.pad(ids, [[0, 0], [0, more]], constant_values=pad_id), tf.pad(seen, [[0, 0], [0, more]])
+            width += more
+        ragged = tf.RaggedTensor.from_row_splits(candidates, splits, validate=False)
+        with tf.GradientTape() as tape:
+            vectors = encode(ids, seen, seed)[:documents]
+            factors = ragged.with_flat_values(weights)
+            if every_node:
+                now = None
+                if in_place is not None:
+                    rate = tf.convert_to_tensor(optimizer.learning_rate) * (params.head_rate / params.learning_rate)
+                    now = in_place, RowStep(tf.convert_to_tensor(optimizer.iterations) + 1, rate, 1.0 / global_count)
+                losses = head.losses_of_all(vectors, ragged, loss_of, factors, now)
+            else:
+                losses = head.losses(vectors, ragged, ragged.with_flat_values(targets), loss_of, factors)
+            loss = tf.reduce_sum(losses) / global_count
+            scaled = optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        counts = [documents, tf.reduce_sum(mask), documents * width]
+        return tf.stack([loss, *(tf.cast(count, tf.float32) for count in counts)])
+
+    return train_batch

@@ -21,10 +21,6 @@ class Scaling:
     normalize: bool = False  # divide each embedding by its length first
     factor: float = 1.0
 
-    @property
-    def is_identity(self) -> bool:
-        return not self.normalize and self.factor == 1.0
-
     def apply(self, vectors: np.ndarray) -> np.ndarray:
         """Return scaled embeddings, float32."""
         vectors = np.asarray(vectors, np.float32)

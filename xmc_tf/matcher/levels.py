@@ -85,9 +85,13 @@ def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights:
     With ``weights``, a positive's weight is the number of the document's labels in the node; otherwise 1.
     """
     deepest = deepest_level(tree, max_match_clusters)
-    labels = _canonical(Y)
-    labels.data[:] = 1
-    values = _in_tree_order(labels, tree)
+    values = csr_matrix(Y, dtype=np.float32, copy=True)
+    values.sum_duplicates()
+    values.eliminate_zeros()
+    values.data[:] = 1
+    in_tree_order = tree.inverse[values.indices].astype(values.indices.dtype)
+    values = csr_matrix((values.data, in_tree_order, values.indptr), shape=values.shape)
+    values.sort_indices()
     tasks: list[LevelTask] = []
     for level in range(tree.depth, 0, -1):
         if level <= deepest:
@@ -98,21 +102,6 @@ def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights:
         if level > 1:
             values = _to_parents(values, tree.splits[level - 1])
     return tasks
-
-
-def _canonical(matrix: spmatrix) -> csr_matrix:
-    """Return a copy as float32 CSR, sorted, without duplicates and zeros."""
-    out = csr_matrix(matrix, dtype=np.float32, copy=True)
-    out.sum_duplicates()
-    out.eliminate_zeros()
-    return out
-
-
-def _in_tree_order(values: csr_matrix, tree: LabelTree) -> csr_matrix:
-    moved = tree.inverse[values.indices].astype(values.indices.dtype)
-    out = csr_matrix((values.data, moved, values.indptr), shape=values.shape)
-    out.sort_indices()
-    return out
 
 
 def _to_parents(values: csr_matrix, splits: np.ndarray) -> csr_matrix:

@@ -24,28 +24,18 @@ class Matcher(LabelSearch):
     """
 
     def __init__(
-        self,
-        strategy: CollectiveStrategy,
-        heads: Sequence[LabelHead],
-        splits: Sequence[np.ndarray],
-        labels: np.ndarray | None,
-        encoder: Any = None,
-    ) -> None:
+        self, strategy: CollectiveStrategy, heads: Sequence[LabelHead], splits: Sequence[np.ndarray],
+        labels: np.ndarray | None, encoder: Any = None,
+    ) -> None:  # fmt: skip
         super().__init__(heads, splits, labels)
         self.strategy, self.encoder = strategy, encoder
         self.results: list[LevelResult] = []
 
     @classmethod
     def train(
-        cls,
-        strategy: CollectiveStrategy,
-        encoder: Any,
-        data: MatcherData,
-        settings: MatcherSettings,
-        *,
-        folder: str | Path,
-        logdir: str | Path | None = None,
-    ) -> Self:
+        cls, strategy: CollectiveStrategy, encoder: Any, data: MatcherData, settings: MatcherSettings, *,
+        folder: str | Path, logdir: str | Path | None = None,
+    ) -> Self:  # fmt: skip
         """Fine-tune encoder and heads level by level; resume if an earlier call with this folder was interrupted.
 
         All ranks must call it, with a folder that all hosts share and the caller removes. With

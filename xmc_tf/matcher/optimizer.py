@@ -1,7 +1,7 @@
 """The optimizer of a level: AdamW for the encoder, its row-wise form for the head, one clipping, and the schedules."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -75,9 +75,6 @@ class Position:
         return 0 < patience <= int(self._counts[3])
 
 
-# Maps the completed share of the steps after the warmup (0 to 1, or beyond) to a share of the peak rate.
-RateFormula = Callable[[tf.Tensor], tf.Tensor]
-
 POLYNOMIAL_END = 1e-7  # final rate of "polynomial"; an absolute rate, not a share
 
 
@@ -94,44 +91,24 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
             return tf.fill(tf.shape(step), tf.constant(self.peak, tf.float32))
         rise = step / max(1, self.warmup)
         done = (step - self.warmup) / max(1, self.total - self.warmup)
-        of_arguments = {"polynomial": _polynomial(self.peak), "cosine_with_restarts": _with_restarts(self.cycles)}
-        course = of_arguments.get(self.name) or _COURSES[self.name]
-        return self.peak * tf.where(step < self.warmup, rise, course(done))
+        return self.peak * tf.where(step < self.warmup, rise, self._after_warmup(done))
+
+    def _after_warmup(self, done: tf.Tensor) -> tf.Tensor:
+        """Return the share of the peak rate when a share of the steps after the warmup (or beyond) is done."""
+        if self.name == "linear":
+            return tf.maximum(0.0, 1.0 - done)
+        if self.name == "cosine":
+            return 0.5 * (1.0 + tf.cos(math.pi * done))
+        if self.name == "cosine_with_restarts":  # each half wave starts at the peak; unlike cosine, 0 at the end
+            return tf.where(done >= 1.0, 0.0, 0.5 * (1.0 + tf.cos(math.pi * (done * self.cycles % 1.0))))
+        if self.name == "polynomial":
+            end = POLYNOMIAL_END / self.peak
+            return (1.0 - end) * tf.maximum(0.0, 1.0 - done) + end
+        return tf.ones_like(done)
 
     def get_config(self) -> dict:
         """Return the arguments of the constructor."""
         return {"name": self.name, "peak": self.peak, "warmup": self.warmup, "total": self.total, "cycles": self.cycles}
-
-
-def _linear(done: tf.Tensor) -> tf.Tensor:
-    return tf.maximum(0.0, 1.0 - done)
-
-
-def _cosine(done: tf.Tensor) -> tf.Tensor:
-    """Return half a cosine wave, from 1 to 0."""
-    return 0.5 * (1.0 + tf.cos(math.pi * done))
-
-
-def _with_restarts(cycles: int) -> RateFormula:
-    """Return half cosine waves, each from the peak to 0; unlike cosine, the rate stays 0 at the end."""
-    return lambda done: tf.where(done >= 1.0, 0.0, 0.5 * (1.0 + tf.cos(math.pi * (done * cycles % 1.0))))
-
-
-def _polynomial(peak: float) -> RateFormula:
-    """Return a line from the peak to ``POLYNOMIAL_END``, constant afterwards."""
-    end = POLYNOMIAL_END / peak
-    return lambda done: (1.0 - end) * tf.maximum(0.0, 1.0 - done) + end
-
-
-def _constant(done: tf.Tensor) -> tf.Tensor:
-    return tf.ones_like(done)
-
-
-_COURSES: dict[str, RateFormula] = {
-    "linear": _linear,
-    "cosine": _cosine,
-    "constant_with_warmup": _constant,
-}
 
 
 class FusedAdam(keras.optimizers.Adam):
@@ -145,17 +122,11 @@ class FusedAdam(keras.optimizers.Adam):
         index = self._get_variable_index(variable)
         step = tf.cast(self.iterations.value + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=self._momentums[index].value.handle,
-            v=self._velocities[index].value.handle,
-            beta1_power=tf.pow(self.beta_1, step),
-            beta2_power=tf.pow(self.beta_2, step),
-            lr=tf.cast(learning_rate, tf.float32),
-            beta1=self.beta_1,
-            beta2=self.beta_2,
-            epsilon=self.epsilon,
+            var=variable.handle, m=self._momentums[index].value.handle, v=self._velocities[index].value.handle,
+            beta1_power=tf.pow(self.beta_1, step), beta2_power=tf.pow(self.beta_2, step),
+            lr=tf.cast(learning_rate, tf.float32), beta1=self.beta_1, beta2=self.beta_2, epsilon=self.epsilon,
             grad=gradient,
-        )
+        )  # fmt: skip
 
 
 def make_optimizer(
@@ -178,12 +149,9 @@ def make_optimizer(
         weight_decay=params.weight_decay,
     )
     return strategy.optimizer(
-        inner,
-        table_optimizer=of_rows,
-        reduction="sum",
-        accumulate=params.gradient_accumulation_steps,
+        inner, table_optimizer=of_rows, reduction="sum", accumulate=params.gradient_accumulation_steps,
         loss_scale="dynamic" if params.mixed_precision == "fp16" else None,
-    )
+    )  # fmt: skip
 
 
 def decays(variable: tf.Variable) -> bool:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.compiled import kernel
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.reading import max_over_windows
-from xmc_tf.matcher.beam_kernels import best_children, count_children
 from xmc_tf.matcher.heads import LevelHead
-from xmc_tf.rankers.kernels.postprocess import neutral
+from xmc_tf.rankers.kernels.postprocess import chain, neutral, squash
 from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.ranks.rounds import equal_rounds
 
@@ -48,11 +48,11 @@ def predict_level(
     parents = csr_matrix(parents)
     parents.sort_indices()
     starts, indices = parents.indptr.astype(np.int64), kernel_view(parents.indices, np.int32)
-    begins = counted = count_children(starts, indices, splits)
+    begins = counted = _count_children(starts, indices, splits)
     if kept is None:
         kept = np.ones(head.nr_nodes, bool)
     else:
-        counted = count_children(starts, indices, np.concatenate([[0], np.cumsum(kept)])[splits])
+        counted = _count_children(starts, indices, np.concatenate([[0], np.cumsum(kept)])[splits])
     counts = np.minimum(np.diff(counted), only_topk)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     nodes, scores = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.float32)
@@ -63,20 +63,10 @@ def predict_level(
         part = parents[low:high]
         raw = _score_children(head, vectors[low:high], part, splits)
         _equalize_windows(raw, begins[low : high + 1] - begins[low], own - low)
-        best_children(
-            part.indptr.astype(np.int64),
-            kernel_view(part.indices, np.int32),
-            part.data.astype(np.float64),
-            splits,
-            kept,
-            begins[low : high + 1] - begins[low],
-            raw,
-            code,
-            only_topk,
-            indptr[low : high + 1],
-            nodes,
-            scores,
-        )
+        _best_children(
+            part.indptr.astype(np.int64), kernel_view(part.indices, np.int32), part.data.astype(np.float64), splits,
+            kept, begins[low : high + 1] - begins[low], raw, code, only_topk, indptr[low : high + 1], nodes, scores,
+        )  # fmt: skip
     found = csr_matrix((scores, nodes, indptr), shape=(len(vectors), head.nr_nodes))
     return found if windows is None else max_over_windows(found, windows, only_topk)
 
@@ -136,3 +126,58 @@ def _root(documents: int, code: int) -> csr_matrix:
     """Return the root as the parent of every document, with a score that does not change the children's."""
     parts = np.full(documents, neutral(code), np.float32), np.zeros(documents, np.int32), np.arange(documents + 1)
     return csr_matrix(parts, shape=(documents, 1))
+
+
+@kernel
+def _count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray) -> np.ndarray:
+    """Return the position of each document's first candidate; its candidates are the children of its parents."""
+    begins = np.zeros(len(starts), np.int64)
+    for i in range(len(starts) - 1):
+        total = 0
+        for p in range(starts[i], starts[i + 1]):
+            total += splits[parents[p] + 1] - splits[parents[p]]
+        begins[i + 1] = begins[i] + total
+    return begins
+
+
+@kernel
+def _best_children(
+    starts: np.ndarray,
+    parents: np.ndarray,
+    parent_scores: np.ndarray,
+    splits: np.ndarray,
+    kept: np.ndarray,  # mask of the children that may be returned
+    begins: np.ndarray,  # result of ``_count_children``
+    raw: np.ndarray,  # score of each candidate
+    code: int,  # of the post-processor
+    most: int,  # nodes per document
+    indptr: np.ndarray,  # int64, position of each document's first result
+    nodes: np.ndarray,  # result, as is ``scores``
+    scores: np.ndarray,
+) -> None:
+    """Apply the post-processor, combine scores with the parents', and write each document's best nodes, best first.
+
+    Equal scores are in the order of the tree.
+    """
+    best = np.empty(most, np.float64)
+    who = np.empty(most, np.int64)
+    for i in range(len(starts) - 1):
+        held = 0
+        at = begins[i]
+        for p in range(starts[i], starts[i + 1]):
+            for node in range(splits[parents[p]], splits[parents[p] + 1]):
+                at += 1
+                if not kept[node]:
+                    continue
+                score = chain(code, squash(code, raw[at - 1]), parent_scores[p])
+                if held == most and score <= best[held - 1]:
+                    continue
+                place = held if held < most else most - 1
+                while place > 0 and best[place - 1] < score:
+                    best[place], who[place] = best[place - 1], who[place - 1]
+                    place -= 1
+                best[place], who[place] = score, node
+                held = min(held + 1, most)
+        for k in range(held):
+            nodes[indptr[i] + k] = who[k]
+            scores[indptr[i] + k] = best[k]

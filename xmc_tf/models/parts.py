@@ -215,8 +215,7 @@ class Parts:
                 f"{self.folder} has no label head: its encoder was not fine-tuned",
                 fix="train it with --do-fine-tune true, or use the rankers' scores: ensemble method concat-only",
             )
-        from xmc_tf.matcher.label_search import load_label_search
-        from xmc_tf.matcher.pecos_head import load_pecos_head
+        from xmc_tf.matcher.label_search import load_label_search, load_pecos_head
 
         # Every process loads the whole head, for its own documents; training limits its size.
         place = self.parts[HEAD]

@@ -21,13 +21,9 @@ _NAMES_OF_A_CLUSTER = 3
 
 
 def write_projector(
-    logdir: str | Path,
-    heads: Sequence[LabelHead],
-    tree: LabelTree,
-    Y: spmatrix,
-    names: Sequence[str] | None = None,
+    logdir: str | Path, heads: Sequence[LabelHead], tree: LabelTree, Y: spmatrix, names: Sequence[str] | None = None,
     most: int = MOST_NODES,
-) -> None:
+) -> None:  # fmt: skip
     """Write the rows of every small level for TensorBoard's "Projector"; all ranks must call it, and rank 0 writes."""
     frequency = np.diff(Y.tocsc().indptr)
     config = []
@@ -80,13 +76,10 @@ class Course(NamedTuple):
         """Return the figures as text for the log."""
         loss = float(np.mean(self.losses)) if self.losses else float("nan")
         parts = [
-            f"loss {loss:.5f}",
-            f"lr {learning_rate:.2e}",
-            f"gradient norm {gradient_norm:.3f}",
-            f"{self.documents_per_second:,.0f} documents/s",
-            f"{self.tokens_per_second:,.0f} tokens/s",
+            f"loss {loss:.5f}", f"lr {learning_rate:.2e}", f"gradient norm {gradient_norm:.3f}",
+            f"{self.documents_per_second:,.0f} documents/s", f"{self.tokens_per_second:,.0f} tokens/s",
             f"padding {self.padding_share:.1%}",
-        ]
+        ]  # fmt: skip
         if self.wire_bytes:
             parts.append(f"{self.wire_bytes / 2**20:.2f} MiB sent a step, {self.step_ms:.1f} ms a step")
         return ", ".join(parts)
@@ -118,13 +111,9 @@ class StepMeter:
         self._tokens, self._cells = self._tokens + tokens, self._cells + cells
         steps = losses.reshape(-1, batches_per_step).mean(axis=1) if len(losses) else losses
         return Course(
-            [float(loss) for loss in steps],
-            documents / seconds,
-            tokens / seconds,
-            1.0 - tokens / cells if cells else 0.0,
-            wire / max(len(steps), 1),
-            1000 * seconds / max(len(steps), 1),
-        )
+            [float(loss) for loss in steps], documents / seconds, tokens / seconds,
+            1.0 - tokens / cells if cells else 0.0, wire / max(len(steps), 1), 1000 * seconds / max(len(steps), 1),
+        )  # fmt: skip
 
     def restart_clock(self) -> None:
         """Exclude the time since the last call of ``take``, spent on a validation or a checkpoint."""
