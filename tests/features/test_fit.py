@@ -12,8 +12,8 @@ from tests.features.texts import HARD, random_corpus
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
 from xmc_tf.features import Tfidf
-from xmc_tf.features.batches import map_in_order, text_batches
 from xmc_tf.features.counts import NgramCounter
+from xmc_tf.features.texts import map_in_order, text_batches
 from xmc_tf.params import TfidfParams
 
 

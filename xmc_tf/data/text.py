@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
@@ -246,13 +246,7 @@ class JoinedTexts(LazyTexts):
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "JoinedTexts": ...
-
-    def __getitem__(self, index: int | slice) -> "str | JoinedTexts":
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
             if step != 1:
@@ -281,13 +275,7 @@ class FileRange(LazyTexts):
     def __len__(self) -> int:
         return self._last - self._first
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "FileRange": ...
-
-    def __getitem__(self, index: int | slice) -> "str | FileRange":
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             first, last, _ = index.indices(len(self))
             return FileRange(self._file, self._first + first, self._first + max(first, last))

@@ -17,7 +17,7 @@ from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data.npz.reading import read_head
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
-from xmc_tf.words.endings import LONGEST_CUT
+from xmc_tf.words.dictionaries import LONGEST_CUT
 from xmc_tf.words.lexicon import FIELDS, NO_LEXICON, Lexicon
 
 _VERSION = 2

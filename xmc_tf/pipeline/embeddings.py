@@ -10,8 +10,7 @@ import numpy as np
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.marks import EMBEDDINGS
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.npz.shared import RowFile
-from xmc_tf.data.npz.writing import padded_head
+from xmc_tf.data.npz.writing import RowFile, padded_head
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks

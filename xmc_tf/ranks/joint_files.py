@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.data.npz.shared import RangeChecksum, SharedNpy, SharedNpz
+from xmc_tf.data.npz.writing import RangeChecksum, SharedNpy, SharedNpz
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.data.matrices import index_type, open_matrix, save_matrix
 from xmc_tf.data.npz.reading import read_npy
-from xmc_tf.data.npz.shared import ArraySpec, SharedNpy, SharedNpz
+from xmc_tf.data.npz.writing import ArraySpec, SharedNpy, SharedNpz
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import PIECE_ENTRIES, OwnRange, unfinished_path, write_own_ranges
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -333,13 +333,7 @@ class StoredTexts(LazyTexts):
     def __len__(self) -> int:
         return len(self.ids)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "StoredTexts": ...
-
-    def __getitem__(self, index: int | slice) -> "str | StoredTexts":
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return StoredTexts(self.path, self.ids[index], self._reading)
         return next(self._read(self.ids[[index]]))

@@ -10,9 +10,9 @@ from xmc_tf.common.files.csv_cells import safe_cell
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.data.vocabularies import FORMATS, load_vocabulary
 from xmc_tf.tables.columns import Columns
-from xmc_tf.tables.reading.packed import opened
 from xmc_tf.tables.reading.records import BadRow, TableRow
 from xmc_tf.tables.reading.structured import JsonLines
+from xmc_tf.tables.reading.text_files import opened
 from xmc_tf.tables.splits import text_key
 from xmc_tf.tables.store import TableStore
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from xmc_tf.tables.reading.encodings import named, text_encoding
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
+from xmc_tf.tables.reading.text_files import named, text_encoding
 
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _LARGEST_CELL = 64 << 20  # characters; a quote that is never closed ends there

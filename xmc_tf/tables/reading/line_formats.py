@@ -10,9 +10,8 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.tables.label_cells import FASTTEXT
-from xmc_tf.tables.reading.encodings import encoding_of, named
-from xmc_tf.tables.reading.packed import opened, opened_text, unpacked_size
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
+from xmc_tf.tables.reading.text_files import encoding_of, named, opened, opened_text, unpacked_size
 
 _SUBJECT = re.compile(r"<([^<>\s]+)>")
 _HEADER = re.compile(rb"\s*(\d+)\s+(\d+)\s+(\d+)\s*")

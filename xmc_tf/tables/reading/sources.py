@@ -18,9 +18,9 @@ from xmc_tf.tables.reading.line_formats import (
     TextsAndLabelLists,
 )
 from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.packed import first_lines
 from xmc_tf.tables.reading.records import TableReader
 from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable
+from xmc_tf.tables.reading.text_files import first_lines
 
 _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",

@@ -10,9 +10,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import listed, plain
-from xmc_tf.tables.reading.encodings import encoding_of, named
-from xmc_tf.tables.reading.packed import is_packed, opened_text, unpacked_size
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
+from xmc_tf.tables.reading.text_files import encoding_of, is_packed, named, opened_text, unpacked_size
 
 _SAMPLE = 1000
 _BATCH = 4096
