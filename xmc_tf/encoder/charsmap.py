@@ -153,10 +153,8 @@ def _hangul(before: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
     def within(points: tf.Tensor, *ranges: tuple[int, int]) -> tf.Tensor:
         return tf.reduce_any([(points >= first) & (points <= last) for first, last in ranges], axis=0)
 
-    leading, vowel, trailing = ((0x1100, 0x115F), (0xA960, 0xA97C)), ((0x1160, 0x11A7), (0xD7B0, 0xD7C6)), (
-        (0x11A8, 0x11FF), (0xD7CB, 0xD7FB),
-    )  # fmt: skip
-    syllable = (0xAC00, 0xD7A3)
+    leading, vowel = ((0x1100, 0x115F), (0xA960, 0xA97C)), ((0x1160, 0x11A7), (0xD7B0, 0xD7C6))
+    trailing, syllable = ((0x11A8, 0x11FF), (0xD7CB, 0xD7FB)), (0xAC00, 0xD7A3)
     open_syllable = within(before, syllable) & ((before - syllable[0]) % 28 == 0)
     return (
         (within(before, *leading) & within(points, *leading, *vowel, syllable))

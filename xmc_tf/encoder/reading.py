@@ -80,8 +80,7 @@ def random_weights(
 
 
 def _random(weight: Weight, config: EncoderConfig, seed: int, number: int) -> np.ndarray:
-    constant = _CONSTANT.get(weight.name.rpartition(".")[2])
-    if constant is not None:
+    if (constant := _CONSTANT.get(weight.name.rpartition(".")[2])) is not None:
         return np.full(weight.shape, constant, np.float32)
     rng = np.random.default_rng([seed, number])
     values = rng.standard_normal(weight.shape)

@@ -32,8 +32,7 @@ _TRUE = ("1", "ON", "YES", "TRUE")  # values of environment variables
 
 class EncoderSource:
     def __init__(self, name_or_folder: str | Path, part: str, cache_dir: str = "") -> None:
-        self.cache_dir = cache_dir or None
-        self.part = part
+        self.cache_dir, self.part = cache_dir or None, part
         self.folder: Path | None = None
         folder = Path(name_or_folder).expanduser()
         if folder.is_dir():

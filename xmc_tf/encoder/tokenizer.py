@@ -89,7 +89,7 @@ class TextTokenizer:
         self.vocabulary_size = max(vocabulary.values()) + 1
         if self.vocabulary_size > _MOST_IDS * (len(vocabulary) + _FEW_TOKENS):  # ids take memory later on
             raise InputError(
-                "the ids of the tokenizer have too large gaps",
+                "the gaps between the tokenizer's ids are too large",
                 expected=f"ids below {_MOST_IDS * (len(vocabulary) + _FEW_TOKENS):,}, for {len(vocabulary):,} tokens",
                 received=f"{self.vocabulary_size - 1:,}", fix="correct tokenizer.json, or copy it again",
             )  # fmt: skip

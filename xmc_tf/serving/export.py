@@ -141,7 +141,9 @@ def export_model(
         signatures = made.functions()
         tracked = [*([] if dense is None else dense.tracked), *([] if fused is None else [fused])]
         variables = [] if graph is None else list(graph.variables)
-        _save(part, signatures, store, variables, tracked, names)
+        servable = tf.Module()
+        servable.streamed, servable.tfidf, servable.tracked, servable.names = store.variables, variables, tracked, names
+        _save(part, servable, signatures, store)
         bytes_ = store.bytes + _bytes([*variables, *tracked])
         about = {
             "format": SERVING,
@@ -274,16 +276,7 @@ def _examples(clusters: csc_matrix, below: np.ndarray | None) -> np.ndarray:
     return out
 
 
-def _save(
-    part: Path,
-    signatures: dict[str, Any],
-    store: StreamedVariables,
-    tfidf: list[tf.Variable],
-    tracked: list[Any],
-    names: tf.Variable | None,
-) -> None:
-    servable = tf.Module()
-    servable.streamed, servable.tfidf, servable.tracked, servable.names = store.variables, tfidf, tracked, names
+def _save(part: Path, servable: tf.Module, signatures: dict[str, Any], store: StreamedVariables) -> None:
     for name in ("absl", "tensorflow"):  # their warnings about names in the graph do not help users
         logging.getLogger(name).setLevel(logging.WARNING)
     with doing("saving the graph of the model"):

@@ -30,20 +30,18 @@ class GraphMentions(NamedTuple):
 class NameMatches(tf.Module):
     def __init__(self, names: LabelNames) -> None:
         super().__init__(name="label_names")
-        index = names.index
         reading = names.reading
         last = int(np.flatnonzero(reading.characters)[-1]) + 1
-        held = index._asdict() | {"worth": names.worth.reshape(-1), "characters": reading.characters[:last]}
+        held = names.index._asdict() | {"worth": names.worth.reshape(-1), "characters": reading.characters[:last]}
         if len(reading.forms):
             held |= {name: getattr(reading, name) for name in ("forms", "lemma_of", "lemma_keys", "lemma_exact")}
-        self._piece = reading.piece
+        self._piece, self._nr_labels = reading.piece, names.nr_labels
         with tf.device("CPU:0"):
             # Never empty: a lookup in an empty variable fails, even if its result is not used.
             self.held = {
                 name: tf.Variable(array if len(array) else np.zeros(1, array.dtype), trainable=False, name=name)
                 for name, array in held.items()
             }
-        self._nr_words, self._nr_labels = len(index.words), names.nr_labels
 
     def __call__(self, text: tf.Tensor) -> GraphMentions:
         with tf.device("CPU:0"):
