@@ -28,7 +28,8 @@ class FusedSearch(tf.Module):
     def __init__(self, parts: EvidenceParts) -> None:
         super().__init__(name="fusion")
         self.names = None if parts.names is None else NameMatches(parts.names)
-        fusion, similarity, self.centers = parts.fusion, parts.fusion.similarity, None
+        fusion, similarity = parts.fusion, parts.fusion.similarity
+        self.centers = None
         with tf.device("CPU:0"):
             documents = fusion.log_documents.astype(np.float32)
             self.log_documents = tf.Variable(documents, trainable=False, name="log_documents")
