@@ -125,9 +125,7 @@ def check_features(X: Any, name: str = "the features X", loaded: bool = False) -
         is_array = isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind in "fiub"
         if not is_array and not (issparse(part) and part.format in ("csr", "csc")):
             raise InputError(
-                f"{name} are not a matrix",
-                expected="CSR, CSC or a dense array of numbers",
-                received=_kind(part),
+                f"{name} are not a matrix", expected="CSR, CSC or a dense array of numbers", received=_kind(part)
             )
         if issparse(part) and not loaded:
             _check_sparse(part, name, "features")

@@ -8,7 +8,6 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 TRUNCATE = "truncate"
-COMBINATIONS = ("mean", "max")
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,13 @@ def _read_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dic
             raise _unexpected(folder / "windows.npy", needed)
     if len(lengths) != nr_windows:
         raise _unexpected(folder / "lengths.npy", f"int32 of {nr_windows:,} documents")
-    ids = _map_ids(folder, header, verify)
+    path, entry = folder / "ids.bin", files["ids.bin"]
+    check_content(path, entry, _FIX, all_bytes=verify)
+    dtype = np.dtype(header["dtype"]).newbyteorder("<")
+    if entry["bytes"] % dtype.itemsize:
+        raise _unexpected(path, f"whole numbers of {dtype.itemsize} bytes")
+    # Empty arrays cannot be mapped.
+    ids = np.asarray(np.memmap(path, dtype, mode="r")) if entry["bytes"] else np.empty(0, dtype)
     if int(lengths.sum(dtype=np.int64)) != len(ids):
         raise _unexpected(folder / "lengths.npy", f"lengths that add up to {len(ids):,} tokens")
     return ids, lengths, header, windows
@@ -240,18 +246,6 @@ def _read_counts(folder: Path, name: str, header: dict[str, Any]) -> np.ndarray:
     if len(counts) and counts.min() < 0:
         raise _unexpected(path, "no length below 0")
     return counts
-
-
-def _map_ids(folder: Path, header: dict[str, Any], verify: bool) -> np.ndarray:
-    path = folder / "ids.bin"
-    entry = header["files"][path.name]
-    check_content(path, entry, _FIX, all_bytes=verify)
-    dtype = np.dtype(header["dtype"]).newbyteorder("<")
-    if entry["bytes"] % dtype.itemsize:
-        raise _unexpected(path, f"whole numbers of {dtype.itemsize} bytes")
-    if not entry["bytes"]:
-        return np.empty(0, dtype)  # empty arrays cannot be mapped
-    return np.asarray(np.memmap(path, dtype, mode="r"))
 
 
 def _unexpected(path: Path, expected: str) -> InputError:

@@ -225,21 +225,12 @@ def _names_in(graph: Any, kind: str, language: str) -> dict[str, list[str]]:
     """Return the names of each concept, by its identifier: those of the best match of the language, sorted."""
     found: dict[str, dict[int, set[str]]] = {}
     for concept, name in graph.subject_objects(_term(kind)):
-        distance = _distance(name.language, language)
-        text = " ".join(str(name).split())
-        if distance is not None and text:
+        tag, wanted, text = (name.language or "").lower(), language.lower(), " ".join(str(name).split())
+        if text and (tag in ("", wanted) or tag.startswith(f"{wanted}-")):
+            # The language itself is better than no language, and this is better than a regional variant.
+            distance = 0 if tag == wanted else 2 if tag else 1
             found.setdefault(str(concept), {}).setdefault(distance, set()).add(text)
     return {uri: sorted(by_distance[min(by_distance)]) for uri, by_distance in found.items()}
-
-
-def _distance(tag: str | None, language: str) -> int | None:
-    """Return 0 for the language itself, 1 for a name without a language, 2 for a regional variant, None for others."""
-    if tag is None:
-        return 1
-    tag, language = tag.lower(), language.lower()
-    if tag == language:
-        return 0
-    return 2 if tag.startswith(f"{language}-") else None
 
 
 def _term(name: str) -> Any:

@@ -10,8 +10,7 @@ from safetensors.numpy import save_file
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.data.torch.file import TorchFile
-from xmc_tf.data.torch.pickle import Tensor
+from xmc_tf.data.torch_file import Tensor, TorchFile
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weight_names import NAMES, Weight
 

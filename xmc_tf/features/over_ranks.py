@@ -51,7 +51,11 @@ def _choose(
 ) -> FeatureBlock | None:  # fmt: skip
     """Return ``choose_block`` for the documents of all ranks, on rank 0; all ranks call it."""
     first = communicator.rank == 0
-    sums = add_up(communicator.alltoall(_by_owner(counted, communicator.size)))
+    # Keys are hashes, but their lowest bits are poorly distributed if words repeat.
+    owner = ((counted.keys.astype(np.uint64) >> np.uint64(24)) % np.uint64(communicator.size)).astype(np.int32)
+    owned = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner, minlength=communicator.size))[:-1])
+    columns = (counted.keys, counted.total, counted.documents.astype(np.int64))
+    sums = add_up(communicator.alltoall([tuple(column[part] for column in columns) for part in owned]))
     seen = communicator.gather((len(sums.keys), int(sums.documents.max(initial=0))))
     # An n-gram that is not among the best of its owner is not among the best of all.
     candidates = communicator.gather(sums.at(best(sums.keys, sums.total, sums.documents, params)))
@@ -87,15 +91,6 @@ def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> NgramS
         return NgramSums(keys, total, documents, source)
     sums = (np.add.reduceat(column[order], starts) for column in (total, documents))
     return NgramSums(keys[starts], *sums, source[order[starts]])
-
-
-def _by_owner(counted: NgramCounts, size: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return what to send to each rank."""
-    # Keys are hashes, but their lowest bits are poorly distributed if words repeat.
-    owner = ((counted.keys.astype(np.uint64) >> np.uint64(24)) % np.uint64(size)).astype(np.int32)
-    order = np.argsort(owner, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(owner, minlength=size))[:-1])
-    return [(counted.keys[part], counted.total[part], counted.documents[part].astype(np.int64)) for part in parts]
 
 
 def _names(counted: NgramCounts, keys: np.ndarray) -> bytes:

@@ -54,33 +54,30 @@ def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
     records = Records.around(folder)
     with verified(folder, records=records):
         # Files that are compared with the records of a model are not compared again.
-        return _load(folder, set() if records is None else {Path(name).name for name in records.files})
+        compared = set() if records is None else {Path(name).name for name in records.files}
+        header = _header(folder) | {"compared": compared}
+        count = header["nr_features"]
+        arrays = {name: _read_array(folder, f"{name}.npy", dtype, header, count) for name, dtype in _ARRAYS.items()}
+        keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
+        if not (keys[1:] > keys[:-1]).all():
+            raise _unexpected(folder / "keys.npy", "keys in ascending order, none twice")
+        seen = np.zeros(len(columns), bool)
+        seen[columns[(columns >= 0) & (columns < len(columns))]] = True
+        if not seen.all():
+            raise _unexpected(folder / "columns.npy", f"each of the numbers 0 to {len(columns) - 1} once")
+        if not (np.isfinite(idf) & (idf > 0)).all():
+            raise _unexpected(folder / "idf.npy", "finite numbers above 0")
+        lines = _read(folder, "vocabulary.txt", header)
+        if bytes(lines).count(b"\n") != header["nr_features"]:
+            raise _unexpected(folder / "vocabulary.txt", f"{header['nr_features']} lines, one per feature")
+        vocabulary = Vocabulary(keys, columns, idf, lambda: bytes(lines))
+        return header["params"], vocabulary, header["nr_documents"], _lexicon(folder, header)
 
 
 def fitted_params(folder: str | Path) -> TfidfParams:
     """Return the parameters of a folder that `save` wrote, with the language that was detected."""
     params: TfidfParams = _header(Path(folder))["params"]
     return params
-
-
-def _load(folder: Path, compared: set[str]) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
-    header = _header(folder) | {"compared": compared}
-    count = header["nr_features"]
-    arrays = {name: _read_array(folder, f"{name}.npy", dtype, header, count) for name, dtype in _ARRAYS.items()}
-    keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
-    if not (keys[1:] > keys[:-1]).all():
-        raise _unexpected(folder / "keys.npy", "keys in ascending order, none twice")
-    seen = np.zeros(len(columns), bool)
-    seen[columns[(columns >= 0) & (columns < len(columns))]] = True
-    if not seen.all():
-        raise _unexpected(folder / "columns.npy", f"each of the numbers 0 to {len(columns) - 1} once")
-    if not (np.isfinite(idf) & (idf > 0)).all():
-        raise _unexpected(folder / "idf.npy", "finite numbers above 0")
-    lines = _read(folder, "vocabulary.txt", header)
-    if bytes(lines).count(b"\n") != header["nr_features"]:
-        raise _unexpected(folder / "vocabulary.txt", f"{header['nr_features']} lines, one per feature")
-    vocabulary = Vocabulary(keys, columns, idf, lambda: bytes(lines))
-    return header["params"], vocabulary, header["nr_documents"], _lexicon(folder, header)
 
 
 def _lexicon(folder: Path, header: dict[str, Any]) -> Lexicon:

@@ -11,8 +11,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.collective.checkpoints.whole import read_checkpoint, write_checkpoint
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
-from xmc_tf.data.torch.file import TorchFile
-from xmc_tf.data.torch.pickle import PlainObject, Tensor
+from xmc_tf.data.torch_file import PlainObject, Tensor, TorchFile
 from xmc_tf.matcher.heads import LevelHead, Scaling, WholeHead
 from xmc_tf.matcher.predict_levels import predict_level
 

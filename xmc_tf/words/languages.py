@@ -66,10 +66,21 @@ def languages_of(texts: "Texts") -> tuple[str, ...]:
 
 def chosen_languages(setting: str, texts: "Texts") -> tuple[str, ...]:
     """Return the languages whose words are lemmatized, given codes separated by commas, or "auto" or "none"."""
+    from xmc_tf.words.dictionaries import dictionary_languages
+
     if setting == AS_WRITTEN:
         return ()
     if setting != AUTO:
-        return tuple(dict.fromkeys(dictionary_code(_checked(code)) for code in setting.split(",")))
+        codes, known = setting.split(","), _known_codes()
+        if unknown := [code for code in codes if _base(code) not in known]:
+            close, listed = nearest(unknown[0], known), ", ".join(sorted(dictionary_languages()))
+            raise InputError(
+                f"--language: unknown language code {unknown[0]!r}",
+                expected=f"codes such as en, fi or fi,sv; with a dictionary: {listed}",
+                received=unknown[0],
+                fix=f"did you mean {close}?" if close else "use auto, or none to take words as they are written",
+            )
+        return tuple(dict.fromkeys(map(dictionary_code, codes)))
     found = languages_of(texts)
     if found:
         _LOG.info("language: %s, found in the texts (--language sets it)", " and ".join(found))
@@ -100,18 +111,3 @@ def _known_codes() -> set[str]:
     from xmc_tf.words.dictionaries import dictionary_languages
 
     return {*dictionary_languages(), *WITHOUT_DICTIONARY, *_DICTIONARY_OF}
-
-
-def _checked(code: str) -> str:
-    from xmc_tf.words.dictionaries import dictionary_languages
-
-    known = _known_codes()
-    if _base(code) in known:
-        return code
-    close = nearest(code, known)
-    raise InputError(
-        f"--language: unknown language code {code!r}",
-        expected=f"codes such as en, fi or fi,sv; with a dictionary: {', '.join(sorted(dictionary_languages()))}",
-        received=code,
-        fix=f"did you mean {close}?" if close else "use auto, or none to take words as they are written",
-    )

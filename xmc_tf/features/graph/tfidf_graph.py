@@ -79,16 +79,11 @@ class TfidfGraph(tf.Module):
     def _weigh(self, rows: tf.Tensor, ids: tf.Tensor, counts: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
         """Return the count times the inverse document frequency, with each row scaled to length 1."""
         if self._params.sublinear_tf:
-            counts = 1 + _log(counts)
+            # The op rounds the last few values of a tensor differently, so dummy values are appended.
+            counts = 1 + tf.math.log(tf.concat([counts, tf.ones([_PACKET])], axis=0))[:-_PACKET]
         weights = counts * tf.gather(self.idf, ids)
         if self._params.norm == "none":
             return weights
         parts = tf.square(weights) if self._params.norm == "l2" else weights
         sizes = tf.math.unsorted_segment_sum(parts, rows, nr_rows)
         return weights / tf.gather(tf.sqrt(sizes) if self._params.norm == "l2" else sizes, rows)
-
-
-def _log(counts: tf.Tensor) -> tf.Tensor:
-    """Return the logarithm of each count, rounded in the same way at every position."""
-    # The op rounds the last few values of a tensor differently, so dummy values are appended.
-    return tf.math.log(tf.concat([counts, tf.ones([_PACKET])], axis=0))[:-_PACKET]
