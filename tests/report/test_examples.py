@@ -82,11 +82,7 @@ def test_the_command_compares_models(corpus, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--split", "tset"], "unknown split 'tset'"),
-        (["-k", "0"], "-k is out of range"),
-    ],
+    ("arguments", "message"), [(["--split", "tset"], "unknown split 'tset'"), (["-k", "0"], "-k is out of range")]
 )
 def test_bad_input_is_named(corpus, tmp_path, arguments, message):
     with pytest.raises(InputError, match=message):

@@ -65,25 +65,18 @@ class Estimate:
 
 
 def estimate(
-    data: DataSizes,
-    encoder: EncoderSize | None,
-    machines: Machines,
-    device: Device,
-    options: FineTuningOptions,
-    *,
+    data: DataSizes, encoder: EncoderSize | None, machines: Machines, device: Device, options: FineTuningOptions, *,
     trees: int = 1,
-) -> Estimate:
+) -> Estimate:  # fmt: skip
     """Estimate a training of linear rankers, or of an XR-Transformer if there is an encoder."""
     stages = [features(data, machines), tree(data, machines, options.max_leaf_size)]
     if encoder is not None:
         stages.append(fine_tuning(data, encoder, machines, device, options))
         stages.append(embeddings(data, encoder, machines, device, options))
-    width = encoder.width if encoder else 0
-    stages.append(
-        rankers(
-            data, width, machines, trees=trees, nr_splits=options.nr_splits, max_leaf_size=options.max_leaf_size
-        )
-    )  # fmt: skip
+    stages.append(rankers(
+        data, encoder.width if encoder else 0, machines, trees=trees, nr_splits=options.nr_splits,
+        max_leaf_size=options.max_leaf_size,
+    ))  # fmt: skip
     return Estimate(tuple(stages), tuple(_warnings(stages, machines, device)), tuple(_assumptions(encoder, options)))
 
 

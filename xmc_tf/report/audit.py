@@ -14,7 +14,8 @@ from xmc_tf.common.process.terminal import printable
 from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.loading import load
 from xmc_tf.params import add_force, add_model, add_threads, add_verbosity
-from xmc_tf.report.audit_files import FINDINGS, refuse_audit, write_audit
+from xmc_tf.report.audit_files import AUDIT_FILES, FINDINGS, write_audit
+from xmc_tf.report.writing import refuse_report
 from xmc_tf.tables.reading_flags import add_label_options, add_reading_options, labelled_columns, source_options
 
 _DESCRIPTION = """List what is probably missing or wrong in the labels of a table, and why.
@@ -63,9 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(
             "--most is out of range", expected="a whole number of at least 1", received=str(arguments.most)
         )
-    refuse_audit(
-        "-o", arguments.output, {"TABLE": arguments.table, "-m": arguments.model_folder}, force=arguments.force
-    )
+    inputs = {"TABLE": arguments.table, "-m": arguments.model_folder}
+    refuse_report("-o", arguments.output, inputs, force=arguments.force, files=AUDIT_FILES)
     model = load(Path(arguments.model_folder))
     columns = model.metadata.columns
     options = replace(labelled_columns(arguments, columns), ids=arguments.id_column)

@@ -7,12 +7,12 @@ from xmc_tf.audit import KINDS, Audit, Finding
 from xmc_tf.audit.corrections import HEADER
 from xmc_tf.audit.finding import DUPLICATES, MISSING, SAME_LABELS, SILENT_NAME, WRONG
 from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.outputs import Named, refuse_output, refuse_output_folder
 from xmc_tf.report.page.elements import Cell, Column, Html, name, paragraph, section, table, text
 from xmc_tf.report.page.page import GENERATOR, whole_page
 from xmc_tf.report.writing import write_csv
 
 FINDINGS, PAGE = "findings.csv", "audit.html"
+AUDIT_FILES = {FINDINGS: ",".join(HEADER), PAGE: GENERATOR}  # with a text by which each is recognised
 _CSV_TEXT, _PAGE_TEXT = 200, 160  # characters
 _SHOWN = 200
 _SURE = Column("sure", about="How likely the finding is right")
@@ -22,13 +22,6 @@ _TEXTS = {
     MISSING: _OF_LABEL, WRONG: _OF_LABEL, DUPLICATES: ("document", "text", "why"),
     SAME_LABELS: ("label", "other label", "why"), SILENT_NAME: ("label", "why"),
 }  # fmt: skip
-
-
-def refuse_audit(flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False) -> None:
-    """Refuse an output folder that is an input, or in which a file of others would be replaced without ``force``."""
-    refuse_output_folder(flag, folder, inputs)
-    for file, mark in ((FINDINGS, ",".join(HEADER)), (PAGE, GENERATOR)):
-        refuse_output(flag, Path(folder) / file, inputs, [mark], force=force)
 
 
 def write_audit(

@@ -64,15 +64,14 @@ def _header(
     metrics = [{"type": name, "name": name, "value": round(value, 4)} for name, value in measured.items()]
     task = {"type": "text-classification", "name": "Extreme multi-label classification"}
     return {
-        "library_name": "xmc_tf",
-        "pipeline_tag": "text-classification",
+        "library_name": "xmc_tf", "pipeline_tag": "text-classification",
         "tags": ["xmc_tf", "extreme-multi-label-classification"],
         **({"language": languages} if languages else {}),
         **({"base_model": encoder} if encoder.count("/") == 1 and not Path(encoder).is_absolute() else {}),
         "model-index": [
             {"name": title, "results": [{"task": task, "dataset": {"type": "table", "name": data}, "metrics": metrics}]}
         ],
-    }
+    }  # fmt: skip
 
 
 def _table(ks: Sequence[int], rows: Mapping[str, Any]) -> list[str]:
@@ -85,9 +84,8 @@ def _table(ks: Sequence[int], rows: Mapping[str, Any]) -> list[str]:
 
 def _data(metadata: ModelMetadata, report: Report, data: str) -> list[str]:
     documents = metadata.content.get("nr_documents")
-    lines = [f"- measured on: {_inline(data)}"]
-    if isinstance(documents, int):
-        lines.insert(0, f"- trained on {documents:,} documents")
+    lines = [f"- trained on {documents:,} documents"] if isinstance(documents, int) else []
+    lines.append(f"- measured on: {_inline(data)}")
     if columns := metadata.columns:
         lines.append(f"- text columns: {', '.join(map(_inline, columns.texts))}; label column: {columns.labels}")
     lines.append(f"- {report.comparison.labels_per_document:.1f} labels per document")

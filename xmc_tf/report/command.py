@@ -67,50 +67,34 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
     """Return the inputs of the report, with a column for each label of the data set or of any model."""
-    split, texts = arguments.split, store.texts(arguments.split)
+    split, texts, names = arguments.split, store.texts(arguments.split), store.names
     folders = [Path(folder) for folder in arguments.model_folder]
-    names = store.names
     column = {name: number for number, name in enumerate(names)}
-    predictions: list[csr_matrix] = []
+    found: list[tuple[csr_matrix, np.ndarray]] = []
     first: Model | None = None
     for folder in folders:
         model = load(folder)
         first = first or model
-        own = _names_of(model, folder, names)
-        for name in own:
-            column.setdefault(name, len(column))
-        predicted = model.predict(texts, only_topk=arguments.only_topk, beam_size=arguments.beam_size)
-        to = np.array([column[name] for name in own])
-        predictions.append(
-            csr_matrix((predicted.data, to[predicted.indices], predicted.indptr), (len(texts), len(column)))
-        )
+        to = np.array([column.setdefault(name, len(column)) for name in _names_of(model, folder, names)])
+        found.append((model.predict(texts, only_topk=arguments.only_topk, beam_size=arguments.beam_size), to))
+    shape = (len(texts), len(column))
+    predictions = [csr_matrix((one.data, to[one.indices], one.indptr), shape) for one, to in found]
     header = folders[0] / "features" / "params.json"
     used = [TRAIN] if split != TEST else [TRAIN, VALIDATION]
     titles = _titles(folders)
     training = vstack([store.labels(one) for one in used], format="csr")
+    settings = {
+        "model": folders[0], "data set": store.path, "split": split, "labels per document": arguments.only_topk,
+        **({"features": TfidfParams.of_header(read_json(header)).description} if header.exists() else {}),
+    }  # fmt: skip
     return ReportInputs(
         arguments.title or f"{folders[0].name or 'model'}: {split} documents of {store.path.name}",
-        over_all_labels(store.labels(split), len(column), None),
-        over_all_labels(predictions[0], len(column), None),
-        names=list(column),
-        texts=texts,
-        document_names=store.document_names(split),
+        over_all_labels(store.labels(split), len(column), None), predictions[0], names=list(column), texts=texts,
+        document_names=store.document_names(split), model=first, name=titles[0],
         training_labels=None if split == TRAIN else over_all_labels(training, len(column), None),
-        model=first,
-        others={
-            title: over_all_labels(one, len(column), None)
-            for title, one in zip(titles[1:], predictions[1:], strict=True)
-        },
-        name=titles[0],
-        curves=curves_of_model(store, folders[0]),
-        settings={
-            "model": folders[0],
-            "data set": store.path,
-            "split": split,
-            "labels per document": arguments.only_topk,
-            **({"features": TfidfParams.of_header(read_json(header)).description} if header.exists() else {}),
-        },
-    )
+        others=dict(zip(titles[1:], predictions[1:], strict=True)), curves=curves_of_model(store, folders[0]),
+        settings=settings,
+    )  # fmt: skip
 
 
 def _names_of(model: Model, folder: Path, names: Sequence[str]) -> Sequence[str]:

@@ -108,7 +108,11 @@ def evaluate(args: argparse.Namespace) -> None:
             fix=f"use -k {ks[-1]}, or --layout table",
         )
     bounds = [] if args.buckets == "none" else _numbers(args.buckets, "--buckets")
-    inputs = _of_table(args, ks, bounds) if args.table else _of_files(args, ks, bounds)
+    shared = {
+        "bounds": bounds, "ks": ks if args.topk or args.json else (),
+        "propensities": (args.propensity_a, args.propensity_b),
+    }  # fmt: skip
+    inputs = _of_table(args, ks[-1], shared) if args.table else _of_files(args, shared)
     single = is_single_label(inputs.truth)
     if pecos:
         for name, predicted in inputs.systems.items():
@@ -147,7 +151,7 @@ def _single_label_text(inputs: ReportInputs) -> str:
     return "\n\n".join(blocks)
 
 
-def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]) -> ReportInputs:
+def _of_files(args: argparse.Namespace, shared: dict[str, Any]) -> ReportInputs:
     refuse_without_table(
         args, {"label_column": "--label-column", "label_separator": "--label-separator", "rows": "--rows"}
     )
@@ -162,7 +166,14 @@ def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
         raise InputError(
             "--tags does not match the predictions", expected=f"{len(args.pred_path)} names", received=f"{len(names)}"
         )
-    _check_report(args)
+    inputs = {
+        "-y": args.truth_path, "-p": args.pred_path, "--train-labels": args.train_labels, "--labels": args.labels,
+        "-t": args.text_path, "-m": args.model_folder, "--vocabulary": args.vocabulary,
+    }  # fmt: skip
+    if args.report:
+        refuse_report("--report", args.report, inputs, force=args.force)
+    elif unused := next((flag for flag in ("-t", "-m") if inputs[flag]), None):
+        raise InputError(f"{unused} is only used for a report", expected="--report DIR too", received=f"only {unused}")
     truth = as_truth(load_matrix(args.truth_path, name="the truth"), args.truth_path)
     label_names = load_names(args.labels, truth.shape[1]) if args.labels else None
     training = None
@@ -190,13 +201,12 @@ def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     (name, predicted), *others = systems.items()
     return ReportInputs(
         args.title, truth, predicted, label_names, TextFile(args.text_path) if args.text_path else None,
-        training_labels=training, model=model, others=dict(others), name=name, bounds=bounds,
-        ks=ks if args.topk or args.json else (),
-        propensities=(args.propensity_a, args.propensity_b), hierarchy=_hierarchy(args, label_names),
+        training_labels=training, model=model, others=dict(others), name=name, hierarchy=_hierarchy(args, label_names),
+        **shared,
     )  # fmt: skip
 
 
-def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]) -> ReportInputs:
+def _of_table(args: argparse.Namespace, k: int, shared: dict[str, Any]) -> ReportInputs:
     """Return a model's predictions for a labelled table. Labels that the model does not know count as misses."""
     from xmc_tf.models.documents import labelled_rows
     from xmc_tf.models.labels import matrix_of_names, true_labels, unknown_labels
@@ -217,9 +227,8 @@ def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     announce_compiling()
     model = load(args.model_folder)
     options = labelled_columns(args, model.metadata.columns)
-    texts, labels, documents = _unseen(
-        args, model, labelled_rows(args.table, source_options(args), options, "measured")
-    )
+    rows = labelled_rows(args.table, source_options(args), options, "measured")
+    texts, labels, documents = _unseen(args, model, rows)
     own = LabelData(LISTS, labels)
     if model.names is None:
         names, truth = None, true_labels(own, texts, model.metadata.nr_labels, None)
@@ -227,12 +236,10 @@ def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
         names = [*model.names, *unknown_labels(own, model.names)]
         truth = matrix_of_names(own.names, names, "the model's label names")
     hierarchy = _hierarchy(args, names)
-    predicted = over_all_labels(model.predict(texts, only_topk=max(ks[-1], MODEL_LABELS)), truth.shape[1], None)
+    predicted = over_all_labels(model.predict(texts, only_topk=max(k, MODEL_LABELS)), truth.shape[1], None)
     name = (args.tags or [Path(args.model_folder).name or "model"])[0]
     return ReportInputs(
-        args.title, truth, predicted, names, texts, documents, model=model, name=name, bounds=bounds,
-        ks=ks if args.topk or args.json else (),
-        propensities=(args.propensity_a, args.propensity_b), hierarchy=hierarchy,
+        args.title, truth, predicted, names, texts, documents, model=model, name=name, hierarchy=hierarchy, **shared
     )  # fmt: skip
 
 
@@ -273,20 +280,6 @@ def _hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHi
             fix="leave out --vocabulary and --language, or give all of them",
         )  # fmt: skip
     return load_hierarchy(names, existing_file(vocabulary, "vocabulary"), language)
-
-
-def _check_report(args: argparse.Namespace) -> None:
-    """Refuse a report that would replace an input, and inputs that only a report uses."""
-    inputs = {
-        "-y": args.truth_path, "-p": args.pred_path, "--train-labels": args.train_labels, "--labels": args.labels,
-        "-t": args.text_path, "-m": args.model_folder, "--vocabulary": args.vocabulary,
-    }  # fmt: skip
-    if args.report:
-        refuse_report("--report", args.report, inputs, force=args.force)
-        return
-    for flag, value in (("-t", args.text_path), ("-m", args.model_folder)):
-        if value:
-            raise InputError(f"{flag} is only used for a report", expected="--report DIR too", received=f"only {flag}")
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

@@ -50,21 +50,16 @@ class Report:
 
 def make_report(inputs: ReportInputs) -> Report:
     frequency = inputs.training_frequency
-    comparison = inputs.compared(details=True)
     pairs = Pairs.of(inputs.truth, inputs.predicted)
     single = is_single_label(inputs.truth)
     thresholds = find_thresholds(pairs)
     decisions = decide(inputs.truth, pairs, thresholds)
     occurs = np.bincount(inputs.truth.indices, minlength=inputs.nr_labels)
     return Report(
-        inputs=inputs,
-        comparison=comparison,
-        single_label=single,
-        thresholds=thresholds,
-        decisions=decisions,
+        inputs, inputs.compared(details=True), single, thresholds, decisions,
         calibration=measure_calibration(pairs, pairs.best_of_documents if single else None),
         labels=count_per_label(decisions, occurs, frequency),
         confusion=find_confusion(inputs, decisions),
         coverage=None if frequency is None else measure_coverage(inputs.truth, frequency),
         examples=choose_examples(inputs, pairs, decisions),
-    )
+    )  # fmt: skip

@@ -35,10 +35,17 @@ _FILES = {
 }
 
 
-def refuse_report(flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False) -> None:
+def refuse_report(
+    flag: str,
+    folder: str | Path,
+    inputs: Mapping[str, Named],
+    *,
+    force: bool = False,
+    files: Mapping[str, str] = _FILES,
+) -> None:
     """Refuse an output folder that is an input, or in which a file of others would be replaced without ``force``."""
     refuse_output_folder(flag, folder, inputs)
-    for name, mark in _FILES.items():
+    for name, mark in files.items():
         refuse_output(flag, Path(folder) / name, inputs, [mark], force=force)
 
 
@@ -84,11 +91,8 @@ def to_json(report: Report) -> dict[str, Any]:
     """Return a report as JSON values; undefined numbers are null. Only the labels of the page are included."""
     labels, name_of = report.labels, report.inputs.label_name
     return _without_nan({
-        "title": report.inputs.title,
-        "summary": sentences(report),
-        "evaluation": report.comparison.to_json(),
-        "single_label": report.single_label,
-        "rule": report.decisions.rule,
+        "title": report.inputs.title, "summary": sentences(report), "evaluation": report.comparison.to_json(),
+        "single_label": report.single_label, "rule": report.decisions.rule,
         "thresholds": {
             "best_f1": report.thresholds.best and asdict(report.thresholds.best),
             "for_precision": [
@@ -106,8 +110,7 @@ def to_json(report: Report) -> dict[str, Any]:
                 {"true": name_of(pair.true), "assigned": name_of(pair.assigned), "documents": pair.documents}
                 for pair in report.confusion.pairs
             ],
-            "matrix_of": report.confusion.kind,
-            "names": list(report.confusion.names),
+            "matrix_of": report.confusion.kind, "names": list(report.confusion.names),
             "matrix": report.confusion.matrix.tolist(),
         },
         "examples": [_example(report, example) for example in report.examples],

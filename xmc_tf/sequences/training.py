@@ -89,11 +89,9 @@ class TrainingResult:
 
 
 def train_recommender(
-    model: Recommender,
-    batches: TrainBatches,
-    folder: str | Path,
+    model: Recommender, batches: TrainBatches, folder: str | Path,
     validate: Callable[[], dict[str, float]] | None = None,
-) -> TrainingResult:
+) -> TrainingResult:  # fmt: skip
     """Train a model, or resume from the last checkpoint in ``folder``, which all hosts share; collective.
 
     The loss of a step is the mean over the targets of the global batch. ``validate`` returns the same metrics on all

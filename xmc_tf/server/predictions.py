@@ -1,11 +1,17 @@
-"""Predictions over HTTP: the paths, statuses and errors of TensorFlow Serving."""
+"""Predictions over HTTP, in batches: the paths, statuses and errors of TensorFlow Serving.
+
+One thread predicts. While it is busy, requests wait, and the next batch contains all of them. So a request to an idle
+server does not wait, a busy server predicts large batches, and there is no waiting time to configure.
+"""
 
 import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Callable
-from typing import Any, ClassVar, NamedTuple
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -13,7 +19,6 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.server.application import HttpAnswer, Limits, RefusedError, Request, as_json
-from xmc_tf.server.batching import Batcher, OverloadedError
 from xmc_tf.server.questions import SIGNATURES, BestLabels, Question, answer_of, numbers_of, parse_question
 from xmc_tf.server.versions import ServedModel, Version
 
@@ -21,6 +26,96 @@ _LOG = logging.getLogger(__name__)
 _METRICS_PATH = "/monitoring/prometheus/metrics"  # the path of TensorFlow Serving
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+Predict: TypeAlias = Callable[[Sequence[str], int], list[BestLabels]]
+
+
+class OverloadedError(Exception):
+    """Too many texts wait for a prediction."""
+
+
+class _Waiting(NamedTuple):
+    texts: Sequence[str]
+    k: int
+    predict: Predict
+    done: "asyncio.Future[list[BestLabels]]"
+
+
+class Batcher:
+    def __init__(self, most: int, most_waiting: int, observe: Callable[[int], object] = lambda size: None) -> None:
+        self._most, self._most_waiting, self._observe = most, most_waiting, observe
+        self._queue: deque[_Waiting] = deque()
+        self._thread = ThreadPoolExecutor(1, "predicting")
+        self._arrived = asyncio.Event()
+        self._runner: asyncio.Task[None] | None = None
+        self.waiting = 0
+
+    async def ask(self, predict: Predict, texts: Sequence[str], k: int) -> list[BestLabels]:
+        """Return the k best labels of some texts. Requests with the same ``predict`` and ``k`` share batches."""
+        if not texts:
+            return []
+        if self.waiting and self.waiting + len(texts) > self._most_waiting:
+            raise OverloadedError
+        done: asyncio.Future[list[BestLabels]] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(texts, k, predict, done))
+        self.waiting += len(texts)
+        self._arrived.set()
+        try:
+            return await done
+        finally:
+            self.waiting -= len(texts)
+
+    async def __aenter__(self) -> "Batcher":
+        self._runner = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Stop after the batch in progress."""
+        assert self._runner is not None
+        self._runner.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._runner
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._arrived.wait()
+            batch = self._next_batch()
+            if not batch:
+                self._arrived.clear()
+                continue
+            texts = [text for one in batch for text in one.texts]
+            self._observe(len(texts))
+            try:
+                best = await loop.run_in_executor(self._thread, batch[0].predict, texts, batch[0].k)
+            except Exception as error:  # noqa: BLE001 - the requests of the batch report it
+                for one in batch:
+                    if not one.done.done():
+                        one.done.set_exception(error)
+                continue
+            place = 0
+            for one in batch:
+                if not one.done.done():
+                    one.done.set_result(best[place : place + len(one.texts)])
+                place += len(one.texts)
+
+    def _next_batch(self) -> list[_Waiting]:
+        """Take the oldest request and all others with the same model and k that fit into a batch."""
+        batch: list[_Waiting] = []
+        others: deque[_Waiting] = deque()
+        size = 0
+        for one in self._queue:
+            if one.done.done():  # the client has gone
+                continue
+            same = not batch or (one.predict == batch[0].predict and one.k == batch[0].k)
+            if same and (not batch or size + len(one.texts) <= self._most):
+                batch.append(one)
+                size += len(one.texts)
+            else:
+                others.append(one)
+        self._queue = others
+        return batch
 
 
 class ServerMetrics:

@@ -63,13 +63,9 @@ class ServedModel:
     """The newest version of a model: the folder itself, or the one with the highest number in it."""
 
     def __init__(
-        self,
-        folder: str | Path,
-        beam_size: int | None = None,
-        threshold: float = 0.0,
-        threads: int = -1,
+        self, folder: str | Path, beam_size: int | None = None, threshold: float = 0.0, threads: int = -1,
         runtime: str = "auto",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.folder = Path(folder)
         self._options, self._runtime = (beam_size, threshold, threads), runtime
         self._refreshing = threading.Lock()

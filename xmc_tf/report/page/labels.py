@@ -7,7 +7,6 @@ from textwrap import shorten
 import numpy as np
 
 from xmc_tf.features.characters import spans_of_words
-from xmc_tf.models.explaining.explanation import LabelExplanation
 from xmc_tf.report.page.elements import (
     Cell,
     Column,
@@ -24,7 +23,7 @@ from xmc_tf.report.page.elements import (
     words,
 )
 from xmc_tf.report.report import Report
-from xmc_tf.report.sections.examples import KINDS, TEXT_LENGTH, Example, ExampleLabel
+from xmc_tf.report.sections.examples import KINDS, TEXT_LENGTH, Example, ExampleLabel, deciding_words
 
 LABELS_FILE, CONFUSIONS_FILE = "labels.csv", "confusions.csv"
 _MATRIX_NAME = 28
@@ -120,11 +119,12 @@ def coverage(report: Report) -> Html:
         return ""
     columns = [Column("", "text"), Column("all"), Column("without training documents"), Column("share, %")]
     rows = [
-        [Cell("labels of test documents", kind="text"), count(found.labels), count(found.unseen_labels),
-         Cell(percent(found.share_of_labels))],
-        [Cell("true labels of all test documents", kind="text"), count(found.pairs), count(found.unseen_pairs),
-         Cell(percent(found.share_of_pairs))],
-    ]  # fmt: skip
+        [Cell(title, kind="text"), count(size), count(unseen), Cell(percent(unseen / max(size, 1)))]
+        for title, size, unseen in (
+            ("labels of test documents", found.labels, found.unseen_labels),
+            ("true labels of all test documents", found.pairs, found.unseen_pairs),
+        )
+    ]
     about = "A label can only be predicted if it has a training document. No model can find the others"
     more = f"; {found.unseen_documents:,} test documents have only such labels." if found.unseen_documents else "."
     return section(
@@ -170,7 +170,11 @@ def _why(example: Example) -> Html:
     if label is None:
         return ""
     paths: list[Html] = []
-    parts = [f'<p class="why">Why “{name(label.name)}”? Words of this text, weight × value: {_words(label)}</p>']
+    best, embedding = deciding_words(label, _SHOWN_WORDS)
+    deciding = [f"{name(word)} {_signed(amount)}" for word, amount in best]
+    deciding += [f"the embedding {_signed(embedding)}"] if embedding else []
+    words_of = ", ".join(deciding) or "none"
+    parts = [f'<p class="why">Why “{name(label.name)}”? Words of this text, weight × value: {words_of}</p>']
     if label.sum:
         about = _CALIBRATION if any(one.source == "calibration" for one in label.shares) else ""
         parts.append(f'<p class="why">Score: {text(label.sum, 400)}.{about}</p>')
@@ -193,20 +197,6 @@ def _why(example: Example) -> Html:
         about = "How the label was found in the tree" + ("s" if len(paths) > 2 else "")
         parts.append(f'<details class="why"><summary>{about}</summary>{"".join(paths)}</details>')
     return "".join(parts)
-
-
-def _words(label: LabelExplanation) -> Html:
-    """Return the words with the largest contributions to the label itself, and the embedding's contribution."""
-    nodes = [source.path[-1] for source in label.evidence if source.path]
-    total: dict[str, float] = {}
-    for node in nodes:
-        for one in node.contributions:
-            total[one.feature] = total.get(one.feature, 0.0) + one.amount / len(nodes)
-    shown = sorted(total.items(), key=lambda pair: -abs(pair[1]))[:_SHOWN_WORDS]
-    parts = [f"{name(word)} {_signed(amount)}" for word, amount in shown]
-    if embedding := sum(node.embedding for node in nodes) / max(len(nodes), 1):
-        parts.append(f"the embedding {_signed(embedding)}")
-    return ", ".join(parts) or "none"
 
 
 def _signed(amount: float) -> Html:

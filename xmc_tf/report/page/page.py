@@ -3,9 +3,8 @@ import hashlib
 import re
 
 from xmc_tf.report.page import labels, overview
+from xmc_tf.report.page.assets import SCRIPT, STYLE
 from xmc_tf.report.page.elements import Html, text
-from xmc_tf.report.page.script import SCRIPT
-from xmc_tf.report.page.style import STYLE
 from xmc_tf.report.report import Report
 
 _SECTIONS = (

@@ -94,6 +94,17 @@ def _example(inputs: ReportInputs, decisions: Decisions, kind: str, document: in
     return Example(kind, document, text[:TEXT_LENGTH], max(len(text) - TEXT_LENGTH, 0), tuple(labels), explained)
 
 
+def deciding_words(label: LabelExplanation, count: int) -> tuple[list[tuple[str, float]], float]:
+    """Return the words that contributed most to a label, and the embedding's contribution: means over trees."""
+    nodes = [source.path[-1] for source in label.evidence if source.path]
+    total: dict[str, float] = {}
+    for node in nodes:
+        for one in node.contributions:
+            total[one.feature] = total.get(one.feature, 0.0) + one.amount / len(nodes)
+    best = sorted(total.items(), key=lambda pair: -abs(pair[1]))[:count]
+    return best, sum(node.embedding for node in nodes) / max(len(nodes), 1)
+
+
 def _explanation(inputs: ReportInputs, text: str, kind: str, labels: list[ExampleLabel]) -> LabelExplanation | None:
     """Return why the best label was predicted, or for a wrong example, the best wrong label."""
     if inputs.model is None:

@@ -66,10 +66,6 @@ class Coverage:
     unseen_documents: int  # whose labels are all unseen
 
     @property
-    def share_of_labels(self) -> float:
-        return self.unseen_labels / max(self.labels, 1)
-
-    @property
     def share_of_pairs(self) -> float:
         return self.unseen_pairs / max(self.pairs, 1)
 

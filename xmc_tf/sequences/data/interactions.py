@@ -54,12 +54,9 @@ class InteractionTable:
     """A table of interactions: CSV or TSV, JSON lines, Parquet, or SQLite."""
 
     def __init__(
-        self,
-        path: str | Path,
-        columns: InteractionColumns | None = None,
-        options: SourceOptions | None = None,
+        self, path: str | Path, columns: InteractionColumns | None = None, options: SourceOptions | None = None,
         min_rating: float | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.source: TableReader = open_source(path, options)
         columns = columns or InteractionColumns()
         self._user = _place(self.source, "user", columns.user)

@@ -18,8 +18,8 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.params import SequenceParams
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.sequences.data.batches import MASK, PAD
 from xmc_tf.sequences.data.folder import PreparedFolder, write_names
-from xmc_tf.sequences.data.windows import MASK, PAD
 from xmc_tf.sequences.model.ranking import best_items
 from xmc_tf.sequences.model.recommender import Recommender
 

@@ -13,6 +13,7 @@ from xmc_tf.models.model import Model
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.rankers.ensemble import trees_of
+from xmc_tf.report.sections.examples import deciding_words
 from xmc_tf.serving.local import LocalModel
 
 _EXAMPLES = 3
@@ -169,13 +170,8 @@ def _search(model: Model) -> tuple[str, list[int]]:
 
 
 def _label(label: LabelExplanation) -> dict[str, Any]:
-    trees = [source for source in label.evidence if source.path]
-    path = trees[0].path if trees else ()
-    words: dict[str, float] = {}
-    for tree in trees:
-        for one in tree.path[-1].contributions:
-            words[one.feature] = words.get(one.feature, 0.0) + one.amount / len(trees)
-    best = sorted(words.items(), key=lambda pair: -abs(pair[1]))[:_WORDS]
+    path = next((source.path for source in label.evidence if source.path), ())
+    best, embedding = deciding_words(label, _WORDS)
     return {
         "label": label.label, "name": label.name, "score": label.score, "combined": label.combined, "sum": label.sum,
         "path": [
@@ -183,7 +179,7 @@ def _label(label: LabelExplanation) -> dict[str, Any]:
             for node in path[:-1]
         ],
         "words": [{"word": word, "contribution": amount} for word, amount in best],
-        "embedding": sum(tree.path[-1].embedding for tree in trees) / max(len(trees), 1),
+        "embedding": embedding,
         "sources": [
             {"source": one.source, "score": one.score, "note": one.note} for one in label.evidence
         ] if len(label.evidence) > 1 or label.combined else [],
