@@ -8,21 +8,7 @@ from xmc_tf.metrics.ranking import LabelCounts, as_truth, count_labels, mark_hit
 from xmc_tf.metrics.table import format_table, percent
 
 __all__ = [
-    "ENSEMBLES",
-    "MEASURES",
-    "FrequencyBuckets",
-    "LabelCounts",
-    "Measures",
-    "as_truth",
-    "count_labels",
-    "ensemble",
-    "evaluate",
-    "format_table",
-    "inverse_propensity",
-    "mark_hits",
-    "measure",
-    "pecos_lines",
-    "percent",
-    "precision_and_recall",
-    "top_labels",
-]
+    "ENSEMBLES", "MEASURES", "FrequencyBuckets", "LabelCounts", "Measures", "as_truth", "count_labels", "ensemble",
+    "evaluate", "format_table", "inverse_propensity", "mark_hits", "measure", "pecos_lines", "percent",
+    "precision_and_recall", "top_labels",
+]  # fmt: skip

@@ -27,7 +27,8 @@ class CategoryPaths:
         if not names or any("://" in name for name in names):  # addresses have slashes too
             return None
         for separator in _SEPARATORS:
-            paths = [_parts(name, separator) for name in names]
+            parts = (name.partition("\t")[0].split(separator) for name in names)
+            paths = [tuple(part.strip() for part in one if part.strip()) for one in parts]
             long = [path for path in paths if len(path) > 1]
             top = {path[0] for path in long}
             if len(long) >= _MOST_PATHS * len(paths) and len(top) <= _MOST_PATHS * len(long):
@@ -80,7 +81,3 @@ def level_shares(names: Sequence[str] | None, truth: smat.spmatrix, predicted: s
 def level_sentence(shares: Sequence[float]) -> str:
     listed = ", ".join(f"{level}: {percent(share)}" for level, share in enumerate(shares, 1))
     return f"% of documents whose best label is right down to each level of its category path: {listed}"
-
-
-def _parts(name: str, separator: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in name.partition("\t")[0].split(separator) if part.strip())

@@ -83,13 +83,8 @@ class Comparison:
                     "name": system.name,
                     **self._flat(system.overall),
                     "buckets": [
-                        {
-                            "occurs": bucket.bucket,
-                            "labels": bucket.labels,
-                            "documents": bucket.documents,
-                            **self._flat(bucket),
-                        }
-                        for bucket in system.buckets
+                        {"occurs": one.bucket, "labels": one.labels, "documents": one.documents, **self._flat(one)}
+                        for one in system.buckets
                     ],
                 }
                 for system in self.systems
@@ -125,10 +120,7 @@ def compare(
         )  # fmt: skip
         systems.append(MeasuredSystem(name, overall, [part for part in parts if part.labels]))
     return Comparison(
-        ks=tuple(sorted(set(ks))),
-        documents=true.shape[0],
-        labels=true.shape[1],
-        labels_per_document=true.nnz / true.shape[0],
-        occurs_in="test" if training_frequency is None else "training",
+        ks=tuple(sorted(set(ks))), documents=true.shape[0], labels=true.shape[1],
+        labels_per_document=true.nnz / true.shape[0], occurs_in="test" if training_frequency is None else "training",
         systems=systems,
-    )
+    )  # fmt: skip

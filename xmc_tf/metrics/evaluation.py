@@ -42,12 +42,9 @@ def load_prediction(path: str | Path, name: str = "the prediction") -> smat.spma
 
 
 def evaluate(
-    truth: smat.spmatrix | np.ndarray,
-    predictions: smat.spmatrix | np.ndarray,
-    ks: Sequence[int] = (1, 3, 5),
-    *,
+    truth: smat.spmatrix | np.ndarray, predictions: smat.spmatrix | np.ndarray, ks: Sequence[int] = (1, 3, 5), *,
     training_labels: smat.spmatrix | np.ndarray | None = None,
-) -> Measures:
+) -> Measures:  # fmt: skip
     """Measure predictions against the true labels.
 
     Example:

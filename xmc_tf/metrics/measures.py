@@ -16,12 +16,16 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as smat
 
+from xmc_tf.common.compiled import kernel
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.ranking import NO_LABEL, as_truth, count_labels, mark_hits, top_labels
-from xmc_tf.metrics.sums import MeasureSums, sum_over_documents
 from xmc_tf.metrics.table import format_table, percent
 
 _DOCUMENTS = 4096  # at a time, to bound memory
+# Sums over documents, for each cut-off: found labels, their share of the true ones, discounted hits / their maximum,
+# gains of found labels, their maximum, discounted gains / the maximum for gains of 0 and 1, the maximum of these, and
+# predicted labels.
+_HITS, _RECALL, _NDCG, _GAIN, _BEST_GAIN, _PSNDCG, _BEST_PSNDCG, _PREDICTED = range(8)
 
 
 class NearMisses(NamedTuple):
@@ -106,15 +110,10 @@ class Measures:
 
 
 def measure(
-    truth: smat.spmatrix | np.ndarray,
-    prediction: smat.spmatrix | np.ndarray,
-    ks: Sequence[int] = (1, 3, 5),
-    *,
-    buckets: FrequencyBuckets | None = None,
-    gains: np.ndarray | None = None,
-    broader: smat.csr_matrix | None = None,
+    truth: smat.spmatrix | np.ndarray, prediction: smat.spmatrix | np.ndarray, ks: Sequence[int] = (1, 3, 5), *,
+    buckets: FrequencyBuckets | None = None, gains: np.ndarray | None = None, broader: smat.csr_matrix | None = None,
     name: str = "the prediction",
-) -> list[Measures]:
+) -> list[Measures]:  # fmt: skip
     """Return the metrics of a prediction over all labels, then those over each bucket.
 
     A document without true labels counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are true for
@@ -129,13 +128,13 @@ def measure(
 
     names = buckets.names if buckets else ()
     group = buckets.of_label if buckets else np.zeros(true.shape[1], np.int32)
-    *parts, whole = sum_over_documents(true, top, hits, group, max(len(names), 1), gains)
+    sums, documents_of = _sum_over_documents(true, top, hits, group, max(len(names), 1), gains)
     counts = [count_labels(true, top[:, :k], hits[:, :k]) for k in ks]
     near_misses = None if broader is None else mark_near(true, top, hits, broader)
     occurs = counts[0].true > 0
     label_f1 = np.stack([count.f1 for count in counts])
 
-    def of(bucket: str, sums: MeasureSums, members: np.ndarray, documents: int) -> Measures:
+    def of(bucket: str, sums: np.ndarray, members: np.ndarray, documents: int) -> Measures:
         """Return the metrics over ``documents`` documents and the members that occur."""
         labels = occurs & members
         values = _values(sums, documents, true.shape[0], int(counts[0].true[labels].sum()), ks)
@@ -148,10 +147,9 @@ def measure(
             values["P-sibling"] = _precision(near_misses.sibling & counted, ks)
         return Measures(bucket, documents, int(labels.sum()), ks, values)
 
-    overall = of("", whole, np.ones(true.shape[1], bool), true.shape[0])
+    overall = of("", sums[-1], np.ones(true.shape[1], bool), true.shape[0])
     return [overall] + [
-        of(bucket, sums, group == number, sums.documents)
-        for number, (bucket, sums) in enumerate(zip(names, parts, strict=False))
+        of(bucket, sums[number], group == number, int(documents_of[number])) for number, bucket in enumerate(names)
     ]
 
 
@@ -192,20 +190,83 @@ def _shape_text(matrix: smat.spmatrix | np.ndarray) -> str:
 
 
 def _values(
-    sums: MeasureSums, documents: int, all_documents: int, true: int, ks: Sequence[int]
+    sums: np.ndarray, documents: int, all_documents: int, true: int, ks: Sequence[int]
 ) -> dict[str, np.ndarray]:
     """Return the metrics of one bucket of labels except macro F1."""
     at = np.array(ks) - 1
     nothing = np.zeros(len(at))
+    hits, recall, ndcg, gain, best_gain, gain_ndcg, best_gain_ndcg, predicted = sums[:, at]
     return {
-        "P": _ratio(sums.hits[at], all_documents * (at + 1.0) if documents else nothing),
-        "R": _ratio(sums.recall[at], nothing + documents),
-        "nDCG": _ratio(sums.ndcg[at], nothing + documents),
-        "PSP": _ratio(sums.gain[at], sums.best_gain[at]),
-        "PSnDCG": _ratio(sums.gain_ndcg[at], sums.best_gain_ndcg[at]),
-        "micro-F1": _ratio(2 * sums.hits[at], sums.predicted[at] + true if true else nothing),
+        "P": _ratio(hits, all_documents * (at + 1.0) if documents else nothing),
+        "R": _ratio(recall, nothing + documents),
+        "nDCG": _ratio(ndcg, nothing + documents),
+        "PSP": _ratio(gain, best_gain),
+        "PSnDCG": _ratio(gain_ndcg, best_gain_ndcg),
+        "micro-F1": _ratio(2 * hits, predicted + true if true else nothing),
     }
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+
+
+def _sum_over_documents(
+    truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, group: np.ndarray, groups: int, gains: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return float64 [buckets + 1, sums, cut-offs], the last for all labels, and the documents of each bucket."""
+    sums, documents = np.zeros((groups + 1, 8, top.shape[1])), np.zeros(groups + 1, np.int64)
+    _accumulate(
+        np.require(truth.indptr, np.int64, ["C", "W"]), np.require(truth.indices, np.int32, ["C", "W"]), top, hits,
+        np.require(group, np.int32, ["C", "W"]),
+        np.ones(truth.shape[1]) if gains is None else np.require(gains, np.float64, ["C", "W"]),
+        1.0 / np.log2(np.arange(2, top.shape[1] + 2)), sums, documents,
+    )  # fmt: skip
+    return sums, documents
+
+
+@kernel
+def _accumulate(
+    indptr: np.ndarray, indices: np.ndarray, top: np.ndarray, hits: np.ndarray, group: np.ndarray, gains: np.ndarray,
+    discount: np.ndarray, sums: np.ndarray, documents: np.ndarray,
+) -> None:  # fmt: skip
+    everything, ranks = sums.shape[0] - 1, top.shape[1]
+    true = np.zeros(everything + 1, np.int64)
+    best = np.zeros((everything + 1, ranks), np.float64)
+    for row in range(top.shape[0]):
+        true[:] = 0
+        begin, end = indptr[row], indptr[row + 1]
+        # Best gains first: in this order, an ideal system has the r-th label of a bucket at rank r.
+        for position in np.argsort(-gains[indices[begin:end]]):
+            label = indices[begin + position]
+            for both in range(2):
+                of = everything if both else group[label]
+                if true[of] < ranks:
+                    best[of, true[of]] = gains[label]
+                true[of] += 1
+        for of in range(everything + 1):
+            documents[of] += true[of] > 0
+            found, predicted = 0, 0
+            dcg, ideal, gain, best_gain, gain_dcg, best_dcg = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            for rank in range(ranks):
+                label = top[row, rank]
+                if label >= 0 and (of == everything or group[label] == of):
+                    predicted += 1
+                    if hits[row, rank]:
+                        found += 1
+                        dcg += discount[rank]
+                        gain += gains[label]
+                        gain_dcg += gains[label] * discount[rank]
+                sums[of, _PREDICTED, rank] += predicted
+                if true[of] == 0:
+                    continue
+                if rank < true[of]:
+                    ideal += discount[rank]
+                    best_gain += best[of, rank]
+                    best_dcg += best[of, rank] * discount[rank]
+                sums[of, _HITS, rank] += found
+                sums[of, _RECALL, rank] += found / true[of]
+                sums[of, _NDCG, rank] += dcg / ideal
+                sums[of, _GAIN, rank] += gain
+                sums[of, _BEST_GAIN, rank] += best_gain
+                sums[of, _PSNDCG, rank] += gain_dcg / ideal
+                sums[of, _BEST_PSNDCG, rank] += best_dcg / ideal

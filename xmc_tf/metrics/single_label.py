@@ -8,7 +8,7 @@ import scipy.sparse as smat
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.measures import check_shapes
-from xmc_tf.metrics.ranking import NO_LABEL, LabelCounts, as_truth, top_labels
+from xmc_tf.metrics.ranking import NO_LABEL, as_truth, count_labels, mark_hits, top_labels
 from xmc_tf.metrics.table import format_table, percent
 
 _CONFUSIONS, _NAME_LENGTH = 5, 32  # maximum numbers of confusions and characters that are shown
@@ -67,20 +67,17 @@ class SingleLabelMeasures:
         ]
         out = format_table(["", "%"], rows, indent="  ").splitlines()
         if confused := self.confusions(_CONFUSIONS):
-            shown = [
-                _shortened(names[at]) if names else str(at) for one in confused for at in (one.true, one.predicted)
-            ]
+
+            def shown(label: int) -> str:
+                name = names[label] if names else str(label)
+                return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
+
             table = [
-                [true, predicted, f"{one.documents:,}", f"{one.share:.0%}"]
-                for one, true, predicted in zip(confused, shown[::2], shown[1::2], strict=True)
+                [shown(one.true), shown(one.predicted), f"{one.documents:,}", f"{one.share:.0%}"] for one in confused
             ]
             head = ["true label", "predicted instead", "documents", "of the label"]
             out += ["", "most confused:", "", *format_table(head, table, left=2, indent="  ").splitlines()]
         return out
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
 
 
 def is_single_label(truth: smat.spmatrix) -> bool:
@@ -103,20 +100,12 @@ def measure_single_label(truth: smat.spmatrix, predictions: smat.spmatrix) -> Si
             f"document {row:,} has {counts[row]} labels", expected="one label per document",
             fix="use evaluate, which measures several labels per document",
         )  # fmt: skip
-    best, labels = top_labels(predictions, 1)[:, 0], true.shape[1]
-    given = best != NO_LABEL
-    pairs = (np.ones(given.sum(), np.int64), (true.indices[given], best[given]))
-    matrix = smat.csr_matrix(pairs, shape=(labels, labels))
-    of = LabelCounts(
-        true=np.bincount(true.indices, minlength=labels),
-        predicted=np.bincount(best[given], minlength=labels),
-        found=matrix.diagonal(),
-    )
-    right, documents = int(of.found.sum()), len(best)
+    top, labels = top_labels(predictions, 1), true.shape[1]
+    given = top[:, 0] != NO_LABEL
+    pairs = (np.ones(given.sum(), np.int64), (true.indices[given], top[given, 0]))
+    of = count_labels(true, top, mark_hits(true, top))
+    right, documents = int(of.found.sum()), len(top)
     return SingleLabelMeasures(
-        documents,
-        right / documents,
-        2 * right / (documents + int(given.sum())),
-        float(of.f1[of.true > 0].mean()),
-        matrix,
-    )
+        documents, right / documents, 2 * right / (documents + int(given.sum())), float(of.f1[of.true > 0].mean()),
+        smat.csr_matrix(pairs, shape=(labels, labels)),
+    )  # fmt: skip

@@ -29,19 +29,10 @@ def format_table(
             used = fixed
         blocks[-1].append(column)
         used += wide[column] + 2
-    return "\n\n".join(_block(header, rows, left, wide, block, indent) for block in blocks)
 
-
-def _block(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    left: int,
-    wide: Sequence[int],
-    columns: Sequence[int],
-    indent: str,
-) -> str:
-    def line(cells: Sequence[str]) -> str:
+    def line(cells: Sequence[str], columns: list[int]) -> str:
         named = [cells[i].ljust(wide[i]) for i in range(left)]
         return (indent + "  ".join(named + [cells[i].rjust(wide[i]) for i in columns])).rstrip()
 
-    return "\n".join([line(header), line(["-" * w for w in wide]), *map(line, rows)])
+    lines = header, ["-" * w for w in wide], *rows
+    return "\n\n".join("\n".join(line(cells, block) for cells in lines) for block in blocks)
