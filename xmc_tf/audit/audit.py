@@ -93,15 +93,19 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
             received=f"{data.Y.shape[0]:,}",
         )
     evidence = gather_evidence(data)
-    doubts = weigh(evidence, data.seed)
+    has, chance = weigh(evidence, data.seed)
     suspected = ~evidence.has & ~evidence.random
     found = [
-        *_of_pairs(data, evidence, MISSING, np.where(suspected, doubts.has, -1.0), most),
-        *_of_pairs(data, evidence, WRONG, np.where(evidence.has, doubts.chance, -1.0), most),
-        *different_duplicates(data, evidence.near, most),
-        *indistinguishable(data, evidence, most),
-        *silent_names(data, evidence, most),
+        *_of_pairs(data, evidence, MISSING, np.where(suspected, has, -1.0), most),
+        *_of_pairs(data, evidence, WRONG, np.where(evidence.has, chance, -1.0), most),
     ]
+    of_kinds = (
+        different_duplicates(data, evidence.near),
+        indistinguishable(data, evidence),
+        silent_names(data, evidence),
+    )
+    for some in of_kinds:
+        found += sorted(some, key=lambda one: (-one.gain, one.row or 0, one.label or 0))[:most]
     order = list(KINDS)
     found.sort(key=lambda one: (-one.gain, order.index(one.kind), one.row or 0, one.label or 0))
     return Audit(found, data, most)
@@ -122,38 +126,20 @@ def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarr
 
 def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
     """Return the evidence for or against a label of a document, in words."""
-    row, label = int(found.pairs.rows[pair]), int(found.pairs.labels[pair])
-    parts = [_by_text(found, pair), _by_name(data, found, pair), _by_neighbours(data, found, row, label)]
-    parts.append(_by_company(data, found, row, label))
-    return "; ".join(filter(None, parts))
-
-
-def _by_text(found: PairEvidence, pair: int) -> str:
+    row, label, Y = int(found.pairs.rows[pair]), int(found.pairs.labels[pair]), data.Y
     rank = round(float(np.exp(-found.column("rank")[pair])))
-    return f"prediction {rank} from the text" if rank <= POOL else f"not among the {POOL} predictions from the text"
-
-
-def _by_name(data: AuditData, found: PairEvidence, pair: int) -> str:
-    if data.names is None or not found.named.nnz:
-        return ""
-    worth = float(found.column("name")[pair])
-    return f"its name is in the text, of which {worth:.0%} have it" if worth > 0 else "its name is not in the text"
-
-
-def _by_neighbours(data: AuditData, found: PairEvidence, row: int, label: int) -> str:
-    near, Y = found.near, data.Y
-    similar = near.indices[near.indptr[row] : near.indptr[row + 1]][:_CLOSE]
-    if not len(similar):
-        return ""
-    count = sum(label in Y.indices[Y.indptr[one] : Y.indptr[one + 1]] for one in similar)
-    return f"{count} of the {len(similar)} most similar documents have it"
-
-
-def _by_company(data: AuditData, found: PairEvidence, row: int, label: int) -> str:
-    closest = found.companions.closest(row, label)
-    if closest is None:
-        return ""
-    other, both, every = closest
-    if not both:
-        return "no other document has it together with one of the other labels"
-    return f"{both} of {every} other documents with {data.label_name(other)!r} have it"
+    parts = [f"prediction {rank} from the text" if rank <= POOL else f"not among the {POOL} predictions from the text"]
+    if data.names is not None and found.named.nnz:
+        worth = float(found.column("name")[pair])
+        parts.append(
+            f"its name is in the text, of which {worth:.0%} have it" if worth > 0 else "its name is not in the text"
+        )
+    similar = found.near.indices[found.near.indptr[row] : found.near.indptr[row + 1]][:_CLOSE]
+    if len(similar):
+        count = sum(label in Y.indices[Y.indptr[one] : Y.indptr[one + 1]] for one in similar)
+        parts.append(f"{count} of the {len(similar)} most similar documents have it")
+    if (closest := found.companions.closest(row, label)) is not None:
+        other, both, every = closest
+        of_other = f"{both} of {every} other documents with {data.label_name(other)!r} have it"
+        parts.append(of_other if both else "no other document has it together with one of the other labels")
+    return "; ".join(parts)

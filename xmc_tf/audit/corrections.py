@@ -77,8 +77,9 @@ def corrected_documents(
     """Return the documents (of the audited table, each text on one line) that change, and their labels after that."""
     changed: dict[int, list[str]] = {}
     for one in corrections:
-        known = one.row < len(texts) and _begins(texts[one.row], one.text)
-        if not known:
+        text = texts[one.row] if one.row < len(texts) else ""
+        same = safe_cell(text[: len(one.text)]) == one.text or safe_cell(text).startswith(one.text)
+        if one.row >= len(texts) or not same:
             raise InputError(
                 f"{path}, line {one.line}: document {one.row:,} has another text in this table",
                 expected="the table that was audited, read with the same options", received=repr(one.text)[:60],
@@ -86,17 +87,10 @@ def corrected_documents(
         own = changed.setdefault(one.row, list(labels[one.row]))
         names = {safe_cell(name): name for name in own}
         if one.add and one.label not in names:
-            own.append(one.label.removeprefix("'") if _is_made_safe(one.label) else one.label)
+            # Undo the apostrophe that keeps spreadsheets from executing a cell.
+            safe = one.label.startswith("'") and safe_cell(one.label[1:]) == one.label
+            own.append(one.label[1:] if safe else one.label)
         elif not one.add and one.label in names:
             own.remove(names[one.label])
     rows = sorted(changed)
     return rows, [changed[row] for row in rows]
-
-
-def _begins(text: str, start: str) -> bool:
-    return safe_cell(text[: len(start)]) == start or safe_cell(text).startswith(start)
-
-
-def _is_made_safe(cell: str) -> bool:
-    """Return whether an apostrophe was put in front of a cell, so that no spreadsheet executes it."""
-    return cell.startswith("'") and safe_cell(cell[1:]) == cell

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -16,17 +15,11 @@ from xmc_tf.pipeline.held_out import TrainWithout
 _UNBOUNDED = "sigmoid"  # a hinge is the same for all certain labels; the sigmoid still distinguishes them
 
 
-class FoldScores(NamedTuple):
-    """Scores of documents by rankers that have not seen them."""
+ScoreFold = Callable[[np.ndarray, np.ndarray, csr_matrix], tuple[csr_matrix, csr_matrix, csr_matrix]]
+"""Train rankers on some documents (rows, ascending), and score the labels of a matrix (others × labels) of others.
 
-    best: csr_matrix  # documents × labels: the best labels, descending within a row
-    of_pairs: csr_matrix  # documents × labels: the scores of these and of all requested labels, ascending labels
-    margins: csr_matrix  # the same by a sigmoid, which distinguishes even certain labels
-
-
-ScoreFold = Callable[[np.ndarray, np.ndarray, csr_matrix], FoldScores]
-"""Train rankers on some documents (rows, ascending), and score others: the labels of a matrix (others × labels),
-and the best ones."""
+Return documents × labels: the best labels, descending within a row; the scores of these and of all requested labels;
+and the same by a sigmoid, which distinguishes even certain labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +54,14 @@ class AuditData:
 def fold_scorer(train: TrainWithout, threads: int = -1) -> ScoreFold:
     """Return a function that trains rankers on some documents and scores others."""
 
-    def score(trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix) -> FoldScores:
+    def score(
+        trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix
+    ) -> tuple[csr_matrix, csr_matrix, csr_matrix]:
         rankers, X, post = train(trained_on, held_out)
         best = rankers.predict(X, only_topk=POOL, post_processor=post, threads=threads)
-        union = csr_matrix(asked + _ones(best))
-        of_pairs = (rankers.predict_selected(X, union, post_processor=one) for one in (post, _UNBOUNDED))
-        return FoldScores(best, *of_pairs)
+        ones = csr_matrix((np.ones(best.nnz, np.float32), best.indices, best.indptr), shape=best.shape)
+        union = csr_matrix(asked + ones)
+        scores, margins = (rankers.predict_selected(X, union, post_processor=one) for one in (post, _UNBOUNDED))
+        return best, scores, margins
 
     return score
-
-
-def _ones(matrix: csr_matrix) -> csr_matrix:
-    return csr_matrix((np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr), shape=matrix.shape)

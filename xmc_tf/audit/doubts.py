@@ -23,20 +23,15 @@ _SHRUNK = 3.0
 _LIKELY, _SURE, _USUAL = 0.6, 0.9, 0.85  # probabilities
 _MOST_ODDS = 4.0
 _FOLDS = 3
-
-
-class Doubts(NamedTuple):
-    """The result for each pair."""
-
-    has: np.ndarray  # float32 [pairs]: share of pairs with such evidence in which the document has the label
-    chance: np.ndarray  # float32 [pairs]: share of random labels, if SHARE_WRONG of the labels are random
-
-
 SHARE_WRONG = 0.03
 
 
-def weigh(found: PairEvidence, seed: int) -> Doubts:
-    """Return how likely each pair is."""
+def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return how likely each pair is, as two float32 [pairs].
+
+    The share of pairs with such evidence in which the document has the label; and the share of random labels among
+    those with such evidence, if ``SHARE_WRONG`` of the labels are random.
+    """
     rng = np.random.default_rng([seed, 0x646F756274])
     given, other = found.has, ~found.has & ~found.random
     examples = [_some(np.flatnonzero(one), rng) for one in (given, other, found.random)]
@@ -49,7 +44,7 @@ def weigh(found: PairEvidence, seed: int) -> Doubts:
     columns = np.column_stack([columns, *habits]).astype(np.float32)
     has = _Curve.fit(columns, examples[0], examples[1], given.sum(), other.sum()).probability(columns)
     by_chance = _Curve.fit(columns, examples[0], examples[2], 1.0 - SHARE_WRONG, SHARE_WRONG)
-    return Doubts(_corrected(found, columns, has), 1.0 - by_chance.probability(columns))
+    return _corrected(found, columns, has), 1.0 - by_chance.probability(columns)
 
 
 def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.ndarray:

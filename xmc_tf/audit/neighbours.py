@@ -1,7 +1,6 @@
 """The most similar documents: by the cosine of their sparse features, and by that of their labels."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, diags
@@ -23,13 +22,6 @@ and by their other labels; the largest similarity by each alone; its lead over t
 label; their share of all documents, weighted by similarity."""
 
 
-class Alike(NamedTuple):
-    """The most similar documents, and their evidence."""
-
-    near: csr_matrix  # documents × documents: the similarity of the words, the most similar documents first
-    evidence: np.ndarray  # float32 [pairs, ALIKE]
-
-
 def unit_rows(X: csr_matrix) -> csr_matrix:
     """Return rows of length 1."""
     norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1), np.float64)).ravel()
@@ -38,10 +30,11 @@ def unit_rows(X: csr_matrix) -> csr_matrix:
 
 def alike_documents(
     X: csr_matrix, Y: csr_matrix, pairs: LabelPairs, has: np.ndarray, most: int, threads: int = -1
-) -> Alike:
-    """Return the most similar documents of each, and the evidence of those that are similar in words and labels.
+) -> tuple[csr_matrix, np.ndarray]:
+    """Return the most similar documents of each by words, and the evidence of those similar in words and labels.
 
-    The rows of X have length 1. ``has`` says whether the document has the label of each pair, which does not count.
+    The first are documents × documents, the most similar first; the latter is float32 [pairs, ``ALIKE``]. The rows of
+    X have length 1. ``has`` says whether the document has the label of each pair, which does not count.
     """
     count = X.shape[0]
     words = _without_common(csr_matrix(X.T), count)
@@ -55,7 +48,10 @@ def alike_documents(
     of_pairs = (begins, pairs.labels.astype(np.int64), has, weight[pairs.labels] ** 2)
     near = (np.empty((count, most), np.int64), np.empty((count, most)), np.zeros(count, np.int64))
     evidence = np.zeros((len(has), len(ALIKE)), np.float32)
-    inputs = [_parts(one) for one in (X, words, own, labels)]
+    inputs = [
+        (one.indptr.astype(np.int64), one.indices.astype(np.int32), one.data.astype(np.float32))
+        for one in (X, words, own, labels)
+    ]
 
     def compare(first: int) -> int:
         last = min(first + _BLOCK, count)
@@ -69,7 +65,7 @@ def alike_documents(
     ids, values, counts = near
     kept = np.arange(most) < counts[:, None]
     indptr = np.concatenate([[0], np.cumsum(counts)])
-    return Alike(csr_matrix((values[kept].astype(np.float32), ids[kept], indptr), shape=(count, count)), evidence)
+    return csr_matrix((values[kept].astype(np.float32), ids[kept], indptr), shape=(count, count)), evidence
 
 
 def _most_common(count: int) -> float:
@@ -79,10 +75,6 @@ def _most_common(count: int) -> float:
 def _without_common(turned: csr_matrix, count: int) -> csr_matrix:
     """Return features × documents without the entries of common features."""
     sizes = np.diff(turned.indptr)
-    kept = np.repeat(sizes <= _most_common(count), sizes)
-    indptr = np.concatenate([[0], np.cumsum(np.where(sizes <= _most_common(count), sizes, 0))])
+    rare = sizes <= _most_common(count)
+    kept, indptr = np.repeat(rare, sizes), np.concatenate([[0], np.cumsum(np.where(rare, sizes, 0))])
     return csr_matrix((turned.data[kept], turned.indices[kept], indptr), shape=turned.shape)
-
-
-def _parts(matrix: csr_matrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.float32)
