@@ -1,12 +1,20 @@
-"""Decide whether training learns probabilities, and whether label names are evidence for them."""
+"""Decide whether training learns probabilities, and from which evidence and held-out documents."""
 
 import logging
 from typing import NamedTuple
 
+import numpy as np
+
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion.held_out import ENOUGH_WITHOUT_NAMES, FEWEST
 
 _LOG = logging.getLogger(__name__)
+SHARE = 10  # one in ten documents is held out
+ENOUGH_WITHOUT_NAMES = 200
+"""Least number of documents for probabilities from scores alone by default; names need fewer."""
+FEWEST = 20  # documents needed to hold some out
+_ENOUGH, _MOST_FOLDS = 4000, 3
+_LARGEST_SHARE = 4  # a single fold has at most one in four documents
+_MOST_DOCUMENTS = 20_000
 
 
 class EvidenceChoice(NamedTuple):
@@ -64,3 +72,18 @@ def choose_evidence(
     if why:
         _LOG.info("scores are not calibrated probabilities: %s", why)
     return EvidenceChoice(not why, False, why)
+
+
+def held_out_folds(nr_documents: int, seed: int, most: int | None = None) -> list[np.ndarray]:
+    """Return the documents to hold out in each training, ascending; few documents need several trainings."""
+    size = nr_documents // SHARE
+    if nr_documents < FEWEST:
+        return []
+    folds = min(_MOST_FOLDS, -(-_ENOUGH // size))
+    if most is not None:
+        folds = min(folds, max(most, 1))
+        size = min(size, _MOST_DOCUMENTS)
+        if most <= 1:
+            size = max(size, min(_ENOUGH, nr_documents // _LARGEST_SHARE))
+    order = np.random.default_rng([seed, 0x66757365]).permutation(nr_documents)
+    return [np.sort(order[fold * size : (fold + 1) * size]) for fold in range(folds)]

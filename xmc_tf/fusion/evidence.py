@@ -15,8 +15,8 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import FUSION, NAMES
 from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
-from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
 from xmc_tf.fusion.fusion import Fusion
+from xmc_tf.fusion.similarity import Embed, EmbeddedNames
 from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.label_names import LabelNames, Mentions, label_vocabulary
 from xmc_tf.params import PredictionOptions

@@ -17,11 +17,10 @@ from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.model_parts import FUSION_HEADER
 from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
-from xmc_tf.fusion.embedded_names import EmbeddedNames
 from xmc_tf.fusion.features import DEFAULT_WEIGHTS, LATER, NAMES, candidate_features
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.ranks import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
-from xmc_tf.fusion.similarity import Similarity
+from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
 from xmc_tf.label_names import Mentions
 

@@ -1,6 +1,7 @@
 """The similarity of texts to the names of labels without training documents, by an encoder's embeddings."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -10,12 +11,16 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.fusion.centers import EmbedLabels
 
 MOST = 30  # labels that are candidates of a document
 _ROWS = 1000  # documents at a time, to bound memory
 _MOST_MEASURED = 2000  # documents from which the limit is estimated
 _FILE = "similarity.npz"
 LOWEST = -4.0
+
+Embed = Callable[[Sequence[str]], np.ndarray]
+"""Embed texts: float32 [texts, dim], of length 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +94,23 @@ class Similarity:
                 return cls(held["labels"], held["vectors"], least, scale)
         except (EOFError, OSError, KeyError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedNames:
+    """Embeddings of the names of labels without documents, and of held-out documents."""
+
+    similarity: Similarity  # of labels that are new or treated as new
+    new: np.ndarray  # labels without documents, ascending
+    documents: np.ndarray  # float32 [documents, dim]: embeddings of the held-out documents, of length 1
+
+    @classmethod
+    def of(cls, new: np.ndarray, read_as_new: np.ndarray, embed: EmbedLabels, documents: np.ndarray) -> Self:
+        """Embed the names of labels that are new or treated as new (bool [labels] each)."""
+        labels = np.flatnonzero(read_as_new).astype(np.int32)
+        return cls(Similarity.measured(labels, embed(labels), documents), np.flatnonzero(new), documents)
+
+    def of_new(self) -> Similarity:
+        """Return the similarity of only the labels without documents."""
+        place = np.searchsorted(self.similarity.labels, self.new)
+        return self.similarity.of_labels(self.new, self.similarity.vectors[place])

@@ -8,7 +8,7 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.fusion import ProbabilityModel
-from xmc_tf.fusion.embedded_names import Embed
+from xmc_tf.fusion.similarity import Embed
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
 from xmc_tf.models.metadata import ADDED, ModelMetadata
