@@ -17,7 +17,7 @@ from xmc_tf.metrics.evaluation import evaluate as evaluate
 from xmc_tf.models.hub import push as push
 from xmc_tf.models.loading import load as load
 from xmc_tf.models.model import Model as Model
-from xmc_tf.models.training_run import TrainingRun as TrainingRun
+from xmc_tf.models.xtransformer import TrainingRun as TrainingRun
 from xmc_tf.models.xr_linear import XRLinear as XRLinear
 from xmc_tf.models.xtransformer import XTransformer as XTransformer
 from xmc_tf.params.linear import HierarchicalKMeansParams as HierarchicalKMeansParams

@@ -17,7 +17,6 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.jobs.onnx_export import LARGEST_LOSS, export_measured
-from xmc_tf.models.exporting.onnx import export_onnx
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.models.xtransformer import XTransformer
@@ -178,7 +177,7 @@ def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
                 f"{arguments.model_folder} has no encoder: it needs no TensorFlow as it is", fix="use it with -m"
             )
         if arguments.text_path is None:
-            export_onnx(model, output, arguments.weights or "fp32")
+            model.export_onnx(output, precision=arguments.weights or "fp32")
         else:
             texts = TextFile(arguments.text_path)
             texts.check()

@@ -10,7 +10,7 @@ from tests.serving.cases import HARD, assert_same
 from tests.serving.test_export import WAYS
 from xmc_tf import export
 from xmc_tf.common.errors import InputError
-from xmc_tf.models.exporting.saved_model import parts_of
+from xmc_tf.models.saved_model import parts_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving.local import LocalModel
 

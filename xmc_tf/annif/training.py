@@ -9,9 +9,8 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.data import TextFile, load_matrix, save_matrix
 from xmc_tf.label_names import have_letters
-from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.models.xtransformer import TrainingRun, XTransformer
 from xmc_tf.params import (
     MatcherParams,
     MatcherPredParams,

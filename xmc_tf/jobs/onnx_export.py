@@ -8,8 +8,7 @@ from typing import Any
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.models.card import CARD, MARK, is_foreign
-from xmc_tf.models.exporting.onnx import export_onnx
+from xmc_tf.models.folder import CARD, MARK, is_foreign
 from xmc_tf.models.loading import load
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving.agreement import Agreement, compare
@@ -27,13 +26,13 @@ def export_measured(
     with TemporaryDirectory(prefix=".xmc_tf-", dir=folder.parent) as temporary:
         predictions = {}
         for one in ("fp32", "int8"):
-            export_onnx(model, Path(temporary) / one, one)
+            model.export_onnx(Path(temporary) / one, precision=one)
             predictions[one] = load(Path(temporary) / one).predict(texts)
     measured = compare(truth, predictions["fp32"], predictions["int8"])
     if precision == "auto":
         losses = [100 * (a - b) for a, b in zip(measured.model, measured.exported, strict=True)]
         precision = "int8" if max(losses) < LARGEST_LOSS else "fp32"
-    export_onnx(model, folder, precision)
+    model.export_onnx(folder, precision=precision)
     _write_card(model.folder, folder, precision, measured, truth.shape[0])
     return precision, measured
 

@@ -10,8 +10,8 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_names
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.models.evidence.added_labels import add_labels, check_new, only_new
 from xmc_tf.models.folder import read_metadata, read_names
+from xmc_tf.models.growing.added_labels import add_labels, check_new, only_new
 from xmc_tf.params import add_model, add_verbosity
 
 _SHOWN = 10

@@ -25,7 +25,6 @@ from xmc_tf.common.folders.model_parts import ENCODER, LABELS, MODEL, PARTS, RAN
 from xmc_tf.common.folders.placing import PENDING, finish_placing, placed_folder
 from xmc_tf.common.numbers import MOST_TREES
 from xmc_tf.common.progress import Progress
-from xmc_tf.models.card import remove_card
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.rankers.layout.stored import known_records
 
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _VERSION = 1
 _ABOUT_THE_FOLDER = ("format", "version", "checksum", "files")  # the rest is the model's own metadata
+CARD = "README.md"
+MARK = "<!-- Written by xmc_tf: `xmc-tf report` replaces this file. Remove this line to keep your changes. -->"
+_CARD_HEAD = 20_000
 
 
 def _no_model(folder: Path) -> InputError:
@@ -179,3 +181,19 @@ def load_tfidf(folder: Path | None, metadata: ModelMetadata) -> "Tfidf":
     from xmc_tf.features import Tfidf
 
     return Tfidf.load(folder)
+
+
+def is_foreign(path: Path) -> bool:
+    """Return whether a file has content that is not a card of ours."""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        head = file.read(_CARD_HEAD)
+    return bool(head) and MARK.encode() not in head
+
+
+def remove_card(folder: Path) -> None:
+    """Remove our card from the folder of a model that is about to be replaced; other people's files stay."""
+    path = folder / CARD
+    if path.is_file() and not is_foreign(path):
+        path.unlink()

@@ -12,11 +12,10 @@ from xmc_tf.data import Features, Texts, as_features, check_pair, check_training
 from xmc_tf.fusion import POOL, Decision, bounded_post_processor, decide
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.keywords import PredictionKeywords, TrainingKeywords, read_keywords
 from xmc_tf.models.labels import Labels, label_matrix
 from xmc_tf.models.linear.folder import load_model, write_model
 from xmc_tf.models.linear.parts import LinearParts
-from xmc_tf.models.model import Model
+from xmc_tf.models.model import Model, PredictionKeywords, TrainingKeywords, read_keywords
 from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of

@@ -1,5 +1,6 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -9,36 +10,76 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
-from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES, RANKER
+from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES, RANKER, TRAINING
 from xmc_tf.common.process.extras import require
+from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.data import Features, Texts, as_features, chosen_labels
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.evidence.stage import evidence_stage
+from xmc_tf.models.evidence_stage import evidence_stage
 from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.explaining.linear import one_text
 from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
-from xmc_tf.models.keywords import PredictionKeywords, read_keywords
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.model import Model
+from xmc_tf.models.model import Model, PredictionKeywords, read_keywords
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
 from xmc_tf.models.prediction import own_features, predict, ranker_features, vectors_of
 from xmc_tf.models.results import labels_of_rankers
-from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.params import PredictionOptions, RankerParams, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
+from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.serving.export import ModelParts
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """Options of a training run; the model depends only on ``seed`` and ``effort``.
+
+    Example:
+        >>> XTransformer.train(texts, labels, run=TrainingRun(work_dir="model.work", logdir="logs"))
+
+    Args:
+        work_dir: folder for finished stages. With the same folder, the same call resumes an interrupted training.
+            Required for several ranks, on a shared disk (default: a temporary folder).
+        logdir: folder for TensorBoard's log files (default: none are written).
+        strategy: distribution over ranks (default: the ranks of the launcher).
+        threads: number of threads for tree and rankers; -1: one per core.
+        seed: random seed.
+        effort: "fast", "balanced" or "best": choose the number and shapes of the rankers' label trees by the data
+            (default: one tree, as the parameters say).
+    """
+
+    work_dir: str | Path | None = None
+    logdir: str | Path | None = None
+    strategy: "CollectiveStrategy | None" = None
+    threads: int = -1
+    seed: int = 0
+    effort: str | None = None
+
+    def open(self) -> "tuple[Stages, TemporaryFolder | None]":
+        """Return the stages of the training, and the temporary folder that contains them, if there is one."""
+        communicator = self.strategy.communicator if self.strategy is not None else choose_communicator()
+        if self.work_dir is not None:
+            return Stages(self.work_dir, communicator), None
+        if communicator.size > 1:
+            raise InputError(
+                "several ranks need a shared folder",
+                expected="run=TrainingRun(work_dir=...)",
+                received="work_dir None",
+            )
+        temporary = TemporaryFolder()
+        return Stages(Path(temporary.name) / "work", communicator), temporary
 
 
 class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached properties for read-only
@@ -284,7 +325,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
 
     def export_parts(self) -> "ModelParts":
         """Return the parts of a SavedModel of this model."""
-        from xmc_tf.models.exporting.saved_model import parts_of
+        from xmc_tf.models.saved_model import parts_of
 
         return parts_of(self)
 
@@ -321,9 +362,22 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             folder: the new model's folder.
             precision: number format of the encoder's matrices: "fp32"; or "int8", which is faster and less exact.
         """
-        from xmc_tf.models.exporting.onnx import export_onnx
+        from xmc_tf.encoder.onnx.encoder import GRAPH, write_encoder
 
-        export_onnx(self, folder, precision)
+        if pecos_class(self.folder) or (self.parts[ENCODER] / GRAPH).is_file():
+            raise InputError(
+                f"{self.folder} cannot be exported for ONNX Runtime", expected="a model that xmc_tf has trained",
+                received="a folder of PECOS" if pecos_class(self.folder) else "a model that was exported already",
+                fix="xmc_tf.load(folder).save(new folder) converts a model of PECOS",
+            )  # fmt: skip
+
+        def write(place: Path) -> None:
+            write_encoder(self.parts[ENCODER], place, pooling=self.metadata.pooling, precision=precision)
+            self.tokenizer.save(place)
+
+        parts: dict[str, Any] = {name: partial(link_part, source) for name, source in self.parts.items()}
+        parts.pop(TRAINING, None)  # a server trains nothing
+        write_model_folder(folder, parts | {ENCODER: write}, self.names, self.metadata)
 
     def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
         options, lines = PredictionOptions(threads=threads), texts_only(read)

@@ -19,11 +19,18 @@ from xmc_tf.params import (
     RankerParams,
     TfidfParams,
 )
-from xmc_tf.sklearn.documents import checked_documents
-from xmc_tf.sklearn.options import BLOCKS, check_options, nested, replaced
-from xmc_tf.sklearn.packing import pack, unpack
 from xmc_tf.sklearn.targets import Targets, check_targets, read_targets, true_matrix
-from xmc_tf.sklearn.training import Model, train
+from xmc_tf.sklearn.training import (
+    BLOCKS,
+    Model,
+    check_options,
+    checked_documents,
+    nested,
+    pack,
+    replaced,
+    train,
+    unpack,
+)
 from xmc_tf.tables.columns import TrainedColumns
 from xmc_tf.tables.label_forms import read_labels
 
