@@ -120,7 +120,8 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
 
 def check_features(X: Any, name: str = "the features X", loaded: bool = False) -> None:
     """Check that features are a matrix that is not empty and has only finite values."""
-    parts = [part for part in (X.sparse, X.dense) if part is not None] if isinstance(X, Features) else [X]
+    given = [X.sparse, X.dense] if isinstance(X, Features) else [X]
+    parts: list[Any] = [part for part in given if part is not None or X is None]
     for part in parts:
         is_array = isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind in "fiub"
         if not is_array and not (issparse(part) and part.format in ("csr", "csc")):

@@ -15,9 +15,9 @@ from xmc_tf.data.text import TextFile
 class LabelledText:
     """The layout of a line: by default ``labels<TAB>text``, with labels such as ``3,14``, ``3:1:0.5`` or ``3::0.5``."""
 
-    text_pos: int = 1
+    text_pos: int = 1  # fields, counted from 0
     label_pos: int = 0
-    maxsplit: int = -1
+    maxsplit: int = -1  # splits of a line, so that the last field may contain tabs; -1: no limit
 
     def __post_init__(self) -> None:
         for flag, value in (("--text-pos", self.text_pos), ("--label-pos", self.label_pos)):

@@ -211,14 +211,14 @@ def _sparse(arrays: dict[str, np.ndarray], what: str, scan: Scan) -> csr_matrix 
         raise InputError(f"{what}: data is not a list of values", expected="one dimension", received=f"{data.ndim}")
     if form == "coo":
         return _from_coo(arrays, data, shape, what)
-    return _compressed(form, data, arrays["indices"], arrays["indptr"], shape, what, scan)
+    return _compressed(arrays, data, form == "csr", shape, what, scan)
 
 
 def _compressed(
-    form: str, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int], what: str,
-    scan: Scan,
-) -> csr_matrix | csc_matrix:  # fmt: skip
-    nr_major, nr_minor = shape if form == "csr" else shape[::-1]
+    arrays: dict[str, np.ndarray], data: np.ndarray, by_row: bool, shape: tuple[int, int], what: str, scan: Scan
+) -> csr_matrix | csc_matrix:
+    indices, indptr = arrays["indices"], arrays["indptr"]
+    nr_major, nr_minor = shape if by_row else shape[::-1]
     for key, array in (("indices", indices), ("indptr", indptr)):
         if array.dtype.kind not in "iu":
             raise InputError(f"{what}: {key} are not whole numbers", expected="integers", received=str(array.dtype))
@@ -230,9 +230,9 @@ def _compressed(
             fix="save it again",
         )
     check_pointers(indptr, nr_major, len(data), what)
-    canonical = check_indices(indptr, indices, nr_minor, what, "row" if form == "csr" else "column", scan)
+    canonical = check_indices(indptr, indices, nr_minor, what, "row" if by_row else "column", scan)
     index = index_type(shape, len(data))
-    matrix = (csr_matrix if form == "csr" else csc_matrix)(shape, dtype=np.float32)
+    matrix = (csr_matrix if by_row else csc_matrix)(shape, dtype=np.float32)
     # Set directly, because the constructor would scan all indices again, and copy some arrays.
     matrix.data, matrix.indices = data, np.asarray(indices, dtype=index)
     matrix.indptr = np.asarray(indptr, dtype=index)

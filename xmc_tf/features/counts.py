@@ -60,7 +60,7 @@ class NgramCounter:
         """Return the counts so far; they are valid until the next `add`."""
         entries = self._entries[: self._used]
         fields = ("key", "total", "documents", "prefix", "word")
-        return NgramCounts(*(entries[name] for name in fields), bytes(self._words))
+        return NgramCounts(*(entries[name] for name in fields), words=bytes(self._words))
 
     def _make_room(self, entries: int) -> None:
         if entries > _MAX_COUNT:

@@ -80,7 +80,7 @@ def _choose(
     return FeatureBlock(chosen.keys, chosen.documents, weight, partial(b"".join, lines.tolist()))
 
 
-def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> NgramSums:
+def add_up(parts: Sequence[tuple[np.ndarray, ...]]) -> NgramSums:
     """Sum the totals and document counts of all ranks by key; the keys are ascending."""
     keys, total, documents = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     source = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part[0]) for part in parts])
@@ -89,8 +89,8 @@ def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> NgramS
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)])
     if not len(starts):
         return NgramSums(keys, total, documents, source)
-    sums = (np.add.reduceat(column[order], starts) for column in (total, documents))
-    return NgramSums(keys[starts], *sums, source[order[starts]])
+    total, documents = (np.add.reduceat(column[order], starts) for column in (total, documents))
+    return NgramSums(keys[starts], total, documents, source[order[starts]])
 
 
 def _names(counted: NgramCounts, keys: np.ndarray) -> bytes:

@@ -112,11 +112,11 @@ def read_head(file: IO[bytes], what: str) -> Head:
     found = _DICTIONARY.fullmatch(text)
     if found is None or None in found.group("descr", "fortran", "shape"):
         shown = text if len(text) <= 80 else f"{text[:77]}..."
-        raise damaged(what, f"its head cannot be read: {shown!r}")
+        raise damaged(what, f"its header cannot be read: {shown!r}")
     try:
         dtype = np.dtype(found["descr"])
     except (TypeError, ValueError) as error:
-        raise damaged(what, f"its head cannot be read: {error}") from None
+        raise damaged(what, f"its header cannot be read: {error}") from None
     if dtype.hasobject:
         raise InputError(
             f"{what} holds pickled Python objects, which are never loaded because they can run code",
