@@ -37,7 +37,6 @@ class Companions:
 
     def evidence(self, pairs: LabelPairs) -> np.ndarray:
         """Return the evidence of the document's other labels for the label of each pair: float64 [pairs, ``COMPANY``].
-
         The document itself does not count.
         """
         out = np.zeros((len(pairs.rows), len(COMPANY)))
@@ -48,7 +47,6 @@ class Companions:
 
     def closest(self, document: int, label: int) -> tuple[int, int, int] | None:
         """Return the other label of a document that suggests a label most; None if no other document has any of them.
-
         The numbers are those of its other documents with the label, and of all its other documents.
         """
         own = self.Y.indices[self.Y.indptr[document] : self.Y.indptr[document + 1]]

@@ -27,10 +27,9 @@ SHARE_WRONG = 0.03
 
 
 def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return how likely each pair is, as two float32 [pairs].
-
-    The share of pairs with such evidence in which the document has the label; and the share of random labels among
-    those with such evidence, if ``SHARE_WRONG`` of the labels are random.
+    """Return how likely each pair is, as two float32 [pairs]. The share of pairs with such evidence in which the
+    document has the label; and the share of random labels among those with such evidence, if ``SHARE_WRONG`` of the
+    labels are random.
     """
     rng = np.random.default_rng([seed, 0x646F756274])
     given, other = found.has, ~found.has & ~found.random
@@ -48,9 +47,8 @@ def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """Return the probabilities with the likely ones corrected, each by trees that have not seen its document.
-
-    For likely labels, the combination of evidence matters, which a sum cannot express.
+    """Return the probabilities with the likely ones corrected, each by trees that have not seen its document. For
+    likely labels, the combination of evidence matters, which a sum cannot express.
     """
     likely = np.flatnonzero((has > _LIKELY) & ~found.random)
     probability, right = has[likely].astype(np.float64), found.has[likely]

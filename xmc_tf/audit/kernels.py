@@ -102,10 +102,9 @@ def _add_products(matrix, turned, row, which, sums, touched, seen, count):
 
 @kernel
 def compare_documents(first, last, X, words, Y, labels, sizes, pairs, near, evidence):
-    """Compare the documents from ``first`` to before ``last`` with all others, by their words and by their labels.
-
-    The rows of these documents in ``near`` (ids, similarities, number; the most similar words first) and of their pairs
-    in ``evidence`` (`neighbours.ALIKE`) are written. Whether a document has the label of a pair has no effect on the
+    """Compare the documents from ``first`` to before ``last`` with all others, by their words and by their labels. The
+    rows of these documents in ``near`` (ids, similarities, number; the most similar words first) and of their pairs in
+    ``evidence`` (`neighbours.ALIKE`) are written. Whether a document has the label of a pair has no effect on the
     pair's evidence: that label does not count, and a document that is alike only through it is left out. ``X`` and
     ``Y`` (with the weights of the labels) are indptr, indices and data by document; ``words`` and ``labels`` are the
     same by feature and label, empty for those that do not count. ``sizes`` are the sums of the squared weights of each

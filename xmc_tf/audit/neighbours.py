@@ -31,10 +31,9 @@ def unit_rows(X: csr_matrix) -> csr_matrix:
 def alike_documents(
     X: csr_matrix, Y: csr_matrix, pairs: LabelPairs, has: np.ndarray, most: int, threads: int = -1
 ) -> tuple[csr_matrix, np.ndarray]:
-    """Return the most similar documents of each by words, and the evidence of those similar in words and labels.
-
-    The first are documents × documents, the most similar first; the latter is float32 [pairs, ``ALIKE``]. The rows of
-    X have length 1. ``has`` says whether the document has the label of each pair, which does not count.
+    """Return the most similar documents of each by words, and the evidence of those similar in words and labels. The
+    first are documents × documents, the most similar first; the latter is float32 [pairs, ``ALIKE``]. The rows of X
+    have length 1. ``has`` says whether the document has the label of each pair, which does not count.
     """
     count = X.shape[0]
     words = _without_common(csr_matrix(X.T), count)

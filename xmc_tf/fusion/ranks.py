@@ -16,9 +16,8 @@ _FITTED = 20  # best labels of a document, from which the weights are learned
 
 
 def rank_in_document(rows: np.ndarray, labels: np.ndarray, probability: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return the number of better candidates of the same document whose labels have training documents.
-
-    Other labels do not count, so adding labels does not change the probabilities of existing ones.
+    """Return the number of better candidates of the same document whose labels have training documents. Other labels do
+    not count, so adding labels does not change the probabilities of existing ones.
     """
     order = np.lexsort((labels, -probability, rows))
     better = np.concatenate([[0], np.cumsum(known[order])])

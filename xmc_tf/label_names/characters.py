@@ -40,7 +40,6 @@ def character_table() -> np.ndarray:
 
 def runs_of_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a character table as runs, which are small: where each starts, and what its first character is mapped to.
-
     In a run, either all characters are mapped to the same value, or letters to consecutive letters.
     """
     before, after = table[:-1], table[1:]

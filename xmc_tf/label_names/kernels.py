@@ -23,9 +23,8 @@ NR_GRADES = 3
 
 @inner
 def decode(data, start, stop, table, out):
-    """Write the mapped characters of UTF-8 text, without skipped ones, and return their number.
-
-    Bytes that are not UTF-8 become separators.
+    """Write the mapped characters of UTF-8 text, without skipped ones, and return their number. Bytes that are not
+    UTF-8 become separators.
     """
     count = 0
     at = start

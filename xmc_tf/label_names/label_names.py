@@ -58,9 +58,8 @@ class LabelNames:
         hidden: Sequence[np.ndarray] = (),  # for each fold, bool [labels]: treated as if no document had them
         language: str = AS_WRITTEN,
     ) -> tuple[Self, Mentions]:
-        """Learn the worth of label names; also return the mentions in the documents of ``folds``, fold after fold.
-
-        The worth of each of these mentions is learned without the documents of its fold.
+        """Learn the worth of label names; also return the mentions in the documents of ``folds``, fold after fold. The
+        worth of each of these mentions is learned without the documents of its fold.
         """
         vocabulary = label_vocabulary(names)
         reading = reading_of(chosen_languages(language, texts))

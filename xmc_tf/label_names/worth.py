@@ -24,9 +24,8 @@ NR_KINDS = _RARITIES * _MOST_WORDS
 
 
 class MatchCounts(NamedTuple):
-    """Counts of the matches in training documents.
-
-    Labels without documents do not count: nobody could assign them, so their matches say nothing.
+    """Counts of the matches in training documents. Labels without documents do not count: nobody could assign them, so
+    their matches say nothing.
     """
 
     matches: np.ndarray  # int64 [names, grades]
@@ -70,10 +69,9 @@ def count_matches(index: NameIndex, found: Matches, right: np.ndarray, documents
 def worth_elsewhere(
     index: NameIndex, found: Matches, Y: csr_matrix, folds: Sequence[np.ndarray], hidden: Sequence[np.ndarray] = ()
 ) -> np.ndarray:
-    """Return the worth of each match in held-out documents, counted on all documents outside its fold.
-
-    Leaving out only the document itself is not enough: with all else equal, a match in a document with the label would
-    then be worth less than one in a document without it.
+    """Return the worth of each match in held-out documents, counted on all documents outside its fold. Leaving out only
+    the document itself is not enough: with all else equal, a match in a document with the label would then be worth
+    less than one in a document without it.
     """
     document, right = np.repeat(np.arange(Y.shape[0]), np.diff(found.splits)), is_right(index, found, Y)
     out = np.zeros(len(document), np.float32)

@@ -41,11 +41,10 @@ def bootstrap(
     loss_function: str = "squared-hinge",  # "centroid" chooses biases for its scores
     seed: int = 0,
 ) -> None:
-    """Set the initial rows of a head; all ranks must call it.
-
-    The methods: "linear" trains linear rankers on the embeddings; "weighted-linear" also uses the weights of the
-    positives; "centroid" takes the mean direction of a node's documents, and a bias by the node's share of its parent's
-    documents; "inherit" copies the parent's row; "no-bootstrap" draws random rows.
+    """Set the initial rows of a head; all ranks must call it. The methods: "linear" trains linear rankers on the
+    embeddings; "weighted-linear" also uses the weights of the positives; "centroid" takes the mean direction of a
+    node's documents, and a bias by the node's share of its parent's documents; "inherit" copies the parent's row;
+    "no-bootstrap" draws random rows.
     """
     if method == "inherit" and parent_head is None:
         logger.info("%s: the top level has nothing to inherit from and is initialized at random", head.name)
@@ -121,10 +120,8 @@ def _problem(
 def _centroids(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, loss_function: str
 ) -> None:
-    """Set mean directions as weights, and biases by the nodes' shares of their parents' documents.
-
-    The mean of the parent's documents scores the log-odds with cross-entropy, and the mean of the targets 1 and -1 with
-    the hinges.
+    """Set mean directions as weights, and biases by the nodes' shares of their parents' documents. The mean of the
+    parent's documents scores the log-odds with cross-entropy, and the mean of the targets 1 and -1 with the hinges.
     """
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)

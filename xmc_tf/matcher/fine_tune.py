@@ -64,11 +64,9 @@ def fine_tune_level(
     summaries: LevelSummaries | None = None,
     validate: Callable[[], dict[str, float]] | None = None,  # the same on all ranks, larger is better
 ) -> LevelResult:
-    """Train encoder and head, from the last checkpoint in ``folder`` if there is one; all ranks must call it.
-
-    A global batch has ``batch_size`` documents per rank. The loss of a step is the mean over the documents of the
-    global batch, on any number of ranks. With ``validate``, the state with the best mean of its metrics is restored at
-    the end.
+    """Train encoder and head, from the last checkpoint in ``folder`` if there is one; all ranks must call it. A global
+    batch has ``batch_size`` documents per rank. The loss of a step is the mean over the documents of the global batch,
+    on any number of ranks. With ``validate``, the state with the best mean of its metrics is restored at the end.
     """
     folder, world = Path(folder), strategy.communicator
     rank, level = strategy.rank(), data.sampler.task.level
@@ -204,11 +202,9 @@ def _make_train_batch(
     encoder: Any, head: LabelHead, optimizer: Any, variables: list[tf.Variable], params: MatcherParams, pad_id: int,
     every_node: bool, in_place: FusedRows | None,
 ) -> Callable[..., tf.Tensor]:  # fmt: skip
-    """Return a function that trains on one batch.
-
-    It returns this rank's [loss, documents, tokens, tokens with padding]. With ``every_node``, all nodes are
-    candidates, and batches contain only positives. ``in_place`` updates the head's rows while their gradients are
-    computed.
+    """Return a function that trains on one batch. It returns this rank's [loss, documents, tokens, tokens with
+    padding]. With ``every_node``, all nodes are candidates, and batches contain only positives. ``in_place`` updates
+    the head's rows while their gradients are computed.
     """
     loss_of = head_loss(params.loss_function)
 

@@ -22,10 +22,9 @@ _BLOCK_ROWS = 16384
 
 
 class LabelHead:
-    """The rows of a level, which score documents against its nodes: ``weights[node] · embedding + bias[node]``.
-
-    The rows are in the order of the tree, so siblings are neighbours and belong to the same rank. A row contains the
-    node's weights, then its bias; embeddings get a constant 1 as their last number.
+    """The rows of a level, which score documents against its nodes: ``weights[node] · embedding + bias[node]``. The
+    rows are in the order of the tree, so siblings are neighbours and belong to the same rank. A row contains the node's
+    weights, then its bias; embeddings get a constant 1 as their last number.
     """
 
     def __init__(
@@ -97,9 +96,8 @@ class LabelHead:
         self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None,
         in_place: tuple[FusedRows, RowStep] | None = None,
     ) -> tf.Tensor:  # fmt: skip
-        """Return each document's loss with all nodes as its candidates, ``[B]``; all ranks must call it.
-
-        ``in_place`` updates the rows at once; by default, the rows get a gradient.
+        """Return each document's loss with all nodes as its candidates, ``[B]``; all ranks must call it. ``in_place``
+        updates the rows at once; by default, the rows get a gradient.
         """
 
         def of_rows(scores: tf.Tensor, targets: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:

@@ -56,7 +56,6 @@ class LabelSearch:
         windows: np.ndarray | None = None,
     ) -> csr_matrix:
         """Return the best nodes of the last level, by beam search: documents × nodes in tree order, the best first.
-
         With ``windows`` (the first window of each document, then their number), a node's score is the largest of the
         document's windows.
         """
@@ -153,9 +152,8 @@ def _check_about(about: dict[str, Any], found: dict[str, Any], folder: str | Pat
 
 
 def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
-    """Return the last fine-tuned level of a PECOS model, under one root, because PECOS stores no level above it.
-
-    If its number of rows is not that of the model's labels, it scores clusters.
+    """Return the last fine-tuned level of a PECOS model, under one root, because PECOS stores no level above it. If its
+    number of rows is not that of the model's labels, it scores clusters.
     """
     file = TorchFile(path)
     weights, bias = (_embedding(file, name) for name in ("W", "b"))

@@ -18,9 +18,8 @@ from xmc_tf.params import MatcherParams, MatcherPredParams
 
 
 class Matcher(LabelSearch):
-    """A model that scores documents against the nodes of a tree by the embeddings of their texts.
-
-    All ranks must call the methods that take embeddings, each with the embeddings of its own documents.
+    """A model that scores documents against the nodes of a tree by the embeddings of their texts. All ranks must call
+    the methods that take embeddings, each with the embeddings of its own documents.
     """
 
     def __init__(
@@ -36,11 +35,9 @@ class Matcher(LabelSearch):
         cls, strategy: CollectiveStrategy, encoder: Any, data: MatcherData, settings: MatcherSettings, *,
         folder: str | Path, logdir: str | Path | None = None,
     ) -> Self:  # fmt: skip
-        """Fine-tune encoder and heads level by level; resume if an earlier call with this folder was interrupted.
-
-        All ranks must call it, with a folder that all hosts share and the caller removes. With
-        ``negative_sampling="all"``, only the last level is trained, under one root: its candidates do not depend on a
-        level above.
+        """Fine-tune encoder and heads level by level; resume if an earlier call with this folder was interrupted. All
+        ranks must call it, with a folder that all hosts share and the caller removes. With ``negative_sampling="all"``,
+        only the last level is trained, under one root: its candidates do not depend on a level above.
         """
         params = _last(settings.params)
         if params.negative_sampling == "all":

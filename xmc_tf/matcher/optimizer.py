@@ -23,9 +23,8 @@ class TrainedVariables(NamedTuple):
 
 
 class Position:
-    """The number of steps, the position in the data, and the best validation so far.
-
-    Steps are counted here, because the optimizer does not count those that overflowed in half precision.
+    """The number of steps, the position in the data, and the best validation so far. Steps are counted here, because
+    the optimizer does not count those that overflowed in half precision.
     """
 
     def __init__(self) -> None:
@@ -112,9 +111,8 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class FusedAdam(keras.optimizers.Adam):
-    """Adam, or AdamW with ``weight_decay``, whose update of a variable is one operation.
-
-    It reads and writes each number once; Keras' own update makes ten passes.
+    """Adam, or AdamW with ``weight_decay``, whose update of a variable is one operation. It reads and writes each
+    number once; Keras' own update makes ten passes.
     """
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:

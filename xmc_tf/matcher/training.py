@@ -77,9 +77,8 @@ class LevelByLevel:
     _vectors: np.ndarray | None = field(default=None, init=False)
 
     def train(self) -> tuple[list[LabelHead], list[LevelResult]]:
-        """Train the levels that are not complete; return the heads and results of all levels.
-
-        On return, the encoder has the weights of the last level.
+        """Train the levels that are not complete; return the heads and results of all levels. On return, the encoder
+        has the weights of the last level.
         """
         world, data, settings = self.strategy.communicator, self.data, self.settings
         tasks = levels_of(data.tree, data.Y, max_match_clusters=settings.max_match_clusters, weights=True)
@@ -139,9 +138,8 @@ class LevelByLevel:
         return heads, results
 
     def vectors(self) -> np.ndarray:
-        """Return the embeddings of all documents by the current encoder; computed once per level.
-
-        A document of several windows, which the head scores one by one, has their mean.
+        """Return the embeddings of all documents by the current encoder; computed once per level. A document of several
+        windows, which the head scores one by one, has their mean.
         """
         if self._vectors is None:
             path, store, world = self.folder / "vectors.npy", self.data.store, self.strategy.communicator

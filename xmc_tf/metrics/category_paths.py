@@ -56,7 +56,6 @@ class CategoryPaths:
 
     def back_off(self, labels: Iterable[tuple[int, float]], least: float) -> tuple[str, float] | None:
         """Return the most specific category whose probability reaches ``least``: the best label, or else one above it.
-
         If no category reaches it, the top one is returned. The probability of a category is the sum of those of all
         labels below it. Such documents have one label each, so probabilities with a sum below 1 are scaled to 1.
         """

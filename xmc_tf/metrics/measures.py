@@ -36,10 +36,8 @@ class NearMisses(NamedTuple):
 
 
 def mark_near(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, broader: smat.csr_matrix) -> NearMisses:
-    """Mark the predicted labels that are true or near a true label of their document.
-
-    ``broader`` is labels × terms, with an entry for each direct broader term of a label; the first terms are the
-    labels.
+    """Mark the predicted labels that are true or near a true label of their document. ``broader`` is labels × terms,
+    with an entry for each direct broader term of a label; the first terms are the labels.
     """
     broader = smat.csr_matrix(broader, dtype=np.float32)
     of_labels = smat.csr_matrix(broader[:, : broader.shape[0]])
@@ -114,11 +112,10 @@ def measure(
     buckets: FrequencyBuckets | None = None, gains: np.ndarray | None = None, broader: smat.csr_matrix | None = None,
     name: str = "the prediction",
 ) -> list[Measures]:  # fmt: skip
-    """Return the metrics of a prediction over all labels, then those over each bucket.
-
-    A document without true labels counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are true for
-    at least one document, so that its denominator is the same for every system. Without ``gains`` (inverse
-    propensities), PSP and PSnDCG are left out; without ``broader``, P-near and P-sibling.
+    """Return the metrics of a prediction over all labels, then those over each bucket. A document without true labels
+    counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are true for at least one document, so that
+    its denominator is the same for every system. Without ``gains`` (inverse propensities), PSP and PSnDCG are left out;
+    without ``broader``, P-near and P-sibling.
     """
     ks = check_ks(ks)
     check_shapes(truth, prediction, name)

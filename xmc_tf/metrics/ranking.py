@@ -36,9 +36,8 @@ def as_truth(matrix: smat.spmatrix | np.ndarray, name: str = "the truth") -> sma
 
 
 def top_labels(prediction: smat.spmatrix | np.ndarray, k: int, name: str = "the prediction") -> np.ndarray:
-    """Return the best ``k`` labels of every document, best first: int32 [documents, k], padded with ``NO_LABEL``.
-
-    Ties are in the order of the label ids. Entries may be in any order. An explicit zero is a prediction with score 0;
+    """Return the best ``k`` labels of every document, best first: int32 [documents, k], padded with ``NO_LABEL``. Ties
+    are in the order of the label ids. Entries may be in any order. An explicit zero is a prediction with score 0;
     scores of duplicate entries are added, as in scipy.
     """
     if k < 1:

@@ -52,10 +52,8 @@ class SingleLabelMeasures:
         return {"accuracy": self.accuracy, "micro-F1": self.micro_f1, "macro-F1": self.macro_f1}
 
     def lines(self, names: Sequence[str] | None, baseline: float | None = None) -> list[str]:
-        """Return the metrics and the most confused labels as lines for a terminal.
-
-        ``baseline`` is the accuracy of always predicting one label: by default, the most frequent one in these
-        documents.
+        """Return the metrics and the most confused labels as lines for a terminal. ``baseline`` is the accuracy of
+        always predicting one label: by default, the most frequent one in these documents.
         """
         if baseline is None:
             baseline = float(self.matrix.sum(axis=1).max()) / self.documents
@@ -87,9 +85,8 @@ def is_single_label(truth: smat.spmatrix) -> bool:
 
 
 def measure_single_label(truth: smat.spmatrix, predictions: smat.spmatrix) -> SingleLabelMeasures:
-    """Measure the first predicted label of each document against its only true one.
-
-    A document without a prediction counts as wrong.
+    """Measure the first predicted label of each document against its only true one. A document without a prediction
+    counts as wrong.
     """
     check_shapes(truth, predictions, "the prediction")
     true = as_truth(truth)

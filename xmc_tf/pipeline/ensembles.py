@@ -9,11 +9,9 @@ from xmc_tf.rankers.deepening import beginning
 
 
 def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
-    """Return the default ensemble method of a model.
-
-    PECOS's parameter files say ``transformer-only`` for every level, meaning the head's scores during fine-tuning,
-    although the rankers then score the labels. With rankers, ``transformer-only`` is therefore used only if the flag
-    says so.
+    """Return the default ensemble method of a model. PECOS's parameter files say ``transformer-only`` for every level,
+    meaning the head's scores during fine-tuning, although the rankers then score the labels. With rankers,
+    ``transformer-only`` is therefore used only if the flag says so.
     """
     rankers = not recipe.params.only_encoder
     if (own := recipe.prediction.ensemble_method) is not None:

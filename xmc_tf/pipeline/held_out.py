@@ -119,10 +119,9 @@ def held_out_documents(nr_documents: int, seed: int) -> np.ndarray:
 
 
 def rare_features(counts: np.ndarray | None, held_out: Features) -> np.ndarray | None:
-    """Return which sparse features would not exist without the held-out documents: bool, or None for none.
-
-    A vectorizer drops the rarest features. Those that reach the minimum number of documents only with the held-out ones
-    occur in these documents, but in no new document: with them, scores of held-out documents would be too low.
+    """Return which sparse features would not exist without the held-out documents: bool, or None for none. A vectorizer
+    drops the rarest features. Those that reach the minimum number of documents only with the held-out ones occur in
+    these documents, but in no new document: with them, scores of held-out documents would be too low.
     """
     if counts is None or held_out.sparse is None or not counts.any():
         return None

@@ -70,12 +70,10 @@ class Stages:
         after: Sequence[Stage] = (),
         by_all: bool = False,
     ) -> Stage:
-        """Run a stage, or return its finished result.
-
-        ``make`` fills the folder and returns the stage's record. If an interrupted run had the same inputs, its files
-        are still in the folder, to be continued or overwritten. ``inputs`` are all that the result depends on, as JSON
-        or parameters, without the number of ranks. Rank 0 calls ``make``; with ``by_all`` all ranks do, and rank 0's
-        record counts.
+        """Run a stage, or return its finished result. ``make`` fills the folder and returns the stage's record. If an
+        interrupted run had the same inputs, its files are still in the folder, to be continued or overwritten.
+        ``inputs`` are all that the result depends on, as JSON or parameters, without the number of ranks. Rank 0 calls
+        ``make``; with ``by_all`` all ranks do, and rank 0's record counts.
         """
         key = digest({"stage": name, "format": _FORMAT, "inputs": inputs, "after": [stage.hash for stage in after]})
         found = on_first_rank(self.communicator, lambda: self._find(name, key))

@@ -73,9 +73,8 @@ if TYPE_CHECKING:
 
 
 class TrainingSteps:
-    """The steps, and what they share; all ranks must run the same ones in the same order.
-
-    What is expensive (encoder, tokens) is loaded or computed only for a stage that needs it.
+    """The steps, and what they share; all ranks must run the same ones in the same order. What is expensive (encoder,
+    tokens) is loaded or computed only for a stage that needs it.
     """
 
     def __init__(

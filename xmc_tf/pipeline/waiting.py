@@ -12,11 +12,10 @@ Result = TypeVar("Result")
 
 
 def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_s: float = 1.0) -> Result:
-    """Run ``work()`` on rank 0, and return its result, or raise its error, on all ranks; all must call it.
-
-    The ranks exchange a message every ``every_s`` seconds. In one long wait, the transport would take rank 0 for hung,
-    and nobody would notice that a rank has died. ``work`` must not communicate with other ranks; its result is sent to
-    them, so it should be small.
+    """Run ``work()`` on rank 0, and return its result, or raise its error, on all ranks; all must call it. The ranks
+    exchange a message every ``every_s`` seconds. In one long wait, the transport would take rank 0 for hung, and nobody
+    would notice that a rank has died. ``work`` must not communicate with other ranks; its result is sent to them, so it
+    should be small.
     """
     if communicator.size == 1:
         return work()

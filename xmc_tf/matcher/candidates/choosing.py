@@ -28,7 +28,6 @@ def parents_matched(
     predicted_parents: spmatrix | None = None,
 ) -> csr_matrix | None:
     """Return the parents whose children are a document's candidates: documents × parents, all ones; None at the top.
-
     "tfn" takes the parents of its labels, "man" those that the level above predicts, even with score 0.
     """
     if task.nr_parents == 1:
@@ -47,11 +46,9 @@ def parents_matched(
 
 
 class CandidateSampler:
-    """A sampler of documents' candidates, whose result does not depend on the batch or the rank.
-
-    All labels of a document are candidates, also those below no matched parent. If there are more candidates than
-    ``cap``, negatives are drawn without replacement; if the labels alone exceed ``cap``, labels are drawn. Each epoch
-    draws again.
+    """A sampler of documents' candidates, whose result does not depend on the batch or the rank. All labels of a
+    document are candidates, also those below no matched parent. If there are more candidates than ``cap``, negatives
+    are drawn without replacement; if the labels alone exceed ``cap``, labels are drawn. Each epoch draws again.
     """
 
     def __init__(self, task: LevelTask, matched: spmatrix | None, cap: int | None = None, seed: int = 0) -> None:
@@ -85,9 +82,8 @@ class CandidateSampler:
 
 
 class EveryNode:
-    """A sampler for levels on which every document has all nodes as candidates.
-
-    It returns only the labels of each document, because all other nodes are negatives.
+    """A sampler for levels on which every document has all nodes as candidates. It returns only the labels of each
+    document, because all other nodes are negatives.
     """
 
     def __init__(self, task: LevelTask) -> None:
@@ -143,10 +139,9 @@ def _choose_candidates(
     true: np.ndarray, true_weights: np.ndarray, totals: np.ndarray, bounds: np.ndarray, key: np.uint64, ids: np.ndarray,
     targets: np.ndarray, weights: np.ndarray,
 ) -> None:  # fmt: skip
-    """Write the candidates of each document in ascending order: its labels and a sample of the others.
-
-    Taking each of the ``left`` remaining items with probability ``wanted / left`` draws exactly as many as wanted,
-    every subset with the same probability (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
+    """Write the candidates of each document in ascending order: its labels and a sample of the others. Taking each of
+    the ``left`` remaining items with probability ``wanted / left`` draws exactly as many as wanted, every subset with
+    the same probability (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
     """
     step = np.uint64(0x9E3779B97F4A7C15)
     for i in range(len(documents)):

@@ -60,10 +60,7 @@ class LevelCurves:
 
 
 def named_curves(levels: Sequence[LevelCurves]) -> dict[str, Points]:
-    """Return the curves of all levels by name.
-
-    A name is ``"training loss, level 2"`` or ``"validation precision in %, level 2: P@1"``.
-    """
+    """Return the curves of all levels by name: "training loss, level 2", "validation precision in %, level 2: P@1"."""
     out: dict[str, Points] = {}
     for number, level in enumerate(levels, 1):
         for name, points in level.by_name.items():
