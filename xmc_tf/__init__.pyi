@@ -7,7 +7,7 @@ from xmc_tf.collective.heads.layers import TopK as TopK
 from xmc_tf.collective.optimizers.row_wise import RowAdagrad as RowAdagrad
 from xmc_tf.collective.optimizers.row_wise import RowAdam as RowAdam
 from xmc_tf.collective.optimizers.row_wise import RowSGD as RowSGD
-from xmc_tf.collective.several.embedding_table import EmbeddingTable as EmbeddingTable
+from xmc_tf.collective.several.planner import EmbeddingTable as EmbeddingTable
 from xmc_tf.collective.strategy import CollectiveStrategy as CollectiveStrategy
 from xmc_tf.common.errors import InputError as InputError
 from xmc_tf.data.matrices import load_matrix as load_matrix
@@ -17,9 +17,10 @@ from xmc_tf.metrics.evaluation import evaluate as evaluate
 from xmc_tf.models.hub import push as push
 from xmc_tf.models.loading import load as load
 from xmc_tf.models.model import Model as Model
-from xmc_tf.models.training_run import TrainingRun as TrainingRun
 from xmc_tf.models.xr_linear import XRLinear as XRLinear
+from xmc_tf.models.xtransformer import TrainingRun as TrainingRun
 from xmc_tf.models.xtransformer import XTransformer as XTransformer
+from xmc_tf.params.linear import HierarchicalKMeansParams as HierarchicalKMeansParams
 from xmc_tf.params.linear import LinearChainParams as LinearChainParams
 from xmc_tf.params.linear import LinearChainPredParams as LinearChainPredParams
 from xmc_tf.params.linear import LinearLevelParams as LinearLevelParams
@@ -33,7 +34,6 @@ from xmc_tf.params.models import XTransformerParams as XTransformerParams
 from xmc_tf.params.models import XTransformerPredParams as XTransformerPredParams
 from xmc_tf.params.prediction import PredictionOptions as PredictionOptions
 from xmc_tf.params.tfidf import TfidfParams as TfidfParams
-from xmc_tf.params.tree import HierarchicalKMeansParams as HierarchicalKMeansParams
 from xmc_tf.report.audit_files import write_audit as write_audit
 from xmc_tf.report.inputs import ReportInputs as ReportInputs
 from xmc_tf.report.writing import write_report as write_report

@@ -1,7 +1,4 @@
-"""``xmc-tf COMMAND`` and ``python -m xmc_tf COMMAND``: all commands under one name.
-
-``python -m xmc_tf.<module>`` runs the same commands.
-"""
+"""``xmc-tf COMMAND`` and ``python -m xmc_tf COMMAND``: all commands under one name."""
 
 import sys
 from collections.abc import Sequence
@@ -122,7 +119,7 @@ def _overview(program: str, group: str = "") -> str:
 
 
 def _listed(commands: dict[str, tuple[str, str]], group: str) -> dict[str, str]:
-    """Return what the list shows of some commands: those of a sub-group, or one line for each sub-group."""
+    """Return the lines for some commands: those of a sub-group, or one line for each sub-group."""
     if group:
         return {name: about for name, (_, about) in commands.items() if name.startswith(f"{group} ")}
     found = {}
@@ -149,7 +146,7 @@ def _refuse(program: str, command: str) -> NoReturn:
 
 
 def _print(text: str) -> None:
-    """Print to a reader that may leave early, such as ``head``."""
+    """Print to a reader that may close early, such as ``head``."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

@@ -38,7 +38,6 @@ Vocabulary, label tree and calibration stay: train again when the documents have
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.append", _DESCRIPTION, usage="%(prog)s -m MODEL [TABLE | -t TEXTS -y LABELS]")
     out.add_argument("documents", nargs="?", metavar="TABLE", help="table of texts and labels, instead of -t and -y")
     add_model(out, required=True)
@@ -105,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _new_labels(grown: XRLinear, model: XRLinear) -> str:
-    """Return how many labels are new, with some of their names: a wrong separator shows in them."""
+    """Return how many labels are new, with some names, which reveal a wrong separator."""
     added = grown.nr_labels - model.nr_labels
     if not added:
         return ""

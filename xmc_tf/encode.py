@@ -38,7 +38,6 @@ On several ranks, each writes the embeddings of its range of the texts: X.emb.0.
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.encode", _DESCRIPTION, usage="%(prog)s -m MODEL -t TEXTS -o OUTPUT [options]")
     add_model(out, required=True)
     add_texts(out, required=True)

@@ -37,7 +37,6 @@ _EXAMPLES = """examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     return evaluation_parser("xmc_tf.evaluate", _DESCRIPTION, _EXAMPLES, layout="table")
 
 

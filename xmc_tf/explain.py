@@ -26,7 +26,6 @@ sum becomes a score (by the function that -pp chose in the training), which is c
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.explain", _DESCRIPTION)
     out.add_argument("text", nargs="?", metavar="TEXT", help="the document; -: standard input")
     out.add_argument("-q", "--query", metavar="TEXT", help="the same")
@@ -41,7 +40,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Explain, and print the result."""
     arguments = parser().parse_args(argv)
     announce_compiling()
     for flag, value in (("-k", arguments.only_topk), ("-b", arguments.beam_size), ("--words", arguments.words)):

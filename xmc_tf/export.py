@@ -17,7 +17,6 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.jobs.onnx_export import LARGEST_LOSS, export_measured
-from xmc_tf.models.exporting.onnx import export_onnx
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.models.xtransformer import XTransformer
@@ -50,7 +49,6 @@ With --format onnx, the output is a model's folder whose encoder needs no Tensor
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.export", _DESCRIPTION, usage="%(prog)s -m MODEL -o DIR/VERSION [options]")
     add = out.add_argument
     add_model_place(out, "folder of the model")
@@ -179,7 +177,7 @@ def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
                 f"{arguments.model_folder} has no encoder: it needs no TensorFlow as it is", fix="use it with -m"
             )
         if arguments.text_path is None:
-            export_onnx(model, output, arguments.weights or "fp32")
+            model.export_onnx(output, precision=arguments.weights or "fp32")
         else:
             texts = TextFile(arguments.text_path)
             texts.check()
@@ -193,7 +191,7 @@ def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
 
 
 def _measure(model: Model, options: PredictionOptions, texts: Any, truth: Any, output: Path) -> None:
-    """Print the precision of the model and of the export, with the same options but the weights'."""
+    """Print the precision of the model and of the export, with the same options except for the weights' format."""
     from xmc_tf.serving.agreement import compare
     from xmc_tf.serving.local import LocalModel
 

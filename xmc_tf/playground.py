@@ -12,15 +12,13 @@ from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.params import add_model_place, add_runtime, model_place
 from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require_server, serve
-from xmc_tf.server.page.answering import Answering, PageAnswers
-from xmc_tf.server.page.explained import ExplainedAnswers
+from xmc_tf.server.page.answering import Answering, ExplainedAnswers, NextItemAnswers, PageAnswers
 from xmc_tf.server.page.routes import page_application
 
 _LOG = logging.getLogger(__name__)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser(
         "xmc_tf.playground",
         "Serve a local page to try a model: enter a text, and see its labels with their scores, their paths\n"
@@ -38,19 +36,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def answers_of(folder: str, runtime: str = "auto") -> PageAnswers:
-    """Return the answers of a model folder, of the folder of a sequence model, or of an export.
-
-    Args:
-        folder: the folder.
-        runtime: what computes an encoder; see :func:`load`.
-    """
+    """Return the answers of the page for a model folder, the folder of a sequence model, or an export."""
     header = Path(folder) / "params.json"
     if (
         header.is_file()
         and str(read_json(header, fix="copy the model again").get("format")) == "xmc_tf.sequences.model"
     ):
-        from xmc_tf.server.page.next_items import NextItemAnswers  # starts TensorFlow
-
         return NextItemAnswers(folder)
     is_model = any((Path(folder) / name).is_file() for name in ("params.json", "param.json"))
     return ExplainedAnswers(folder, runtime) if is_model else Answering(folder)

@@ -24,7 +24,6 @@ With a TensorFlow Serving that serves the exported model:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     return predict_parser("xmc_tf.predict", _DESCRIPTION)
 
 

@@ -28,7 +28,6 @@ is not given is guessed from the table, and reported. Rerun an interrupted comma
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.prepare", _DESCRIPTION)
     out.add_argument("table", metavar="TABLE", help="file or folder")
     out.add_argument(
@@ -41,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read a table, and print what it holds."""
+    """Read a table, and print a summary of it."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     table = Path(arguments.table)

@@ -40,7 +40,6 @@ frequency; its other defaults are PECOS's. xmc_tf.train and xmc_tf.linear.train 
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.preprocess", _DESCRIPTION)
     commands = out.add_subparsers(dest="command", required=True, metavar="build|run")
     build = commands.add_parser("build", help="fit a vectorizer", formatter_class=cli.HelpFormatter)
@@ -175,7 +174,7 @@ def _load(folder: Path) -> "Tfidf":
 
 
 def _check_folder(folder: Path) -> None:
-    """Reject a folder that contains other files than a vectorizer's, because it would be replaced as a whole."""
+    """Refuse a folder with other files than a vectorizer's, because it would be replaced as a whole."""
     others = sorted(path.name for path in folder.iterdir() if not TFIDF.may_have(path.name)) if folder.exists() else []
     if others:
         raise InputError(

@@ -35,7 +35,6 @@ Delete the record of a run; its model folder stays:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.runs", _DESCRIPTION, usage="%(prog)s DATA [ACTION] [RUN ...] [options]")
     out.add_argument("data", metavar="DATA", help="data set, or the table that it was prepared from")
     out.add_argument("action", nargs="?", choices=_ACTIONS, default="list", metavar="ACTION", help=", ".join(_ACTIONS))
@@ -48,7 +47,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one action on the recorded trainings."""
     arguments = parser().parse_args(argv, cli.GivenFlags())
     cli.set_verbosity(arguments.verbose_level)
     path = Path(arguments.data)

@@ -24,8 +24,8 @@ from xmc_tf.common.process.resuming import finished, resume_hint
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, load_features, load_matrix
 from xmc_tf.data.vocabularies import load_label_lines
-from xmc_tf.jobs.summary import JobSummary
-from xmc_tf.jobs.train import data_set_of, train_linear
+from xmc_tf.jobs.linear import train_rankers
+from xmc_tf.jobs.train import data_set_of
 from xmc_tf.jobs.train_flags import (
     add_job_flags,
     has_encoder,
@@ -76,7 +76,6 @@ _EMBEDDINGS = "X.trn.npy"
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = file_parser()
     add_job_flags(out)
     return out
@@ -95,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     refuse_job_flags(arguments)
     _require(arguments)
     communicator = choose_communicator()
-    # What rank 0 says is said for all.
+    # Rank 0 logs for all ranks.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if communicator.rank == 0:
         warn_without_effect(arguments, "train")
@@ -141,7 +140,7 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
     with claim, compiling_beside(communicator.size):
         if recipe is None:
             assert options is not None
-            summary: JobSummary | None = train_linear(job, options, communicator.size)
+            summary: str | None = train_rankers(job, options, communicator.size)
         else:
             on_first_rank(communicator, lambda: _check_encoder(recipe, work))
             from xmc_tf.jobs.encoder import train_encoder  # it loads TensorFlow, which linear models do not need
@@ -149,7 +148,7 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
             summary = train_encoder(job, recipe, Stages(work, communicator), keep=arguments.keep_work)
     finished()
     if summary is not None:
-        print(printable(summary.text(), keep="\n"))
+        print(printable(summary, keep="\n"))
 
 
 def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Recipe, folder: Path, work: Path) -> None:
@@ -187,7 +186,7 @@ def _skeleton(arguments: argparse.Namespace) -> str:
 
 
 def _refuse_layout(arguments: argparse.Namespace) -> None:
-    """Refuse a layout of what is not printed."""
+    """Refuse a layout of measures that are not printed."""
     if arguments.layout != "table" and not arguments.tst_text_path:
         raise InputError(
             "--layout is of precision and recall of held-out documents", expected="-tt and -yt", fix="leave it out"
@@ -246,7 +245,7 @@ def _refuse_outputs(a: cli.GivenFlags, recipe: Recipe) -> None:
 
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:
-    """From the parameter files what they hold, else from the flags."""
+    """Return the options: those of the parameter files, else those of the flags."""
     held: dict[str, Any] = {}
     if arguments.params_path:
         held = load_blocks(
@@ -259,7 +258,7 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
         held["train_params"] = load_block(arguments.train_params_path, XTransformerParams)
     if arguments.pred_params_path:
         held["pred_params"] = load_block(arguments.pred_params_path, XTransformerPredParams)
-    # These choose between levels, which only the tree tells: they are put over the parameters later.
+    # These depend on the levels of the tree, so they override the parameters once there is a tree.
     prediction = options_of_flags(arguments, *SEARCH, "ensemble_method")
     # Flags without effect take any text, which must not become the parameter of that name.
     left_out = {*SEARCH, "ensemble_method", *(flag.strip("-").replace("-", "_") for flag in WITHOUT_EFFECT["train"])}
@@ -268,7 +267,7 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
         flags.mixed_precision = _precision(arguments)
     flags.neg_mining_chain = flags.negative_sampling  # as in PECOS
     if flags.negative_sampling == "all":
-        # Rankers have no such thing. Beside a head that knows all negatives, easy ones serve best; alone, their own.
+        # Rankers cannot use all negatives. After a head that does, easy ones are best; without it, add hard ones.
         flags.neg_mining_chain = "tfn" if flags.do_fine_tune else "tfn+man"
     own_features = not arguments.trn_feat_path and not arguments.text_only
     return Recipe(
@@ -285,7 +284,7 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
 
 
 def _with_trees(params: XTransformerParams, count: int) -> XTransformerParams:
-    """Return the parameters with several trees of rankers, of the shape that the flags say."""
+    """Return the parameters with several trees of rankers, shaped by the flags."""
     assert not isinstance(params.refined_indexer_params, tuple)  # flags make one
     if count > 1 and params.only_encoder:
         raise InputError(
@@ -311,14 +310,14 @@ def _check_encoder(recipe: Recipe, work: Path) -> None:
     """Refuse an encoder that cannot be loaded, before anything is read."""
     if (work / "encoder" / "stage.json").exists():
         return  # an earlier run of this command has copied it
-    from xmc_tf.encoder.availability import check_available
+    from xmc_tf.encoder.sources import check_available
 
     first = recipe.first_level
     check_available(first.init_model_dir or first.model_shortcut, first.cache_dir)
 
 
 def _training_inputs(arguments: argparse.Namespace) -> TrainingInputs:
-    """The data, read on every rank: large files are mapped, and pages are shared."""
+    """Return the data, which every rank reads: large files are mapped, and their pages are shared."""
     a = arguments
     documents = _documents(a.trn_text_path, a.trn_label_path, a.trn_feat_path)
     held_out = None
@@ -341,7 +340,7 @@ def _documents(texts: str, labels: str, features: list[str] | None) -> Documents
 
 
 def _save_embeddings(stages: Stages, folder: Path) -> None:
-    """The training documents' vectors, for other uses: of length 1, and not as long as rankers want them."""
+    """Save the training documents' embeddings, scaled to length 1 for other uses."""
     for stage in stages.done:
         if stage.name == "embeddings":
             copy_of_length_one(np.load(stage.folder / "E.npy", mmap_mode="r"), folder / _EMBEDDINGS)

@@ -86,7 +86,7 @@ def _step_of(side: str, strategy: Any, labels: int) -> Callable[[], float]:
     import tensorflow as tf
 
     from xmc_tf.collective.optimizers.row_wise import RowAdam
-    from xmc_tf.collective.tables.fused_rows import FusedRows, RowStep
+    from xmc_tf.collective.tables.every_row import FusedRows, RowStep
     from xmc_tf.matcher.head import LabelHead
     from xmc_tf.matcher.heads import Scaling
     from xmc_tf.matcher.losses import head_loss

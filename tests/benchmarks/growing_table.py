@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.growing.eviction import LeastFrequent
-from xmc_tf.collective.growing.hashes import hash_ids
+from xmc_tf.collective.growing.index import hash_ids
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.ranks.solo import Solo
 

@@ -22,7 +22,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from xmc_tf.data import TextFile
 from xmc_tf.features import Tfidf
-from xmc_tf.features.batches import map_in_order, text_batches
+from xmc_tf.features.texts import map_in_order, text_batches
 from xmc_tf.params import TfidfParams
 
 SINGLE_TEXTS = 300

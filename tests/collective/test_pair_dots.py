@@ -9,9 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tests.distributed.launch import REPOSITORY
-from xmc_tf.collective.tables import pair_dots as module
-from xmc_tf.collective.tables.pair_dots import pair_dots
-from xmc_tf.collective.tables.pairs import PairScorer
+from xmc_tf.collective.tables import pairs as module
+from xmc_tf.collective.tables.pairs import PairScorer, pair_dots
 from xmc_tf.collective.tables.table import make_table
 
 

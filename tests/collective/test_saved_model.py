@@ -11,7 +11,7 @@ from tests.collective.threads import on_ranks, results_of
 from tests.plain_tensorflow import ask, foreign_operations
 from xmc_tf.collective import saved_model
 from xmc_tf.collective.saved_model import Signature, export_saved_model, write_fingerprint
-from xmc_tf.collective.tables import whole_rows
+from xmc_tf.collective.tables import table_variable
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import make_table
 from xmc_tf.common.errors import InputError
@@ -34,7 +34,7 @@ def scorer(table, weight):
 def export(folder, size=3, block_bytes=100):
     bounds = BOUNDS if size == 3 else np.array([0, ROWS], dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(whole_rows, "BLOCK_BYTES", block_bytes)
+        patch.setattr(table_variable, "BLOCK_BYTES", block_bytes)
 
         def work(communicator):
             table = part_of(communicator, bounds=bounds)

@@ -9,8 +9,7 @@ from tests.collective.threads import on_ranks, results_of
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.several.collection import EmbeddingCollection
-from xmc_tf.collective.several.embedding_table import EmbeddingTable
-from xmc_tf.collective.several.planner import PlanOptions, expected_bytes, expected_rows, make_plan
+from xmc_tf.collective.several.planner import EmbeddingTable, PlanOptions, expected_bytes, expected_rows, make_plan
 from xmc_tf.common.errors import InputError
 
 MANY = [EmbeddingTable("days", 7, 16), EmbeddingTable("users", 5_000_000, 16)] + [

@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from tests.collective.cases import STRIDE, draw_case
 from xmc_tf.collective.meters.traffic import bytes_sent
-from xmc_tf.collective.tables.every_row import EveryRow
-from xmc_tf.collective.tables.fused_rows import FusedRows, RowStep
+from xmc_tf.collective.tables.every_row import EveryRow, FusedRows, RowStep
 from xmc_tf.collective.tables.table import make_table
 
 CASES = 12

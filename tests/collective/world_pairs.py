@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from tests.collective.cases import STRIDE, as_dense, draw_case
 from xmc_tf.collective.meters.traffic import bytes_sent
-from xmc_tf.collective.tables.pairs import PairScorer
-from xmc_tf.collective.tables.routes import features_bytes, rows_bytes
+from xmc_tf.collective.tables.pairs import PairScorer, features_bytes, rows_bytes
 from xmc_tf.collective.tables.table import make_table
 
 CASES = 12

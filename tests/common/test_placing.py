@@ -82,7 +82,7 @@ def test_a_reader_completes_the_moves_of_a_killed_run(box):
     step, completed = 0, 0
     while dies_at_step(step, box, f"new {step}", with_exchange=False):
         if word_of_any(box) is None:
-            placing.finish_placing(box)
+            placing.finish_placing(box, KIND)
             completed += 1
             assert word_of(box) == f"new {step}"
         step += 1
@@ -166,25 +166,28 @@ def test_an_error_while_filling_leaves_only_the_old_folder(box):
     assert not hidden(box)
 
 
-@pytest.mark.parametrize(
-    "journal",
-    [
-        {"part": "../../home", "header": "box.json", "outdated": []},
-        {"part": ".box.xmc_tf-abcdefgh", "header": "box.json", "outdated": ["../precious"]},
-        {"part": ".box.xmc_tf-abcdefgh", "header": "/etc/passwd", "outdated": []},
-        {"part": "precious", "header": "box.json", "outdated": []},
-        {},
-        "[" * 100_000,
-    ],
-)
-def test_a_foreign_journal_moves_and_removes_nothing(tmp_path, journal):
-    folder = tmp_path / "box"
-    folder.mkdir()
-    (tmp_path / "precious").write_text("mine")
-    (folder / placing.JOURNAL).write_text(journal if isinstance(journal, str) else json.dumps(journal))
-    with pytest.raises(InputError, match="is not a journal"):
-        placing.finish_placing(folder)
-    assert (tmp_path / "precious").read_text() == "mine"
+def test_a_foreign_folder_of_pending_files_moves_and_removes_only_parts_inside_the_folder(tmp_path):
+    folder, precious = tmp_path / "box", tmp_path / "precious"
+    place(folder, "old")
+    precious.mkdir()
+    (precious / "0.bin").write_text("mine")
+    (folder / placing.PENDING).symlink_to(precious)
+    assert not placing.finish_placing(folder, KIND)
+    (folder / placing.PENDING).unlink()
+    fill(folder / placing.PENDING, "new")
+    header = {"format": "box", "word": "old", "files": {"../precious/0.bin": {}, "names.txt": {}}}
+    (folder / "box.json").write_text(json.dumps(header))
+    (folder / placing.PENDING / "notes.txt").write_text("theirs")
+    (folder / "notes.txt").write_text("mine")
+    (folder / "parts" / "deep" / "0.bin").unlink()
+    (folder / "parts" / "deep").rmdir()
+    (folder / "parts" / "deep").symlink_to(precious)
+    with pytest.raises(InputError, match="deep leads out of"):
+        placing.finish_placing(folder, KIND)
+    (folder / "parts" / "deep").unlink()
+    assert placing.finish_placing(folder, KIND)
+    assert word_of(folder) == "new"
+    assert [(folder / "notes.txt").read_text(), (precious / "0.bin").read_text()] == ["mine", "mine"]
 
 
 _HOLDER = """

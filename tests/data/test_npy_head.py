@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.npz.npy_head import read_head
-from xmc_tf.data.npz.reading import read_npz
+from xmc_tf.data.npz.reading import read_head, read_npz
 
 
 def file_of(text: str, version=b"\x01\x00"):

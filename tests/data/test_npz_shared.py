@@ -8,10 +8,9 @@ import pytest
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.crc import crc_of_all
-from xmc_tf.data.npz import shared as npz_shared
+from xmc_tf.data.npz import writing as npz_shared
 from xmc_tf.data.npz.reading import read_npz
-from xmc_tf.data.npz.shared import ArraySpec, SharedNpz
-from xmc_tf.data.npz.writing import write_npz
+from xmc_tf.data.npz.writing import ArraySpec, SharedNpz, write_npz
 
 
 def test_crc_of_parts():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmc_tf.data.reading import Reading, combine_windows, max_over_windows, window_bounds
+from xmc_tf.data.reading import Reading, WindowEmbeddings, max_over_windows, window_bounds
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,10 @@ def test_every_token_is_in_one_window_that_is_not_too_long():
 
 def test_windows_become_one_embedding():
     vectors = np.array([[1, 5], [3, 1], [2, 2], [9, 9]], np.float32)
-    splits = np.array([0, 2, 3, 4])
-    assert combine_windows(vectors, splits, "mean").tolist() == [[2, 3], [2, 2], [9, 9]]
-    assert combine_windows(vectors, splits, "max").tolist() == [[3, 5], [2, 2], [9, 9]]
-    assert combine_windows(vectors[:0], np.array([0]), "mean").shape == (0, 2)
+    windows = WindowEmbeddings(vectors, np.array([0, 2, 3, 4]))
+    assert windows.of_documents("mean").tolist() == [[2, 3], [2, 2], [9, 9]]
+    assert windows.of_documents("max").tolist() == [[3, 5], [2, 2], [9, 9]]
+    assert WindowEmbeddings(vectors[:0], np.array([0])).of_documents("mean").shape == (0, 2)
 
 
 def test_options_and_readings():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.row_file import RowFile
+from xmc_tf.data.npz.writing import RowFile
 
 
 @given(

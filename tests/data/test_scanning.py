@@ -8,9 +8,8 @@ from hypothesis.extra import numpy as hnp
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import load_features, load_matrix, save_matrix, scanning
-from xmc_tf.data.scanning import ALONE
-from xmc_tf.data.structure import check_finite, check_indices
+from xmc_tf.data import load_features, load_matrix, save_matrix, structure
+from xmc_tf.data.structure import ALONE, check_finite, check_indices
 
 
 class InParts:
@@ -26,7 +25,7 @@ class InParts:
 
 @pytest.fixture(autouse=True)
 def few_are_shared(monkeypatch):
-    monkeypatch.setattr(scanning, "FEW", 0)
+    monkeypatch.setattr(structure, "FEW", 0)
 
 
 def outcome(check, *args):
@@ -65,7 +64,7 @@ def test_values_that_are_no_numbers(values, parts):
 
 
 def test_what_is_small_is_not_shared(monkeypatch):
-    monkeypatch.setattr(scanning, "FEW", 100)
+    monkeypatch.setattr(structure, "FEW", 100)
     scan = InParts(2)
     check_finite(np.zeros((10, 10), np.float32), "X", scan)
     assert scan.scans == 0

@@ -127,7 +127,7 @@ def test_is_mapped_and_not_read(tmp_path):
     ("content", "words"),
     [
         (b"", ["is empty", "one document per line"]),
-        (gzip.compress(b"text", mtime=0), ["is no text", "a gzip file", "gunzip"]),
+        (gzip.compress(b"text", mtime=0), ["is not a text file", "a gzip file", "gunzip"]),
         (b"BZh91AY&SYabc", ["a bzip2 file"]),
         ("text\n".encode("utf-16"), ["text in UTF-16", "iconv"]),
     ],
@@ -143,10 +143,10 @@ def test_files_that_are_no_text(tmp_path, content, words):
 
 def test_matrix_given_for_text(tmp_path):
     np.savez(tmp_path / "X.npz", a=np.zeros(3))
-    with pytest.raises(InputError, match=r"X\.npz is no text(.|\n)*a zip or \.npz file(.|\n)*-x"):
+    with pytest.raises(InputError, match=r"X\.npz is not a text file(.|\n)*a zip or \.npz file(.|\n)*-x"):
         TextFile(tmp_path / "X.npz")
     np.save(tmp_path / "X.npy", np.zeros(3))
-    with pytest.raises(InputError, match=r"X\.npy is no text"):
+    with pytest.raises(InputError, match=r"X\.npy is not a text file"):
         TextFile(tmp_path / "X.npy")
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.data.torch_writer import Claim, Obj, Writer, torch_zip
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.torch.file import TorchFile
+from xmc_tf.data.torch_file import TorchFile
 
 # Written by PyTorch 2.13: a state dictionary with a view, a transposed view, bfloat16, a scalar, booleans, a Parameter.
 _ZIP = (

@@ -85,7 +85,7 @@ def test_damaged_bytes_and_another_language_are_named(vocabulary, tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
         load_vocabulary(tmp_path / "bytes.ttl", "en")
     vocabulary.write_text(TURTLE.replace(' "Mercury (planet)"', ' "Mercury"@en'), encoding="utf-8")
-    with pytest.raises(InputError, match="in the languages en, en-GB, fi"):
+    with pytest.raises(InputError, match="preferred names in en, en-GB, fi"):
         load_vocabulary(vocabulary, "sv")
 
 

@@ -9,7 +9,7 @@ import scipy.sparse as smat
 from xmc_tf.common.errors import InputError
 from xmc_tf.demo import corpus as corpus_module
 from xmc_tf.demo.corpus import build, collect, is_built, originals, package_folders
-from xmc_tf.demo.prose import words
+from xmc_tf.demo.sources import words
 from xmc_tf.tables.preparation import prepare
 
 SUBJECTS = ("matrix", "tensor", "graph", "string", "file", "window", "signal", "socket")

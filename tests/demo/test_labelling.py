@@ -2,10 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.demo.corpus import originals
-from xmc_tf.demo.labelling import MOST_LABELS, candidates, choose_labels, name_words
-from xmc_tf.demo.prose import words
-from xmc_tf.demo.sources import DocumentedObject
+from xmc_tf.demo.corpus import MOST_LABELS, candidates, choose_labels, name_words, originals
+from xmc_tf.demo.sources import DocumentedObject, words
 
 
 def test_labels_of_an_object():

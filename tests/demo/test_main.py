@@ -10,7 +10,7 @@ import pytest
 
 from tests.demo.test_corpus import write_package
 from xmc_tf.demo import __main__ as demo
-from xmc_tf.demo import corpus, encoder, screen
+from xmc_tf.demo import corpus, encoder
 from xmc_tf.models.xtransformer import XTransformer
 
 
@@ -36,7 +36,7 @@ def test_from_raw_texts_to_label_names(small, capsys, monkeypatch):
         assert float(table[name][0]) > 2 * float(baseline[0])
     assert "a tiny one is trained from scratch" in out
     assert out.count("✓") >= 3
-    assert "5  Texts of our own" in out
+    assert "5  New texts" in out
     assert "✓" in out.split("3  XR-Transformer")[0]  # answers come before the fine-tuning
     assert "xmc_tf.evaluate" in out.split("What next")[1]
     assert "\x1b" not in out
@@ -96,12 +96,12 @@ def test_rows_to_show_come_from_all_over_the_file():
 
 def test_commands_are_folded_before_options():
     command = "python -m some.module --first " + "x" * 40 + " --second " + "y" * 40
-    folded = screen.folded(command)
+    folded = demo.folded(command)
     assert folded.replace(" \\\n   ", "") == command
     assert all(len(line) < 88 for line in folded.splitlines())
     assert folded.splitlines()[1].strip().startswith("--second")
 
 
 def test_a_text_without_labels_says_so(capsys):
-    screen.ranking([])
+    demo.ranking([])
     assert "No label" in capsys.readouterr().out

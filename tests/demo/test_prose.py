@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.demo.prose import prose
+from xmc_tf.demo.sources import prose
 
 
 @pytest.mark.parametrize(

@@ -73,16 +73,7 @@ def test_files_that_cannot_be_read_are_passed_over(tmp_path):
 
 
 def test_tests_and_copies_are_not_read_and_the_order_is_that_of_the_names(tmp_path):
-    for name in (
-        "z.py",
-        "a.py",
-        "sub/__init__.py",
-        "sub/m.py",
-        "tests/t.py",
-        "a_test.py",
-        "_api/x.py",
-        "n.txt",
-    ):
+    for name in ("z.py", "a.py", "sub/__init__.py", "sub/m.py", "tests/t.py", "a_test.py", "_api/x.py", "n.txt"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text('"""Doc."""\n')

@@ -12,7 +12,7 @@ from tests.encoder.tiny import tiny_encoder
 from tests.encoder.vocabularies import wordpiece
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import TextTokenizer
-from xmc_tf.encoder.availability import check_available
+from xmc_tf.encoder.sources import check_available
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from xmc_tf.encoder import Encoder
 from xmc_tf.encoder.network.config import ACTIVATIONS
 from xmc_tf.encoder.network.operations import ACTIVATIONS as FUNCTIONS
 from xmc_tf.encoder.onnx import messages
-from xmc_tf.encoder.onnx.encoder import GRAPH, OnnxEncoder, write_encoder
+from xmc_tf.encoder.onnx.encoder import GRAPH, OnnxEncoder, choose_runtime, write_encoder
 from xmc_tf.encoder.onnx.graph import Graph
-from xmc_tf.encoder.pooling import POOLINGS
-from xmc_tf.encoder.runtime import choose_runtime
+from xmc_tf.encoder.reading import POOLINGS
 
 # Each architecture and variant with its own pooling; the other poolings with an encoder of each kind of last token.
 WITH_POOLINGS = [(case, "auto") for case in CASES] + [
@@ -137,7 +136,7 @@ def test_a_runtime_is_chosen_by_the_files_and_by_the_packages(tmp_path, monkeypa
         choose_runtime("tensorflow", exported)
     missing = {"tensorflow"}
     monkeypatch.setattr(
-        "xmc_tf.encoder.runtime.find_spec", lambda name: None if name in missing else runtime.__module__
+        "xmc_tf.encoder.onnx.encoder.find_spec", lambda name: None if name in missing else runtime.__module__
     )
     assert choose_runtime("auto", plain) == "onnx"
     missing.add("onnxruntime")

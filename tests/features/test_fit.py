@@ -12,8 +12,8 @@ from tests.features.texts import HARD, random_corpus
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
 from xmc_tf.features import Tfidf
-from xmc_tf.features.batches import map_in_order, text_batches
 from xmc_tf.features.counts import NgramCounter
+from xmc_tf.features.texts import map_in_order, text_batches
 from xmc_tf.params import TfidfParams
 
 
@@ -164,7 +164,7 @@ def test_no_words(texts):
 def test_what_is_no_sequence_of_texts():
     with pytest.raises(InputError, match=r"single text.*\n.*\n.*\[text\]"):
         Tfidf.fit("a text")
-    with pytest.raises(InputError, match=r"text 2 is no text\n.*str or bytes\n.*float"):
+    with pytest.raises(InputError, match=r"text 2 is not a text\n.*str or bytes\n.*float"):
         Tfidf.fit(["a text", b"another", float("nan")])
 
 

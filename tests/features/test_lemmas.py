@@ -103,7 +103,7 @@ def test_words_as_written_remain_so():
 
 
 def test_an_unknown_language_is_refused():
-    with pytest.raises(InputError, match="'xx' is no language"):
+    with pytest.raises(InputError, match="unknown language code 'xx'"):
         Tfidf.fit(TRAINING, TfidfParams(language="xx"))
 
 

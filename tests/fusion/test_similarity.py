@@ -7,8 +7,7 @@ from scipy.sparse import csr_matrix, random, vstack
 from tests.fusion.made_up import mentions_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Fusion, hidden_labels
-from xmc_tf.fusion.embedded_names import EmbeddedNames
-from xmc_tf.fusion.similarity import LOWEST, MOST, Similarity
+from xmc_tf.fusion.similarity import LOWEST, MOST, EmbeddedNames, Similarity
 
 LABELS, DIM = 60, 8
 

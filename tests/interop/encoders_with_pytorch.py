@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from tests.encoder.tiny import CASES, EXPECTED, LENGTHS, documents, perturbed, tiny_content
 from xmc_tf.encoder import Encoder
+from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.forward import Forward
-from xmc_tf.encoder.network.layout import Layout
 from xmc_tf.encoder.network.operations import Operations, TrainingOperations
 from xmc_tf.encoder.network.packed_layout import PackedLayout
 from xmc_tf.encoder.weight_files import in_files

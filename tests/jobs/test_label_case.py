@@ -1,6 +1,6 @@
 """Labels that differ by upper and lower case alone are named, since each has only a part of its documents."""
 
-from xmc_tf.jobs.train import warn_of_case
+from xmc_tf.jobs.linear import warn_of_case
 
 
 def test_labels_that_differ_by_case_alone_are_counted(caplog):

@@ -12,7 +12,7 @@ from xmc_tf import XRLinear
 from xmc_tf.append import main as append
 from xmc_tf.common.errors import InputError
 from xmc_tf.evaluate import main as evaluate
-from xmc_tf.jobs.train import _IDENTIFIER
+from xmc_tf.jobs.linear import _IDENTIFIER
 from xmc_tf.metrics import evaluate as measure
 from xmc_tf.predict import main as predict
 from xmc_tf.report.audit import main as audit

@@ -175,7 +175,7 @@ def test_training(case, corpus, tmp_path, capsys):
 TEXTS = {
     "texts and labels": (lambda c, d: text(d / "X.txt", "a b\n" * 89), ["X.txt", "Y.npz", "89", "90"]),
     "no text": (lambda c, d: text(d / "X.txt", ""), ["X.txt is empty", "one document per line"]),
-    "a matrix for a text": (lambda c, d: c / "X.npz", ["X.npz is no text", "-x"]),
+    "a matrix for a text": (lambda c, d: c / "X.npz", ["X.npz is not a text file", "-x"]),
     "gzip": (lambda c, d: text(d / "X.txt", b"\x1f\x8b12345"), ["a gzip file", "gunzip"]),
     "UTF-16": (lambda c, d: text(d / "X.txt", "a\n".encode("utf-16")), ["text in UTF-16", "iconv"]),
     "no words": (lambda c, d: text(d / "X.txt", "! ?\n" * 90), ["no words in 90 documents"]),

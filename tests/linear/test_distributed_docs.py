@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from xmc_tf.linear.train import parser
-from xmc_tf.plan.rankers import ranker_work
 from xmc_tf.plan.sizes import DataSizes
+from xmc_tf.plan.stages import ranker_work
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "rankers-over-ranks.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"-m xmc_tf\.linear\.train (.*?)(?:\s+#.*)?$", PAGE, flags=re.MULTILINE)

@@ -15,7 +15,7 @@ from scipy.sparse import csc_matrix, random_array
 from tests.collective.threads import on_ranks, results_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
-from xmc_tf.data.npz import shared as npz_shared
+from xmc_tf.data.npz import writing as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
 from xmc_tf.rankers.distributed import blocks, inputs, joining, training
 from xmc_tf.rankers.distributed.blocks import write_block

@@ -10,7 +10,7 @@ from tests.matcher.test_matcher import PARAMS, PRED
 from tests.matcher.tiny import TREE, TinyEncoder, documents, encode
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.data import TokenStore
-from xmc_tf.data.reading import combine_windows
+from xmc_tf.data.reading import WindowEmbeddings
 from xmc_tf.matcher import training
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation, levels_of
@@ -58,7 +58,8 @@ def largest_scores(matcher, level, store):
     vectors = encode(matcher.encoder, store, np.arange(len(store)))
     raw = vectors @ rows[:, :-1].T + rows[:, -1]
     totals = logsumexp(raw, axis=1, keepdims=True)
-    return combine_windows(raw - totals, store.splits, "max") + combine_windows(totals, store.splits, "mean")
+    largest = WindowEmbeddings(raw - totals, store.splits).of_documents("max")
+    return largest + WindowEmbeddings(totals, store.splits).of_documents("mean")
 
 
 def test_a_node_has_the_largest_score_of_all_windows(inputs, trained):

@@ -14,8 +14,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import embeddings
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.training_run import TrainingRun
-from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.models.xtransformer import TrainingRun, XTransformer
 from xmc_tf.params import (
     LinearChainParams,
     LinearLevelParams,

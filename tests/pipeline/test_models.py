@@ -19,8 +19,7 @@ from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.label_search import load_label_search
 from xmc_tf.metrics import ensemble, evaluate
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.training_run import TrainingRun
-from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.models.xtransformer import TrainingRun, XTransformer
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     LinearChainParams,

@@ -12,7 +12,7 @@ from xmc_tf import export, predict
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder.onnx.encoder import GRAPH
 from xmc_tf.jobs.onnx_export import export_measured
-from xmc_tf.models.card import CARD, MARK
+from xmc_tf.models.folder import CARD, MARK
 from xmc_tf.models.loading import load
 from xmc_tf.server.versions import ServedModel
 

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import random
 
 from xmc_tf.data import as_features
-from xmc_tf.pipeline.rare_features import rare_features, without_features
+from xmc_tf.pipeline.held_out import rare_features, without_features
 
 
 def documents(seed=0):

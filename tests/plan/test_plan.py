@@ -15,11 +15,10 @@ from xmc_tf.data import Features
 from xmc_tf.matcher.levels import deepest_level
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams
 from xmc_tf.plan import __main__ as command
-from xmc_tf.plan import this_machine
-from xmc_tf.plan.fine_tuning import FineTuningOptions, fine_tuning, trained_nodes
-from xmc_tf.plan.rankers import ranker_work, rankers
-from xmc_tf.plan.rankers import tree as tree_stage
+from xmc_tf.plan import summary
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, EncoderSize, Machines, encoder_size, parse_hosts
+from xmc_tf.plan.stages import FineTuningOptions, fine_tuning, ranker_work, rankers, trained_nodes
+from xmc_tf.plan.stages import tree as tree_stage
 from xmc_tf.rankers.levels import Levels
 from xmc_tf.rankers.tasks import Instances, level_tasks
 from xmc_tf.tree.kmeans import build_tree
@@ -178,20 +177,20 @@ def test_large_data_need_memory_for_the_data_and_disk_for_the_weights():
 def test_a_training_says_what_it_needs_and_what_the_machine_lacks(tmp_path, caplog, monkeypatch):
     data = DataSizes(2_800_000, 1_700_000, 36, 50, 337_000)
     with caplog.at_level("INFO"):
-        monkeypatch.setattr(this_machine, "available_memory", lambda: 1e9)
-        monkeypatch.setattr(this_machine.shutil, "disk_usage", lambda path: SimpleNamespace(free=1e9))
-        this_machine.warn_of_needs(data, tmp_path / "new" / "m", 2, trees=1, shape=FineTuningOptions())
+        monkeypatch.setattr(summary, "available_memory", lambda: 1e9)
+        monkeypatch.setattr(summary.shutil, "disk_usage", lambda path: SimpleNamespace(free=1e9))
+        summary.warn_of_needs(data, tmp_path / "new" / "m", 2, trees=1, shape=FineTuningOptions())
     estimate, memory, disk = (record.getMessage() for record in caplog.records)
     assert "on the disk" in estimate
     assert "the stage rankers needs about" in memory
-    assert "1.0 GB are available" in memory
-    assert "18.4 GB on the disk, but 1.0 GB are free" in disk
+    assert "only 1.0 GB are available" in memory
+    assert "18.4 GB on the disk, but only 1.0 GB are free" in disk
     caplog.clear()
-    this_machine.warn_of_needs(DataSizes(10, 10), tmp_path / "m", 2, trees=1, shape=FineTuningOptions())
+    summary.warn_of_needs(DataSizes(10, 10), tmp_path / "m", 2, trees=1, shape=FineTuningOptions())
     assert not caplog.records
 
 
 def test_memory_that_is_available_is_that_of_the_machine():
-    found = this_machine.available_memory()
+    found = summary.available_memory()
     assert found is not None
     assert 0 < found <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

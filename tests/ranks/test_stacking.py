@@ -8,9 +8,9 @@ from scipy.sparse import csr_matrix, random_array, vstack
 
 from tests.collective.threads import on_ranks, results_of
 from xmc_tf.data import load_matrix, save_matrix
-from xmc_tf.data.npz import shared as npz_shared
+from xmc_tf.data.matrices import open_matrix
+from xmc_tf.data.npz import writing as npz_shared
 from xmc_tf.data.npz.reading import read_npy
-from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.ranks import stacking
 from xmc_tf.ranks.stacking import Pieces, stack_rows
 

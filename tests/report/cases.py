@@ -5,13 +5,7 @@ from html.parser import HTMLParser
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.models.explaining.explanation import (
-    Contribution,
-    Evidence,
-    Explanation,
-    LabelExplanation,
-    NodeExplanation,
-)
+from xmc_tf.models.explaining.explanation import Contribution, Evidence, Explanation, LabelExplanation, NodeExplanation
 from xmc_tf.report import Curve, ReportInputs
 from xmc_tf.tree import LabelTree
 

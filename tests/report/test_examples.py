@@ -11,7 +11,7 @@ from xmc_tf.data import TextFile, load_matrix
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.report import ReportInputs, make_report
 from xmc_tf.report.command import main
-from xmc_tf.report.page.examples import highlighted
+from xmc_tf.report.page.labels import highlighted
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.splits import SplitOptions
 
@@ -82,11 +82,7 @@ def test_the_command_compares_models(corpus, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--split", "tset"], "unknown split 'tset'"),
-        (["-k", "0"], "-k is out of range"),
-    ],
+    ("arguments", "message"), [(["--split", "tset"], "unknown split 'tset'"), (["-k", "0"], "-k is out of range")]
 )
 def test_bad_input_is_named(corpus, tmp_path, arguments, message):
     with pytest.raises(InputError, match=message):

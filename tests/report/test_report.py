@@ -13,7 +13,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.evaluate import main
 from xmc_tf.report import Curve, ReportInputs, write_report
-from xmc_tf.report.page.script import SCRIPT as OWN_SCRIPT
+from xmc_tf.report.page.assets import SCRIPT as OWN_SCRIPT
 
 
 def written(tmp_path, given):

@@ -6,10 +6,8 @@ from scipy.sparse import csr_matrix
 
 from tests.report.cases import inputs, matrices
 from xmc_tf.report import make_report
-from xmc_tf.report.pairs import Pairs
-from xmc_tf.report.sections.calibration import measure_calibration
-from xmc_tf.report.sections.coverage import measure_coverage
-from xmc_tf.report.sections.thresholds import find_thresholds, rounded_down
+from xmc_tf.report.sections.labels import measure_coverage
+from xmc_tf.report.sections.scores import Pairs, find_thresholds, measure_calibration, rounded_down
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.params import SequenceParams
 from xmc_tf.sequences.data.batches import HeldOut, TrainBatches
 from xmc_tf.sequences.data.folder import PreparedFolder
-from xmc_tf.sequences.model import chunks, ranking
+from xmc_tf.sequences.model import ranking, softmax
 from xmc_tf.sequences.model.ranking import Ranker, best_items
 from xmc_tf.sequences.model.recommender import Recommender
-from xmc_tf.sequences.training.training import train_recommender
+from xmc_tf.sequences.training import train_recommender
 
 GLOBAL_BATCH = 8
 _SAMPLED = {"model": "sasrec", "loss": "sampled", "negatives": 40, "weight_decay": 0.01}
@@ -35,7 +35,7 @@ def run_forms(world, data, folder, steps, names):
         names: names of ``FORMS``.
     """
     data, found = PreparedFolder(data), {}
-    chunks.CHUNK_BYTES, ranking.CHUNK_BYTES, before = 1 << 10, 1 << 10, (chunks.CHUNK_BYTES, ranking.CHUNK_BYTES)
+    softmax.CHUNK_BYTES, ranking.CHUNK_BYTES, before = 1 << 10, 1 << 10, (softmax.CHUNK_BYTES, ranking.CHUNK_BYTES)
     for name in names:
         params = SequenceParams(
             embed_dim=8, max_len=6, sliding_step=3, n_layers=1, dropout=0.0, max_steps=steps, eval_steps=3, seed=5,
@@ -57,5 +57,5 @@ def run_forms(world, data, folder, steps, names):
             "items": world.allgather_array(best.items.numpy()).tolist(),
             "scores": world.allgather_array(best.scores.numpy()).astype(np.float64).tolist(),
         }
-    chunks.CHUNK_BYTES, ranking.CHUNK_BYTES = before
+    softmax.CHUNK_BYTES, ranking.CHUNK_BYTES = before
     return found

@@ -13,8 +13,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.sequences.data import interactions as reading
 from xmc_tf.sequences.data import preparation
 from xmc_tf.sequences.data.folder import PreparedFolder
-from xmc_tf.sequences.data.names import NameNumbers, hashes
-from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
+from xmc_tf.sequences.data.preparation import InteractionOptions, NameNumbers, hashes, prepare
 from xmc_tf.sequences.prepare import main
 
 ROWS = st.lists(
@@ -140,13 +139,13 @@ def test_names_with_the_same_hash_stay_apart(monkeypatch):
     names = np.array([b"tea", b"milk", b"tea", b"rum"])
     assert len(set(hashes(names).tolist())) == 3
     assert np.array_equal(hashes(names), hashes(names.astype("S40")))
-    monkeypatch.setattr("xmc_tf.sequences.data.names.hashes", lambda names: np.zeros(len(names), np.uint64))
+    monkeypatch.setattr("xmc_tf.sequences.data.preparation.hashes", lambda names: np.zeros(len(names), np.uint64))
     assert NameNumbers().ids(names).tolist() == [0, 1, 0, 2]
 
 
 def test_users_with_the_same_hash_stay_apart(tmp_path, monkeypatch):
     rows = [(user, item, item) for item in range(4) for user in ("ann", "bob")]
-    monkeypatch.setattr("xmc_tf.sequences.data.buckets.hashes", lambda names: np.zeros(len(names), np.uint64))
+    monkeypatch.setattr("xmc_tf.sequences.data.preparation.hashes", lambda names: np.zeros(len(names), np.uint64))
     data = prepare([write(tmp_path / "i.csv", rows)], tmp_path / "data")
     assert histories_of(data) == {"ann": list("0123"), "bob": list("0123")}
 

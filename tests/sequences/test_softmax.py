@@ -5,10 +5,8 @@ import pytest
 import tensorflow as tf
 
 from xmc_tf.collective.tables.table import make_table
-from xmc_tf.sequences.model import chunks
-from xmc_tf.sequences.model.chunks import LEAST, log_sum_exp
-from xmc_tf.sequences.model.sampling import ByFrequency, LogUniform
-from xmc_tf.sequences.model.softmax import ItemSoftmax
+from xmc_tf.sequences.model import softmax
+from xmc_tf.sequences.model.softmax import LEAST, ByFrequency, ItemSoftmax, LogUniform, log_sum_exp
 
 ITEMS, DIM, POSITIONS = 37, 5, 9
 SEED = tf.constant([3, 8], tf.int64)
@@ -20,7 +18,7 @@ SAMPLERS = {
 
 @pytest.fixture(autouse=True)
 def several_chunks(monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 4 * POSITIONS * 10)
+    monkeypatch.setattr(softmax, "CHUNK_BYTES", 4 * POSITIONS * 10)
 
 
 @pytest.fixture
@@ -111,7 +109,7 @@ def test_gradients_equal_finite_differences(given, sampler, route):
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_large_samples_approach_the_full_loss(given, sampler, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_BYTES", 1 << 22)
+    monkeypatch.setattr(softmax, "CHUNK_BYTES", 1 << 22)
     table, vectors, targets = given
     full = ItemSoftmax(table).losses(vectors, targets, SEED).numpy()
     errors = [

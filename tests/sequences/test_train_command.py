@@ -69,7 +69,7 @@ def test_resuming_equals_an_uninterrupted_training(tmp_path, data, monkeypatch, 
     caplog.clear()
 
     saved = []
-    from xmc_tf.sequences.training import training
+    from xmc_tf.sequences import training
 
     save = training.save_training
 

@@ -81,7 +81,7 @@ def test_refused(trained, tmp_path, capsys):
     prepare([other], tmp_path / "data")
     with pytest.raises(InputError, match="has other items than the model"):
         evaluate.main(["-m", model, "--data", str(tmp_path / "data")])
-    with pytest.raises(InputError, match="it is not known which histories"):
+    with pytest.raises(InputError, match="cannot tell which histories"):
         predict.main(["-m", model])
     path = tmp_path / "bad.jsonl"
     path.write_text('["i1"]\n{"items": "i1"}\n')

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.sequences.data.batches import BatchShape, HeldOut, TrainBatches
+from xmc_tf.sequences.data.batches import MASK, PAD, BatchShape, HeldOut, HistoryWindows, TrainBatches, shuffled
 from xmc_tf.sequences.data.folder import UserHistories
-from xmc_tf.sequences.data.windows import MASK, PAD, HistoryWindows, shuffled
 
 HISTORIES = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=12), min_size=1, max_size=6)
 

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from xmc_tf.server.batching import Batcher, OverloadedError
+from xmc_tf.server.predictions import Batcher, OverloadedError
 from xmc_tf.server.questions import BestLabels
 
 

@@ -10,7 +10,7 @@ from tests.serving.cases import HARD, assert_same
 from tests.serving.test_export import WAYS
 from xmc_tf import export
 from xmc_tf.common.errors import InputError
-from xmc_tf.models.exporting.saved_model import parts_of
+from xmc_tf.models.saved_model import parts_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving.local import LocalModel
 
@@ -115,7 +115,7 @@ def test_the_mean_of_head_and_rankers(tuned, corpus):
 
 def test_other_ensembles_are_not_exported(tuned, tmp_path):
     model = XTransformer(tuned.parts, tuned.metadata.replace(ensemble_method="round_robin"), where=tuned.folder)
-    with pytest.raises(InputError, match="answers by round_robin, which an export cannot"):
+    with pytest.raises(InputError, match="predicts by round_robin, which cannot be exported"):
         model.export(tmp_path / "1")
-    with pytest.raises(InputError, match="answers by round_robin, which an export cannot"):
+    with pytest.raises(InputError, match="predicts by round_robin, which cannot be exported"):
         parts_of(model)

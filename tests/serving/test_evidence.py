@@ -12,9 +12,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Fusion, hidden_labels
 from xmc_tf.label_names import LabelNames
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.serving.evidence import EvidenceParts, FusedSearch
-from xmc_tf.serving.evidence.name_matches import NameMatches
+from xmc_tf.serving.fused_search import EvidenceParts, FusedSearch
 from xmc_tf.serving.local import LocalModel
+from xmc_tf.serving.name_matches import NameMatches
 from xmc_tf.serving.search import Beam
 
 
@@ -92,5 +92,5 @@ def test_the_export_answers_as_the_model_in_every_way_of_asking(tmp_path):
         assert np.array_equal(found.indptr, expected.indptr)
         assert np.array_equal(found.indices, expected.indices)
         assert np.allclose(found.data, expected.data, atol=1e-5)
-    with pytest.raises(InputError, match="no probabilities"):
+    with pytest.raises(InputError, match="needs probabilities"):
         model.export(tmp_path / "served" / "9", min_precision=0.5, post_processor="sigmoid")

@@ -9,8 +9,7 @@ from xmc_tf.data import TextFile
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.playground import answers_of
 from xmc_tf.server.connections import bound_socket, in_background
-from xmc_tf.server.page.answering import Answering
-from xmc_tf.server.page.explained import ExplainedAnswers
+from xmc_tf.server.page.answering import Answering, ExplainedAnswers
 from xmc_tf.server.page.routes import page_application
 
 

@@ -10,8 +10,7 @@ from xmc_tf.params import POST_PROCESSORS
 from xmc_tf.serving import arrangement
 from xmc_tf.serving.arrangement import arrange
 from xmc_tf.serving.query import Query
-from xmc_tf.serving.scores import NOTHING, rank, unrank
-from xmc_tf.serving.search import LevelSearch, TreeSearch
+from xmc_tf.serving.search import NOTHING, LevelSearch, TreeSearch, rank, unrank
 
 
 def graph_of(model, *, beam=4, k=6, form=None, precision="fp32"):

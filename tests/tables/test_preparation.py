@@ -14,10 +14,10 @@ from xmc_tf.prepare import main
 from xmc_tf.tables import preparation, writing
 from xmc_tf.tables.columns import ColumnOptions, Columns
 from xmc_tf.tables.preparation import PrepareOptions, prepare
-from xmc_tf.tables.reading.encodings import text_encoding
 from xmc_tf.tables.reading.options import SourceOptions
 from xmc_tf.tables.reading.records import TableRow
 from xmc_tf.tables.reading.sources import open_source
+from xmc_tf.tables.reading.text_files import text_encoding
 from xmc_tf.tables.runs import Run, record_run, runs_of
 from xmc_tf.tables.splits import SplitOptions
 from xmc_tf.tables.store import TableStore
@@ -324,7 +324,7 @@ def test_an_endless_view_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("xmc_tf.tables.reading.packed.LEAST_BOMB", 1 << 20)
+    monkeypatch.setattr("xmc_tf.tables.reading.text_files.LEAST_BOMB", 1 << 20)
     path = tmp_path / "bomb.jsonl.gz"
     with gzip.open(path, "wb") as file:
         for _ in range(64):

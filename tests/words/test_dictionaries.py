@@ -100,7 +100,7 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path, caplog):
     with small_dictionaries_in(tmp_path / "cache"):
         found = load_dictionary("en")
     assert same(found, made_dictionary(ENTRIES["en"]))
-    assert "the dictionary of 'en' is not kept for the next training" in caplog.text
+    assert "the dictionary of 'en' cannot be cached" in caplog.text
 
 
 def test_a_full_disk_leaves_nothing(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.words.keys import key_of, lemmas_of
 from tests.words.reference import lemma_by_rules, listed_lemmas, rules_of
-from xmc_tf.words import endings
-from xmc_tf.words.endings import learn_endings
+from xmc_tf.words import dictionaries as endings
+from xmc_tf.words.dictionaries import learn_endings
 from xmc_tf.words.kernels import OWN
 from xmc_tf.words.lexicon import Lexicon
 

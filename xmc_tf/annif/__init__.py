@@ -1,6 +1,6 @@
 """An Annif backend: ``backend=xmc_tf`` in projects.cfg.
 
-Annif finds it through a configuration class, named in the environment variable ``ANNIF_CONFIG``:
+Annif finds it through a configuration class that the environment variable ``ANNIF_CONFIG`` names:
 
     export ANNIF_CONFIG=xmc_tf.annif.ProductionConfig
 """
@@ -19,7 +19,6 @@ from xmc_tf.annif.backend import XmcBackend
 
 
 def register() -> None:
-    """Make ``backend=xmc_tf`` known to Annif."""
     # Annif has no entry points for backends; its registry is a dictionary of functions.
     annif.backend._backend_fns[XmcBackend.name] = lambda: XmcBackend
 
@@ -32,7 +31,7 @@ class Config(default_config.Config):
 
 
 class ProductionConfig(default_config.ProductionConfig):
-    """Annif's configuration for servers, which loads all projects at the start, with this backend."""
+    """Annif's configuration for servers, with this backend; it loads all projects at the start."""
 
 
 class DevelopmentConfig(default_config.DevelopmentConfig):

@@ -1,5 +1,3 @@
-"""The backend: rankers over label trees, with the names of subjects as evidence, and an encoder if one is given."""
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
@@ -10,10 +8,8 @@ from annif.exception import ConfigurationException, NotInitializedException, Not
 from annif.suggestion import SuggestionBatch
 from scipy.sparse import csr_array
 
-from xmc_tf.annif.analysis import analysis_of
-from xmc_tf.annif.subject_names import chosen_subjects, subject_names
-from xmc_tf.annif.training import train_model
-from xmc_tf.annif.training_files import read_training_files, write_training_files
+from xmc_tf.annif.subjects import analysis_of, chosen_subjects, subject_names
+from xmc_tf.annif.training import read_training_files, train_model, write_training_files
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
@@ -23,21 +19,21 @@ _MODEL = "xmc_tf-model"
 
 
 class XmcBackend(backend.AnnifLearningBackend):
-    """Annif's ``backend=xmc_tf``.
+    """Annif's ``backend=xmc_tf``: rankers over label trees, with names of subjects as evidence, and maybe an encoder.
 
     Words are compared by their lemmas in the project's language, and long words also by their pieces. With
-    ``analyzer=`` in projects.cfg, words of texts and of names are normalized by the analyzer instead.
+    ``analyzer=`` in projects.cfg, the analyzer normalizes the words of texts and names instead.
 
     Parameters in projects.cfg:
         effort: fast, balanced (default) or best: number and shapes of the label trees.
-        probabilities: whether scores are calibrated probabilities, where there are enough documents, or the rankers'
-            scores, which are learned in less time (default: true).
-        label_names: whether names of the subjects in a text are evidence for probabilities (default: true).
+        probabilities: whether scores are calibrated probabilities, if there are enough documents, or the rankers'
+            scores, which take less time to train (default: true).
+        label_names: whether names of subjects in a text are evidence for probabilities (default: true).
         ngram: maximum number of words in a feature (default: 2).
         min_df: minimum number of documents of a feature (default: 2).
-        pieces: number of characters of the pieces of long words; 0: none (default: 5).
+        pieces: number of characters in the pieces of long words; 0: no pieces (default: 5).
         beam_size: number of nodes kept at each level of a tree (default: as trained); larger is slower and more exact.
-        seed: random seed of the training (default: 0).
+        seed: the training seed (default: 0).
         keep_training_data: whether the model keeps features and subjects of its documents, so that ``annif learn`` can
             add documents (default: true). Models with an encoder keep none.
         encoder: folder or name of a pre-trained encoder to fine-tune; needs the extra ``tf`` (default: none).
@@ -49,34 +45,19 @@ class XmcBackend(backend.AnnifLearningBackend):
 
     name = "xmc_tf"
     DEFAULT_PARAMETERS: ClassVar[dict[str, Any]] = {
-        "effort": "balanced",
-        "probabilities": True,
-        "label_names": True,
-        "ngram": 2,
-        "min_df": 2,
-        "pieces": 5,
-        "beam_size": None,
-        "seed": 0,
-        "keep_training_data": True,
-        "encoder": "",
-        "epochs": 3,
-        "truncate_length": 128,
+        "effort": "balanced", "probabilities": True, "label_names": True, "ngram": 2, "min_df": 2, "pieces": 5,
+        "beam_size": None, "seed": 0, "keep_training_data": True, "encoder": "", "epochs": 3, "truncate_length": 128,
         "only_labels": "",
-    }
+    }  # fmt: skip
     _model: Model | None = None
 
     @property
     def is_trained(self) -> bool:
-        """Whether there is a model."""
-        # Annif asks before each suggestion; its own answer walks over all files of the model.
+        # Annif calls this before each suggestion; its own implementation walks over all files of the model.
         return (Path(self.datadir) / _MODEL).is_dir()
 
     def initialize(self, parallel: bool = False) -> None:
-        """Load the model.
-
-        Args:
-            parallel: whether several processes use it; they share its memory.
-        """
+        """Load the model."""
         if self._model is not None:
             return
         folder = Path(self.datadir) / _MODEL
@@ -106,9 +87,8 @@ class XmcBackend(backend.AnnifLearningBackend):
                     backend_id=self.backend_id,
                 )
             self.info("creating training files")
-            if not write_training_files(
-                corpus.documents, folder, len(self.project.vocab.subjects), analysis_of(self.project)
-            ):
+            count = len(self.project.vocab.subjects)
+            if not write_training_files(corpus.documents, folder, count, analysis_of(self.project)):
                 raise NotSupportedException(
                     f"Cannot train {self.name} project: no document has both text and subjects of the vocabulary"
                 )

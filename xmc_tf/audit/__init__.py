@@ -1,4 +1,4 @@
-"""A second look at the labels of documents: evidence from other documents, and findings for a person to check."""
+"""A check of the labels of documents: evidence from other documents, and findings for a person to review."""
 
 from xmc_tf.audit.audit import MOST, Audit, audit_labels
 from xmc_tf.audit.data import AuditData, fold_scorer

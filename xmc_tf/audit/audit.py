@@ -1,4 +1,4 @@
-"""A second look at the labels of documents: what is probably missing or wrong, and why."""
+"""A check of the labels of documents: which are probably missing or wrong, and why."""
 
 import logging
 from collections import Counter
@@ -18,7 +18,7 @@ from xmc_tf.fusion import POOL
 _LOG = logging.getLogger(__name__)
 FEWEST_DOCUMENTS = 20
 MOST = 500
-_CLOSE = 10  # similar documents that are counted
+_CLOSE = 10  # similar documents that a finding counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Audit:
 
     Args:
         findings: the findings.
-        data: the documents that they are about.
+        data: the documents that were audited.
         most: maximum number of findings of each kind.
     """
 
@@ -55,7 +55,7 @@ class Audit:
         return [one for one in self.findings if one.kind == kind]
 
     def text_of(self, finding: Finding) -> str:
-        """Return the text of the document that a finding is about, on one line; empty if it is about a label.
+        """Return the text of a finding's document, on one line; empty if the finding is about a label.
 
         Args:
             finding: the finding.
@@ -70,7 +70,7 @@ class Audit:
         return f"{listed} in {self.data.Y.shape[0]:,} documents"
 
     def count_text(self, count: int) -> str:
-        """Return a number of findings, as "the first 500" where there may be more.
+        """Return a number of findings as text: "the first 500" if there may be more.
 
         Args:
             count: the number.
@@ -79,15 +79,7 @@ class Audit:
 
 
 def audit_labels(data: AuditData, most: int = MOST) -> Audit:
-    """Return what is probably missing or wrong in the labels of documents.
-
-    Args:
-        data: the documents.
-        most: maximum number of findings of each kind.
-
-    Raises:
-        InputError: there are too few documents.
-    """
+    """Return the probably missing or wrong labels of documents, with at most ``most`` findings of each kind."""
     if not data.Y.nnz:
         raise InputError(
             "no document has a label that the model knows",
@@ -101,15 +93,19 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
             received=f"{data.Y.shape[0]:,}",
         )
     evidence = gather_evidence(data)
-    doubts = weigh(evidence, data.seed)
+    has, chance = weigh(evidence, data.seed)
     suspected = ~evidence.has & ~evidence.random
     found = [
-        *_of_pairs(data, evidence, MISSING, np.where(suspected, doubts.has, -1.0), most),
-        *_of_pairs(data, evidence, WRONG, np.where(evidence.has, doubts.chance, -1.0), most),
-        *different_duplicates(data, evidence.near, most),
-        *indistinguishable(data, evidence, most),
-        *silent_names(data, evidence, most),
+        *_of_pairs(data, evidence, MISSING, np.where(suspected, has, -1.0), most),
+        *_of_pairs(data, evidence, WRONG, np.where(evidence.has, chance, -1.0), most),
     ]
+    of_kinds = (
+        different_duplicates(data, evidence.near),
+        indistinguishable(data, evidence),
+        silent_names(data, evidence),
+    )
+    for some in of_kinds:
+        found += sorted(some, key=lambda one: (-one.gain, one.row or 0, one.label or 0))[:most]
     order = list(KINDS)
     found.sort(key=lambda one: (-one.gain, order.index(one.kind), one.row or 0, one.label or 0))
     return Audit(found, data, most)
@@ -129,39 +125,21 @@ def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarr
 
 
 def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
-    """Return what speaks for a label of a document, or against it."""
-    row, label = int(found.pairs.rows[pair]), int(found.pairs.labels[pair])
-    parts = [_by_text(found, pair), _by_name(data, found, pair), _by_neighbours(data, found, row, label)]
-    parts.append(_by_company(data, found, row, label))
-    return "; ".join(filter(None, parts))
-
-
-def _by_text(found: PairEvidence, pair: int) -> str:
+    """Return the evidence for or against a label of a document, in words."""
+    row, label, Y = int(found.pairs.rows[pair]), int(found.pairs.labels[pair]), data.Y
     rank = round(float(np.exp(-found.column("rank")[pair])))
-    return f"prediction {rank} from the text" if rank <= POOL else f"not among the {POOL} predictions from the text"
-
-
-def _by_name(data: AuditData, found: PairEvidence, pair: int) -> str:
-    if data.names is None or not found.named.nnz:
-        return ""
-    worth = float(found.column("name")[pair])
-    return f"its name is in the text, of which {worth:.0%} have it" if worth > 0 else "its name is not in the text"
-
-
-def _by_neighbours(data: AuditData, found: PairEvidence, row: int, label: int) -> str:
-    near, Y = found.near, data.Y
-    similar = near.indices[near.indptr[row] : near.indptr[row + 1]][:_CLOSE]
-    if not len(similar):
-        return ""
-    count = sum(label in Y.indices[Y.indptr[one] : Y.indptr[one + 1]] for one in similar)
-    return f"{count} of the {len(similar)} most similar documents have it"
-
-
-def _by_company(data: AuditData, found: PairEvidence, row: int, label: int) -> str:
-    closest = found.companions.closest(row, label)
-    if closest is None:
-        return ""
-    other, both, every = closest
-    if not both:
-        return "no other document has it together with one of the other labels"
-    return f"{both} of {every} other documents with {data.label_name(other)!r} have it"
+    parts = [f"prediction {rank} from the text" if rank <= POOL else f"not among the {POOL} predictions from the text"]
+    if data.names is not None and found.named.nnz:
+        worth = float(found.column("name")[pair])
+        parts.append(
+            f"its name is in the text, of which {worth:.0%} have it" if worth > 0 else "its name is not in the text"
+        )
+    similar = found.near.indices[found.near.indptr[row] : found.near.indptr[row + 1]][:_CLOSE]
+    if len(similar):
+        count = sum(label in Y.indices[Y.indptr[one] : Y.indptr[one + 1]] for one in similar)
+        parts.append(f"{count} of the {len(similar)} most similar documents have it")
+    if (closest := found.companions.closest(row, label)) is not None:
+        other, both, every = closest
+        of_other = f"{both} of {every} other documents with {data.label_name(other)!r} have it"
+        parts.append(of_other if both else "no other document has it together with one of the other labels")
+    return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""Boosted trees that correct a probability: small trees, each of which asks the same questions at all of its nodes."""
+"""Boosted trees that correct a probability: small trees, each with the same question at all nodes of a level."""
 
 from typing import NamedTuple
 
@@ -12,29 +12,14 @@ _LEAST_WEIGHT, _SHRINK = 5.0, 5.0
 
 
 class BoostedTrees(NamedTuple):
-    """A sum of trees.
-
-    Attributes:
-        edges: float64 [columns, bins - 1]: where the bins of each column begin.
-        columns: int64 [trees, depth]: the column of each question.
-        bins: int64 [trees, depth]: values of this bin or a higher one answer yes.
-        values: float64 [trees, 2 ** depth]: what each leaf adds to the log-odds.
-    """
-
-    edges: np.ndarray
-    columns: np.ndarray
-    bins: np.ndarray
-    values: np.ndarray
+    edges: np.ndarray  # float64 [columns, bins - 1]: where the bins of each column start
+    columns: np.ndarray  # int64 [trees, depth]: the column of each question
+    bins: np.ndarray  # int64 [trees, depth]: values of this bin or a higher one answer yes
+    values: np.ndarray  # float64 [trees, 2 ** depth]: what each leaf adds to the log-odds
 
     @classmethod
     def fit(cls, evidence: np.ndarray, right: np.ndarray, start: np.ndarray) -> "BoostedTrees":
-        """Learn from examples.
-
-        Args:
-            evidence: float [examples, columns].
-            right: bool [examples].
-            start: float64 [examples]: the log-odds that the trees correct.
-        """
+        """Learn from examples to correct log-odds (``start``)."""
         edges = np.quantile(evidence.astype(np.float64), np.arange(1, _BINS) / _BINS, axis=0).T
         binned = _binned(evidence, edges)
         raw = start.astype(np.float64).copy()
@@ -55,12 +40,7 @@ class BoostedTrees(NamedTuple):
         return cls(edges, columns, bins, values)
 
     def log_odds(self, evidence: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """Return corrected log-odds.
-
-        Args:
-            evidence: float [examples, columns].
-            start: float64 [examples]: the log-odds that the trees correct.
-        """
+        """Return corrected log-odds."""
         binned, raw = _binned(evidence, self.edges), start.astype(np.float64).copy()
         for columns, bins, values in zip(self.columns, self.bins, self.values, strict=True):
             leaf = np.zeros(len(raw), np.int64)
@@ -78,11 +58,7 @@ def _binned(evidence: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def _best(sums: np.ndarray) -> tuple[int, int]:
-    """Return the column and the bin that divide all leaves best: the first of equal ones.
-
-    Args:
-        sums: float64 [2, leaves, columns, bins]: gradients and weights.
-    """
+    """Return the column and the bin that best split all leaves, by gradients and weights; the first of equal ones."""
     above = np.cumsum(sums[:, :, :, ::-1], axis=3)[:, :, :, ::-1]
     below = above[:, :, :, :1] - above
     gain = sum(one[0] ** 2 / (one[1] + _SHRINK) for one in (above, below))

@@ -6,20 +6,16 @@ from scipy.sparse import csr_matrix
 from xmc_tf.audit.pairs import LabelPairs
 
 _BLOCK = 500_000  # pairs at a time, to bound memory
-_DOUBT = 3.0  # documents of another label that say nothing about a label: a share of few documents says little
+_DOUBT = 3.0  # added to the documents of a label, because a share of few documents says little
 _LEAST_ODDS = -6.0
 COMPANY = ("share of a label", "odds of a label", "share of this label", "mean lift", "lift", "other labels")
-"""What the other labels of a document say about a label: the largest share of the documents of one of them that have
-the label, and the logarithm of its odds; the largest share of the label's documents that have one of them; the mean and
-the sum of the logarithms of how much more often than by chance they occur together; their number."""
+"""The evidence of a document's other labels for a label: the largest share of the documents of one of them that have
+the label, and its log-odds; the largest share of the label's documents that have one of them; the mean and the sum of
+the logarithms of how much more often than by chance they occur together; their number."""
 
 
 class Companions:
-    """The labels that occur together.
-
-    Args:
-        Y: the labels of the documents, with ones.
-    """
+    """The labels that occur together in documents."""
 
     def __init__(self, Y: csr_matrix) -> None:
         Y = csr_matrix(Y).astype(np.float32)
@@ -32,11 +28,7 @@ class Companions:
         self._keys = rows * together.shape[1] + together.indices
 
     def likely(self, most: int) -> csr_matrix:
-        """Return for each document the labels that most often occur with its own: documents × labels.
-
-        Args:
-            most: number of labels per document.
-        """
+        """Return for each document the ``most`` labels that occur most often with its own: documents × labels."""
         share = csr_matrix(self._together, copy=True)
         share.data = (share.data - 1) / np.repeat(self.documents + _DOUBT, np.diff(share.indptr))
         share.data[share.data < 0.05] = 0
@@ -44,12 +36,8 @@ class Companions:
         return largest_of_rows(csr_matrix(self.Y @ share), most)
 
     def evidence(self, pairs: LabelPairs) -> np.ndarray:
-        """Return the evidence of the document's other labels for the label of each pair: float64 [pairs, 6].
-
-        The document itself does not count. The columns are those of ``COMPANY``.
-
-        Args:
-            pairs: the pairs.
+        """Return the evidence of the document's other labels for the label of each pair: float64 [pairs, ``COMPANY``].
+        The document itself does not count.
         """
         out = np.zeros((len(pairs.rows), len(COMPANY)))
         for begin in range(0, len(pairs.rows), _BLOCK):
@@ -58,15 +46,8 @@ class Companions:
         return out
 
     def closest(self, document: int, label: int) -> tuple[int, int, int] | None:
-        """Return the other label of a document that suggests a label most, and how often.
-
-        Args:
-            document: the document.
-            label: the label.
-
-        Returns:
-            The other label, the number of its other documents that have the label, and the number of them all; None if
-            the document has no other label that any other document has.
+        """Return the other label of a document that suggests a label most; None if no other document has any of them.
+        The numbers are those of its other documents with the label, and of all its other documents.
         """
         own = self.Y.indices[self.Y.indptr[document] : self.Y.indptr[document + 1]]
         others = own[own != label]
@@ -110,12 +91,7 @@ class Companions:
 
 
 def largest_of_rows(matrix: csr_matrix, most: int) -> csr_matrix:
-    """Return a matrix with only the largest entries of each row.
-
-    Args:
-        matrix: the matrix.
-        most: number of entries to keep in a row.
-    """
+    """Return a matrix with only the largest entries of each row."""
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     order = np.lexsort((matrix.indices, -matrix.data, rows))
     order = order[np.arange(len(order)) - matrix.indptr[rows[order]] < most]

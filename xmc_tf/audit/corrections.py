@@ -1,4 +1,4 @@
-"""The findings of an audit that a person has accepted, as corrections of labels."""
+"""The accepted findings of an audit, as corrections of labels."""
 
 import csv
 from collections.abc import Sequence
@@ -18,38 +18,23 @@ _NO = ("", "no", "n", "0", "false")
 
 @dataclass(frozen=True)
 class Correction:
-    """A label to add to a document, or to remove from it.
+    """A label to add to a document, or to remove from it."""
 
-    Args:
-        row: row of the document, from 0.
-        label: name of the label.
-        add: whether the label is added; else it is removed.
-        text: how the text begins.
-        line: line of the finding in the table.
-    """
-
-    row: int
+    row: int  # of the document, from 0
     label: str
-    add: bool
-    text: str
-    line: int
+    add: bool  # whether the label is added; else it is removed
+    text: str  # the beginning of the document's text
+    line: int  # of the finding in the table
 
 
 def read_accepted(path: str | Path) -> list[Correction]:
-    """Return the corrections that a person has accepted in a table of findings.
-
-    Args:
-        path: ``findings.csv`` of an audit, with yes in the column ``accept`` of accepted findings.
-
-    Raises:
-        InputError: the file is no table of findings, or an accepted finding is of a kind that changes no label.
-    """
+    """Return the corrections that a person has accepted with yes in the column ``accept`` of ``findings.csv``."""
     path = Path(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             sample = file.readline()
             file.seek(0)
-            # Spreadsheet programs of many countries write semicolons.
+            # In many countries, spreadsheet programs write semicolons.
             separator = max(",;\t", key=sample.count)
             reader = csv.DictReader(file, delimiter=separator)
             rows = [(reader.line_num, row) for row in reader]
@@ -89,21 +74,12 @@ def _correction(path: Path, line: int, row: dict[str, str | None]) -> Correction
 def corrected_documents(
     corrections: Sequence[Correction], texts: Sequence[str], labels: Sequence[Sequence[str]], path: str | Path
 ) -> tuple[list[int], list[list[str]]]:
-    """Return the documents that corrections change, and their labels after that.
-
-    Args:
-        corrections: the corrections.
-        texts: the texts of all documents of the table that was audited, on one line each.
-        labels: their labels, by name.
-        path: the table of findings, for messages.
-
-    Raises:
-        InputError: the findings are about other documents.
-    """
+    """Return the documents (of the audited table, each text on one line) that change, and their labels after that."""
     changed: dict[int, list[str]] = {}
     for one in corrections:
-        known = one.row < len(texts) and _begins(texts[one.row], one.text)
-        if not known:
+        text = texts[one.row] if one.row < len(texts) else ""
+        same = safe_cell(text[: len(one.text)]) == one.text or safe_cell(text).startswith(one.text)
+        if one.row >= len(texts) or not same:
             raise InputError(
                 f"{path}, line {one.line}: document {one.row:,} has another text in this table",
                 expected="the table that was audited, read with the same options", received=repr(one.text)[:60],
@@ -111,17 +87,10 @@ def corrected_documents(
         own = changed.setdefault(one.row, list(labels[one.row]))
         names = {safe_cell(name): name for name in own}
         if one.add and one.label not in names:
-            own.append(one.label.removeprefix("'") if _is_made_safe(one.label) else one.label)
+            # Undo the apostrophe that keeps spreadsheets from executing a cell.
+            safe = one.label.startswith("'") and safe_cell(one.label[1:]) == one.label
+            own.append(one.label[1:] if safe else one.label)
         elif not one.add and one.label in names:
             own.remove(names[one.label])
     rows = sorted(changed)
     return rows, [changed[row] for row in rows]
-
-
-def _begins(text: str, start: str) -> bool:
-    return safe_cell(text[: len(start)]) == start or safe_cell(text).startswith(start)
-
-
-def _is_made_safe(cell: str) -> bool:
-    """Return whether an apostrophe has been put in front of a cell, so that no spreadsheet executes it."""
-    return cell.startswith("'") and safe_cell(cell[1:]) == cell

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -13,53 +12,28 @@ from xmc_tf.label_names import LabelNames
 from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.pipeline.held_out import TrainWithout
 
-_UNBOUNDED = "sigmoid"  # a hinge is the same for all labels that are sure; the sigmoid still tells them apart
+_UNBOUNDED = "sigmoid"  # a hinge is the same for all certain labels; the sigmoid still distinguishes them
 
 
-class FoldScores(NamedTuple):
-    """Scores of documents by rankers that have not seen them.
+ScoreFold = Callable[[np.ndarray, np.ndarray, csr_matrix], tuple[csr_matrix, csr_matrix, csr_matrix]]
+"""Train rankers on some documents (rows, ascending), and score the labels of a matrix (others × labels) of others.
 
-    Attributes:
-        best: documents × labels: the best labels, descending within a row.
-        of_pairs: the scores of these labels and of all that were asked for: documents × labels, ascending labels.
-        margins: the same by a sigmoid, which also tells sure labels apart.
-    """
-
-    best: csr_matrix
-    of_pairs: csr_matrix
-    margins: csr_matrix
-
-
-ScoreFold = Callable[[np.ndarray, np.ndarray, csr_matrix], FoldScores]
-"""Trains rankers on some documents (rows, ascending), and scores the labels of a matrix (others × labels) and the best
-ones for others."""
+Return documents × labels: the best labels, descending within a row; the scores of these and of all requested labels;
+and the same by a sigmoid, which distinguishes even certain labels."""
 
 
 @dataclass(frozen=True, eq=False)
 class AuditData:
-    """Documents with the labels to look at, and what a model knows about them.
-
-    Args:
-        X: features of the documents.
-        Y: their labels, with ones.
-        score: scores documents by rankers that were trained on others.
-        texts: the texts, or None.
-        names: names of the labels, or None.
-        label_names: the names of the labels as the model finds them in texts; None: learned from ``names``.
-        language: language of the texts and names; see :class:`TfidfParams`.
-        documents: what each document is called; None: its number.
-        seed: random seed.
-        threads: number of threads; -1: one per core. The result does not depend on it.
-    """
+    """Documents with the labels to check, and what a model knows about them."""
 
     X: Features
-    Y: csr_matrix
-    score: ScoreFold
+    Y: csr_matrix  # with ones
+    score: ScoreFold  # scores documents by rankers that were trained on others
     texts: Texts | None = None
     names: Sequence[str] | None = None
-    label_names: LabelNames | None = None
-    language: str = AS_WRITTEN
-    documents: Sequence[str] | None = field(default=None, repr=False)
+    label_names: LabelNames | None = None  # None: learned from names
+    language: str = AS_WRITTEN  # see TfidfParams
+    documents: Sequence[str] | None = field(default=None, repr=False)  # the name of each document; None: its row
     seed: int = 0
     threads: int = -1
 
@@ -69,39 +43,25 @@ class AuditData:
         return csr_matrix(self.X.dense if self.X.sparse is None else self.X.sparse)
 
     def label_name(self, label: int) -> str:
-        """Return the name of a label, or its number.
-
-        Args:
-            label: number of the label.
-        """
+        """Return the name of a label, or its number."""
         return str(label) if self.names is None else self.names[label]
 
     def document_name(self, row: int) -> str:
-        """Return what a document is called.
-
-        Args:
-            row: its row.
-        """
+        """Return the name of a document, or its row."""
         return str(row) if self.documents is None else self.documents[row]
 
 
 def fold_scorer(train: TrainWithout, threads: int = -1) -> ScoreFold:
-    """Return a function that trains rankers on some documents and scores others.
+    """Return a function that trains rankers on some documents and scores others."""
 
-    Args:
-        train: trains the rankers.
-        threads: number of threads; -1: one per core.
-    """
-
-    def score(trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix) -> FoldScores:
+    def score(
+        trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix
+    ) -> tuple[csr_matrix, csr_matrix, csr_matrix]:
         rankers, X, post = train(trained_on, held_out)
         best = rankers.predict(X, only_topk=POOL, post_processor=post, threads=threads)
-        union = csr_matrix(asked + _ones(best))
-        of_pairs = (rankers.predict_selected(X, union, post_processor=one) for one in (post, _UNBOUNDED))
-        return FoldScores(best, *of_pairs)
+        ones = csr_matrix((np.ones(best.nnz, np.float32), best.indices, best.indptr), shape=best.shape)
+        union = csr_matrix(asked + ones)
+        scores, margins = (rankers.predict_selected(X, union, post_processor=one) for one in (post, _UNBOUNDED))
+        return best, scores, margins
 
     return score
-
-
-def _ones(matrix: csr_matrix) -> csr_matrix:
-    return csr_matrix((np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -1,10 +1,10 @@
 """Probabilities that documents have labels, learned from the evidence for all labels of all documents.
 
-Two logistic regressions on the same evidence: labels that documents have against random ones, which tells wrong labels,
-and against all other labels that anything suggests, which tells missing ones. Each is fitted twice. The second time, it
-also knows how reliably the label is given where it is likely, and how completely the document is labelled: some labels
-are given to few of the documents that they fit, and a missing one then says little. Boosted trees then correct what is
-likely.
+Two logistic regressions use the same evidence. One compares the labels that documents have with random ones, which
+shows wrong labels; the other compares them with all other labels that any evidence suggests, which shows missing
+ones. The latter is fitted twice. The second time, it also knows how reliably the label is given where it is likely,
+and how completely the document is labelled: some labels are given to few of the documents that they fit, and a
+missing one then says little. Boosted trees then correct the likely ones.
 """
 
 from typing import NamedTuple
@@ -17,36 +17,19 @@ from xmc_tf.fusion.logistic import fit_logistic
 
 _KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.97)  # quantiles of the labels that documents have
 _PENALTY = 3.0
-_MOST = 60_000  # examples of each kind to learn from
+_MOST = 60_000  # examples of each kind
 _BLOCK = 200_000  # pairs at a time, to bound memory
 _SHRUNK = 3.0
 _LIKELY, _SURE, _USUAL = 0.6, 0.9, 0.85  # probabilities
 _MOST_ODDS = 4.0
 _FOLDS = 3
-
-
-class Doubts(NamedTuple):
-    """The result for each pair.
-
-    Attributes:
-        has: float32 [pairs]: share of pairs with such evidence in which the document has the label.
-        chance: float32 [pairs]: share of random labels among those with such evidence, if one label in ``SHARE_WRONG``
-            is random.
-    """
-
-    has: np.ndarray
-    chance: np.ndarray
-
-
 SHARE_WRONG = 0.03
 
 
-def weigh(found: PairEvidence, seed: int) -> Doubts:
-    """Return how likely each pair is.
-
-    Args:
-        found: the evidence.
-        seed: of the choice of examples.
+def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return how likely each pair is, as two float32 [pairs]. The share of pairs with such evidence in which the
+    document has the label; and the share of random labels among those with such evidence, if ``SHARE_WRONG`` of the
+    labels are random.
     """
     rng = np.random.default_rng([seed, 0x646F756274])
     given, other = found.has, ~found.has & ~found.random
@@ -60,13 +43,12 @@ def weigh(found: PairEvidence, seed: int) -> Doubts:
     columns = np.column_stack([columns, *habits]).astype(np.float32)
     has = _Curve.fit(columns, examples[0], examples[1], given.sum(), other.sum()).probability(columns)
     by_chance = _Curve.fit(columns, examples[0], examples[2], 1.0 - SHARE_WRONG, SHARE_WRONG)
-    return Doubts(_corrected(found, columns, has), 1.0 - by_chance.probability(columns))
+    return _corrected(found, columns, has), 1.0 - by_chance.probability(columns)
 
 
 def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """Return the probabilities with the likely ones corrected, each by trees that have not seen its document.
-
-    Where a label is likely, it matters which evidence comes together; a sum cannot say that.
+    """Return the probabilities with the likely ones corrected, each by trees that have not seen its document. For
+    likely labels, the combination of evidence matters, which a sum cannot express.
     """
     likely = np.flatnonzero((has > _LIKELY) & ~found.random)
     probability, right = has[likely].astype(np.float64), found.has[likely]
@@ -88,7 +70,7 @@ def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.
 
 
 def _share_of_others(place: np.ndarray, right: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Return how many of the other pairs of the same label or document are right, of those that count."""
+    """Return the share of right pairs among the other counted pairs of the same label or document."""
     hits, every = np.bincount(place, counted & right), np.bincount(place, counted)
     return (hits[place] - (counted & right) + _USUAL * _SHRUNK) / (every[place] - counted + _SHRUNK)
 
@@ -98,13 +80,13 @@ def _some(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _others(place: np.ndarray, rest: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the mean of all other pairs of the same label, or of the same document."""
+    """Return the mean of all other pairs of the same label or document."""
     total, weights = np.bincount(place, rest), np.bincount(place, weight)
     return (total[place] - rest) / (weights[place] - weight + _SHRUNK)
 
 
 class _Curve(NamedTuple):
-    """A logistic regression on columns that bend at some knots."""
+    """A logistic regression on piecewise linear functions of the columns."""
 
     mean: np.ndarray
     scale: np.ndarray
@@ -114,15 +96,7 @@ class _Curve(NamedTuple):
 
     @classmethod
     def fit(cls, columns: np.ndarray, yes: np.ndarray, no: np.ndarray, nr_yes: float, nr_no: float) -> "_Curve":
-        """Learn from examples, whose numbers stand for other ones.
-
-        Args:
-            columns: the evidence.
-            yes: rows of examples.
-            no: rows of counterexamples.
-            nr_yes: the number for which the examples stand.
-            nr_no: the same of the counterexamples.
-        """
+        """Learn from examples (``yes``) and counterexamples (``no``), which stand for ``nr_yes`` and ``nr_no`` rows."""
         sample = columns[yes].astype(np.float64)
         mean, scale = sample.mean(axis=0), np.maximum(sample.std(axis=0), 1e-9)
         knots = [np.unique(one) for one in np.quantile((sample - mean) / scale, _KNOTS, axis=0).T]

@@ -1,7 +1,7 @@
 """The evidence for each pair of a document and a label, from other documents only.
 
-Nothing in the evidence depends on whether the document has the label: it is counted without the document, by rankers
-that were trained without it. So the labels that documents have and random ones can be compared by it.
+The evidence does not depend on whether the document has the label: it is counted without the document, by rankers
+that were trained without it. It can therefore compare the labels that documents have with random ones.
 """
 
 from dataclasses import dataclass
@@ -33,41 +33,22 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class PairEvidence:
-    """Pairs of documents and labels with their evidence.
+    """Pairs of documents and labels with their evidence."""
 
-    Args:
-        pairs: all labels that documents have, random ones, and those that anything suggests.
-        columns: float32 [pairs, COLUMNS].
-        has: bool [pairs]: whether the document has the label.
-        random: bool [pairs]: whether the label was drawn at random.
-        near: the most similar documents: documents × documents.
-        companions: the labels that occur together.
-        named: documents × labels: what the names in the texts are worth; empty without texts or names.
-    """
-
-    pairs: LabelPairs
-    columns: np.ndarray
-    has: np.ndarray
-    random: np.ndarray
-    near: csr_matrix
+    pairs: LabelPairs  # all labels that documents have, random ones, and those that any evidence suggests
+    columns: np.ndarray  # float32 [pairs, COLUMNS]
+    has: np.ndarray  # bool [pairs]: whether the document has the label
+    random: np.ndarray  # bool [pairs]: whether the label was drawn at random
+    near: csr_matrix  # the most similar documents: documents × documents
     companions: Companions
-    named: csr_matrix
+    named: csr_matrix  # documents × labels: the worth of the names in the texts; empty without texts or names
 
     def column(self, name: str) -> np.ndarray:
-        """Return one column of the evidence.
-
-        Args:
-            name: one of ``COLUMNS``.
-        """
         return self.columns[:, COLUMNS.index(name)]
 
 
 def gather_evidence(data: AuditData) -> PairEvidence:
-    """Return the evidence for the labels that documents have, and for those that they might have.
-
-    Args:
-        data: the documents.
-    """
+    """Return the evidence for the labels that documents have, and for those that they might have."""
     Y, count = data.Y, data.Y.shape[0]
     order = np.random.default_rng([data.seed, 0x6175646974]).permutation(count)
     folds = [np.sort(part) for part in np.array_split(order, FOLDS)]
@@ -99,7 +80,7 @@ def gather_evidence(data: AuditData) -> PairEvidence:
 
 
 def _named(data: AuditData, folds: list[np.ndarray]) -> csr_matrix:
-    """Return what names in texts are worth, learned for each fold from the other ones: documents × labels."""
+    """Return the worth of names in texts, learned for each fold from the other ones: documents × labels."""
     if data.texts is None or data.names is None:
         return csr_matrix(data.Y.shape, dtype=np.float32)
     names = data.label_names
@@ -131,15 +112,8 @@ def _scores(
 
 
 def _similarity_to_labels(X: csr_matrix, Y: csr_matrix, pairs: LabelPairs) -> np.ndarray:
-    """Return the cosine of each pair's document and the sum of the label's other documents, and how alike these are.
-
-    Args:
-        X: features of the documents, rows of length 1.
-        Y: the labels of the documents, with ones.
-        pairs: the pairs.
-
-    Returns:
-        float64 [pairs, 2]: the cosine; the mean cosine of two other documents of the label.
+    """Return float64 [pairs, 2]: the cosine of the document and the sum of the label's others, and the mean of theirs.
+    The latter is the mean cosine of two other documents of the label. The rows of X have length 1.
     """
     documents = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.float64)
     centroids = csr_matrix(Y.astype(np.float32).T @ X)

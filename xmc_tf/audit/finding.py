@@ -1,4 +1,4 @@
-"""A finding of an audit: something about the labels that a person should look at."""
+"""A finding of an audit: something about the labels that a person should check."""
 
 from dataclasses import dataclass
 
@@ -8,30 +8,20 @@ KINDS = {
     MISSING: "A label that the document probably should have.",
     WRONG: "A label that the document probably should not have.",
     DUPLICATES: "Two documents with nearly the same text and different labels.",
-    SAME_LABELS: "Two labels that nobody can tell apart by the texts.",
+    SAME_LABELS: "Two labels that the texts do not distinguish.",
     SILENT_NAME: "A label whose name is in none of its texts.",
 }
-"""The kinds of findings, each with what it says."""
+"""The kinds of findings, each with its meaning."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about the labels that a person should look at.
+    """Something about the labels that a person should check."""
 
-    Args:
-        kind: one of ``KINDS``.
-        row: row of the document, from 0; None: it is about a label alone.
-        label: number of the label; None: it is about all labels of a document.
-        other: row of the other document, or number of the other label; None: there is none.
-        sure: how likely it is right, from 0 to 1.
-        gain: number of labels of documents that are expected to become right.
-        why: the reasons, in words.
-    """
-
-    kind: str
-    row: int | None
-    label: int | None
-    other: int | None
-    sure: float
-    gain: float
-    why: str
+    kind: str  # one of KINDS
+    row: int | None  # of the document, from 0; None: it is only about a label
+    label: int | None  # None: it is about all labels of a document
+    other: int | None  # row of the other document, or number of the other label
+    sure: float  # how likely it is right, from 0 to 1
+    gain: float  # expected number of labels of documents that become right
+    why: str  # the reasons, in words

@@ -5,7 +5,7 @@ import numpy as np
 from xmc_tf.common.compiled import inner, kernel
 
 LEAST_SIMILARITY = 0.05
-SHARPNESS = (3.0, 6.0, 10.0)  # the larger, the more the most similar documents count alone
+SHARPNESS = (3.0, 6.0, 10.0)  # a larger value gives the most similar documents more weight
 
 
 @kernel
@@ -26,7 +26,7 @@ def _is_worse(values, ids, one, value, id_):
 
 @inner
 def _sink(values, ids, size, value, id_):
-    """Put an entry in the place of the worst one of a heap."""
+    """Replace the worst entry of a heap."""
     place = 0
     while True:
         below = 2 * place + 1
@@ -102,23 +102,14 @@ def _add_products(matrix, turned, row, which, sums, touched, seen, count):
 
 @kernel
 def compare_documents(first, last, X, words, Y, labels, sizes, pairs, near, evidence):
-    """Compare some documents with all others, by their words and by their labels.
-
-    Of ``near`` and ``evidence``, the rows of these documents and of their pairs are written. Whether a document has the
-    label of a pair has no effect on the pair's evidence: that label does not count, and a document that is alike only
-    through it is left out.
-
-    Args:
-        first: the first document.
-        last: the document after the last one.
-        X: indptr, indices and data of documents × features.
-        words: the same of features × documents, empty for features that do not count.
-        Y: the same of documents × labels, with the weights of the labels.
-        labels: the same of labels × documents, empty for labels that do not count.
-        sizes: float64 [documents]: the sum of the squared weights of each document's labels.
-        pairs: where each document's pairs begin; their labels; whether the document has the label; its weight.
-        near: ids, similarities and their number, of the documents with the most similar words, the most similar first.
-        evidence: float32 [pairs, ``neighbours.ALIKE``].
+    """Compare the documents from ``first`` to before ``last`` with all others, by their words and by their labels. The
+    rows of these documents in ``near`` (ids, similarities, number; the most similar words first) and of their pairs in
+    ``evidence`` (`neighbours.ALIKE`) are written. Whether a document has the label of a pair has no effect on the
+    pair's evidence: that label does not count, and a document that is alike only through it is left out. ``X`` and
+    ``Y`` (with the weights of the labels) are indptr, indices and data by document; ``words`` and ``labels`` are the
+    same by feature and label, empty for those that do not count. ``sizes`` are the sums of the squared weights of each
+    document's labels. ``pairs`` are where each document's pairs start, their labels, whether the document has the
+    label, and its weight.
     """
     begins, of_pairs, has, weights = pairs
     near_ids, near_values, near_counts = near

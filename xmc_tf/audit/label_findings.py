@@ -1,4 +1,4 @@
-"""Duplicates with different labels, labels that nobody can tell apart, and labels whose names no text of theirs has."""
+"""Findings about labels: different labels of duplicates, indistinguishable labels, and names that no text contains."""
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -9,22 +9,14 @@ from xmc_tf.audit.finding import DUPLICATES, SAME_LABELS, SILENT_NAME, Finding
 
 _NEARLY_SAME = 0.9  # cosine of documents
 _SHOWN = 4
-_FEWEST = 5  # documents of a label about which anything can be said
+_FEWEST = 5  # documents of a label, below which it has no findings
 _RIVALS = 10  # labels of a document that are compared
 _OFTEN = 0.5  # share of a label's documents in which the other one is a rival
-_ALIKE = (
-    0.6  # share of documents with the right one ahead, below which two labels cannot be distinguished; 0.5: by chance
-)
+_ALIKE = 0.6  # labels with the right one ahead in fewer documents cannot be distinguished; 0.5: by chance
 
 
-def indistinguishable(data: AuditData, found: PairEvidence, most: int) -> list[Finding]:
-    """Return pairs of labels that compete for the same documents, and of which the right one wins by chance.
-
-    Args:
-        data: the documents.
-        found: the evidence.
-        most: maximum number of findings.
-    """
+def indistinguishable(data: AuditData, found: PairEvidence) -> list[Finding]:
+    """Return pairs of labels that compete for the same documents, where chance decides which one wins."""
     count = data.Y.shape[1]
     margin, rank = found.column("margin"), np.exp(-found.column("rank"))
     rivals = ~found.has & ~found.random & (rank <= _RIVALS)
@@ -50,8 +42,7 @@ def indistinguishable(data: AuditData, found: PairEvidence, most: int) -> list[F
         )
         sure = float(np.clip(2.0 * (1.0 - right), 0.0, 1.0))
         out.append(Finding(SAME_LABELS, None, int(a), int(b), sure, sure * float((contests - wins).sum()), why))
-    out.sort(key=lambda one: (-one.gain, one.label))
-    return out[:most]
+    return out
 
 
 def _matrix(found: PairEvidence, which: np.ndarray, shape: tuple[int, int]) -> csr_matrix:
@@ -75,14 +66,8 @@ def _contests(own: csr_matrix, other: csr_matrix, margin: np.ndarray) -> tuple[c
     return csr_matrix((np.ones(len(first)), place), shape=shape), csr_matrix((ahead, place), shape=shape)
 
 
-def silent_names(data: AuditData, found: PairEvidence, most: int) -> list[Finding]:
-    """Return labels whose name is in none of their texts.
-
-    Args:
-        data: the documents.
-        found: the evidence.
-        most: maximum number of findings.
-    """
+def silent_names(data: AuditData, found: PairEvidence) -> list[Finding]:
+    """Return labels whose name is in none of their texts."""
     if data.names is None or not found.named.nnz:
         return []
     documents = np.bincount(data.Y.indices, minlength=data.Y.shape[1])
@@ -100,18 +85,11 @@ def silent_names(data: AuditData, found: PairEvidence, most: int) -> list[Findin
         )
         sure = 1.0 - 0.5 ** (documents[label] / _FEWEST)
         out.append(Finding(SILENT_NAME, None, label, None, float(sure), float(sure * missed[label]), why))
-    out.sort(key=lambda one: (-one.gain, one.label))
-    return out[:most]
+    return out
 
 
-def different_duplicates(data: AuditData, near: csr_matrix, most: int) -> list[Finding]:
-    """Return pairs of documents with nearly the same text and different labels.
-
-    Args:
-        data: the documents.
-        near: the most similar documents of each: documents × documents.
-        most: maximum number of findings.
-    """
+def different_duplicates(data: AuditData, near: csr_matrix) -> list[Finding]:
+    """Return pairs of documents with nearly the same text and different labels."""
     near = csr_matrix(near)
     rows = np.repeat(np.arange(near.shape[0]), np.diff(near.indptr))
     alike = near.data >= _NEARLY_SAME
@@ -135,8 +113,7 @@ def different_duplicates(data: AuditData, near: csr_matrix, most: int) -> list[F
         sure = min(float(similarity), 1.0)
         # Of two opinions on a label, one is wrong.
         found.append(Finding(DUPLICATES, one, None, other, sure, sure * len(here ^ there), why))
-    found.sort(key=lambda one: (-one.gain, one.row))
-    return found[:most]
+    return found
 
 
 def _listed(data: AuditData, labels: set[int]) -> str:

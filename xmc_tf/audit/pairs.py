@@ -7,16 +7,10 @@ from scipy.sparse import csr_matrix
 
 
 class LabelPairs(NamedTuple):
-    """Pairs of a document and a label, sorted by document and label, each once.
+    """Pairs of a document and a label, sorted by document and label, each once."""
 
-    Attributes:
-        rows: int64: the document.
-        labels: int64: the label.
-        nr_labels: number of all labels.
-    """
-
-    rows: np.ndarray
-    labels: np.ndarray
+    rows: np.ndarray  # int64: the document
+    labels: np.ndarray  # int64
     nr_labels: int
 
     @classmethod
@@ -27,21 +21,13 @@ class LabelPairs(NamedTuple):
         return cls(*np.divmod(keys, nr_labels), nr_labels)
 
     def matrix(self, nr_documents: int) -> csr_matrix:
-        """Return documents × labels, with an entry of 1 for each pair.
-
-        Args:
-            nr_documents: number of documents.
-        """
+        """Return documents × labels, with an entry of 1 for each pair."""
         indptr = np.searchsorted(self.rows, np.arange(nr_documents + 1))
         values = np.ones(len(self.rows), np.float32)
         return csr_matrix((values, self.labels, indptr), shape=(nr_documents, self.nr_labels))
 
     def values(self, source: csr_matrix) -> np.ndarray:
-        """Return the entries of a matrix, documents × labels, at the pairs: float64; 0 where it has none.
-
-        Args:
-            source: the matrix.
-        """
+        """Return the entries of a matrix, documents × labels, at the pairs: float64; 0 where it has none."""
         keys = _keys(source)
         order = np.argsort(keys, kind="stable")
         keys, wanted = keys[order], self.rows * self.nr_labels + self.labels
@@ -57,14 +43,8 @@ def _keys(source: csr_matrix) -> np.ndarray:
 
 
 def random_pairs(Y: csr_matrix, per_label: float, seed: int) -> csr_matrix:
-    """Return labels that documents do not have, drawn at random: documents × labels.
-
-    A document gets as many of them as it has labels, times a factor; labels are drawn by their frequency.
-
-    Args:
-        Y: the labels of the documents.
-        per_label: number of random labels for each label of a document.
-        seed: of the draw.
+    """Return labels that documents do not have, drawn at random by their frequency: documents × labels. A document gets
+    ``per_label`` of them for each label that it has.
     """
     rng = np.random.default_rng([seed, 0x72616E64])
     rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))

@@ -1,5 +1,3 @@
-"""``python -m xmc_tf.check``: check that all ranks can reach each other, or that a model is intact."""
-
 import argparse
 import faulthandler
 import json
@@ -48,7 +46,6 @@ _MOST_MB, _MOST_S = 1_000_000, 1_000_000
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     parser = cli.make_parser("xmc_tf.check", _DESCRIPTION, epilog=_EXAMPLES)
     add = parser.add_argument
     add("--model", metavar="DIR", help="verify only the files of this model, PECOS model or export")

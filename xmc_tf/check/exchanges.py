@@ -19,23 +19,14 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class Timing:
-    """The time of a collective: the median of a few calls, on the slowest rank.
-
-    Args:
-        name: the collective's name.
-        right: whether all ranks always got the right result.
-        wrong_ranks: the ranks that did not.
-        short_ms: the milliseconds for a message of ``SHORT_BYTES``.
-        long_ms: the milliseconds for a message of ``long_bytes``.
-        long_bytes: the bytes that each rank sends.
-    """
+    """The time of a collective: the median of a few calls, on the slowest rank."""
 
     name: str
     right: bool
     wrong_ranks: list[int]
-    short_ms: float
+    short_ms: float  # for a message of SHORT_BYTES
     long_ms: float
-    long_bytes: int
+    long_bytes: int  # that each rank sends
 
     @property
     def megabytes_per_second(self) -> float:
@@ -121,13 +112,7 @@ COLLECTIVES: dict[str, Callable[[Communicator, int], CollectiveTrial]] = {
 
 
 def measure(world: Communicator, name: str, long_bytes: int) -> Timing:
-    """Run and time a collective a few times on all ranks.
-
-    Args:
-        world: the ranks.
-        name: a key of ``COLLECTIVES``.
-        long_bytes: the bytes of the long message.
-    """
+    """Run and time a collective of ``COLLECTIVES`` a few times on all ranks."""
     right, milliseconds = True, []
     for size in (SHORT_BYTES, long_bytes):
         trial, taken = COLLECTIVES[name](world, max(1, size // 4)), []

@@ -1,5 +1,3 @@
-"""The latency and bandwidth between every pair of hosts, and the slowest link."""
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,17 +17,11 @@ _MOST_COLUMNS = 16
 
 @dataclass(frozen=True)
 class Link:
-    """The speed between two hosts, in both directions at the same time.
-
-    Args:
-        hosts: the two hosts.
-        ms: milliseconds for a message of ``SHORT_BYTES``.
-        megabytes_per_second: megabytes per second in each direction.
-    """
+    """The speed between two hosts, in both directions at the same time."""
 
     hosts: tuple[str, str]
-    ms: float
-    megabytes_per_second: float
+    ms: float  # for a message of SHORT_BYTES
+    megabytes_per_second: float  # in each direction
 
     def __str__(self) -> str:
         return f"{self.hosts[0]} – {self.hosts[1]}: {self.megabytes_per_second:,.0f} MB/s, {self.ms:.2f} ms"
@@ -52,12 +44,7 @@ def rounds(count: int) -> list[list[tuple[int, int]]]:
 
 
 def measure_links(world: Communicator, long_bytes: int) -> list[Link]:
-    """Exchange messages between the first ranks of every two hosts; collective.
-
-    Args:
-        world: the ranks.
-        long_bytes: the bytes of the long message.
-    """
+    """Exchange messages between the first ranks of every two hosts; collective."""
     hosts: dict[str, int] = {}
     for rank, host in enumerate(world.allgather(world.host)):
         hosts.setdefault(host, rank)

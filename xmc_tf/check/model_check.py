@@ -1,5 +1,3 @@
-"""Verification of all files of a model or an export."""
-
 import os
 import stat
 import zipfile
@@ -28,14 +26,7 @@ STATES = (OK, DAMAGED, MISSING, UNKNOWN, FOREIGN)
 
 @dataclass(frozen=True)
 class FileState:
-    """The state of a file of the folder.
-
-    Args:
-        file: its relative path.
-        bytes: its size; 0 if it is missing.
-        state: one of ``STATES``.
-        problem: a description of what is wrong.
-    """
+    """The state of a file of the folder."""
 
     file: str
     bytes: int
@@ -45,13 +36,7 @@ class FileState:
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """The result of the verification of a folder.
-
-    Args:
-        folder: the folder.
-        what: its kind.
-        files: its files, sorted by name.
-    """
+    """The result of the verification of a folder."""
 
     folder: Path
     what: str
@@ -59,7 +44,7 @@ class ModelCheck:
 
     @property
     def intact(self) -> bool:
-        """Return whether no file is damaged or missing."""
+        """Whether no file is damaged or missing."""
         return not any(one.state in (DAMAGED, MISSING) for one in self.files)
 
     def to_text(self) -> str:
@@ -79,7 +64,6 @@ class ModelCheck:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as a JSON object."""
         files = [
             {"file": one.file, "bytes": one.bytes, "state": one.state}
             | ({"problem": one.problem} if one.problem else {})
@@ -98,13 +82,6 @@ def check_model(folder: str | Path) -> ModelCheck:
     """Compare all files of a model or an export with their recorded checksums.
 
     Files of PECOS and of version 0.1 have no recorded checksums; archives are compared with their internal ones.
-
-    Example:
-        >>> check_model("model").intact
-        True
-
-    Raises:
-        InputError: the folder is not a model.
     """
     folder = Path(folder)
     kind = kind_at(folder)

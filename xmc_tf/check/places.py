@@ -1,5 +1,3 @@
-"""Host, process, cores and versions of each rank, and warnings about them."""
-
 import itertools
 import os
 from collections.abc import Sequence
@@ -16,29 +14,18 @@ PACKAGES = ("xmc_tf", "numpy", "tensorflow", "horovod", "mpi4py")
 @register
 @dataclass(frozen=True)
 class Place:
-    """The place of a rank: where it runs, and with which versions.
-
-    Args:
-        rank: the rank.
-        local_rank: its number on its host.
-        host: the host's name.
-        pid: its process id.
-        cores: the cores it may use.
-        threads: OMP_NUM_THREADS, or the number of cores if that is not set.
-        versions: the versions of Python and of the packages in ``PACKAGES``; "none" if not installed.
-    """
+    """The place of a rank: where it runs, and with which versions."""
 
     rank: int
     local_rank: int
     host: str
     pid: int
     cores: tuple[int, ...]
-    threads: int
+    threads: int  # OMP_NUM_THREADS, or the number of cores if that is not set
     versions: dict[str, str]
 
 
 def place_of_rank(communicator: Communicator) -> Place:
-    """Return the place of this rank."""
     cores = tuple(sorted(usable_cores()))
     setting = os.environ.get("OMP_NUM_THREADS", "")
     threads = int(setting) if setting.isascii() and setting.isdecimal() and len(setting) < 10 else len(cores)

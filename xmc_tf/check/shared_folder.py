@@ -1,5 +1,3 @@
-"""The check that all ranks see the same folder, which checkpoints, models and resuming need."""
-
 import secrets
 from pathlib import Path
 
@@ -11,11 +9,7 @@ PATIENCE_S = 5.0  # network file systems show new files with a delay
 
 
 def ranks_without(world: Communicator, folder: Path) -> list[int]:
-    """Return the ranks that do not see rank 0's file in ``folder`` or cannot write there.
-
-    Raises:
-        InputError: on all ranks, if rank 0 cannot write there.
-    """
+    """Return the ranks that do not see rank 0's file in ``folder`` or cannot write there; collective."""
     token, problem = world.broadcast(secrets.token_hex(16)), ""
     mark = folder / f".xmc_tf-check-{token}"
     if world.rank == 0:

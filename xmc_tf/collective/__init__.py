@@ -1,1 +1,0 @@
-"""Training over ranks: the strategy, its sharded tables, optimizers and checkpoints."""

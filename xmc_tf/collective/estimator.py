@@ -10,8 +10,8 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training, tables_of
-from xmc_tf.collective.fitting.epochs import batches_in_step
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
+from xmc_tf.collective.fitting.steps import batches_in_step
 from xmc_tf.collective.meters.traffic import TrafficSummaries
 from xmc_tf.collective.saved_model import Signature, export_saved_model
 from xmc_tf.common.errors import InputError
@@ -22,59 +22,41 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Returns a dataset of batches. A function with a required parameter receives a tf.distribute.InputContext and returns
-# this rank's share of the data. The batches of any other function are distributed over the ranks in turn.
+# this rank's share of the data. The batches of other functions are distributed over the ranks in turn.
 InputFn = Callable[..., tf.data.Dataset]
 
 
 class TrainSpec(NamedTuple):
-    """The training data and length of ``train_and_evaluate``.
-
-    Args:
-        input_fn: see ``InputFn``.
-        max_steps: the total number of steps, including those before an interruption.
-    """
+    """The training data of ``train_and_evaluate``, and the total number of steps, with those before an interruption."""
 
     input_fn: InputFn
     max_steps: int
 
 
 class EvalSpec(NamedTuple):
-    """The data on which ``train_and_evaluate`` evaluates at every checkpoint.
-
-    Args:
-        input_fn: see ``InputFn``.
-        steps: the number of batches of each rank; default: all.
-    """
+    """The data on which ``train_and_evaluate`` evaluates at every checkpoint."""
 
     input_fn: InputFn
-    steps: int | None = None
+    steps: int | None = None  # batches of each rank; default: all
 
 
 class Estimator:
-    """A training that can be interrupted and resumed; see ``strategy.estimator(...)``.
+    """A training that can be interrupted and resumed from a checkpoint in its folder; see ``strategy.estimator``.
 
     Example:
         >>> estimator = strategy.estimator(make_model, model_dir="run")
         >>> estimator.train_and_evaluate(TrainSpec(ratings, max_steps=5000), EvalSpec(held_out))
         {'loss': 0.71, 'mae': 0.66}
         >>> estimator.export_saved_model("served/1")
-
-    Args:
-        strategy: the strategy.
-        model: a compiled Keras model, or a function that makes one; it is called inside ``strategy.scope()``.
-        model_dir: the folder for ``checkpoint/`` and TensorBoard's logs; all hosts must see it. Training resumes from a
-            checkpoint in it.
-        save_every: the number of steps between checkpoints.
-        callbacks: Keras callbacks, run on all ranks.
     """
 
     def __init__(
         self,
         strategy: "CollectiveStrategy",
-        model: keras.Model | Callable[[], keras.Model],
-        model_dir: str | Path,
+        model: keras.Model | Callable[[], keras.Model],  # compiled; a function is called inside ``strategy.scope()``
+        model_dir: str | Path,  # for ``checkpoint/`` and TensorBoard's logs; all hosts must see it
         *,
-        save_every: int = 1000,
+        save_every: int = 1000,  # steps between checkpoints
         callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> None:
         if save_every < 1:
@@ -100,47 +82,30 @@ class Estimator:
         return self.model_dir / "checkpoint"
 
     def train(self, input_fn: InputFn, max_steps: int) -> int:
-        """Train until ``max_steps`` steps have been made in total; collective.
+        """Train until ``max_steps`` steps have been made in total, and return their number; collective.
 
         The data are repeated as often as needed. A resumed training skips the batches that were already used.
-
-        Args:
-            input_fn: see ``InputFn``.
-            max_steps: the total number of steps, including those before an interruption.
-
-        Returns:
-            The total number of steps made.
         """
         return self._train(input_fn, max_steps, None)
 
     def evaluate(self, input_fn: InputFn, steps: int | None = None) -> dict[str, float]:
-        """Return the loss and metrics over the batches of all ranks; collective.
+        """Return the loss and metrics over the batches of all ranks (of each, ``steps``; default: all); collective.
 
-        The sums and counts of metrics are added up over the ranks, so that a smaller last batch, or one that only some
-        ranks have, has its proper weight.
-
-        Args:
-            input_fn: see ``InputFn``.
-            steps: the number of batches of each rank; default: all.
+        The sums and counts of metrics are added up over the ranks, so that smaller or additional batches of some ranks
+        have their proper weight.
         """
         self._load(optimizer=False)
         return self._evaluate(input_fn, steps)
 
     def train_and_evaluate(self, train_spec: TrainSpec, eval_spec: EvalSpec) -> dict[str, float]:
-        """Train, evaluate at every checkpoint, and return the results of the last evaluation."""
+        """Train, evaluate at every checkpoint, and return the results of the last evaluation; collective."""
         self._train(*train_spec, eval_spec)
         return self._evaluate(*eval_spec)
 
     def export_saved_model(
         self, folder: str | Path, signatures: Mapping[str, Signature] | None = None, *, track: Sequence[Any] = ()
     ) -> Path:
-        """Write a SavedModel of the trained model; collective.
-
-        Args:
-            folder: the output folder.
-            signatures: the signatures by name; default: the call of the Keras model.
-            track: see ``saved_model.export_saved_model``.
-        """
+        """Write a SavedModel of the trained model; collective. See ``saved_model.export_saved_model``."""
         self._load(optimizer=False)
         tables, communicator = tables_of(self.model), self.strategy.communicator
         return export_saved_model(folder, signatures or self.model, tables, communicator, track=track)
@@ -217,7 +182,6 @@ class _StopAtStep(keras.callbacks.Callback):
         self._max_steps, self._batches = max_steps, batches
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Stop at the last step. Earlier batches do not read the step, because reading waits for it."""
         self._batches -= 1
         # With loss scaling, some batches make no step.
         if self._batches <= 0 and int(self.model.optimizer.iterations) >= self._max_steps:
@@ -225,11 +189,7 @@ class _StopAtStep(keras.callbacks.Callback):
 
 
 def check_no_model_fn(options: Mapping[str, Any]) -> None:
-    """Refuse the arguments of estimators of TensorFlow 1, and name what replaces them.
-
-    Args:
-        options: arguments of ``strategy.estimator``.
-    """
+    """Refuse the arguments of estimators of TensorFlow 1, and name what replaces them."""
     if found := [name for name in ("model_fn", "config", "params", "warm_start_from") if name in options]:
         raise InputError(
             f"strategy.estimator({', '.join(f'{name}=…' for name in found)})",

@@ -1,4 +1,4 @@
-"""The error for models, layers and optimizers of tf_keras (Keras 2), of which the ranks would train different ones."""
+"""Errors for models, layers and optimizers of tf_keras (Keras 2), which each rank would train alone."""
 
 import sys
 from collections.abc import Iterator
@@ -10,12 +10,7 @@ from xmc_tf.common.errors import InputError
 
 
 def check_keras_3(what: str, value: Any) -> None:
-    """Refuse an object of Keras 2.
-
-    Args:
-        what: what the error calls it.
-        value: the object.
-    """
+    """Refuse an object of Keras 2, which the error calls ``what``."""
     if type(value).__module__.startswith("tf_keras"):
         raise InputError(
             what,
@@ -27,13 +22,7 @@ def check_keras_3(what: str, value: Any) -> None:
 
 @contextmanager
 def keras_2_refused(owner: str, method: str, what: str) -> Iterator[None]:
-    """Refuse calls of a method of Keras 2 in the block.
-
-    Args:
-        owner: its class, as ``layers.Embedding``.
-        method: its name.
-        what: what the error calls it.
-    """
+    """Refuse calls of a method of a class of Keras 2, such as ``layers.Embedding``, in the block."""
     if "tf_keras" not in sys.modules:
         yield
         return

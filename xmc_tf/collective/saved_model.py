@@ -1,9 +1,9 @@
 """Export of a model with sharded tables as a SavedModel in which each table is one ordinary variable.
 
-No process ever holds a whole table. Rank 0 traces the model with placeholders for the tables, which are variables with
-a shape but without memory, and saves the graph. The other ranks then send it their rows in blocks, which it writes as
-slices of these variables in TensorFlow's checkpoint format. Finally it merges the indices, so that each table is one
-variable in several files, as TensorFlow does for partitioned variables.
+No process ever holds a whole table. Rank 0 traces the model with placeholders for the tables: variables with a shape
+but without memory. The other ranks then send it their rows in blocks, which it writes as slices of these variables in
+TensorFlow's checkpoint format. Finally it merges the indices, so that each table is one variable in several files, as
+TensorFlow does for partitioned variables.
 """
 
 import json
@@ -19,15 +19,14 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf.fingerprint_pb2 import FingerprintDef
 
-# Private, but the only variable without memory. tests/collective/test_saved_model.py shows that it is not saved itself,
-# and that the rows written beside it become its value.
+# Private, but the only variable without memory. tests/collective/test_saved_model.py proves that it is not saved
+# itself, and that the rows written beside it become its value.
 from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 from tensorflow.python.saved_model import fingerprinting_utils
 
-from xmc_tf.collective.growing.serving import served_forms
-from xmc_tf.collective.tables.serving_tables import serve_from
-from xmc_tf.collective.tables.table import ShardedTable
-from xmc_tf.collective.tables.whole_rows import rows_on_rank_0
+from xmc_tf.collective.growing.forms import served_forms
+from xmc_tf.collective.tables.table import ShardedTable, serve_from
+from xmc_tf.collective.tables.table_variable import rows_on_rank_0
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import checksum_of, record_files
 from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, PLAIN
@@ -38,12 +37,7 @@ from xmc_tf.ranks.partition import even_rows
 
 
 class Signature(NamedTuple):
-    """A signature of the exported model.
-
-    Args:
-        function: a function of tensors in the structure of ``inputs``; returns a tensor or a dictionary of tensors.
-        inputs: the specifications of the inputs; requests use their names.
-    """
+    """A function of tensors in the structure of ``inputs``, whose names requests use, that returns tensors."""
 
     function: Callable[..., Any]
     inputs: Sequence[tf.TensorSpec] | Mapping[str, tf.TensorSpec]
@@ -57,27 +51,11 @@ def export_saved_model(
     *,
     track: Sequence[Any] = (),
 ) -> Path:
-    """Write a SavedModel that plain TensorFlow and TensorFlow Serving load; collective.
+    """Write a SavedModel that plain TensorFlow and TensorFlow Serving load, and return its folder; collective.
 
-    Rank 0 writes all files; the other ranks send it their rows in blocks.
-
-    Example:
-        >>> export_saved_model("served/1", model, strategy.tables, strategy.communicator)
-        >>> score = Signature(lambda ids: {"score": tower(ids)}, [tf.TensorSpec([None], tf.int64, "ids")])
-        >>> export_saved_model("served/2", {"serving_default": score}, strategy.tables, strategy.communicator)
-
-    Args:
-        folder: the output folder; an older export in it is replaced when the new one is complete, other files stay.
-        signatures: a Keras model, which is called with ``training=False``, or signatures by name.
-        tables: the sharded tables of the model; unused ones are left out.
-        communicator: the ranks.
-        track: objects that own lookup tables or other resources of the functions, besides the model.
-
-    Returns:
-        The folder.
-
-    Raises:
-        InputError: the model cannot be exported; the message says why.
+    Rank 0 writes all files; the other ranks send it their rows in blocks. An older export in the folder is replaced
+    when the new one is complete, other files stay. A Keras model is called with ``training=False``. Unused tables are
+    left out. ``track`` has the owners of further resources of the functions, such as lookup tables.
     """
     folder = Path(folder)
     with (
@@ -148,7 +126,6 @@ def _whole_table(table: ShardedTable) -> ShardedTable:
 
 
 def _signature_of(model: keras.Model) -> Signature:
-    """Return the signature of a Keras model."""
     if not model.built or getattr(model, "inputs", None) is None:
         raise InputError(
             f"model {model.name!r} has no known inputs",
@@ -168,7 +145,6 @@ def _signature_of(model: keras.Model) -> Signature:
 
 
 def _spec_of(tensor: keras.KerasTensor) -> tf.TensorSpec | tf.RaggedTensorSpec:
-    """Return the specification of an input of a Keras model."""
     shape, dtype = [None, *tensor.shape[1:]], tf.dtypes.as_dtype(tensor.dtype)
     return tf.RaggedTensorSpec(shape, dtype) if tensor.ragged else tf.TensorSpec(shape, dtype, tensor.name)
 
@@ -263,13 +239,7 @@ def _merge(part: Path) -> None:
 
 
 def write_fingerprint(folder: Path) -> None:
-    """Write ``fingerprint.pb``, after the last change of a SavedModel, without a random number.
-
-    Exports of equal models have equal files.
-
-    Args:
-        folder: folder of the SavedModel.
-    """
+    """Write ``fingerprint.pb`` after the last change of a SavedModel; exports of equal models have equal files."""
     fingerprinting_utils.write_fingerprint(str(folder))
     path = folder / "fingerprint.pb"
     content = FingerprintDef.FromString(path.read_bytes())

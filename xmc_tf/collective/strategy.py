@@ -1,5 +1,3 @@
-"""``CollectiveStrategy``: distribute a training script over many ranks with three changed lines."""
-
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,28 +11,28 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
-from xmc_tf.collective.engines.choosing import start_engine
-from xmc_tf.collective.engines.gathered_rows import GatheredRows, gather_rows
 from xmc_tf.collective.engines.graph_order import in_plain_graph
+from xmc_tf.collective.engines.operations import GatheredRows, gather_rows, start_engine
 from xmc_tf.collective.fitting.compiling import check_keras, compiled_over_ranks
-from xmc_tf.collective.fitting.models import prepare_models
-from xmc_tf.collective.graphs.optimizers import optimizers_over_ranks
-from xmc_tf.collective.graphs.variables import creator_in_graphs, from_rank_0, sharded_get_variable, variable_of
+from xmc_tf.collective.fitting.models import check_replicas_equal, prepare_models
+from xmc_tf.collective.graphs import (
+    creator_in_graphs,
+    from_rank_0,
+    optimizers_over_ranks,
+    sharded_get_variable,
+    variable_of,
+)
 from xmc_tf.collective.growing.eviction import Rule
-from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
-from xmc_tf.collective.growing.lookup import growing_lookup
+from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding, growing_lookup
 from xmc_tf.collective.growing.table import GrowingTable, make_growing_table
-from xmc_tf.collective.heads.layers import table_of_all_rows
-from xmc_tf.collective.heads.products import top_rows
+from xmc_tf.collective.heads.layers import table_of_all_rows, top_rows
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import Reduction
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer
-from xmc_tf.collective.replicas import check_replicas_equal
 from xmc_tf.collective.several.collection import EmbeddingCollection
-from xmc_tf.collective.several.embedding_table import EmbeddingTable
-from xmc_tf.collective.several.planner import PlanOptions, make_plan
+from xmc_tf.collective.several.planner import EmbeddingTable, PlanOptions, make_plan
 from xmc_tf.collective.tables.bags import Combiner, Ids
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.keras_embedding import EmbeddingScope, shard_embeddings
@@ -80,7 +78,7 @@ class CollectiveStrategy:
     In a custom training loop, use ``strategy.optimizer(...)``.
 
     Args:
-        communicator: the ranks; default: by how the process was started.
+        communicator: the ranks; default: detected from how the process was started.
         seed: the seed of the tables' initial values, which do not depend on the number of ranks.
         shard_above: tables with more bytes are sharded, smaller ones are replicated.
         wire: the format in which rows are sent: fp32; fp16 or bf16, which halve the bytes at less precision; or int8,
@@ -88,8 +86,7 @@ class CollectiveStrategy:
         exact: whether optimizers update sharded tables exactly as Keras does, all rows in each step. Default: only the
             rows that a step looks up, which costs less, and differs from Keras except for plain SGD.
         stall_timeout: maximum seconds without progress in one collective, after which the run is aborted with a
-            report of what each rank does. Default: no abort, and one report after a minute. See
-            ``stalls.settings.watch_for_stalls``.
+            report of what each rank does. Default: no abort, and one report after a minute.
     """
 
     def __init__(
@@ -151,7 +148,7 @@ class CollectiveStrategy:
 
     @contextmanager
     def _same_seeds(self) -> Iterator[None]:
-        """Let Keras draw the seeds of initializers as on rank 0, for layers that it builds after the block."""
+        """Make Keras draw the seeds of initializers as on rank 0, for layers that it builds after the block."""
         before = random.getstate()
         version, numbers, gauss = self.communicator.broadcast(before)
         if self.rank() == 0:
@@ -203,7 +200,7 @@ class CollectiveStrategy:
             >>> rows = strategy.lookup(table, [0, 1, 2, 5, 6, 7])
 
         Args:
-            name: name of the variable; checkpoints identify it by this name.
+            name: name of the variable, by which checkpoints identify it.
             shape: its shape.
             initializer: name of a Keras initializer, a matrix, or a function from row numbers to rows.
             trainable: whether optimizers update it.
@@ -228,13 +225,13 @@ class CollectiveStrategy:
         partition: Partition | None = None,
         trainable: bool = True,
     ) -> ShardedTable:
-        """Return a new table that is sharded by rows, whatever its size.
+        """Return a new table of any size that is sharded by rows.
 
         Args:
             name: a unique name, the same on all ranks.
             rows: the number of rows of the whole table.
             dim: the width of a row.
-            initializer: see ``initial_values.Initializer``.
+            initializer: name of a Keras initializer, a matrix, or a function from row numbers to rows.
             partition: the rows of each rank; default: equal ranges.
             trainable: whether gradient tapes watch the table automatically.
         """
@@ -315,12 +312,12 @@ class CollectiveStrategy:
         weights: tf.Tensor | tf.RaggedTensor | None = None,
         training: bool = True,
     ) -> tf.Tensor | tf.RaggedTensor:
-        """Return rows of a result of ``variable``, ``table`` or ``growing_table``; collective. See ``lookup.lookup``.
+        """Return rows of a result of ``variable``, ``table`` or ``growing_table``; collective.
 
         Args:
             table: a result of ``variable``, ``table`` or ``growing_table``.
             ids: row numbers: a dense, ragged or sparse tensor. For a growing table: strings or any whole numbers.
-            combiner: ``sum`` or ``mean`` of the rows of each bag; None: all rows.
+            combiner: ``sum`` or ``mean`` of the rows of each bag, the last dimension of the ids; None: all rows.
             weights: weight of each id in its bag; needs a combiner.
             training: whether new ids get a row in a growing table. Otherwise the result for them is zeros.
         """
@@ -335,7 +332,7 @@ class CollectiveStrategy:
     def gather(self, vectors: tf.Tensor) -> GatheredRows:
         """Return the rows of the batches of all ranks, and the positions of this rank's; collective and differentiable.
 
-        Losses among the examples of a batch, such as those of in-batch negatives, then have all of them on each rank.
+        Use it for losses among the examples of a batch, such as those of in-batch negatives.
 
         Example:
             >>> users, items = tf.eye(8), tf.eye(8)
@@ -353,8 +350,7 @@ class CollectiveStrategy:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the k best rows of an embedding for each query, by dot product; collective and exact.
 
-        Each rank passes its own queries, if any. In a Keras model, use ``TopK``, or ``TiedHead`` for the scores of all
-        rows.
+        Each rank passes its own queries, if any. In a Keras model, use ``TopK``, or ``TiedHead`` for all scores.
 
         Example:
             >>> movies = keras.layers.Embedding(10_000, 64)
@@ -420,7 +416,7 @@ class CollectiveStrategy:
     ) -> CollectiveOptimizer:
         """Return a Keras optimizer that trains sharded and replicated variables on all ranks.
 
-        The learning rate is not scaled by the number of ranks. See ``CollectiveOptimizer``.
+        The learning rate is not scaled by the number of ranks.
 
         Args:
             optimizer: a Keras optimizer or its name.
@@ -459,7 +455,7 @@ class CollectiveStrategy:
         Args:
             model: a compiled Keras model, or a function that returns one.
             model_dir: folder of checkpoints and logs, on a disk that all ranks share.
-            **options: further arguments of ``Estimator``.
+            **options: further arguments of ``Estimator``: ``save_every`` (steps between checkpoints) and ``callbacks``.
         """
         from xmc_tf.collective.estimator import Estimator, check_no_model_fn
 
@@ -471,7 +467,7 @@ class CollectiveStrategy:
     def export_saved_model(
         self, folder: str | Path, model: "keras.Model | Mapping[str, Signature]", *, track: Sequence[Any] = ()
     ) -> Path:
-        """Write a SavedModel that plain TensorFlow loads; collective. See ``saved_model.export_saved_model``.
+        """Write a SavedModel that plain TensorFlow loads; collective.
 
         Args:
             folder: folder of the SavedModel; for TensorFlow Serving, its name is the version.
@@ -483,7 +479,7 @@ class CollectiveStrategy:
         return export_saved_model(folder, model, self.tables, self.communicator, track=track)
 
     def check_replicas(self, variables: Sequence[tf.Variable]) -> int:
-        """Check that replicated variables are bitwise equal on all ranks; see ``check_replicas_equal``.
+        """Check that replicated variables are bitwise equal on all ranks, and return their number; collective.
 
         Args:
             variables: the variables to compare.
@@ -505,11 +501,9 @@ class CollectiveStrategy:
     def _table_of_layer(
         self, name: str, rows: int, dim: int, initializer: Initializer, trainable: bool
     ) -> ShardedTable:
-        """Return the table of a layer, under a unique name."""
         return self.table(self._free_name(name), rows, dim, initializer, trainable=trainable)
 
     def _growing_table_of_layer(self, layer: GrowingEmbedding) -> GrowingTable:
-        """Return the growing table of a layer, under a unique name."""
         return self.growing_table(
             self._free_name(layer.name),
             layer.output_dim,

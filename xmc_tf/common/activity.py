@@ -1,7 +1,4 @@
-"""The activity of a command: logged while nothing else is written, so that nobody thinks that it hangs.
-
-A command line starts this (``xmc_tf/common/process/cli.py``); a program that uses the package logs nothing.
-"""
+"""Log what a command is doing while it writes nothing else; only command lines enable this."""
 
 import logging
 import threading
@@ -16,19 +13,12 @@ _FIRST_S, _LONGEST_S = 5.0, 40.0  # time without output before a line; it double
 
 @dataclass(eq=False)
 class _Activity:
-    """Work that takes long.
-
-    Args:
-        say: writes what is being done; called with the seconds since the start.
-        since: when it began.
-    """
-
     say: Callable[[float], None]
     since: float = field(default_factory=lambda: time.monotonic())
 
 
 class _Silence:
-    """The activities of the process, the innermost last, and how long nothing has been written."""
+    """The activities of the process, the innermost last, and the time since the last output."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -39,15 +29,12 @@ class _Silence:
         self._pause = _FIRST_S
 
     def enable(self) -> None:
-        """Say what is done from now on."""
         self._enabled = True
 
     def wrote(self) -> None:
-        """Note that something has been written."""
         self._written, self._pause = time.monotonic(), _FIRST_S
 
     def begin(self, say: Callable[[float], None]) -> _Activity:
-        """Begin an activity."""
         one = _Activity(say)
         with self._lock:
             if not self._activities:
@@ -59,13 +46,13 @@ class _Silence:
         return one
 
     def end(self, one: _Activity) -> float:
-        """End an activity, and return the seconds that it took."""
+        """Return the seconds that the activity took."""
         with self._lock:
             self._activities.remove(one)
         return time.monotonic() - one.since
 
     def say_if_due(self, now: float) -> None:
-        """Say what is being done, if nothing has been written for a while."""
+        """Log the innermost activity if nothing has been written for a while."""
         with self._lock:
             if self._activities and now - self._written >= self._pause:
                 innermost = self._activities[-1]
@@ -85,15 +72,7 @@ say_if_due = _SILENCE.say_if_due
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Let a command say what it is doing if the ``with`` block takes long.
-
-    Example:
-        >>> with doing("learning what names of labels are worth"):
-        ...     pass
-
-    Args:
-        what: the work, as the line says it.
-    """
+    """Log ``what`` the command is doing if the ``with`` block takes long."""
     one = begin(lambda seconds: _LOG.info("%s: %.0f s so far", what, seconds))
     try:
         yield

@@ -1,10 +1,7 @@
-"""Compiled kernels, cached on disk between runs under a name that changes whenever any of the package's kernels does.
+"""Compiled kernels, cached in ``$XMC_TF_CACHE/kernels`` in a folder named after a digest of the kernels' sources.
 
-Numba's cache of a compiled function notices changes in the function's own file. It does not notice that a function
-that it calls has changed in another file: after an update the old machine code would still run, or fail in odd ways
-(``tests/common/test_compiled.py``). So the kernels are cached in a folder named after a digest of the sources:
-``$XMC_TF_CACHE/kernels/<digest>``, by default below ``~/.cache/xmc_tf``. In it, Numba makes folders for
-each installation.
+Numba's own cache does not notice that a function in another file, which a kernel calls, has changed
+(``tests/common/test_compiled.py``).
 """
 
 import hashlib
@@ -32,19 +29,9 @@ _PART_OF_KERNELS = (b"common.compiled import", b"@intrinsic", b"# Compiled into 
 
 
 def kernel(function: Callable | None = None, **options: Any) -> Any:
-    """Compile a function that Python calls, and cache its machine code in a folder for exactly this code.
+    """Compile a function that Python calls, without the interpreter's lock; ``options`` are those of ``numba.njit``.
 
-    It runs without the interpreter's lock. It is compiled once for each combination of argument types, including all
-    :func:`inner` functions that it calls, which takes 0.1 to 10 seconds: use few combinations.
-
-    Example:
-        >>> @kernel
-        ... def total(values):
-        ...     return doubled(values.sum())
-
-    Args:
-        function: the function.
-        **options: further options of ``numba.njit``, such as ``fastmath``.
+    Each combination of argument types is compiled separately, which takes 0.1 to 10 seconds: use few combinations.
     """
     if function is None:
         return partial(kernel, **options)
@@ -58,21 +45,7 @@ def kernel(function: Callable | None = None, **options: Any) -> Any:
 
 
 def inner(function: Callable | None = None, **options: Any) -> Any:
-    """Let kernels call a function; called from Python, it runs as Python.
-
-    It is part of the machine code of each kernel that calls it. A function that both call is an ``inner`` one, and
-    ``kernel(function)`` is what Python calls. As no ``kernel``, it has no files in the cache, and no code that converts
-    arguments from Python, which can take longer to compile than the function itself.
-
-    Example:
-        >>> @inner
-        ... def doubled(value):
-        ...     return 2 * value
-
-    Args:
-        function: the function.
-        **options: further options of ``numba.njit``, such as ``fastmath``.
-    """
+    """Make a function callable from kernels, as part of their machine code; called from Python, it runs as Python."""
     if function is None:
         return partial(inner, **options)
     return register_jitable(no_cfunc_wrapper=True, **options)(function)
@@ -80,22 +53,18 @@ def inner(function: Callable | None = None, **options: Any) -> Any:
 
 @cache  # one listener for each process
 def announce_compiling() -> None:
-    """Log once why this run takes longer, when the first kernel is not cached and has to be compiled.
-
-    Command lines call it; a program that uses the package logs nothing.
-    """
+    """Log once, when the first kernel has to be compiled, why this run takes longer; for command lines."""
     event.register("numba:compile", _Announcement())
 
 
 class _Announcement(event.Listener):
-    """A listener that logs the first compilation, and says while it compiles that it does."""
+    """Logs the first compilation, and each one that takes long."""
 
     def __init__(self) -> None:
         self._kernels, self._seconds = 0, 0.0
         self._own = local()  # a kernel compiles those that it calls, in the same thread
 
     def on_start(self, _: Any) -> None:
-        """Log that a kernel is being compiled, unless that has been logged."""
         if not self._kernels:
             folder = kernel_folder().parent
             _LOG.info(
@@ -107,7 +76,6 @@ class _Announcement(event.Listener):
             self._own.work = activity.begin(self._say)
 
     def on_end(self, _: Any) -> None:
-        """Note that a kernel is compiled."""
         self._own.depth -= 1
         if not self._own.depth:
             self._seconds += activity.end(self._own.work)
@@ -118,12 +86,11 @@ class _Announcement(event.Listener):
 
 @cache
 def kernel_folder() -> Path:
-    """Where this version's compiled kernels are kept."""
     return cache_folder() / "kernels" / f"{source_digest(_PACKAGE)}-numba-{_NUMBA}"
 
 
 def source_digest(folder: Path) -> str:
-    """Return a short digest of the Python files below a folder that are part of kernels, names included."""
+    """Return a short digest of the names and contents of the Python files below a folder that are part of kernels."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         source = path.read_bytes()

@@ -1,6 +1,3 @@
-"""The exception for invalid input, whose message says how to fix it."""
-
-
 class InputError(ValueError):
     """An error in the user's input: a file, a flag or an argument.
 

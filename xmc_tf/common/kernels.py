@@ -1,5 +1,3 @@
-"""Arrays in the form that compiled kernels expect."""
-
 from typing import Any
 
 import numpy as np
@@ -15,15 +13,10 @@ class _Alias:
 
 
 def kernel_view(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return the array, contiguous and of a type, for a kernel that only reads it.
+    """Return the array, contiguous and of the kernel's type, for a kernel that only reads it; copied only if necessary.
 
-    Numba compiles a kernel twice, for writable arrays and for read-only ones, such as memory-mapped files. This
-    function presents read-only arrays as writable, so that the kernel is compiled once. Arrays are copied only to
-    change their type. (Copy-on-write maps would work too, but Linux refuses them beyond the machine's memory.)
-
-    Args:
-        array: the array.
-        dtype: the type that the kernel is compiled for.
+    Numba compiles a kernel again for read-only arrays, such as memory-mapped files. This presents them as writable.
+    (Copy-on-write maps would work too, but Linux refuses them beyond the machine's memory.)
     """
     flags = array.flags
     if array.dtype != dtype or not (flags.c_contiguous and flags.aligned):

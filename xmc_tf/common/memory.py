@@ -1,5 +1,3 @@
-"""Release of memory that the process no longer needs."""
-
 import ctypes
 
 # A function of glibc; other C libraries release freed memory themselves, or have no such function.
@@ -7,9 +5,6 @@ _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 def release_freed_memory() -> None:
-    """Return memory that the C library has freed but kept to the system.
-
-    This takes milliseconds. Use it before writing large files, whose pages need the memory.
-    """
+    """Return memory that the C library has freed but kept to the system; use it before writing large files."""
     if _TRIM is not None:
         _TRIM(0)

@@ -1,4 +1,4 @@
-"""Numbers from command lines, within the range that the code can hold."""
+"""Numbers from command lines: functions for ``type=`` of an argument parser."""
 
 import argparse
 
@@ -10,11 +10,7 @@ _LARGEST = 2**63 - 1
 
 
 def whole(text: str) -> int:
-    """Return a whole number of at most 64 bits; for ``type=`` of an argument parser.
-
-    Python itself accepts numbers of thousands of digits, and refuses longer ones with an error that does not name the
-    flag.
-    """
+    """Return a whole number of at most 64 bits; ``int`` alone accepts thousands of digits."""
     try:
         number = int(text) if len(text) <= 40 else None
     except ValueError:
@@ -26,21 +22,21 @@ def whole(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """Return a whole number of at least 1; for ``type=`` of an argument parser."""
+    """Return a whole number of at least 1."""
     if (number := whole(text)) < 1:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1, received {number}")
     return number
 
 
 def thread_number(text: str) -> int:
-    """Return a number of threads, -1 or at least 1; for ``type=`` of an argument parser."""
+    """Return a number of threads: -1, or at least 1."""
     if (number := whole(text)) != -1 and not 1 <= number <= MOST_THREADS:
         raise argparse.ArgumentTypeError(f"expected -1, or 1 to {MOST_THREADS:,}, received {number}")
     return number
 
 
 def share(text: str) -> float:
-    """Return a share from 0 to 1; for ``type=`` of an argument parser. It may be written in percent: ``15%``."""
+    """Return a share from 0 to 1, which may be written in percent: ``15%``."""
     try:
         number = float(text.rstrip().removesuffix("%")) / (100 if text.rstrip().endswith("%") else 1)
     except ValueError:

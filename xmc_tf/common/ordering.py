@@ -1,7 +1,4 @@
-"""Sorting and selection inside compiled kernels.
-
-NumPy's functions do the same, but each use in a kernel adds one to three seconds to its first compilation.
-"""
+"""Sorting and selection inside kernels; each use of NumPy's functions adds 1 to 3 seconds to a kernel's compilation."""
 
 import numpy as np
 
@@ -12,12 +9,7 @@ _RUN = 16  # so many numbers are sorted by insertion, which is faster for few
 
 @inner
 def sort_ascending(numbers: np.ndarray, spare: np.ndarray) -> None:
-    """Sort numbers in place, by merging.
-
-    Args:
-        numbers: the numbers.
-        spare: memory for as many numbers of the same type.
-    """
+    """Sort numbers in place, by merging; ``spare`` is memory for as many numbers of the same type."""
     count = len(numbers)
     for begin in range(0, count, _RUN):
         for i in range(begin + 1, min(begin + _RUN, count)):

@@ -1,5 +1,3 @@
-"""Progress of long work: a bar on a terminal, regular lines elsewhere, nothing under two seconds."""
-
 import sys
 import time
 from collections import deque
@@ -16,18 +14,11 @@ _SAMPLES_S = 0.25
 
 
 class Progress:
-    """A counter of units of work that shows the progress and an estimate of the remaining time.
+    """A progress bar on a terminal, lines every ``every_s`` seconds elsewhere; nothing before ``quiet_s`` seconds.
 
     Example:
         >>> with Progress("level 2 of 3", total=256, unit="clusters") as progress:
         ...     progress.add()
-
-    Args:
-        title: the name of the work.
-        total: the number of units.
-        unit: the name of the units.
-        quiet_s: the seconds before anything is shown.
-        every_s: the seconds between lines if standard error is not a terminal.
     """
 
     def __init__(self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0) -> None:
@@ -79,7 +70,7 @@ class Progress:
         return (self.total - self.done) / rate
 
     def add(self, count: int = 1) -> None:
-        """Count ``count`` more units as done, and show the progress at regular times."""
+        """Count ``count`` more units as done."""
         self.done += count
         now = time.monotonic()
         if not self._samples or now - self._samples[-1][0] >= _SAMPLES_S:
@@ -107,23 +98,20 @@ class Progress:
         activity.wrote()
 
     def _erase(self) -> str:
-        """Return what erases the line of the bar."""
         return f"\r{' ' * self._width}\r" if self._notebook else "\r\x1b[K"
 
     def _say(self, _: float) -> None:
-        """Show the progress of work whose next unit takes long; on a terminal, it stands there already."""
+        """Show the progress of work whose next unit takes long; a terminal already shows it."""
         if not (self._shown and self._terminal):
             self._shown = True
             self._show()
 
 
 def _rate(per_second: float) -> str:
-    """Return a rate with its significant digits."""
     return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
 
 
 def _span(seconds: float) -> str:
-    """Return a time span in s, min or h."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     seconds = round(seconds)

@@ -1,5 +1,3 @@
-"""The meaning of a number of threads: below 1, one per core."""
-
 import os
 
 from xmc_tf.common.errors import InputError
@@ -18,5 +16,5 @@ def thread_count(threads: int) -> int:
 
 
 def usable_cores() -> set[int]:
-    """Return the cores that this process may use: all of them on systems that do not limit processes, such as macOS."""
+    """Return the cores that this process may use; all of them on systems that cannot limit processes, such as macOS."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))

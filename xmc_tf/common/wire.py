@@ -1,22 +1,10 @@
 """The format in which ranks send objects, which can describe values but not run code: msgpack with extensions.
 
-Example:
-    >>> unpack(pack({"step": 3, "loss": float("nan"), "rows": np.arange(4)}))
-    {'step': 3, 'loss': nan, 'rows': array([0, 1, 2, 3])}
-
 It supports None, bool, int (of 64 bits), float, str, bytes, list, tuple, dict, set, frozenset, range, ``Path``,
-numpy's arrays, scalars (texts become str) and types, sparse matrices (CSR and CSC), and the dataclasses and named
-tuples that are registered where they are defined:
-
-    >>> @wire.register
-    ... class Point(NamedTuple):
-    ...     x: int
-    ...     y: int
-
-The length of a msgpack value, the value, and the memory of the arrays in it, in the order in which they occur: so that
-an array is copied once on each side. What msgpack lacks is an extension whose payload is a msgpack value. Classes are
-looked up by name among those that are registered; no name in the data is ever imported. msgpack compares each length
-with the remaining bytes before it allocates memory, and this module does so for arrays.
+numpy's arrays, scalars (texts become str) and types, sparse matrices (CSR and CSC), and registered dataclasses and
+named tuples. A message is the length of a msgpack value, the value, and the memory of its arrays in the order in which
+they occur, so that an array is copied once on each side. Classes are looked up among the registered ones; no name in
+the data is ever imported. All lengths are compared with the remaining bytes before memory is allocated.
 """
 
 import dataclasses
@@ -54,8 +42,6 @@ class _Kind(IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class _Record:
-    """The fields and the constructor of a registered class."""
-
     name: str
     fields: tuple[str, ...]
     make: Callable[..., Any]
@@ -66,11 +52,7 @@ _BY_NAME: dict[str, _Record] = {}
 
 
 def register(cls: Registered) -> Registered:
-    """Register a dataclass or named tuple, so that its instances can be sent to other ranks; a class decorator.
-
-    Args:
-        cls: the class. Its fields must be values that can be sent; a receiving rank calls the class with them.
-    """
+    """Register a dataclass or named tuple, so that its instances can be sent; a receiving rank calls the class."""
     if dataclasses.is_dataclass(cls):
         fields = dataclasses.fields(cls)
         if not all(field.init for field in fields):
@@ -86,24 +68,13 @@ def register(cls: Registered) -> Registered:
 
 
 def pack(value: Any) -> bytes:
-    """Return a value as bytes.
-
-    Raises:
-        WireFormatError: a part of the value has a type that cannot be sent, or is nested too deeply.
-    """
     arrays: list[memoryview] = []
     body = _packed(value, arrays, 0)
     return b"".join([_LENGTH.pack(len(body)), body, *arrays])
 
 
 def unpack(data: bytes | memoryview) -> Any:
-    """Return the value of bytes that ``pack`` returned.
-
-    Arrays are copies that can be written to.
-
-    Raises:
-        WireFormatError: the bytes are damaged, or describe a class that is not registered here.
-    """
+    """Return the value that ``pack`` packed; arrays are writable copies."""
     rest = _UnreadBytes(memoryview(data).cast("B"))
     body = rest.take(_LENGTH.unpack(rest.take(_LENGTH.size))[0])
     value = _unpacked(body, rest, 0)
@@ -113,8 +84,6 @@ def unpack(data: bytes | memoryview) -> Any:
 
 
 class _UnreadBytes:
-    """The bytes that have not been read."""
-
     def __init__(self, data: memoryview) -> None:
         self._data, self._at = data, 0
 
@@ -182,7 +151,7 @@ def _content(value: Any, arrays: list[memoryview]) -> tuple[_Kind, Any]:
 
 
 def _array_content(array: np.ndarray, arrays: list[memoryview]) -> list[Any]:
-    """Return the description of an array, whose memory order (C or Fortran) is kept; its memory goes to ``arrays``."""
+    """Return the description of an array, with its memory order (C or Fortran), and append its memory to ``arrays``."""
     backwards = array.flags.f_contiguous and not array.flags.c_contiguous
     plain = np.ascontiguousarray(array.T if backwards else array)
     name = _dtype_name(array.dtype)

@@ -1,40 +1,17 @@
-"""Batches of documents of similar length, in an order that depends only on the seed and the epoch.
-
-For short texts, padding is the main waste. Sorting all documents by length would avoid it, but then each epoch would
-have the same batches, short documents first. So documents are shuffled, sorted only within windows of some dozens of
-batches, and cut into batches, which are shuffled.
-"""
-
-from collections.abc import Iterable
+"""Batches of documents of similar length, in an order that depends only on the seed and the epoch."""
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 
-# Batches per window: more batches mean less padding and less randomness.
+# Batches per window: more of them mean less padding and less randomness.
 _WINDOW = 50
 
 
 def epoch_batches(
     lengths: np.ndarray, batch: int, *, seed: int, epoch: int, token_budget: int | None = None
 ) -> list[np.ndarray]:
-    """Return the global batches of an epoch; each document is in exactly one.
-
-    Example:
-        >>> [sorted(one.tolist()) for one in epoch_batches(np.array([9, 2, 9, 2, 9]), 2, seed=0, epoch=0)]
-        [[3], [1, 2], [0, 4]]
-
-    Args:
-        lengths: number of tokens of each document.
-        batch: maximum number of documents of a batch.
-        seed: random seed, 0 or more.
-        epoch: number of the epoch, from 0; each epoch has another order.
-        token_budget: maximum number of tokens of a batch, including padding, which makes batches of long documents
-            smaller. A longer document is a batch of its own.
-
-    Returns:
-        The documents of each batch, int64.
-    """
+    """Return the global batches of an epoch (int64 document numbers); each document is in exactly one."""
     if batch < 1 or (token_budget is not None and token_budget < 1):
         raise InputError(
             "a batch must have room for at least one document and one token",
@@ -44,11 +21,18 @@ def epoch_batches(
     lengths = np.asarray(lengths)
     chance = np.random.default_rng([seed, epoch])
     documents = chance.permutation(len(lengths))
+    # Sorting by length saves padding; sorting only within windows keeps the batches of each epoch different.
+    nr_batches = -(-len(documents) // batch)
+    nr_windows = max(1, round(nr_batches / _WINDOW))
+    cuts = nr_batches * np.arange(1, nr_windows) // nr_windows * batch
     batches: list[np.ndarray] = []
-    for window in _windows(documents, batch):
+    for window in filter(len, np.split(documents, cuts)):
         window = window[np.argsort(lengths[window], kind="stable")]
         if token_budget is None:
-            ends = _even_ends(len(window), batch, chance)
+            sizes = np.full(-(-len(window) // batch), batch)
+            # A random batch is the smaller one, or it would always hold the longest documents.
+            sizes[chance.integers(len(sizes))] -= len(sizes) * batch - len(window)
+            ends = np.cumsum(sizes)
         else:
             ends = _budget_ends(np.maximum(lengths[window], 1), batch, token_budget)
         batches.extend(np.split(window, ends[:-1]))
@@ -56,62 +40,16 @@ def epoch_batches(
 
 
 def share_of_batch(documents: np.ndarray, lengths: np.ndarray, rank: int, size: int) -> np.ndarray:
-    """Return this rank's documents of a global batch.
-
-    Documents are distributed by length, so that all ranks have about the same number and lengths of documents, and none
-    waits for the others.
-
-    Args:
-        documents: the global batch.
-        lengths: number of tokens of each document of the data set.
-        rank: number of this rank.
-        size: number of ranks.
-
-    Returns:
-        Its documents in the order of the batch; none if there are more ranks than documents.
-    """
+    """Return this rank's documents of a global batch, in its order; all ranks get about the same number and lengths."""
     longest_first = np.argsort(-np.asarray(lengths)[documents].astype(np.int64), kind="stable")
     row, column = np.divmod(np.arange(len(documents)), size)
-    # In alternating directions: the first rank of one round is the last of the next.
+    # Rounds have alternating directions: the first rank of one round is the last of the next.
     dealt_to = np.where(row % 2, size - 1 - column, column)
     return documents[np.sort(longest_first[dealt_to == rank])]
 
 
-def padding_share(lengths: np.ndarray, batches: Iterable[np.ndarray]) -> float:
-    """Return the share of padding in the batches.
-
-    Args:
-        lengths: number of tokens of each document.
-        batches: the documents of each batch.
-
-    Returns:
-        From 0 (none) to 1; 0 without documents.
-    """
-    tokens = places = 0
-    for documents in batches:
-        here = lengths[documents]
-        tokens += int(here.sum(dtype=np.int64))
-        places += len(here) * int(here.max(initial=0))
-    return 1 - tokens / places if places else 0.0
-
-
-def _windows(documents: np.ndarray, batch: int) -> list[np.ndarray]:
-    """Return runs of complete batches of about equal size, because a small run at the end would be full of padding."""
-    nr_batches = -(-len(documents) // batch)
-    nr_windows = max(1, round(nr_batches / _WINDOW))
-    ends = nr_batches * np.arange(1, nr_windows) // nr_windows * batch
-    return [window for window in np.split(documents, ends) if len(window)]
-
-
-def _even_ends(count: int, batch: int, chance: np.random.Generator) -> np.ndarray:
-    """Return the ends of batches; the smaller one is at a random place, not always at the longest documents."""
-    sizes = np.full(-(-count // batch), batch)
-    sizes[chance.integers(len(sizes))] -= len(sizes) * batch - count
-    return np.cumsum(sizes)
-
-
 def _budget_ends(lengths: np.ndarray, batch: int, budget: int) -> np.ndarray:
-    """Return the ends of batches of ascending lengths that are as large as the budget allows."""
+    """Return the ends of batches of ascending lengths that are as large as the token budget allows."""
     ends, start, counts = [], 0, np.arange(1, batch + 1)
     while start < len(lengths):
         here = lengths[start : start + batch].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Checks that the user's inputs fit together, made before any work begins."""
+"""Checks that the user's inputs fit together."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -9,21 +9,14 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features
-from xmc_tf.data.structure import check_finite, check_indices, check_pointers
+from xmc_tf.data.structure import check_finite, check_indices, check_pointers, position_of
 
 _LOG = logging.getLogger(__name__)
 _NAMES = {"texts": "texts", "X": "the features X", "Y": "the labels Y", "names": "label names"}
 
 
 def check_pair(first: Any, second: Any, first_name: str = "X", second_name: str = "Y") -> None:
-    """Raise an error if two inputs have different numbers of documents.
-
-    Args:
-        first: texts, a matrix or `Features`.
-        second: the same.
-        first_name: name of the first in messages, such as its file.
-        second_name: name of the second in messages.
-    """
+    """Raise an error if two inputs (texts, matrices or `Features`) have different numbers of documents."""
     rows, others = nr_rows(first), nr_rows(second)
     if rows != others and rows in getattr(second, "shape", ())[1:]:
         raise InputError(
@@ -50,22 +43,8 @@ def check_training_input(
     files: Mapping[str, Any] | None = None,
     loaded: bool = False,
 ) -> None:
-    """Check all inputs of a training.
-
-    Labels without documents and documents without labels are counted and logged; both are common.
-
-    Args:
-        Y: documents by labels.
-        X: documents by features: a matrix or `Features`.
-        texts: the documents: a `TextFile` or a list.
-        names: the labels' names.
-        files: the files of "Y", "X", "texts" and "names", for messages.
-        loaded: whether the matrices come from `load_matrix`, which has checked every number.
-
-    Raises:
-        InputError: an input cannot be used, or two do not fit together; the error names the file.
-    """
-    called = _names_in_messages(files)
+    """Check all training inputs; ``files`` names them in messages, ``loaded`` skips what `load_matrix` has checked."""
+    called = {key: f"{name} ({files[key]})" if files and files.get(key) else name for key, name in _NAMES.items()}
     check_labels(Y, called["Y"], loaded)
     if X is None and texts is None:
         raise InputError("there are no training inputs", expected="texts, features or both", received="neither")
@@ -81,16 +60,13 @@ def check_training_input(
             received=f"{len(names):,} names",
             fix="name i must belong to column i",
         )
-    idle = int(Y.shape[1] - np.count_nonzero(_entries(Y, axis=0)))
-    bare = int(Y.shape[0] - np.count_nonzero(_entries(Y, axis=1)))
-    if idle:
-        _LOG.info("%s: %s of %s labels have no document", called["Y"], f"{idle:,}", f"{Y.shape[1]:,}")
-    if bare:
-        _LOG.info("%s: %s of %s documents have no label", called["Y"], f"{bare:,}", f"{Y.shape[0]:,}")
+    for axis, what in ((0, "labels have no document"), (1, "documents have no label")):
+        if idle := np.count_nonzero(Y.getnnz(axis=axis) == 0):
+            _LOG.info("%s: %s of %s %s", called["Y"], f"{idle:,}", f"{Y.shape[1 - axis]:,}", what)
 
 
 def check_prediction_input(X: Any, nr_features: int, name: str = "the features X") -> None:
-    """Raise an error if features have another number of columns than those of the training."""
+    """Raise an error if the number of features differs from training."""
     check_features(X, name)
     if X.shape[1] != nr_features:
         raise InputError(
@@ -102,7 +78,7 @@ def check_prediction_input(X: Any, nr_features: int, name: str = "the features X
 
 
 def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -> None:
-    """Raise an error if a label matrix, such as that of a test set, has other labels than the training."""
+    """Raise an error if the number of labels differs from training."""
     check_labels(Y, name)
     if Y.shape[1] != nr_labels:
         raise InputError(
@@ -114,7 +90,7 @@ def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -
 
 
 def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> None:
-    """Check a single label matrix: sparse, not empty, positive values; ``loaded`` as above."""
+    """Check that a label matrix is sparse, not empty, and has only positive values."""
     if not issparse(Y) or Y.format not in ("csr", "csc"):
         raise InputError(
             f"{name} are not a sparse matrix",
@@ -133,8 +109,7 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
         )
     if (least := Y.data.min()) <= 0:
         entry = int(np.argmax(Y.data <= 0))
-        line, other = int(np.searchsorted(Y.indptr, entry, side="right")) - 1, int(Y.indices[entry])
-        row, column = (line, other) if Y.format == "csr" else (other, line)
+        row, column = position_of(Y, entry)
         raise InputError(
             f"{name}: row {row:,}, column {column:,} (counted from 0) is {Y.data[entry]:g}",
             expected="values above 0: 1, or how relevant the label is; no entry for labels that do not apply",
@@ -144,23 +119,18 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
 
 
 def check_features(X: Any, name: str = "the features X", loaded: bool = False) -> None:
-    """Check a single matrix of features: not empty, indices within range, finite; ``loaded`` as above."""
-    parts: list[Any] = [X.sparse, X.dense] if isinstance(X, Features) else [X]
+    """Check that features are a matrix that is not empty and has only finite values."""
+    given = [X.sparse, X.dense] if isinstance(X, Features) else [X]
+    parts: list[Any] = [part for part in given if part is not None or X is None]
     for part in parts:
-        if part is None and isinstance(X, Features):
-            continue
         is_array = isinstance(part, np.ndarray) and part.ndim == 2 and part.dtype.kind in "fiub"
         if not is_array and not (issparse(part) and part.format in ("csr", "csc")):
             raise InputError(
-                f"{name} are not a matrix",
-                expected="CSR, CSC or a dense array of numbers",
-                received=_kind(part),
+                f"{name} are not a matrix", expected="CSR, CSC or a dense array of numbers", received=_kind(part)
             )
-        if loaded:
-            continue
-        if issparse(part):
+        if issparse(part) and not loaded:
             _check_sparse(part, name, "features")
-        else:
+        elif not loaded:
             check_finite(part, name)
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise InputError(
@@ -177,23 +147,12 @@ def nr_rows(documents: Any) -> int:
 
 
 def _check_sparse(matrix: Any, name: str, columns: str) -> None:
-    nr_major, nr_minor = matrix.shape if matrix.format == "csr" else matrix.shape[::-1]
+    by_row = matrix.format == "csr"
+    nr_major, nr_minor = matrix.shape if by_row else matrix.shape[::-1]
     check_pointers(matrix.indptr, nr_major, len(matrix.indices), name)
-    line = "row" if matrix.format == "csr" else "column"
     what = f"{name} ({matrix.shape[0]:,} rows, {matrix.shape[1]:,} {columns})"
-    check_indices(matrix.indptr, matrix.indices, nr_minor, what, line)
+    check_indices(matrix.indptr, matrix.indices, nr_minor, what, "row" if by_row else "column")
     check_finite(matrix, name)
-
-
-def _entries(matrix: Any, axis: int) -> np.ndarray:
-    """Return the number of entries of each column (axis 0) or each row (axis 1)."""
-    if (matrix.format == "csc") == (axis == 0):
-        return np.diff(matrix.indptr)
-    return np.bincount(matrix.indices, minlength=matrix.shape[1 - axis])
-
-
-def _names_in_messages(files: Mapping[str, Any] | None) -> dict[str, str]:
-    return {key: f"{name} ({files[key]})" if files and files.get(key) else name for key, name in _NAMES.items()}
 
 
 def _kind(thing: Any) -> str:

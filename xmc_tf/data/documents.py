@@ -1,4 +1,4 @@
-"""Texts in every form that people have them in memory."""
+"""Texts in any form that Python users have them in."""
 
 import logging
 import os
@@ -18,24 +18,7 @@ _TEXTS = (str, bytes)
 
 
 def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -> Texts | None:
-    """Return documents as texts, or None if they are features.
-
-    A single text is one document, and a missing text (None, NaN) is an empty one; missing texts are counted in a
-    warning.
-
-    Example:
-        >>> read_texts(text for text in ("rye bread", None))
-        ['rye bread', '']
-
-    Args:
-        documents: texts in a list, a Series of pandas or Polars, an array, a generator or a
-            :class:`~xmc_tf.TextFile`; a single text; or features.
-        name: name of the argument, for messages.
-        training: whether these are training documents, for which a single text is not enough.
-
-    Raises:
-        InputError: they are neither texts nor features.
-    """
+    """Return documents as texts, with missing ones (None, NaN) as empty texts; None if they are features."""
     if isinstance(documents, TextFile | LazyTexts):
         return documents
     if isinstance(documents, Features) or issparse(documents):
@@ -58,25 +41,15 @@ def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -
         if values.ndim == 2 and values.shape[1] == 1:
             values = values.ravel()
         if values.ndim != 1:
-            _refuse_table(values, name)
+            if values.dtype.kind != "O" or any(isinstance(value, _TEXTS) for value in values.flat):
+                raise InputError(
+                    f"{name} is a table of texts",
+                    expected="one column of texts",
+                    received=f"an array of shape {values.shape}",
+                    fix=f"{name}[:, 0] for the first column",
+                )
             return None
-    values = _checked_list(values, name)
-    if set(map(type, values)) <= set(_TEXTS):
-        return values
-    values = [plain(value) for value in values]
-    present = [value for value in values if value is not None]
-    if present and not any(isinstance(value, _TEXTS) for value in present):
-        if is_listing(present[0]) and any(isinstance(word, str) for word in present[0]):
-            return _filled(values, name)  # which says that lists of words are no texts
-        return None
-    return _filled(values, name)
-
-
-def _checked_list(values: Any, name: str) -> list[Any]:
-    """Return what an argument lists, in its order."""
     values = listed(values)
-    if isinstance(values, list):
-        return values
     if isinstance(values, set | frozenset):
         raise InputError(f"{name} is a set, which has no order", expected="a list of texts", fix="list(...) of it")
     if not isinstance(values, Iterable) or isinstance(values, Mapping):
@@ -84,7 +57,16 @@ def _checked_list(values: Any, name: str) -> list[Any]:
             f"{name} is neither texts nor features", expected="a list of texts, a Series, a DataFrame or a matrix",
             received=type(values).__name__,
         )  # fmt: skip
-    return list(values)
+    values = values if isinstance(values, list) else list(values)
+    if set(map(type, values)) <= set(_TEXTS):
+        return values
+    values = [plain(value) for value in values]
+    present = [value for value in values if value is not None]
+    # Lists of words are neither texts nor features: _filled raises an error for them.
+    words = present and is_listing(present[0]) and any(isinstance(word, str) for word in present[0])
+    if present and not words and not any(isinstance(value, _TEXTS) for value in present):
+        return None
+    return _filled(values, name)
 
 
 def _filled(values: list[Any], name: str) -> list[Any]:
@@ -105,14 +87,3 @@ def _filled(values: list[Any], name: str) -> list[Any]:
                 fix='" ".join(words) for a list of words' if words else "str(text) for each of them",
             )
     return ["" if value is None else value for value in values]
-
-
-def _refuse_table(values: np.ndarray, name: str) -> None:
-    """Refuse a table of texts; of several columns, nobody knows which contains the documents."""
-    if values.dtype.kind != "O" or any(isinstance(value, _TEXTS) for value in values.flat):
-        raise InputError(
-            f"{name} is a table of texts",
-            expected="one column of texts",
-            received=f"an array of shape {values.shape}",
-            fix=f"{name}[:, 0] for the first column",
-        )

@@ -1,5 +1,3 @@
-"""Features of documents: sparse, dense, or both."""
-
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,19 +10,7 @@ from xmc_tf.data.in_memory import is_frame, listed
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """One row per document: sparse columns first, dense columns after them.
-
-    The dense part stays dense, because sparse entries would take twice the memory and several times the time.
-
-    Example:
-        >>> both = Features(sparse=tfidf, dense=embeddings)
-        >>> both.nr_features == tfidf.shape[1] + embeddings.shape[1]
-        True
-
-    Args:
-        sparse: float32 CSR matrix with sorted indices, or None.
-        dense: C-contiguous float32 array, or None.
-    """
+    """Features of documents: sparse columns (float32 CSR, sorted indices), then dense ones (float32, C-contiguous)."""
 
     sparse: csr_matrix | None = None
     dense: np.ndarray | None = None
@@ -44,28 +30,23 @@ class Features:
 
     @property
     def nr_rows(self) -> int:
-        """The number of documents."""
         part = self.sparse if self.sparse is not None else self.dense
         return int(part.shape[0])  # type: ignore[union-attr]  # one of the two is there
 
     @property
     def nr_sparse(self) -> int:
-        """The number of sparse columns, which come first."""
         return 0 if self.sparse is None else int(self.sparse.shape[1])
 
     @property
     def nr_dense(self) -> int:
-        """The number of dense columns, which come last."""
         return 0 if self.dense is None else int(self.dense.shape[1])
 
     @property
     def nr_features(self) -> int:
-        """The number of sparse and dense columns."""
         return self.nr_sparse + self.nr_dense
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of rows and columns."""
         return self.nr_rows, self.nr_features
 
     def rows(self, index: np.ndarray | slice) -> Self:
@@ -77,15 +58,7 @@ class Features:
 
 
 def as_features(features: Any) -> Features:
-    """Convert features in any supported form to `Features`.
-
-    Args:
-        features: a `Features`, a scipy sparse matrix, a dense array, lists or a DataFrame of numbers, or a pair
-            (sparse, dense).
-
-    Returns:
-        `Features` in float32; parts that already have the right form are not copied.
-    """
+    """Convert a matrix, lists, a DataFrame or a pair (sparse, dense) to `Features`, copying only if needed."""
     if isinstance(features, Features):
         return features
     if is_frame(features):

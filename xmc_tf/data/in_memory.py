@@ -1,4 +1,4 @@
-"""Values of DataFrames, Series and arrays as Python has them."""
+"""Values of DataFrames, Series and arrays as Python objects."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from scipy.sparse import issparse
 
 
 def is_frame(value: Any) -> bool:
-    """Return whether a value is a table in memory: it has named columns."""
+    """Return whether a value is a table with named columns."""
     if issparse(value):  # scipy's dok_matrix is a dictionary
         return False
     named = hasattr(value, "columns") or hasattr(value, "column_names")
@@ -15,12 +15,12 @@ def is_frame(value: Any) -> bool:
 
 
 def is_listing(value: Any) -> bool:
-    """Return whether a value lists others: it can be iterated over, and is neither a text nor a mapping."""
+    """Return whether a value can be iterated over, and is neither a text nor a mapping."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
 def listed(column: Any) -> Any:
-    """Return a column as a sequence of Python's own values, where its library converts it."""
+    """Return a column as a list of Python values, if its library can convert it."""
     for convert in ("to_pylist", "to_list", "tolist"):  # PyArrow; pandas and Polars; NumPy
         if hasattr(column, convert):
             return getattr(column, convert)()
@@ -28,7 +28,7 @@ def listed(column: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a cell as Python has it: None where the value is missing."""
+    """Return a cell as a Python value; None if it is missing."""
     if value is None or isinstance(value, str | bytes | list | tuple | set | frozenset):
         return value
     if hasattr(value, "as_py"):

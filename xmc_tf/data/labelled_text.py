@@ -1,4 +1,4 @@
-"""Files with the labels and the text of a document on each line, as PECOS's preprocessing reads them."""
+"""Files with the labels and the text of one document per line, in PECOS's format."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,25 +13,11 @@ from xmc_tf.data.text import TextFile
 
 @dataclass(frozen=True)
 class LabelledText:
-    r"""The layout of lines with the labels and the text of a document.
+    """The layout of a line: by default ``labels<TAB>text``, with labels such as ``3,14``, ``3:1:0.5`` or ``3::0.5``."""
 
-    Labels are numbers from 0, separated by commas: ``3,14``. Each may have a value and a relevance: ``3:1:0.5``, or
-    ``3::0.5`` for the value 1. The default is PECOS's layout: ``labels<TAB>text``.
-
-    Example:
-        >>> layout = LabelledText()
-        >>> texts = layout.texts("train.txt")
-        >>> Y, R = layout.labels("train.txt", nr_labels=3956)
-
-    Args:
-        text_pos: the field of the text, from 0.
-        label_pos: the field of the labels.
-        maxsplit: maximum number of splits of a line, so that the last field may contain tabs; -1: no limit.
-    """
-
-    text_pos: int = 1
+    text_pos: int = 1  # fields, counted from 0
     label_pos: int = 0
-    maxsplit: int = -1
+    maxsplit: int = -1  # splits of a line, so that the last field may contain tabs; -1: no limit
 
     def __post_init__(self) -> None:
         for flag, value in (("--text-pos", self.text_pos), ("--label-pos", self.label_pos)):
@@ -43,14 +29,7 @@ class LabelledText:
         return [text for _, text in self._fields(path, self.text_pos)]
 
     def labels(self, path: str | Path, nr_labels: int) -> tuple[csr_matrix, csr_matrix | None]:
-        """Read the labels of each line.
-
-        Returns:
-            Documents × labels, and the relevance of each label; None if the first line has no relevances.
-
-        Raises:
-            InputError: the labels of a line cannot be read, or do not exist; the error names the line.
-        """
+        """Read documents × labels, and the relevance of each label; None if the first line has no relevances."""
         columns: list[int] = []
         values: list[float] = []
         relevances: list[float] = []
@@ -82,7 +61,7 @@ class LabelledText:
         return matrix([1.0] * len(columns)), None
 
     def _fields(self, path: str | Path, position: int) -> Iterator[tuple[int, str]]:
-        """Yield one field of each line, with the line's number from 1."""
+        """Yield one field of each line, with the line number from 1."""
         needed = max(self.text_pos, self.label_pos) + 1
         for line, text in enumerate(TextFile(path, name="labelled texts"), start=1):
             fields = text.split("\t", self.maxsplit)
@@ -113,7 +92,7 @@ def _number(path: str | Path, line: int, text: str, label: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise _unreadable(path, line, label, True) from None
+        value = np.nan
     if not np.isfinite(value):
         raise _unreadable(path, line, label, True)
     return value

@@ -1,6 +1,7 @@
-"""Reading and writing of feature and label matrices."""
+"""Reading and writing of feature and label matrices, and the names of their files."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,21 @@ from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, issparse
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.regular import existing_file
+from xmc_tf.data.checks import check_pair
+from xmc_tf.data.features import Features, as_features
 from xmc_tf.data.npz.reading import file_format, read_npy, read_npz
 from xmc_tf.data.npz.writing import padded_head, write_npz
-from xmc_tf.data.scanning import ALONE, Scan
-from xmc_tf.data.structure import check_finite, check_indices, check_pointers
+from xmc_tf.data.structure import ALONE, Scan, check_finite, check_indices, check_pointers
 
 _LOG = logging.getLogger(__name__)
 _MUCH_TO_SORT = 500_000_000  # bytes; sorting fewer takes no noticeable time
 _LARGEST_INT32 = np.iinfo(np.int32).max
-# Rows and columns without entries take no room in the file, but several bytes each in memory. So their number is
+# Rows and columns without entries take no room in the file, but several bytes each in memory, so their number is
 # limited. Hashed features, which leave most columns empty, stay far below.
 _MAX_EMPTY = 1 << 27
+_OTHER_FORMATS = frozenset(
+    (".npz", ".npy", ".jsonl", ".json", ".csv", ".tsv", ".txt", ".gz", ".zip", ".pkl", ".parquet", ".xlsx", ".h5")
+)
 _MEMBERS = ("format", "shape", "data", "indices", "indptr", "row", "col", "coords")
 
 
@@ -36,11 +41,11 @@ def load_matrix(
         path: a scipy .npz (CSR, CSC or COO, any index type, compressed or not) or a dense .npy.
         name: name of the matrix in messages.
         mmap: whether to map uncompressed arrays of the right types; they are then read-only and shared by all processes
-            of the machine.
-        scan: the shared scan that checks the numbers; all ranks that share it load this file, with the same content.
+            on the machine.
+        scan: the shared scan that checks the numbers; all ranks that share it must load the same file.
 
     Returns:
-        CSR or CSC as in the file (COO becomes CSR) with sorted rows and without duplicates, or a C-contiguous array;
+        CSR or CSC as in the file (COO becomes CSR), with sorted rows and no duplicates, or a C-contiguous array;
         always float32 and finite.
 
     Raises:
@@ -52,7 +57,15 @@ def load_matrix(
     if form == "npz":
         matrix = _sparse(read_npz(path, name=name, wanted=_MEMBERS, mmap=mmap), what, scan)
     elif form == "npy":
-        matrix = _dense(read_npy(path, name=name, mmap=mmap), what)
+        array = read_npy(path, name=name, mmap=mmap)
+        if array.ndim != 2:
+            raise InputError(
+                f"{what} is not a matrix",
+                expected="two dimensions, rows by columns",
+                received=f"shape {array.shape}",
+                fix="reshape it; a single row is array[None, :]",
+            )
+        matrix = np.ascontiguousarray(_values(array, what))
     else:
         raise InputError(
             f"{what} is not a matrix",
@@ -65,18 +78,7 @@ def load_matrix(
 
 
 def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False, mark: str = "") -> None:
-    """Write a matrix so that `load_matrix` can map it, and scipy and PECOS can load it.
-
-    Sparse matrices become an uncompressed .npz of float32 data and int32 indices (int64 if necessary), dense ones a
-    float32 .npy. The file is written atomically.
-
-    Args:
-        path: ends in .npz for a sparse matrix, in .npy for a dense one.
-        matrix: CSR or CSC (kept), another sparse form (becomes CSR), or an array of two dimensions.
-        any_name: whether to allow other endings, as PECOS does.
-        mark: by which a command recognises its output; of a dense matrix ``EMBEDDINGS`` of
-            :mod:`xmc_tf.common.files.marks`, of a sparse one a comment.
-    """
+    """Write a matrix atomically as a mappable .npz or .npy; ``mark`` identifies a command's output."""
     path = Path(path)
     suffix = ".npz" if issparse(matrix) else ".npy"
     if path.suffix != suffix and not any_name:
@@ -110,6 +112,62 @@ def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False, mark: 
         )
 
 
+def open_matrix(path: str | Path) -> csr_matrix | csc_matrix:
+    """Map a sparse matrix of a work file, without the checks of `load_matrix` that read everything."""
+    arrays = read_npz(path, name="work file")
+    kind = csc_matrix if arrays["format"].tobytes() == b"csc" else csr_matrix
+    matrix = kind(tuple(int(side) for side in arrays["shape"]), dtype=np.float32)
+    matrix.data, matrix.indices, matrix.indptr = arrays["data"], arrays["indices"], arrays["indptr"]
+    if kind is csc_matrix:  # rows of CSR may be in order of score
+        matrix.has_canonical_format = True
+    return matrix
+
+
+def load_features(paths: Sequence[str | Path], *, scan: Scan = ALONE) -> Features:
+    """Read one feature file, or a sparse and a dense one that are concatenated in this order."""
+    parts = [load_matrix(path, name="features", scan=scan) for path in paths]
+    if len(parts) == 1:
+        return as_features(parts[0])
+    if len(parts) != 2 or not issparse(parts[0]) or issparse(parts[1]):
+        raise InputError(
+            f"{', '.join(map(str, paths))} cannot be concatenated",
+            expected="one matrix, or a sparse one (.npz) and a dense one (.npy) in this order",
+            received=", ".join("sparse" if issparse(part) else "dense" for part in parts),
+        )
+    check_pair(parts[0], parts[1], str(paths[0]), str(paths[1]))
+    return as_features((parts[0], parts[1]))
+
+
+def prediction_path(path: str | None, folder_name: str | None = None) -> str | None:
+    """Return the output file of a prediction command, given its ``-o``; in an existing folder, ``folder_name``."""
+    if path is not None and folder_name and Path(path).is_dir():
+        return str(Path(path) / folder_name)
+    if path is not None and Path(path).suffix not in (".npz", ".jsonl"):
+        _check_name(path, "predictions are", "a name that ends in .npz (a matrix) or in .jsonl (a line per document)")
+    return path
+
+
+def embedding_path(path: str) -> Path:
+    """Return the output file of an embedding command, given its ``-o``; in an existing folder, ``embeddings.npy``."""
+    if Path(path).is_dir():
+        return Path(path) / "embeddings.npy"
+    if Path(path).suffix != ".npy":
+        _check_name(path, "embeddings are", "a name that ends in .npy")
+    return Path(path)
+
+
+def _check_name(path: str, what: str, expected: str) -> None:
+    """Raise an error for a name that implies another format; like PECOS, accept names without a known ending."""
+    if Path(path).suffix.lower() in _OTHER_FORMATS:
+        raise InputError(
+            f"-o {path}: {what} not written in this form",
+            expected=f"{expected}, or a name without an extension (a matrix)",
+            received=Path(path).suffix,
+        )
+    if Path(path).is_dir():
+        raise InputError(f"-o {path} is a folder", expected=expected, fix="name a file in it")
+
+
 def index_type(shape: tuple[int, int], nr_entries: int) -> type[np.signedinteger]:
     """Return the type of a sparse matrix's indices and pointers on disk: int32 if everything fits."""
     return np.int32 if max(*shape, nr_entries) <= _LARGEST_INT32 else np.int64
@@ -117,9 +175,6 @@ def index_type(shape: tuple[int, int], nr_entries: int) -> type[np.signedinteger
 
 def _sparse(arrays: dict[str, np.ndarray], what: str, scan: Scan) -> csr_matrix | csc_matrix:
     form = arrays["format"].tobytes().replace(b"\0", b"").decode("ascii", "replace") if "format" in arrays else ""
-    needed = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr")}.get(
-        form, ("coords",) if "coords" in arrays else ("row", "col")
-    )
     if form not in ("csr", "csc", "coo"):
         raise InputError(
             f"{what} contains no sparse matrix in a supported format",
@@ -127,6 +182,8 @@ def _sparse(arrays: dict[str, np.ndarray], what: str, scan: Scan) -> csr_matrix 
             received=f"format {form}" if form else f"an archive of {', '.join(arrays) or 'other content'}",
             fix="save matrix.tocsr() with scipy.sparse.save_npz, or a dense array with numpy.save",
         )
+    places = ("coords",) if "coords" in arrays else ("row", "col")
+    needed = places if form == "coo" else ("indices", "indptr")
     if missing := [key for key in ("shape", "data", *needed) if key not in arrays]:
         raise InputError(
             f"{what} lacks {', '.join(missing)}",
@@ -134,21 +191,34 @@ def _sparse(arrays: dict[str, np.ndarray], what: str, scan: Scan) -> csr_matrix 
             received=f"only {', '.join(arrays)}",
             fix="save it again",
         )
-    shape = _shape(arrays["shape"], what)
-    _refuse_empty(form, shape, arrays["data"].size, what)
+    sides = arrays["shape"]
+    if sides.shape != (2,) or sides.dtype.kind not in "iu" or (sides < 0).any() or (sides > 2**62).any():
+        expected = "a shape of two whole numbers, rows and columns"
+        raise InputError(f"{what} is not a matrix", expected=expected, received=f"{sides}")
+    shape, nr_entries = (int(sides[0]), int(sides[1])), arrays["data"].size
+    most = max(_MAX_EMPTY, nr_entries)
+    # The axis with pointers needs no such check, because the file has a pointer for each row or column.
+    for axis, side, pointers in (("rows", shape[0], "csr"), ("columns", shape[1], "csc")):
+        if form != pointers and side > most:
+            raise InputError(
+                f"{what} has too many {axis} for its {nr_entries:,} entries",
+                expected=f"at most {most:,}",
+                received=f"{side:,}",
+                fix="save the matrix with its true shape; hash features into at most 2^27 columns",
+            )
     data = _values(arrays["data"], what)
     if data.ndim != 1:
         raise InputError(f"{what}: data is not a list of values", expected="one dimension", received=f"{data.ndim}")
     if form == "coo":
         return _from_coo(arrays, data, shape, what)
-    return _compressed(form, data, arrays["indices"], arrays["indptr"], shape, what, scan)
+    return _compressed(arrays, data, form == "csr", shape, what, scan)
 
 
 def _compressed(
-    form: str, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int], what: str,
-    scan: Scan,
-) -> csr_matrix | csc_matrix:  # fmt: skip
-    nr_major, nr_minor = shape if form == "csr" else shape[::-1]
+    arrays: dict[str, np.ndarray], data: np.ndarray, by_row: bool, shape: tuple[int, int], what: str, scan: Scan
+) -> csr_matrix | csc_matrix:
+    indices, indptr = arrays["indices"], arrays["indptr"]
+    nr_major, nr_minor = shape if by_row else shape[::-1]
     for key, array in (("indices", indices), ("indptr", indptr)):
         if array.dtype.kind not in "iu":
             raise InputError(f"{what}: {key} are not whole numbers", expected="integers", received=str(array.dtype))
@@ -160,10 +230,9 @@ def _compressed(
             fix="save it again",
         )
     check_pointers(indptr, nr_major, len(data), what)
-    canonical = check_indices(indptr, indices, nr_minor, what, "row" if form == "csr" else "column", scan)
-    index = np.int32 if max(*shape, len(data)) <= _LARGEST_INT32 else np.int64
-    cls = csr_matrix if form == "csr" else csc_matrix
-    matrix = cls(shape, dtype=np.float32)
+    canonical = check_indices(indptr, indices, nr_minor, what, "row" if by_row else "column", scan)
+    index = index_type(shape, len(data))
+    matrix = (csr_matrix if by_row else csc_matrix)(shape, dtype=np.float32)
     # Set directly, because the constructor would scan all indices again, and copy some arrays.
     matrix.data, matrix.indices = data, np.asarray(indices, dtype=index)
     matrix.indptr = np.asarray(indptr, dtype=index)
@@ -198,37 +267,10 @@ def _from_coo(arrays: dict[str, np.ndarray], data: np.ndarray, shape: tuple[int,
                 received=f"{place.min()} to {place.max()}",
                 fix="save it again with the right shape",
             )
-    index = np.int32 if max(*shape, len(data)) <= _LARGEST_INT32 else np.int64
+    index = index_type(shape, len(data))
     matrix = coo_matrix((data, tuple(np.asarray(place, dtype=index) for place in places)), shape=shape).tocsr()
     matrix.sum_duplicates()
     return matrix
-
-
-def _refuse_empty(form: str, shape: tuple[int, int], nr_entries: int, what: str) -> None:
-    """Raise an error for a shape of far more rows or columns than the file has entries.
-
-    The major axis of CSR and CSC needs no check, because the file has a pointer for each row or column.
-    """
-    most = max(_MAX_EMPTY, nr_entries)
-    for axis, side, pointers in (("rows", shape[0], "csr"), ("columns", shape[1], "csc")):
-        if form != pointers and side > most:
-            raise InputError(
-                f"{what} has too many {axis} for its {nr_entries:,} entries",
-                expected=f"at most {most:,}",
-                received=f"{side:,}",
-                fix="save the matrix with its true shape; hash features into at most 2^27 columns",
-            )
-
-
-def _dense(array: np.ndarray, what: str) -> np.ndarray:
-    if array.ndim != 2:
-        raise InputError(
-            f"{what} is not a matrix",
-            expected="two dimensions, rows by columns",
-            received=f"shape {array.shape}",
-            fix="reshape it; a single row is array[None, :]",
-        )
-    return np.ascontiguousarray(_values(array, what))
 
 
 def _values(array: np.ndarray, what: str) -> np.ndarray:
@@ -239,13 +281,3 @@ def _values(array: np.ndarray, what: str) -> np.ndarray:
         return array
     with np.errstate(over="ignore"):  # check_finite finds overflows
         return array.astype(np.float32)
-
-
-def _shape(array: np.ndarray, what: str) -> tuple[int, int]:
-    if array.shape != (2,) or array.dtype.kind not in "iu" or (array < 0).any() or (array > 2**62).any():
-        raise InputError(
-            f"{what} is not a matrix",
-            expected="a shape of two whole numbers, rows and columns",
-            received=f"{array}",
-        )
-    return int(array[0]), int(array[1])

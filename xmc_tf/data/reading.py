@@ -1,4 +1,4 @@
-"""Documents as an encoder reads them: one window of tokens, or several whose embeddings or scores are combined."""
+"""Splitting of long documents into windows of tokens, and combining of the windows' embeddings or scores."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,25 +8,15 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 TRUNCATE = "truncate"
-COMBINATIONS = ("mean", "max")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A way to make windows of documents, and one embedding of the windows' embeddings.
+    """How to split documents into windows (parts that the encoder reads at once), and to combine the embeddings."""
 
-    A window is a part of a document that the encoder reads at once; a short document is one window.
-
-    Args:
-        max_length: maximum number of tokens of a window, including special ones.
-        max_windows: maximum number of windows of a document; the tokens behind them are ignored. 1: documents are
-            truncated.
-        combine: "mean" or "max" of the windows' embeddings, number by number.
-    """
-
-    max_length: int
-    max_windows: int = 1
-    combine: str = "mean"
+    max_length: int  # tokens of a window, including special ones
+    max_windows: int = 1  # of a document; the tokens behind them are ignored
+    combine: str = "mean"  # or "max"
 
     @classmethod
     def of(cls, max_length: int, long_texts: str, max_windows: int) -> Self:
@@ -40,15 +30,10 @@ class Reading:
 
 
 class WindowEmbeddings(NamedTuple):
-    """The embeddings of the windows of some documents.
+    """The embeddings of the windows of some documents."""
 
-    Attributes:
-        vectors: float32 [windows, dim], document by document.
-        splits: the first window of each document, then the number of windows; no document is without windows.
-    """
-
-    vectors: np.ndarray
-    splits: np.ndarray
+    vectors: np.ndarray  # float32 [windows, dim], document by document
+    splits: np.ndarray  # the first window of each document, then the number of windows; each document has a window
 
     @classmethod
     def of_single_windows(cls, vectors: np.ndarray) -> Self:
@@ -57,63 +42,27 @@ class WindowEmbeddings(NamedTuple):
 
     @property
     def nr_documents(self) -> int:
-        """Number of documents."""
         return len(self.splits) - 1
 
     def of_documents(self, combine: str) -> np.ndarray:
-        """Return one embedding per document: the "mean" or "max" of its windows' embeddings, number by number."""
-        return combine_windows(self.vectors, self.splits, combine)
+        """Return one embedding per document: the "mean" or "max" over its windows."""
+        if len(self.vectors) == self.nr_documents:
+            return self.vectors
+        if combine == "max":
+            return np.maximum.reduceat(self.vectors, self.splits[:-1], axis=0)
+        counts = np.diff(self.splits).astype(np.float32)
+        return np.add.reduceat(self.vectors, self.splits[:-1], axis=0) / counts[:, None]
 
 
 def window_bounds(tokens: int, limit: int, max_windows: int) -> list[tuple[int, int]]:
-    """Return begin and end of each window of a document: as few as possible, of equal length but for one token.
-
-    Example:
-        >>> window_bounds(10, limit=4, max_windows=16)
-        [(0, 3), (3, 6), (6, 10)]
-        >>> window_bounds(10, limit=4, max_windows=2)
-        [(0, 4), (4, 8)]
-
-    Args:
-        tokens: number of tokens of the document, without special ones.
-        limit: maximum number of tokens of a window, without special ones.
-        max_windows: maximum number of windows.
-    """
+    """Return begin and end of each window: as few as possible, with lengths that differ by at most one token."""
     count = min(max(1, -(-tokens // limit)), max_windows)
     kept = min(tokens, count * limit)
-    cuts = [number * kept // count for number in range(count + 1)]
-    return list(pairwise(cuts))
-
-
-def combine_windows(vectors: np.ndarray, splits: np.ndarray, combine: str) -> np.ndarray:
-    """Return one embedding per document.
-
-    Args:
-        vectors: the embeddings of the windows, document by document.
-        splits: the first window of each document, then the number of windows; no document is without windows.
-        combine: "mean" or "max".
-    """
-    if len(vectors) == len(splits) - 1:
-        return vectors
-    if combine == "max":
-        return np.maximum.reduceat(vectors, splits[:-1], axis=0)
-    counts = np.diff(splits).astype(np.float32)
-    return np.add.reduceat(vectors, splits[:-1], axis=0) / counts[:, None]
+    return list(pairwise(number * kept // count for number in range(count + 1)))
 
 
 def max_over_windows(scores: csr_matrix, splits: np.ndarray, only_topk: int) -> csr_matrix:
-    """Return the best nodes of documents: a node's score is its largest of all windows of the document.
-
-    If each row has the ``only_topk`` best nodes of its window, the result has those of the document.
-
-    Args:
-        scores: windows × nodes.
-        splits: the first window of each document, then the number of windows.
-        only_topk: number of nodes per document.
-
-    Returns:
-        Documents × nodes, the best first within a row; equal scores are in the order of the nodes.
-    """
+    """Return the ``only_topk`` best nodes of each document, best first, by the largest score over its windows."""
     nr_documents = len(splits) - 1
     if nr_documents == scores.shape[0]:
         return scores

@@ -1,19 +1,37 @@
-"""Checks of a sparse matrix: consistent arrays and finite values.
+"""Checks of a matrix's arrays, read in pieces, so that a mapped matrix may exceed memory."""
 
-All checks read the arrays in pieces, so that a mapped matrix larger than memory can be checked. Those of all entries
-can be shared by ranks (``scanning.py``).
-"""
-
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from typing import NoReturn, Protocol, TypeVar
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data.scanning import ALONE, Scan, worth_sharing
 
+Found = TypeVar("Found")
 _PIECE = 1 << 20
+# Scanning so few entries takes less time than sending the other processes the result.
+FEW = 1 << 20
+
+
+class Scan(Protocol):
+    """A way to scan an array in parts, by this process or by several; see also ``xmc_tf.ranks.shared_scan``."""
+
+    def each(self, look: Callable[[int, int], Found]) -> list[Found]:
+        """Return ``look(part, parts)`` of each part; every process gets all results, and fails if one fails."""
+
+
+class _Alone:
+    def each(self, look: Callable[[int, int], Found]) -> list[Found]:
+        return [look(0, 1)]
+
+
+ALONE: Scan = _Alone()
+
+
+def worth_sharing(scan: Scan, entries: int) -> Scan:
+    """Return ``scan`` for long arrays, and ``ALONE`` for short ones."""
+    return scan if entries > FEW else ALONE
 
 
 def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str) -> None:
@@ -31,19 +49,7 @@ def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str
 def check_indices(
     indptr: np.ndarray, indices: np.ndarray, nr_minor: int, what: str, line: str, scan: Scan = ALONE
 ) -> bool:
-    """Check that all indices lie within the matrix.
-
-    Args:
-        indptr: pointers checked by `check_pointers`.
-        indices: the column of each entry (CSR), or the row (CSC).
-        nr_minor: number of columns (or rows).
-        what: name of the matrix in messages.
-        line: name of a pointer's range in messages: "row" or "column".
-        scan: the shared scan.
-
-    Returns:
-        Whether the indices of every row are ascending, without duplicates.
-    """
+    """Check that all indices lie within the matrix; return whether every row is ascending, without duplicates."""
 
     def look(part: int, parts: int) -> bool:
         canonical = True
@@ -51,11 +57,8 @@ def check_indices(
             if piece.min() < 0 or piece.max() >= nr_minor:
                 first = int(np.flatnonzero((piece < 0) | (piece >= nr_minor))[0])
                 at = _line_of(indptr, start + first)
-                _broken(
-                    what,
-                    f"indices from 0 to {nr_minor - 1:,}",
-                    f"{piece[first]} in {line} {at:,} (counted from 0)",
-                )
+                found = f"{piece[first]} in {line} {at:,} (counted from 0)"
+                _broken(what, f"indices from 0 to {nr_minor - 1:,}", found)
             if canonical:
                 # A new row must begin wherever an index is not larger than the one before.
                 turns = start + 1 + np.flatnonzero(piece[1:] <= piece[:-1])
@@ -66,31 +69,30 @@ def check_indices(
 
 
 def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, scan: Scan = ALONE) -> None:
-    """Raise an error for NaN and infinity that names the first row and column; ``scan``: the shared scan."""
+    """Raise an error for NaN and infinity that names the first row and column."""
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
-    rows_per_piece = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
+    length = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
 
     def look(part: int, parts: int) -> None:
-        for start, piece in _pieces(values, part, parts, length=rows_per_piece):
+        for start, piece in _pieces(values, part, parts, length=length):
             wrong = ~np.isfinite(piece)
             if wrong.any():
-                place = tuple(int(axis[0]) for axis in np.nonzero(wrong))
-                row, column = _position(matrix, start, place)
+                first, *rest = (int(axis[0]) for axis in np.nonzero(wrong))
+                dense = isinstance(matrix, np.ndarray)
+                row, column = (start + first, *rest) if dense else position_of(matrix, start + first)
                 raise InputError(
-                    f"{what}: row {row:,}, column {column:,} (counted from 0) is {piece[place]}",
+                    f"{what}: row {row:,}, column {column:,} (counted from 0) is {piece[wrong][0]}",
                     expected="finite numbers that fit into 32 bits",
                     received=f"{int(wrong.sum()):,} such values among the {len(piece):,} "
-                    + (f"rows from {start:,} on" if values.ndim == 2 else f"entries from {start:,} on"),
+                    f"{'rows' if dense else 'entries'} from {start:,} on",
                     fix="find their cause; remove the entries, or replace them by numbers",
                 )
 
     worth_sharing(scan, values.size).each(look)
 
 
-def _position(matrix: csr_matrix | csc_matrix | np.ndarray, start: int, place: tuple[int, ...]) -> tuple[int, int]:
-    if isinstance(matrix, np.ndarray):
-        return start + place[0], place[1]
-    entry = start + place[0]
+def position_of(matrix: csr_matrix | csc_matrix, entry: int) -> tuple[int, int]:
+    """Return the row and the column of an entry."""
     line, other = _line_of(matrix.indptr, entry), int(matrix.indices[entry])
     return (line, other) if matrix.format == "csr" else (other, line)
 
@@ -103,7 +105,7 @@ def _line_of(indptr: np.ndarray, entry: int) -> int:
 def _pieces(
     array: np.ndarray, part: int = 0, parts: int = 1, *, length: int = _PIECE, overlap: int = 0
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield a part of the array in pieces with their starts; the next piece repeats ``overlap`` entries."""
+    """Yield pieces of a part of the array with their starts; each also has the next one's first ``overlap`` entries."""
     size = len(array) if array.size else 0
     begin, end = (size * bound // parts for bound in (part, part + 1))
     for start in range(begin, end, length):

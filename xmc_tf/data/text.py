@@ -1,25 +1,29 @@
 """Texts in a mapped file, one per line."""
 
+import csv
 import logging
 import mmap
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.tabular import refuse_table
 
 _LOG = logging.getLogger(__name__)
 PIECE = 1 << 22
 _HEAD = 1 << 16
 _MOST_DAMAGED = 0.05  # of the lines; more of them are an encoding, not damage
 _BOM = b"\xef\xbb\xbf"
+_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+_LINES = 20  # by which a table is detected
+_OF_TEXTS = {"text", "texts", "title", "titles", "abstract", "body", "content", "description", "document", "sentence"}
+_OF_OTHERS = {"id", "uid", "doc_id", "label", "labels", "tag", "tags", "category", "categories", "class", "keywords"}
 
 # The first bytes of files that are not texts, their kind, and the fix.
 _NO_TEXTS = {
@@ -43,7 +47,7 @@ class TextFile:
 
     Lines end in ``\n`` or ``\r\n``; the last line end is optional. An empty line is an empty document. Bytes that are
     not UTF-8 become U+FFFD, the replacement character, when a document is returned as `str`; `check` counts such
-    documents. A byte order mark at the beginning is not part of the first document.
+    documents. A byte order mark at the beginning is ignored.
 
     Example:
         >>> texts = TextFile("X.trn.txt")
@@ -70,11 +74,11 @@ class TextFile:
         for magic, (kind, fix) in _NO_TEXTS.items():
             if head.startswith(magic):
                 raise InputError(
-                    f"{name}: {self.path} is no text", expected="text in UTF-8, one document per line",
+                    f"{name}: {self.path} is not a text file", expected="text in UTF-8, one document per line",
                     received=kind, fix=fix,
                 )  # fmt: skip
         if name == "texts":
-            refuse_table(self.path, self._bytes[:_HEAD], name)
+            _refuse_table(self.path, self._bytes[:_HEAD], name)
         # Line i is the bytes from offsets[i] to just before offsets[i + 1], including its line end.
         self._offsets = _offsets(self._bytes, f"reading {self.path.name}")
         if head.startswith(_BOM):
@@ -93,16 +97,16 @@ class TextFile:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
             if step == 1:
-                return [_decode(line) for line in self.lines(start, stop)]
+                return [_decoded(line) for line in self.lines(start, stop)]
             return [self[i] for i in range(start, stop, step)]
         line = int(index) + (len(self) if index < 0 else 0)
         if not 0 <= line < len(self):
             raise IndexError(f"document {index} of {len(self)}")
-        return _decode(self._line(line))
+        return _decoded(self._bytes[self._offsets[line] : self._offsets[line + 1] - 1].removesuffix(b"\r"))
 
     def __iter__(self) -> Iterator[str]:
         for lines in self.batches(1024):
-            yield from map(_decode, lines)
+            yield from map(_decoded, lines)
 
     def __repr__(self) -> str:
         return f"TextFile({str(self.path)!r}, {len(self):,} documents)"
@@ -144,13 +148,13 @@ class TextFile:
             yield self.lines(first, min(first + size, stop))
 
     def check(self) -> int:
-        """Count documents that are not UTF-8 and empty ones; warn about the former, log the latter.
+        """Count documents that are not UTF-8 (and warn about them); log the number of empty ones.
 
         Returns:
             The number of documents that are not UTF-8.
 
         Raises:
-            InputError: many documents are not UTF-8, so that the file has another encoding.
+            InputError: so many documents are not UTF-8 that the file has another encoding.
         """
         wrong: list[int] = []
         empty = 0
@@ -182,13 +186,36 @@ class TextFile:
             _LOG.info("%s: %s: %s of %s lines are empty", self.name, self.path, f"{empty:,}", f"{len(self):,}")
         return len(wrong)
 
-    def _line(self, index: int) -> bytes:
-        line = self._bytes[self._offsets[index] : self._offsets[index + 1] - 1]
-        return line.removesuffix(b"\r")
+
+def _refuse_table(path: Path, head: bytes, name: str) -> None:
+    """Raise an ``InputError`` if a text file is clearly a table, by its column names, or by its name and separators."""
+    # The text after the last line end may be an incomplete line.
+    whole = head[: head.rfind(b"\n") + 1] or head
+    lines = whole.decode("utf-8-sig", errors="replace").splitlines()[:_LINES]
+    if not lines:
+        return
+    named = path.suffix.lower() in (".csv", ".tsv")
+    for separator, called in _SEPARATORS.items():
+        rows = list(csv.reader(lines, delimiter=separator))
+        columns = [column.strip().lower() for column in rows[0]] if rows else []
+        if len(columns) < 2:
+            continue
+        usual = [not known.isdisjoint(columns) for known in (_OF_TEXTS, _OF_OTHERS)]
+        is_header = all(len(column) <= 30 for column in columns) and (all(usual) or (named and any(usual)))
+        is_even = len(rows) > 1 and len({len(row) for row in rows}) == 1
+        if is_header or (named and is_even):
+            raise InputError(
+                f"{name}: {path} is a table, not a file of texts",
+                expected="one document per line only, and labels in a separate matrix",
+                received=f"{len(columns)} columns separated by {called}, the first line: {lines[0][:80]!r}",
+                fix=f"train on the table (xmc-tf train {path} -m MODEL), or write its column of texts to a file",
+            )
+    if named:
+        _LOG.warning("%s: %s is read as text, one document per line, despite its name", name, path)
 
 
 def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
-    """Return where each line begins, and after the last where the next one would, in one pass over the file."""
+    """Return where each line begins, and where the line after the last would begin."""
     array = np.frombuffer(data, dtype=np.uint8)
     found = [np.zeros(1, dtype=np.int64)]
     with Progress(title, len(array) >> 20, "MB") as progress:
@@ -210,26 +237,16 @@ Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
 
 
 class JoinedTexts(LazyTexts):
-    """The texts of several sources, one after the other, read when they are used.
-
-    Args:
-        parts: the texts of each source.
-    """
+    """The texts of several sources, one after the other, read when they are used."""
 
     def __init__(self, parts: Sequence[Texts]) -> None:
         self.sources = list(parts)
-        self.parts = [_FileRange(part, 0, len(part)) if isinstance(part, TextFile) else part for part in parts]
+        self.parts = [FileRange(part, 0, len(part)) if isinstance(part, TextFile) else part for part in parts]
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "JoinedTexts": ...
-
-    def __getitem__(self, index: int | slice) -> "str | JoinedTexts":
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
             if step != 1:
@@ -249,8 +266,8 @@ class JoinedTexts(LazyTexts):
             yield from map(_decoded, part)
 
 
-class _FileRange(LazyTexts):
-    """Some lines of a file, which slices do not load."""
+class FileRange(LazyTexts):
+    """The texts of a file from ``first`` up to ``last`` (exclusive); slices do not load them."""
 
     def __init__(self, file: TextFile, first: int, last: int) -> None:
         self._file, self._first, self._last = file, first, last
@@ -258,25 +275,19 @@ class _FileRange(LazyTexts):
     def __len__(self) -> int:
         return self._last - self._first
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "_FileRange": ...
-
-    def __getitem__(self, index: int | slice) -> "str | _FileRange":
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             first, last, _ = index.indices(len(self))
-            return _FileRange(self._file, self._first + first, self._first + max(first, last))
+            return FileRange(self._file, self._first + first, self._first + max(first, last))
         return self._file[self._first + index]
 
     def __iter__(self) -> Iterator[str]:
-        for lines in self._file.batches(1024, self._first, self._last):
+        for lines in self.batches(1024):
             yield from map(_decoded, lines)
 
-
-def _decode(line: bytes) -> str:
-    return line.decode("utf-8", errors="replace")
+    def batches(self, size: int) -> Iterator[list[bytes]]:
+        """Yield the texts in lists of ``size``."""
+        return self._file.batches(size, self._first, self._last)
 
 
 def _is_utf8(data: bytes) -> bool:

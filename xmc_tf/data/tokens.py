@@ -1,52 +1,115 @@
-"""Tokenized documents, mapped into memory and returned as padded arrays."""
+"""Tokenized documents, in the files ids.bin, lengths.npy, windows.npy (for long documents) and store.json."""
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.headers import read_header
+from xmc_tf.common.folders.checksums import check_content, content_record, is_content_record
+from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.data.token_files import TOKENS, TokenWriter, open_files
+
+_FORMAT = "xmc_tf.data.TokenStore"
+_VERSION = 1
+_KIND = FolderKind(
+    "a store of tokens",
+    header="store.json",
+    recognises=lambda header: header.get("format") == _FORMAT,
+    parts={r"store\.json|ids\.bin|lengths\.npy|windows\.npy": None},
+)
+_NARROW: np.dtype = np.dtype("<u2")
+_WIDE: np.dtype = np.dtype("<i4")
+_FIX = "copy the whole folder again, or tokenize again"
+
+
+class TokenWriter:
+    """A writer of documents in order; created by ``TokenStore.create``."""
+
+    def __init__(self, file: BinaryIO, vocabulary_size: int) -> None:
+        self._file = file
+        self._dtype = _NARROW if vocabulary_size <= 1 << 16 else _WIDE
+        self._crc, self._digest = 0, hashlib.sha256()
+        self._lengths: list[np.ndarray] = []
+        self._windows: list[np.ndarray] = []
+
+    def write(self, windows: Iterable[Sequence[int] | np.ndarray], counts: np.ndarray | None = None) -> None:
+        """Append documents: the ids of each window, and the number of windows of each document (default: one each)."""
+        parts = [np.asarray(window) for window in windows]
+        counts = np.ones(len(parts), np.int32) if counts is None else np.asarray(counts, np.int32)
+        if counts.sum(dtype=np.int64) != len(parts) or counts.min(initial=1) < 1:
+            raise InputError(
+                "the windows do not fit the documents",
+                expected="one window or more for each document",
+                received=f"{len(parts):,} windows of {len(counts):,} documents",
+            )
+        for part in parts:
+            if part.ndim != 1 or (part.size and part.dtype.kind not in "iu"):
+                raise InputError(
+                    "a document is not a list of token ids",
+                    expected="one dimension of whole numbers",
+                    received=f"{part.dtype} of shape {part.shape}",
+                )
+        lengths = np.array([part.size for part in parts], np.int32)
+        ids = np.concatenate([part for part in parts if part.size] or [np.empty(0, np.int64)]).astype(np.int64)
+        largest = np.iinfo(self._dtype).max
+        if ids.size and (ids.min() < 0 or ids.max() > largest):
+            wrong = int(ids.min() if ids.min() < 0 else ids.max())
+            raise InputError("a token id is out of range", expected=f"0 to {largest:,}", received=str(wrong))
+        # The fingerprint does not depend on the type of the ids on disk or as passed.
+        self._digest.update(ids.astype(_WIDE).tobytes())
+        self._lengths.append(lengths)
+        self._windows.append(counts)
+        content = ids.astype(self._dtype).tobytes()
+        self._file.write(content)
+        self._crc = zlib.crc32(content, self._crc)
+
+    def finish(self, folder: Path, about: dict[str, Any]) -> None:
+        """Write the other files of the folder."""
+        self._file.flush()
+        lengths, windows = (np.concatenate([np.empty(0, np.int32), *some]) for some in (self._lengths, self._windows))
+        # Without long documents, the files equal those of truncated documents.
+        arrays = {"lengths.npy": lengths} | ({"windows.npy": windows} if len(windows) < len(lengths) else {})
+        entries = {"ids.bin": {"bytes": self._file.tell(), "crc32": self._crc}}
+        for name, array in arrays.items():
+            self._digest.update(array.astype(_WIDE).tobytes())
+            buffer = io.BytesIO()
+            np.save(buffer, array, allow_pickle=False)
+            (folder / name).write_bytes(buffer.getvalue())
+            entries[name] = content_record(buffer.getvalue())
+        header = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "dtype": self._dtype.name,
+            "documents": len(windows),
+            "fingerprint": self._digest.hexdigest()[:32],
+            "files": entries,
+            "about": about,
+        }
+        (folder / "store.json").write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
 
 
 class TokenStore:
-    """The tokens of many documents, mapped into memory.
-
-    Example:
-        >>> with TokenStore.create("tokens") as writer:
-        ...     writer.write([[101, 7592, 102], [101, 102]])
-        >>> ids, mask = TokenStore.open("tokens").padded([0, 1], pad_id=0)
-        >>> ids.tolist(), mask.tolist()
-        ([[101, 7592, 102], [101, 102, 0]], [[1, 1, 1], [1, 1, 0]])
-
-    A row of the store is a window: a part of a document that the encoder reads at once. Unless documents are longer
-    than that, each is one window, and rows are documents.
-
-    Attributes:
-        lengths: int32, the number of tokens of each window.
-        splits: int64, the first window of each document, then the number of windows.
-        fingerprint: hash of the tokens; equal for stores with the same documents.
-        about: the writer's description (tokenizer, longest document…).
-        folder: the folder.
-    """
+    """The tokens of many documents, mapped into memory. A row is a window: a document, or a part of a long one."""
 
     def __init__(
-        self,
-        ids: np.ndarray,
-        lengths: np.ndarray,
-        header: dict[str, Any],
-        folder: Path,
+        self, ids: np.ndarray, lengths: np.ndarray, header: dict[str, Any], folder: Path,
         windows: np.ndarray | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._ids, self.lengths, self.folder = ids, lengths, folder
-        self.fingerprint: str = header["fingerprint"]
+        self.fingerprint: str = header["fingerprint"]  # equal for stores with the same documents
         self.about: dict[str, Any] = header["about"]
         self._starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=self._starts[1:])
         counts = np.ones(len(lengths), np.int32) if windows is None else windows
+        # The first window of each document, then the number of windows.
         self.splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
     def __len__(self) -> int:
@@ -55,7 +118,6 @@ class TokenStore:
 
     @property
     def nr_documents(self) -> int:
-        """Number of documents."""
         return len(self.splits) - 1
 
     @property
@@ -65,19 +127,10 @@ class TokenStore:
 
     def document_of(self, windows: np.ndarray) -> np.ndarray:
         """Return the document of each of these windows."""
-        if self.nr_documents == len(self):
-            return windows
-        return np.searchsorted(self.splits, windows, side="right") - 1
+        return windows if self.nr_documents == len(self) else np.searchsorted(self.splits, windows, side="right") - 1
 
     def windows_of(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the windows of documents, and where each document's begin among them.
-
-        Args:
-            documents: their numbers, in any order.
-
-        Returns:
-            int64 windows, document by document; int64 [documents + 1], the last is the number of windows.
-        """
+        """Return the windows of documents, in their order, and where each document's windows begin among them."""
         self._check_numbers(documents, "document", self.nr_documents)
         counts = self.splits[documents + 1] - self.splits[documents]
         splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
@@ -101,16 +154,7 @@ class TokenStore:
     def padded(
         self, rows: np.ndarray | Sequence[int], *, pad_id: int, to: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return windows as one array, padded on the right.
-
-        Args:
-            rows: the windows.
-            pad_id: the padding id.
-            to: the width; None: the length of the longest window.
-
-        Returns:
-            Ids and mask (1 for a token, 0 for padding), both int32 [windows, width].
-        """
+        """Return ids and mask of windows, int32 [windows, width], padded on the right."""
         rows = np.asarray(rows, np.int64)
         self._check_numbers(rows, "window", len(self))
         lengths = self.lengths[rows].astype(np.int64)
@@ -141,29 +185,68 @@ class TokenStore:
     def create(
         folder: str | Path, about: dict[str, Any] | None = None, vocabulary_size: int = 1 << 16
     ) -> Iterator[TokenWriter]:
-        """Yield a writer; the store is placed, replacing an older one, only if the block ends without an error.
-
-        Args:
-            folder: the folder of the store.
-            about: a description of the tokens as JSON: their origin and settings.
-            vocabulary_size: number of different ids; up to 65,536, each takes two bytes, else four.
-        """
-        with placed_folder(folder, TOKENS) as part, (part / "ids.bin").open("wb") as file:
+        """Yield a writer; the store replaces an older one only if the block ends without an error."""
+        with placed_folder(folder, _KIND) as part, (part / "ids.bin").open("wb") as file:
             writer = TokenWriter(file, vocabulary_size)
             yield writer
             writer.finish(part, about or {})
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """Map a store into memory.
-
-        Args:
-            folder: a folder written by ``create``.
-            verify: whether to read all ids and compare checksums (about a second per gigabyte); sizes are always
-                compared.
-
-        Raises:
-            InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
-        """
-        ids, lengths, windows, header = open_files(Path(folder), verify)
+        """Map a store; ``verify`` reads all ids to compare checksums, which takes about a second per gigabyte."""
+        ids, lengths, header, windows = _read_files(Path(folder), verify)
         return cls(ids, lengths, header, Path(folder), windows)
+
+
+def _read_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict[str, Any], np.ndarray | None]:
+    """Check a store; return its ids (mapped), window lengths, header, and windows per document (None: one each)."""
+    header = read_header(folder / "store.json", _FORMAT, _VERSION, of="a token store", fix=_FIX)
+    files = header.get("files")
+    if not (
+        isinstance(files, dict)
+        and header.get("dtype") in (_NARROW.name, _WIDE.name)
+        and isinstance(header.get("documents"), int)
+        and isinstance(header.get("fingerprint"), str)
+        and isinstance(header.get("about"), dict)
+        and all(is_content_record(files.get(name)) for name in {"ids.bin", "lengths.npy", *files})
+    ):
+        needed = "the type of the ids, and sizes and checksums of ids.bin and lengths.npy"
+        raise _unexpected(folder / "store.json", needed)
+    lengths, windows = _read_counts(folder, "lengths.npy", header), None
+    nr_windows = header["documents"]
+    if "windows.npy" in files:
+        windows = _read_counts(folder, "windows.npy", header)
+        nr_windows = int(windows.sum(dtype=np.int64))
+        if len(windows) != header["documents"] or windows.min(initial=1) < 1:
+            needed = f"one window or more for each of {header['documents']:,} documents"
+            raise _unexpected(folder / "windows.npy", needed)
+    if len(lengths) != nr_windows:
+        raise _unexpected(folder / "lengths.npy", f"int32 of {nr_windows:,} documents")
+    path, entry = folder / "ids.bin", files["ids.bin"]
+    check_content(path, entry, _FIX, all_bytes=verify)
+    dtype = np.dtype(header["dtype"]).newbyteorder("<")
+    if entry["bytes"] % dtype.itemsize:
+        raise _unexpected(path, f"whole numbers of {dtype.itemsize} bytes")
+    # Empty arrays cannot be mapped.
+    ids = np.asarray(np.memmap(path, dtype, mode="r")) if entry["bytes"] else np.empty(0, dtype)
+    if int(lengths.sum(dtype=np.int64)) != len(ids):
+        raise _unexpected(folder / "lengths.npy", f"lengths that add up to {len(ids):,} tokens")
+    return ids, lengths, header, windows
+
+
+def _read_counts(folder: Path, name: str, header: dict[str, Any]) -> np.ndarray:
+    path = folder / name
+    check_content(path, header["files"][name], _FIX)
+    try:
+        counts = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError):
+        raise _unexpected(path, "an array of int32") from None
+    if not isinstance(counts, np.ndarray) or counts.dtype != np.int32 or counts.ndim != 1:
+        raise _unexpected(path, f"int32 of {header['documents']:,} documents")
+    if len(counts) and counts.min() < 0:
+        raise _unexpected(path, "no length below 0")
+    return counts
+
+
+def _unexpected(path: Path, expected: str) -> InputError:
+    return InputError(f"{path} has unexpected content", expected=expected, fix=_FIX)

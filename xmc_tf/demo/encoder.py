@@ -1,4 +1,4 @@
-"""The encoder that the demonstration fine-tunes: a small pre-trained one, or a tiny one from scratch."""
+"""The encoder that the demo fine-tunes: a small pre-trained one, or a tiny one from scratch."""
 
 import importlib.util
 import json
@@ -30,14 +30,10 @@ def pretrained_folder() -> Path | None:
 
 
 def write_tokenizer(folder: Path) -> None:
-    """Write the files of BERT's tokenizer beside its vocabulary, ``vocab.txt``.
-
-    Args:
-        folder: folder of the vocabulary.
-    """
+    """Write the files of BERT's tokenizer beside its vocabulary, ``vocab.txt``."""
     from tokenizers import BertWordPieceTokenizer
 
-    # Not by transformers: 4 and 5 take the vocabulary by different names, and each ignores the other's.
+    # Versions 4 and 5 of transformers take the vocabulary by different names, and ignore each other's.
     BertWordPieceTokenizer(vocab=str(folder / "vocab.txt")).save(str(folder / "tokenizer.json"))
     special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, **special}
@@ -45,14 +41,7 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def make_tiny(folder: Path, texts: Iterable[str], length: int, **other: int) -> Path:
-    """Write a tiny BERT with random weights, with a vocabulary of the texts' words.
-
-    Args:
-        folder: the output folder; an existing encoder is kept.
-        texts: the texts.
-        length: maximum number of tokens of a text.
-        **other: further configuration values, such as ``hidden_size``.
-    """
+    """Write a tiny BERT with random weights and a vocabulary of the texts' words, unless there is one already."""
     if (folder / "config.json").exists():
         return folder
     from tokenizers import BertWordPieceTokenizer

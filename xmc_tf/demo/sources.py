@@ -1,8 +1,10 @@
-"""The documented objects in Python source files, found by parsing; nothing is imported or run."""
+"""The documented objects in Python source files, found by parsing, and the prose of their docstrings."""
 
 import ast
 import importlib.util
+import inspect
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -25,25 +27,12 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class DocumentedObject(NamedTuple):
-    """One documented object.
-
-    Attributes:
-        module: dotted name of the module's file, "scipy.optimize._minimize".
-        name: the object's own name; the last part for a module.
-        owner: the class of a method, else "".
-        kind: module, class, exception, function, method, property, class method, static method,
-            abstract method, coroutine or context manager.
-        parameters: the names in the signature; those of ``__init__`` for a class.
-        bases: names of the base classes, without their modules.
-        docstring: the docstring in the source.
-    """
-
-    module: str
+    module: str  # dotted name, such as "scipy.optimize._minimize"
     name: str
-    owner: str
-    kind: str
-    parameters: tuple[str, ...]
-    bases: tuple[str, ...]
+    owner: str  # the class of a method
+    kind: str  # module, class, exception, function, coroutine, or a value of _KINDS
+    parameters: tuple[str, ...]  # those of __init__ for a class
+    bases: tuple[str, ...]  # without their modules
     docstring: str
 
 
@@ -54,7 +43,7 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
         spec = importlib.util.find_spec(package)
         if spec is None or not spec.submodule_search_locations:
             raise InputError(
-                f"the package {package} is not installed, and its documentation is part of the demo's data",
+                f"the package {package}, whose documentation is part of the demo's data, is not installed",
                 fix=f"install xmc_tf with encoders: {pip_install('tf')}",
             )
         folders[package] = Path(spec.submodule_search_locations[0])
@@ -62,10 +51,7 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
 
 
 def read_entries(folder: Path, package: str) -> Iterator[DocumentedObject]:
-    """Yield the documented public objects of a package, in an order that depends only on names.
-
-    Files that Python cannot parse or decode are skipped.
-    """
+    """Yield the documented public objects of a package in the order of names, without files that cannot be parsed."""
     for path, module in _source_files(folder, package):
         source = path.read_bytes()
         if b'"""' in source or b"'''" in source:
@@ -131,5 +117,104 @@ def _parameters(node: _Function) -> tuple[str, ...]:
 
 
 def _last_name(node: ast.expr) -> str:
-    """Return the last name, such as ``Layer`` of ``keras.layers.Layer``; "" if it is not a plain name."""
+    """Return the last name, such as ``Layer`` of ``keras.layers.Layer``, or ""."""
     return str(getattr(node, "attr", getattr(node, "id", "")))
+
+
+_SECTIONS = (
+    "args|arguments|parameters|params|keyword args|keyword arguments|other parameters|call arguments|"
+    "returns?|yields?|raises|references?|see also|examples?|usage|notes?|attributes|methods|warnings?|"
+    "inputs?|outputs?|input shape|output shape|reference implementation|side effects|todo|functions|classes|"
+    "routine listings"
+)
+_HEADING = re.compile(rf"(?:#+\s*)?(?:\*\*)?(?:{_SECTIONS})(?:\*\*)?\s*(?:\(.*\))?:{{0,2}}", re.IGNORECASE)
+# "Example: x = 1" and "Returns: the sum" on one line.
+_OPEN_SECTION = re.compile(r"(?:args|arguments|parameters|returns|yields|raises|examples?|usage|references?):\s")
+_FIELD = re.compile(r"[:@](?:param|type|returns?|rtype|raises?|keyword|arg|class|parameter)\b")
+_RULER = re.compile(r"[=+|-][=+| -]*")
+_UNDERLINE = re.compile(r"([-=~^*#])\1{2,}")
+_FENCE = re.compile(r"```|~~~")
+_LISTED = re.compile(r"^(?:[-*+•]|\d+[.)])\s+")
+
+# :func:`name <target>` and :class:`~a.b.C` keep the part that readers see.
+_ROLE = re.compile(r":[a-z:]+:`~?([^`<]*?)(?:\s*<[^`>]*>)?`")
+_FORMULA = re.compile(r":math:`[^`]*`|\$\$.+?\$\$|\$[^$\n]{1,200}\$|\\\\?\(.+?\\\\?\)")
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_ADDRESS = re.compile(r"(?:https?|ftp)://\S+|\bwww\.\S+")
+_PLACEHOLDER = re.compile(r"%\(\w+\)s|\{\{?\w*\}?\}|\$\{\w+\}")
+_CITATION = re.compile(r"\[\d+\]_?|\[[A-Z][A-Za-z+]*\d{2,4}\]_?")
+_EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]*[^\s*])\1(?![\w*])")
+_SPACE = re.compile(r"\s+")
+
+
+def prose(docstring: str, hidden: tuple[str, ...] = (), packages: tuple[str, ...] = ()) -> str:
+    """Return a docstring's summary and description as one line, without code, sections, formulas and addresses.
+
+    What would reveal the labels is left out too: ``hidden`` names that are written as code, and all but the last part
+    of dotted names that begin with one of ``packages``.
+    """
+    text = _SPACE.sub(" ", " ".join(_lines(inspect.cleandoc(docstring)))).strip()
+    text = _FORMULA.sub(" ", text)
+    text = _LINK.sub(r"\1", text)
+    text = _ADDRESS.sub(" ", text)
+    text = _ROLE.sub(r"`\1`", text)
+    text = _PLACEHOLDER.sub(" ", text)
+    text = _CITATION.sub(" ", text)
+    text = _without_names(text, hidden, packages)
+    text = _EMPHASIS.sub(r"\2", text).replace("`", "").replace("\\", "")
+    text = re.sub(r"::(?=\s|$)", ":", text)
+    text = re.sub(r"\s+([.,;:)])(?!\w)", r"\1", _SPACE.sub(" ", text))
+    return text.strip()
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case, without punctuation and digits, which copies of a text share."""
+    return re.findall(r"[a-z]+", text.lower())
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines before the first section, without code."""
+    lines = text.splitlines()
+    kept: list[str] = []
+    fenced = code = False
+    before = ""
+    for number, line in enumerate(lines):
+        bare = line.strip()
+        following = lines[number + 1].strip() if number + 1 < len(lines) else ""
+        if _FENCE.match(bare):
+            fenced = not fenced
+        elif not fenced:
+            if _FIELD.match(bare) or (kept and _begins_section(bare, following)):
+                break
+            # A directive and a doctest continue to the next empty line; an indented paragraph is code.
+            if not before:
+                code = bare.startswith("..") or (line.startswith("   ") and not _LISTED.match(bare))
+            code = code or bare.startswith(">>>")
+            if bare and not (code or _UNDERLINE.fullmatch(bare) or _RULER.fullmatch(bare)):
+                kept.append(_LISTED.sub("", bare))
+        before = bare
+    return kept
+
+
+def _begins_section(line: str, following: str) -> bool:
+    if _UNDERLINE.fullmatch(following) and line:
+        return True
+    if _HEADING.fullmatch(line):
+        return line.endswith((":", "*")) or line.startswith("#") or not following
+    return bool(_OPEN_SECTION.match(line.lower()))
+
+
+def _without_names(text: str, hidden: tuple[str, ...], packages: tuple[str, ...]) -> str:
+    if packages:
+        first = "|".join(map(re.escape, packages))
+        text = re.sub(rf"\b(?:{first})(?:\.\w+)*\.(\w+)", r"\1", text)
+    for name in hidden:
+        if name not in text:
+            continue
+        plain = re.escape(name)
+        if name.isalpha() and name in (name.lower(), name.capitalize()):
+            # An ordinary word is removed where it is code, and kept where the text uses it as a word.
+            text = re.sub(rf"`+{plain}(?:\([^`]*\))?`+|\b{plain}\([^()]*\)|\.{plain}\b", " ", text)
+        else:
+            text = re.sub(rf"`*\b{plain}\b(?:\([^()]*\))?`*", " ", text)
+    return text

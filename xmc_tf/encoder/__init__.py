@@ -13,7 +13,6 @@ __all__ = ["Encoder", "TextTokenizer", "encode_documents", "encode_windows", "gr
 
 
 def __getattr__(name: str) -> Any:
-    """Load TensorFlow when the encoder in TensorFlow is first used."""
     if name != "Encoder":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from xmc_tf.encoder.encoder import Encoder

@@ -1,8 +1,4 @@
-"""SentencePiece's compiled character map in the graph, applied as the tokenizers library does.
-
-The library processes grapheme clusters. A cluster of less than six bytes that begins with an entry of the map is
-replaced as a whole by the shortest such entry. In other clusters, characters are replaced one by one.
-"""
+"""SentencePiece's compiled character map in the graph."""
 
 import struct
 import unicodedata
@@ -12,8 +8,15 @@ import numpy as np
 import tensorflow as tf
 from tokenizers.normalizers import Precompiled
 
-from xmc_tf.encoder.code_points import NR_CODE_POINTS, CharacterTable, Runs, every_character, keep_only, places_of
-from xmc_tf.encoder.special_tokens import cannot_run_in_graph, segment_starts
+from xmc_tf.encoder.code_points import (
+    NR_CODE_POINTS,
+    CharacterTable,
+    Runs,
+    ahead,
+    cannot_run_in_graph,
+    every_character,
+    places_of,
+)
 
 _SHORT = 6  # bytes
 _LONGEST_ENTRY = 3  # characters: three code points fit into a key of 63 bits
@@ -21,7 +24,7 @@ _SHIFT = 1 << 21
 
 _JOINS, _CONTROL, _PREPENDED, _SINGLE = 1, 2, 4, 8
 
-# Characters that stick to the next one: the only cluster property that the tokenizers library cannot be asked for.
+# Characters that stick to the next one: the only property of clusters that the tokenizers library does not reveal.
 _STICKING_FORWARD = (
     *(*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0xD4E, 0x110BD, 0x110CD, 0x111C2, 0x111C3, 0x1193F),
     *(0x11941, 0x11A3A, *range(0x11A84, 0x11A8A), 0x11D46, 0x11F02),
@@ -29,11 +32,10 @@ _STICKING_FORWARD = (
 
 
 class Charsmap(tf.Module):
-    """The replacement of characters and short clusters of characters.
+    """Replacement of characters and of short grapheme clusters, as in the tokenizers library."""
 
-    Args:
-        compiled: the bytes of the map.
-    """
+    # A cluster of less than six bytes that begins with an entry of the map is replaced as a whole by the shortest such
+    # entry. In other clusters, characters are replaced one by one.
 
     def __init__(self, compiled: bytes) -> None:
         super().__init__(name="charsmap")
@@ -48,8 +50,9 @@ class Charsmap(tf.Module):
             # An entry that begins with another entry is never used.
             elif len(key.encode()) < _SHORT and not any(key[:size] in entries for size in range(1, len(key))):
                 if len(key) > _LONGEST_ENTRY:
-                    raise cannot_run_in_graph(f"its character map has an entry of {len(key)} of them")
-                several.append((_packed(key), value))
+                    raise cannot_run_in_graph(f"its character map has an entry of {len(key)} characters")
+                first, second, third = (*map(ord, key), 0)[:3]
+                several.append(((first * _SHIFT + second) * _SHIFT + third, value))
         several.sort()
         # Replacements of several characters follow those of single characters in the table.
         self._table = CharacterTable([*outputs, *(value for _, value in several)])
@@ -58,14 +61,15 @@ class Charsmap(tf.Module):
         self._flags = tf.Variable(flags, trainable=False, name="flags")
 
     def __call__(self, runs: Runs) -> Runs:
-        """Replace the characters and clusters in the map."""
         points = tf.cast(runs.points, tf.int64)
         flags = tf.gather(self._flags, tf.minimum(runs.points, NR_CODE_POINTS - 1))
-        heads = segment_starts(runs) | ~_sticks(runs.points, flags)
+        heads = runs.segment_starts() | ~_sticks(runs.points, flags)
         cluster = tf.cumsum(tf.cast(heads, tf.int64)) - 1
-        size = tf.math.segment_sum(_bytes_of(runs.points), cluster)
+        # The length of each character in UTF-8.
+        bytes_ = 1 + tf.add_n([tf.cast(runs.points >= limit, tf.int32) for limit in (0x80, 0x800, 0x10000)])
+        size = tf.math.segment_sum(bytes_, cluster)
         short = tf.gather(size, cluster) < _SHORT
-        second, third = (_next_in_cluster(points, cluster, by) for by in (1, 2))
+        _, second, third = ahead(Runs(points, cluster), 3)
         two = (points * _SHIFT + second) * _SHIFT
         found_two, place_two = self._find(two, heads & short & (second > 0))
         found_three, place_three = self._find(two + third, heads & short & (third > 0))
@@ -74,7 +78,7 @@ class Charsmap(tf.Module):
         replaced = tf.where((found_two | found_three) & ~single, NR_CODE_POINTS + place, runs.points)
         whole = tf.gather(single | found_two | found_three, places_of(heads))
         # Of a cluster that is replaced as a whole, only the head is kept.
-        return self._table(keep_only(Runs(replaced, runs.rows), heads | ~tf.gather(whole, cluster)))
+        return self._table(Runs(replaced, runs.rows).kept(heads | ~tf.gather(whole, cluster)))
 
     def _find(self, keys: tf.Tensor, where: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         place = tf.searchsorted(self._keys, keys)
@@ -82,14 +86,7 @@ class Charsmap(tf.Module):
 
 
 def read_charsmap(compiled: bytes) -> dict[str, str]:
-    """Return the entries of a compiled map: a double array of the keys' bytes, followed by the values.
-
-    Args:
-        compiled: ``precompiled_charsmap`` of a SentencePiece model.
-
-    Returns:
-        The replacement of each character or sequence of characters.
-    """
+    """Return the replacements in ``precompiled_charsmap``: a double array of the keys' bytes, then the values."""
     (size,) = struct.unpack_from("<I", compiled)
     units = np.frombuffer(compiled, "<u4", size // 4, 4).astype(np.int64)
     values = compiled[4 + size :]
@@ -112,14 +109,9 @@ def read_charsmap(compiled: bytes) -> dict[str, str]:
 
 
 def _child(units: np.ndarray, node: int) -> int:
-    """Return where the children of a node begin, before their labels are added."""
+    """Return where the children of a node begin; add a child's label to get its place."""
     unit = int(units[node])
     return node ^ ((unit >> 10) << ((unit & 1 << 9) >> 6))
-
-
-def _packed(key: str) -> int:
-    first, second, third = (*map(ord, key), 0)[:3]
-    return (first * _SHIFT + second) * _SHIFT + third
 
 
 @lru_cache(maxsize=1)
@@ -161,24 +153,11 @@ def _hangul(before: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
     def within(points: tf.Tensor, *ranges: tuple[int, int]) -> tf.Tensor:
         return tf.reduce_any([(points >= first) & (points <= last) for first, last in ranges], axis=0)
 
-    leading, vowel, trailing = ((0x1100, 0x115F), (0xA960, 0xA97C)), ((0x1160, 0x11A7), (0xD7B0, 0xD7C6)), (
-        (0x11A8, 0x11FF), (0xD7CB, 0xD7FB),
-    )  # fmt: skip
-    syllable = (0xAC00, 0xD7A3)
+    leading, vowel = ((0x1100, 0x115F), (0xA960, 0xA97C)), ((0x1160, 0x11A7), (0xD7B0, 0xD7C6))
+    trailing, syllable = ((0x11A8, 0x11FF), (0xD7CB, 0xD7FB)), (0xAC00, 0xD7A3)
     open_syllable = within(before, syllable) & ((before - syllable[0]) % 28 == 0)
     return (
         (within(before, *leading) & within(points, *leading, *vowel, syllable))
         | ((within(before, *vowel) | open_syllable) & within(points, *vowel, *trailing))
         | (within(before, *trailing, syllable) & within(points, *trailing))
     )
-
-
-def _bytes_of(points: tf.Tensor) -> tf.Tensor:
-    """Return the length of each character in UTF-8."""
-    return 1 + tf.add_n([tf.cast(points >= limit, tf.int32) for limit in (0x80, 0x800, 0x10000)])
-
-
-def _next_in_cluster(points: tf.Tensor, cluster: tf.Tensor, by: int) -> tf.Tensor:
-    """Return the character ``by`` places later; 0 beyond the end of the cluster."""
-    pad = [[0, tf.minimum(by, tf.size(points))]]
-    return tf.where(tf.pad(cluster[by:], pad, constant_values=-1) == cluster, tf.pad(points[by:], pad), 0)

@@ -1,14 +1,15 @@
-"""Texts as code points in the graph, and tables that map single characters.
+"""Texts as code points in the graph: tables that map single characters, and special tokens such as "[SEP]"."""
 
-The tables are filled by calling the tokenizers library for every character. So the graph agrees with the library, even
-if the two were built with different versions of Unicode.
-"""
-
+import json
 from collections.abc import Callable
-from typing import NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from tokenizers import Tokenizer, models
+
+from xmc_tf.common.errors import InputError
 
 NR_CODE_POINTS = 0x110000
 SPECIAL = 1 << 21
@@ -25,17 +26,36 @@ _ALIKE = (
     (0xE1000, 0xEFFFE),
 )
 
+# The characters that Rust, the language of the tokenizers library, considers whitespace.
+WHITESPACE = (
+    *(*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680),
+    *(*range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000),
+)
+
 
 class Runs(NamedTuple):
-    """Texts as one sequence of code points.
+    """Texts as one sequence of code points."""
 
-    Attributes:
-        points: int32 [C]; values from `SPECIAL` on are special tokens, not characters.
-        rows: int64 [C], ascending: the text of each code point.
-    """
+    points: tf.Tensor  # int32 [C]; values from `SPECIAL` on are special tokens, not characters
+    rows: tf.Tensor  # int64 [C], ascending: the text of each code point
 
-    points: tf.Tensor
-    rows: tf.Tensor
+    def kept(self, flags: tf.Tensor) -> "Runs":
+        return self.at(places_of(flags))
+
+    def at(self, places: tf.Tensor) -> "Runs":
+        return Runs(tf.gather(self.points, places), tf.gather(self.rows, places))
+
+    def special(self) -> tf.Tensor:
+        return self.points >= SPECIAL
+
+    def whitespace(self) -> tf.Tensor:
+        """Return whether the tokenizers library considers each point whitespace."""
+        return tf.reduce_any(self.points[:, None] == tf.constant(WHITESPACE, tf.int32), axis=1)
+
+    def segment_starts(self) -> tf.Tensor:
+        """Return whether each point starts a segment: a text, a special token, or text after one."""
+        special = self.special()
+        return starts_of(self.rows) | special | shifted(special)
 
 
 def decode(texts: tf.Tensor) -> Runs:
@@ -44,18 +64,17 @@ def decode(texts: tf.Tensor) -> Runs:
     return Runs(ragged.values, rows_of(ragged.row_splits))
 
 
-def encode(runs: Runs, nr_rows: tf.Tensor) -> tf.Tensor:
-    """Convert code points to strings [nr_rows]."""
-    ragged = tf.RaggedTensor.from_row_splits(runs.points, splits_of(runs.rows, nr_rows), validate=False)
-    return tf.strings.unicode_encode(ragged, "UTF-8", errors="replace")
+def pieces_of(tokenizer: Any, words: Runs, heads: Runs) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return int32 ids and the row of each, for words numbered by row; special tokens must have a single piece."""
+    splits = splits_of(words.rows, tf.size(heads.rows, out_type=tf.int64))
+    ragged = tf.RaggedTensor.from_row_splits(words.points, splits, validate=False)
+    pieces = tokenizer.tokenize(tf.strings.unicode_encode(ragged, "UTF-8", errors="replace"))
+    head = heads.at(rows_of(pieces.row_splits))
+    return tf.where(head.special(), head.points - SPECIAL, pieces.values), head.rows
 
 
 class CharacterTable(tf.Module):
-    """A map from each character to zero or more characters, independent of its neighbours.
-
-    Args:
-        outputs: the replacement of each code point; None if it stays. Code points beyond the end stay.
-    """
+    """A map from each code point to zero or more characters, independent of its neighbors; None keeps the character."""
 
     def __init__(self, outputs: list[str | None]) -> None:
         super().__init__(name="character_table")
@@ -71,14 +90,14 @@ class CharacterTable(tf.Module):
         pages = np.frombuffer(b"".join(numbers), np.int32)
         flat = [ord(character) for sequence in sequences for character in sequence]
         splits = np.cumsum([0, *map(len, sequences)])
+        # Variables, because constants are copied into every graph that uses them.
         with tf.device("CPU:0"):
-            self._page_of = _fixed(np.array(page_of, np.int32), "page_of")
-            self._pages = _fixed(pages, "pages")
-            self._flat = _fixed(np.array([*flat, 0], np.int32), "flat")
-            self._splits = _fixed(np.array([*splits, splits[-1]], np.int64), "splits")
+            self._page_of = tf.Variable(np.array(page_of, np.int32), trainable=False, name="page_of")
+            self._pages = tf.Variable(pages, trainable=False, name="pages")
+            self._flat = tf.Variable(np.array([*flat, 0], np.int32), trainable=False, name="flat")
+            self._splits = tf.Variable(np.array([*splits, splits[-1]], np.int64), trainable=False, name="splits")
 
     def __call__(self, runs: Runs) -> Runs:
-        """Map all characters."""
         kinds = self.kinds(runs.points)
         keep = kinds == _KEEP
         sequence = tf.maximum(kinds - 1, 0)
@@ -93,7 +112,7 @@ class CharacterTable(tf.Module):
         return Runs(points, tf.gather(runs.rows, source))
 
     def kinds(self, points: tf.Tensor) -> tf.Tensor:
-        """Return for each character 0 if it stays, else 1 plus the number of its replacement."""
+        """Return 0 for each character that stays, else 1 plus the number of its replacement."""
         characters = tf.where(points < self._size, points, 0)
         page = tf.gather(self._page_of, characters // _PAGE)
         kinds = tf.gather(self._pages, page * _PAGE + characters % _PAGE)
@@ -105,15 +124,14 @@ def every_character() -> list[str]:
     return [chr(point) for first, last in _ASSIGNED for point in range(first, last) if point not in _SURROGATES]
 
 
+def tokenizer_with(**parts: Any) -> Tokenizer:
+    """Return a tokenizer with only some parts of a JSON configuration, to call these."""
+    return Tokenizer.from_str(json.dumps({**json.loads(Tokenizer(models.BPE()).to_str()), **parts}))
+
+
 def map_every_character(function: Callable[[str], list[str]]) -> list[str | None]:
-    """Return how a function of texts changes each character between two others.
-
-    Args:
-        function: returns the words of a text. It is called with many characters at once, each within a word ``axa``.
-
-    Returns:
-        For each code point None if it stays, else its replacement, with spaces between words.
-    """
+    """Return the replacement of each code point by a function from a text to its words; None if the character stays."""
+    # Calling the library for every character makes the graph agree with it even if the versions of Unicode differ.
     outputs: list[str | None] = [None] * NR_CODE_POINTS
     points = [ord(character) for character in every_character()]
     for start in range(0, len(points), _AT_ONCE):
@@ -133,46 +151,100 @@ def map_every_character(function: Callable[[str], list[str]]) -> list[str | None
     return outputs
 
 
-def keep_only(runs: Runs, keep: tf.Tensor) -> Runs:
-    """Return the code points for which ``keep`` is set."""
-    return at_places(runs, places_of(keep))
-
-
-def at_places(runs: Runs, places: tf.Tensor) -> Runs:
-    """Return the code points at some places."""
-    return Runs(tf.gather(runs.points, places), tf.gather(runs.rows, places))
-
-
 # The functions below could use ragged tensors and boolean masks, in ten times as many operations. For a single text,
 # the number of operations determines the time of tokenizing.
 
 
 def places_of(flags: tf.Tensor) -> tf.Tensor:
-    """Return the indices of the flags [n] that are set."""
     return tf.squeeze(tf.where(flags), axis=1)
 
 
 def rows_of(splits: tf.Tensor) -> tf.Tensor:
-    """Return the row of each entry, given the row splits."""
     return tf.searchsorted(splits, tf.range(splits[-1]), side="right", out_type=tf.int64) - 1
 
 
 def splits_of(rows: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
-    """Return the row splits, given the ascending row of each entry."""
+    """Return the row splits of ascending rows."""
     return tf.searchsorted(rows, tf.range(nr_rows + 1), side="left", out_type=tf.int64)
 
 
 def positions_in_rows(rows: tf.Tensor) -> tf.Tensor:
-    """Return the position of each entry within its row, for ascending row numbers."""
+    """Return the position of each entry within its row; rows ascend."""
     here = tf.range(tf.size(rows, out_type=tf.int64))
     return here - tf.searchsorted(rows, rows, side="left", out_type=tf.int64)
 
 
+def shifted(flags: tf.Tensor, by: int = 1) -> tf.Tensor:
+    """Return the flags some places later."""
+    return tf.pad(flags, [[by, 0]])[: tf.size(flags)]
+
+
 def starts_of(rows: tf.Tensor) -> tf.Tensor:
-    """Return whether each entry is the first of its row."""
     return tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] != rows[:-1]], axis=0)
 
 
-def _fixed(values: np.ndarray, name: str) -> tf.Variable:
-    # Variables, because constants are copied into every graph that uses them.
-    return tf.Variable(values, trainable=False, name=name)
+class SpecialTokens:
+    """A search in texts for special tokens, the "added_tokens" of tokenizer.json."""
+
+    def __init__(self, added: list[dict[str, Any]]) -> None:
+        self._tokens = [(token["content"], int(token["id"]), token["lstrip"], token["rstrip"]) for token in added]
+        for token in added:
+            if token["single_word"]:
+                raise cannot_run_in_graph(f"its token {token['content']!r} counts as a whole word only")
+        contents = [content for content, *_ in self._tokens]
+        for one, other in product(contents, repeat=2):
+            # The first match would decide which of two overlapping tokens counts.
+            overlap = any(one.endswith(other[:size]) for size in range(1, len(other)))
+            if not one or (one != other and one in other) or overlap:
+                raise cannot_run_in_graph(f"its special tokens {one!r} and {other!r} overlap")
+
+    def mark(self, runs: Runs) -> Runs:
+        """Replace each special token by one code point: `SPECIAL` plus its id."""
+        points, rows = runs
+        later = ahead(runs, max((len(content) for content, *_ in self._tokens), default=0))
+        marked = points
+        covered = tf.zeros_like(points, tf.bool)
+        for content, number, lstrip, rstrip in self._tokens:
+            same = [later[place] == ord(character) for place, character in enumerate(content)]
+            found = tf.reduce_all(tf.stack(same), axis=0)
+            marked = tf.where(found, SPECIAL + number, marked)
+            for shift in range(1, len(content)):
+                covered |= shifted(found, shift)
+            if lstrip:
+                covered |= _spaces_before(runs, found)
+            if rstrip:
+                last = shifted(found, len(content) - 1)
+                covered |= _spaces_before(Runs(points[::-1], -rows[::-1]), last[::-1])[::-1]
+        return Runs(marked, rows).kept(~covered)
+
+
+def ahead(runs: Runs, longest: int) -> list[tf.Tensor]:
+    """Return for each offset up to ``longest`` the code points that many places later; -1 beyond the end of a row."""
+    points, rows = runs
+    found = []
+    for offset in range(longest):
+        pad = [[0, tf.minimum(offset, tf.size(points))]]
+        same = tf.pad(rows[offset:], pad, constant_values=-1) == rows
+        found.append(tf.where(same, tf.pad(points[offset:], pad, constant_values=-1), -1))
+    return found
+
+
+def _spaces_before(runs: Runs, found: tf.Tensor) -> tf.Tensor:
+    """Return the whitespace directly before the given places."""
+    points, rows = runs
+    space = runs.whitespace()
+    others = tf.where(~space)[:, 0]
+    here = tf.range(tf.size(points, out_type=tf.int64))
+    place = tf.searchsorted(others, here, side="left", out_type=tf.int64)
+    # If only whitespace follows, the place itself is used: it is whitespace, so not a match.
+    following = tf.gather(tf.concat([others, tf.zeros([1], tf.int64)], 0), place)
+    following = tf.where(place < tf.size(others, out_type=tf.int64), following, here)
+    return space & tf.gather(found, following) & (tf.gather(rows, following) == rows)
+
+
+def cannot_run_in_graph(reason: str) -> InputError:
+    """Return the error for a tokenizer that cannot be rebuilt from TensorFlow ops."""
+    return InputError(
+        f"the encoder's tokenizer cannot run in the graph: {reason}",
+        fix="serve the signature that takes token ids, and tokenize in the client",
+    )

@@ -22,7 +22,7 @@ class TextEncoder(Protocol):
 
     @property
     def batch_tokens(self) -> int:
-        """The number of tokens of a batch that this machine computes fastest."""
+        """The number of tokens in a batch that is fastest on this machine."""
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the embeddings of documents, not normalized: float32 [documents, dim]."""
@@ -33,26 +33,11 @@ def encode_documents(
     store: TokenStore,
     rows: np.ndarray | Sequence[int] | None = None,
     *,
-    batch_tokens: int | None = None,
-    combine: str = "mean",
-    progress: Progress | None = None,
+    batch_tokens: int | None = None,  # including padding; None: chosen for the device
+    combine: str = "mean",  # or "max": how the embeddings of a document's windows become one
+    progress: Progress | None = None,  # may also count other documents
 ) -> np.ndarray:
-    """Return the embeddings of documents, not normalized, computed on this rank.
-
-    Batches contain windows of similar length, so that there is almost no padding. The batches change the embeddings
-    only by rounding.
-
-    Args:
-        encoder: the encoder.
-        store: the documents' tokens.
-        rows: the documents in their order in the result; None: all.
-        batch_tokens: maximum number of tokens of a batch, including padding; None: chosen for the device.
-        combine: "mean" or "max", how the embeddings of a document's windows become one.
-        progress: a progress display that also counts other documents; None: a new one.
-
-    Returns:
-        float32 [documents, dim].
-    """
+    """Return the embeddings of documents, not normalized, computed on this rank: float32 [documents, dim]."""
     rows = np.arange(store.nr_documents) if rows is None else np.asarray(rows, np.int64)
     out = np.empty((len(rows), encoder.dim), np.float32)
     with nullcontext(progress) if progress is not None else Progress("encoding", len(rows), "documents") as shown:
@@ -70,7 +55,6 @@ def encode_windows(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> WindowEmbeddings:
-    """Return the embeddings of all windows of documents; see :func:`encode_documents`, which has the same arguments."""
     windows, splits = store.windows_of(rows)
     lengths = store.lengths[windows]
     longest = int(lengths.max(initial=0))
@@ -92,18 +76,17 @@ def encode_windows(
 
 
 def groups_of_documents(store: TokenStore, rows: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield ranges of ``rows`` with a bounded number of windows, whose embeddings fit into memory."""
+    """Yield ranges of ``rows`` whose windows' embeddings fit into memory."""
     splits = store.windows_of(rows)[1]
     low = 0
     while low < len(splits) - 1:
-        high = int(np.searchsorted(splits, splits[low] + WINDOWS_AT_ONCE, side="right")) - 1
-        high = max(high, low + 1)
+        high = max(int(np.searchsorted(splits, splits[low] + WINDOWS_AT_ONCE, side="right")) - 1, low + 1)
         yield low, high
         low = high
 
 
 def _batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
-    """Yield positions in batches of similar length, the longest first, so that memory runs out at once if it does."""
+    """Yield positions in batches of similar length, the longest first, so that lack of memory shows at once."""
     order = np.argsort(-lengths.astype(np.int64), kind="stable")
     first = 0
     while first < len(order):

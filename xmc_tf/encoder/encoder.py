@@ -1,5 +1,3 @@
-"""A transformer that turns token ids into one embedding per document."""
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -13,15 +11,14 @@ with muted_stderr():  # only the first import in a process prints warnings
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.forks import check_not_forked
-from xmc_tf.encoder import pooling as poolings
+from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward
-from xmc_tf.encoder.network.layout import Layout
 from xmc_tf.encoder.network.operations import Operations, TrainingOperations
 from xmc_tf.encoder.network.packed_layout import PackedLayout
 from xmc_tf.encoder.network.weight_names import weights_of
-from xmc_tf.encoder.precision import check_precision, dtype_of
-from xmc_tf.encoder.reading import checked_pooling, random_weights, read_encoder
+from xmc_tf.encoder.precision import DTYPES, check_precision
+from xmc_tf.encoder.reading import check_pooling, checked_pooling, random_weights, read_encoder, write_pooling
 from xmc_tf.encoder.weight_files import SAFETENSORS, save_weights
 
 # On a CPU, batches whose intermediate values fit the cache are a quarter faster than larger ones; a GPU wants more.
@@ -29,28 +26,7 @@ _ON_CPU, _ON_GPU = 4096, 32768
 
 
 class Encoder(tf.Module):
-    """A pre-trained transformer and its pooling.
-
-    Example:
-        >>> encoder = Encoder.load("bert-base-cased")
-        >>> embeddings = encoder(ids, mask)  # [documents, encoder.dim]
-
-    Args:
-        config: the configuration.
-        values: the weights by name, as ``weight_names`` lists them.
-        pooling: the pooling; "auto": the default of the architecture.
-
-    Attributes:
-        config: the configuration.
-        weights: the variables by name.
-        listed_weights: their names and shapes here and in files.
-        architecture: its model type: "bert", "xlnet"…
-        pooling: "mean", "cls", "pooler", "max", "last" or "last_tanh".
-        dim: length of an embedding.
-        max_length: maximum number of tokens of a document.
-        pad_id: token id of padding.
-        precision: number format of matrix products: "off" (float32), "fp16" or "bf16".
-    """
+    """A pre-trained transformer and its pooling, which turn token ids into one embedding per document."""
 
     def __init__(self, config: EncoderConfig, values: Mapping[str, np.ndarray], pooling: str = "auto") -> None:
         super().__init__(name="encoder")
@@ -60,7 +36,7 @@ class Encoder(tf.Module):
             weight.name: tf.Variable(values[weight.name], name=weight.name.replace(".", "_"), dtype=tf.float32)
             for weight in self.listed_weights
         }
-        self.architecture = config.architecture
+        self.architecture, self.vocabulary_size = config.architecture, config.vocabulary
         self.pooling = checked_pooling(config.pooling if pooling == "auto" else pooling, config)
         self.dim, self.max_length, self.pad_id = config.width, config.max_length, config.pad_id
         self.precision = "off"
@@ -78,61 +54,32 @@ class Encoder(tf.Module):
         hidden_dropout_prob: float | None = None,
         cache_dir: str = "",
     ) -> Self:
-        """Load an encoder with its weights.
-
-        Args:
-            name_or_folder: a folder written by transformers or ``save`` (safetensors, h5, or ``pytorch_model.bin``,
-                which is read without PyTorch), a folder of PECOS with ``text_encoder`` inside, or a name on the hub.
-            pooling: the pooling; "auto": as its files say, else the default of the architecture.
-            hidden_dropout_prob: dropout between the layers; None: as in the configuration. 0 also turns off dropout in
-                the attention.
-            cache_dir: folder of downloaded encoders; empty: the default one.
-
-        Raises:
-            InputError: there is no such encoder, or its files are incomplete.
-        """
+        """Load an encoder from a folder of transformers, PECOS or ``save``, or from a name on the hub."""
         check_not_forked("an encoder")
-        files = read_encoder(name_or_folder, pooling, cache_dir)
-        config, values = files.config.with_dropout(hidden_dropout_prob), files.values
+        config, values, pooling = read_encoder(name_or_folder, pooling, cache_dir)
+        config = config.with_dropout(hidden_dropout_prob)
         # Random: a pooler or a mask that the files lack and nothing reads.
-        return cls(config, random_weights(config, 0, values), files.pooling)
+        return cls(config, random_weights(config, 0, values), pooling)
 
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
-        """Return an encoder with random weights.
-
-        Args:
-            config: the content of a ``config.json``, or a configuration of transformers, such as ``BertConfig(...)``.
-            pooling: the pooling; "auto": the default of the architecture.
-            seed: the seed of the weights.
-        """
-        poolings.check_pooling(pooling)
+        """Return an encoder with random weights, for a ``config.json`` or a configuration of transformers."""
+        check_pooling(pooling)
         own = config if isinstance(config, EncoderConfig) else EncoderConfig.of(config)
         return cls(own, random_weights(own, seed), pooling)
 
     def __call__(
         self,
-        ids: tf.Tensor,
-        mask: tf.Tensor,
+        ids: tf.Tensor,  # int32 [documents, tokens], padded on the right for all architectures
+        mask: tf.Tensor,  # 1 or true for a token
         training: bool = False,
-        seed: tf.Tensor | None = None,
+        seed: tf.Tensor | None = None,  # int64 [2]; None: drawn from TensorFlow's global generator
         *,
+        # Whether layers skip padding; False lets all shapes depend on those of the inputs alone, as XLA requires. None:
+        # skip it except in training in float32, whose batches have little padding. Embeddings differ only by rounding.
         packed: bool | None = None,
     ) -> tf.Tensor:
-        """Return the embeddings of documents, not normalized.
-
-        Args:
-            ids: int32 [B, T], padded on the right for all architectures.
-            mask: [B, T], 1 or true for a token; ids where it is 0 are ignored.
-            training: whether to apply dropout.
-            seed: int64 [2], of dropout; None: drawn from TensorFlow's global generator.
-            packed: whether the layers skip padding; if not, all shapes depend on those of the inputs alone, as XLA
-                requires. The embeddings differ by rounding. None: skip it, but not in training in float32, whose
-                batches have little padding.
-
-        Returns:
-            float32 [B, dim], also in half precision.
-        """
+        """Return the embeddings of documents, not normalized: float32 [documents, dim], also in half precision."""
         ids, mask = tf.cast(ids, tf.int32), tf.cast(mask, tf.int32)
         if ids.shape[1] is not None and ids.shape[1] > self.max_length:
             raise InputError(
@@ -140,13 +87,12 @@ class Encoder(tf.Module):
                 expected=f"at most {self.max_length}",
                 fix="truncate them (truncate_length)",
             )
-        config, dtype = self.config, dtype_of(self.precision)
+        config, dtype = self.config, DTYPES[self.precision]
         operations = Operations(config.activation, config.epsilon)
         half = dtype != tf.float32
         packed = (half or not training) if packed is None else packed
         if training:
-            if seed is None:
-                seed = _drawn_seed()
+            seed = _drawn_seed() if seed is None else seed
             # XLA compiles once per number of rows, so they must be few.
             operations = TrainingOperations(config.activation, config.epsilon, seed, compiled=packed and half)
         layout = PackedLayout(mask, rounded=half or not training) if packed else Layout(tf, mask)
@@ -159,48 +105,30 @@ class Encoder(tf.Module):
         """Compute the same as a call, compiled once for all batch sizes."""
         key = training, self.precision
         if key not in self._graphs:
-            sizes, seeds = tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([2], tf.int64)
+            specs = [tf.TensorSpec([None, None], tf.int32)] * 2 + [tf.TensorSpec([2], tf.int64)] * training
 
             def run(ids: tf.Tensor, mask: tf.Tensor, *seed: tf.Tensor) -> tf.Tensor:
                 return self(ids, mask, training, *seed)
 
-            specs = [sizes, sizes, seeds] if training else [sizes, sizes]
             self._graphs[key] = tf.function(run, input_signature=specs, autograph=False)
-        if training and seed is None:
-            seed = _drawn_seed()
-        return self._graphs[key](ids, mask, seed) if training else self._graphs[key](ids, mask)
+        if not training:
+            return self._graphs[key](ids, mask)
+        return self._graphs[key](ids, mask, _drawn_seed() if seed is None else seed)
 
     @property
     def batch_tokens(self) -> int:
-        """The number of tokens of a batch that this machine computes fastest."""
+        """The number of tokens in a batch that is fastest on this machine."""
         return _ON_GPU if tf.config.list_logical_devices("GPU") else _ON_CPU
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the embeddings of documents, not normalized: float32 [documents, dim].
-
-        Args:
-            ids: int32 [documents, tokens], padded on the right.
-            mask: int32 of the same shape, 1 for a token.
-        """
+        """Return the embeddings of documents, not normalized: float32 [documents, dim]."""
         check_not_forked("embeddings of texts")
         return self.in_graph(tf.constant(ids), tf.constant(mask)).numpy()
 
     def compute_in(self, precision: str) -> None:
-        """Set the number format of matrix products. Weights, sums of layers and normalization stay float32.
-
-        Args:
-            precision: "off" (float32), "fp16" or "bf16".
-
-        Raises:
-            InputError: this machine cannot compute in it.
-        """
+        """Set the number format of matrix products; weights, sums of layers and normalization stay float32."""
         check_precision(precision)
         self.precision = precision
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The number of tokens that have embeddings."""
-        return self.config.vocabulary
 
     @property
     def variables(self) -> Sequence[tf.Variable]:
@@ -209,10 +137,7 @@ class Encoder(tf.Module):
 
     @property
     def trainable_variables(self) -> Sequence[tf.Variable]:
-        """The weights that receive a gradient, in a fixed order.
-
-        Most checkpoints have others: an unused pooler, XLNet's mask embedding.
-        """
+        """The weights that receive a gradient, in a fixed order: not an unused pooler, nor XLNet's mask embedding."""
         return tuple(
             self.weights[weight.name]
             for weight in self.listed_weights
@@ -220,14 +145,7 @@ class Encoder(tf.Module):
         )
 
     def check_tokenizer(self, vocabulary_size: int) -> None:
-        """Raise an error if the tokenizer has more tokens than the encoder.
-
-        Args:
-            vocabulary_size: `TextTokenizer.vocabulary_size`.
-
-        Raises:
-            InputError: the tokenizer has more tokens.
-        """
+        """Raise an InputError if the tokenizer has more tokens than the encoder."""
         if vocabulary_size > self.vocabulary_size:
             raise InputError(
                 "the tokenizer does not belong to the encoder: it has more tokens",
@@ -237,19 +155,14 @@ class Encoder(tf.Module):
             )
 
     def save(self, folder: str | Path) -> None:
-        """Write configuration, weights and pooling as a folder that ``load`` and transformers read.
-
-        Args:
-            folder: the folder; other files in it stay. To write it atomically, call this inside ``placed_folder``.
-        """
+        """Write configuration, weights and pooling as a folder that ``load`` and transformers read."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.config.write(folder)
         values = {name: variable.numpy() for name, variable in self.weights.items()}
         save_weights(folder / SAFETENSORS, self.listed_weights, values)
-        poolings.write_pooling(folder, self.pooling)
+        write_pooling(folder, self.pooling)
 
 
 def _drawn_seed() -> tf.Tensor:
-    """Return a seed of dropout from TensorFlow's global generator."""
     return tf.random.uniform([2], 0, 1 << 40, tf.int64)

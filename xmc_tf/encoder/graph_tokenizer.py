@@ -1,37 +1,38 @@
 """The tokenizer in the graph: the same ids as `TextTokenizer.windows`, from TensorFlow ops."""
 
 import json
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+import tensorflow_text as tf_text
+from tensorflow_text.core.pybinds.pywrap_fast_wordpiece_tokenizer_model_builder import build_fast_wordpiece_model
 from tokenizers import Tokenizer
 
 from xmc_tf.data.reading import Reading, window_bounds
-from xmc_tf.encoder.code_points import decode, splits_of
-from xmc_tf.encoder.special_tokens import SpecialTokens, cannot_run_in_graph
+from xmc_tf.encoder.code_points import (
+    CharacterTable,
+    Runs,
+    SpecialTokens,
+    cannot_run_in_graph,
+    decode,
+    map_every_character,
+    pieces_of,
+    places_of,
+    positions_in_rows,
+    shifted,
+    splits_of,
+    tokenizer_with,
+)
 from xmc_tf.encoder.unigram import Unigram
-from xmc_tf.encoder.wordpiece import WordPiece
 
 _TEXT = tf.TensorSpec([None], tf.string, name="text")
-_MODELS: dict[str, Any] = {"WordPiece": WordPiece, "Unigram": Unigram}
+_SPACE = 0x20
 
 
 class GraphTokenizer(tf.Module):
-    """A tokenizer of TensorFlow ops and one op of tensorflow_text: strings to padded ids and mask.
-
-    Example:
-        >>> ids, mask = tokenizer.in_graph(64)(tf.constant(["first text", "second text"]))
-
-    Args:
-        backend: the tokenizer to reproduce.
-        before: special tokens before every text.
-        behind: special tokens after every text.
-        reading: how texts become windows.
-        pad_id: the padding id.
-
-    Raises:
-        InputError: a tokenizer of this kind cannot run in the graph, such as RoBERTa's byte-pair encoding.
-    """
+    """A tokenizer as TensorFlow ops: strings to padded ids and mask."""
 
     def __init__(self, backend: Tokenizer, before: list[int], behind: list[int], reading: Reading, pad_id: int) -> None:
         super().__init__(name="tokenizer")
@@ -50,25 +51,16 @@ class GraphTokenizer(tf.Module):
 
     @property
     def modules_to_save(self) -> list[tf.Module]:
-        """The modules to save with a graph that contains this tokenizer."""
         return [self._model]
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenize texts.
-
-        Args:
-            texts: strings [n].
-
-        Returns:
-            int32 ids and mask, [windows, T], where T is the length of the longest window; without long texts, each text
-            is one window.
-        """
+        """Return int32 ids and mask [windows, T]; unless long texts have several windows, each text is one window."""
         return self.windows(texts)[:2]
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def windows(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Tokenize texts as a call does; return also the text of each window, int64, ascending."""
+        """Return ids and mask as a call does, and the text of each window: int64, ascending."""
         with tf.device("CPU:0"):  # there are no string kernels on a GPU
             nr_rows = tf.size(texts, out_type=tf.int64)
             ids, rows = self._model(self._raw.mark(decode(texts)), self._most * self._limit)
@@ -81,7 +73,7 @@ class GraphTokenizer(tf.Module):
             return *self._padded(ids, first[:, None], sizes[:, None]), text
 
     def _fold(self, first: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return first token, number of tokens and text of each window; see `xmc_tf.data.reading.window_bounds`."""
+        """Return first token, number of tokens and text of each window, like `xmc_tf.data.reading.window_bounds`."""
         counts = tf.clip_by_value((sizes + self._limit - 1) // self._limit, 1, self._most)
         kept = tf.minimum(sizes, counts * self._limit)
         text = tf.repeat(tf.range(tf.size(sizes, out_type=tf.int64)), counts)
@@ -91,7 +83,7 @@ class GraphTokenizer(tf.Module):
         return tf.gather(first, text) + low, high - low, text
 
     def _padded(self, ids: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return padded ids and mask of windows, with special tokens around each; first tokens and sizes: [n, 1]."""
+        """Return padded ids and mask of windows with their special tokens; first tokens and sizes are [n, 1]."""
         nr_before, nr_behind, count = len(self._before), len(self._behind), tf.size(ids, out_type=tf.int64)
         extra = tf.constant([*self._before, *self._behind, self._pad_id], tf.int32)
         longest = tf.reduce_max(tf.concat([[[0]], sizes], axis=0), axis=0)
@@ -109,35 +101,76 @@ class GraphTokenizer(tf.Module):
         ids, mask, texts = (one.numpy() for one in self.windows(tf.constant(_PROBES)))
         for number, text in enumerate(_PROBES):
             inner = backend.encode(text, add_special_tokens=False).ids
-            expected = [
-                [*self._before, *inner[low:high], *self._behind]
-                for low, high in window_bounds(len(inner), self._limit, self._most)
-            ]
-            found = [
-                row[seen > 0].tolist() for row, seen in zip(ids[texts == number], mask[texts == number], strict=True)
-            ]
+            bounds = window_bounds(len(inner), self._limit, self._most)
+            expected = [[*self._before, *inner[low:high], *self._behind] for low, high in bounds]
+            rows = zip(ids[texts == number], mask[texts == number], strict=True)
+            found = [row[seen > 0].tolist() for row, seen in rows]
             if found != expected:
                 raise cannot_run_in_graph(f"for {text!r} the graph gives {found} instead of {expected}")
 
 
+class WordPiece(tf.Module):
+    """BERT's tokenizer: words split at spaces, punctuation and CJK characters, then longest pieces."""
+
+    def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
+        super().__init__(name="wordpiece")
+        normalizer, splitter, model = config["normalizer"], config["pre_tokenizer"], config["model"]
+        if not normalizer or normalizer["type"] != "BertNormalizer":
+            raise cannot_run_in_graph(f"its normalizer is {normalizer and normalizer['type']}, not BERT's")
+        if not splitter or splitter["type"] != "BertPreTokenizer":
+            raise cannot_run_in_graph(f"it finds words by {splitter and splitter['type']}, not as BERT does")
+        if any(token["normalized"] for token in config["added_tokens"]):
+            raise cannot_run_in_graph("it has added tokens that are found after normalisation")
+        self._table = CharacterTable(_normalized_characters(json.dumps([normalizer, splitter])))
+        self._longest = int(model["max_input_chars_per_word"])
+        pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+        if [model["vocab"][piece] for piece in pieces] != list(range(len(pieces))):
+            raise cannot_run_in_graph("its vocabulary has gaps")
+        # A word without any piece in the vocabulary, to stand for unknown words.
+        used = {character for piece in pieces for character in piece}
+        self._unknown = next(point for point in range(0xE000, 0xF900) if chr(point) not in used)
+        compiled = build_fast_wordpiece_model(
+            pieces, 4 * self._longest, model["continuing_subword_prefix"], model["unk_token"], True, False
+        )
+        # A variable, because a constant of a megabyte would exist once per copy that a server makes of a graph.
+        self._compiled = tf.Variable(np.frombuffer(compiled, np.uint8), trainable=False, name="pieces")
+
+    def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return int32 ids and the int64 row of each, ascending; at least the first ``limit`` of each text."""
+        runs = self._table(marked)
+        space = runs.points == _SPACE
+        # A word begins after a space and at the start of a segment.
+        inner = places_of(~space)
+        starts = tf.gather(runs.segment_starts() | shifted(space), inner)
+        runs = runs.at(inner)
+        word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
+        heads = runs.at(places_of(starts))
+        place = positions_in_rows(word)
+        # For now, special tokens and words longer than the tokenizer's maximum are unknown words of one character.
+        nr_words = tf.size(heads.rows, out_type=tf.int64)
+        longer = tf.gather(tf.math.unsorted_segment_max(place, word, nr_words), word) >= self._longest
+        points = tf.where(runs.special() | longer, self._unknown, runs.points)
+        short = Runs(points, word).kept(~longer | (place == 0))
+        tokenizer = tf_text.FastWordpieceTokenizer(
+            model_buffer=self._compiled.value(), token_out_type=tf.int32, no_pretokenization=True
+        )
+        return pieces_of(tokenizer, short, heads)
+
+
+@lru_cache(maxsize=4)
+def _normalized_characters(rules: str) -> list[str | None]:
+    """Return each character after normalization, with spaces where a word ends."""
+    normalizer, splitter = json.loads(rules)
+    backend = tokenizer_with(normalizer=normalizer, pre_tokenizer=splitter)
+    normalize, split = backend.normalizer.normalize_str, backend.pre_tokenizer.pre_tokenize_str
+    return map_every_character(lambda text: [word for word, _ in split(normalize(text))])
+
+
+_MODELS: dict[str, Any] = {"WordPiece": WordPiece, "Unigram": Unigram}
 _PROBES = [
-    "",
-    " ",
-    "Hello, World!  A  test",
-    "Čeština, Ångström, naïve, Ελληνικά ς, İstanbul, Straße",
-    "日本語テスト 中文",
-    "한국어 조선말",
-    "😀👩‍👩‍👧 ok",
-    "\x00a\x01b\tc\nd\r\ne\x7f\x85f\ufffd\u200bg\ufeff",
-    "(a)[b]{c}«d»…—–’“”、。",
-    "ﬁne ｆｕｌｌ ① ½ Ⅳ ㎏ ²",
-    "e\u0301 o\u0308 \u0301x ᾳ",
-    "x" * 150,
-    "ab " * 30,
-    "``quoted'' '''  `",
-    "a b\u3000c\u2028d",
-    "1234567890 1.5 10,000 $5 50%",
-    "[CLS] <s> </s> <unk> [MASK]",
-    "http://a.b/c?d=e&f#g user@host_name",
-    "ﷺ ﷲ عربى हिन्दी ไทย",
-]
+    "", " ", "Hello, World!  A  test", "Čeština, Ångström, naïve, Ελληνικά ς, İstanbul, Straße",
+    "日本語テスト 中文", "한국어 조선말", "😀👩‍👩‍👧 ok", "\x00a\x01b\tc\nd\r\ne\x7f\x85f\ufffd\u200bg\ufeff",
+    "(a)[b]{c}«d»…—–’“”、。", "ﬁne ｆｕｌｌ ① ½ Ⅳ ㎏ ²", "e\u0301 o\u0308 \u0301x ᾳ", "x" * 150, "ab " * 30,
+    "``quoted'' '''  `", "a b\u3000c\u2028d", "1234567890 1.5 10,000 $5 50%", "[CLS] <s> </s> <unk> [MASK]",
+    "http://a.b/c?d=e&f#g user@host_name", "ﷺ ﷲ عربى हिन्दी ไทย",
+]  # fmt: skip

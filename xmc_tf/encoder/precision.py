@@ -1,4 +1,4 @@
-"""The number format of an encoder's matrix products, and where this machine computes faster with half of the bits."""
+"""The number format of an encoder's matrix products, and whether half precision is faster on this machine."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from xmc_tf.common.errors import InputError
 
-_DTYPES = {"off": tf.float32, "fp16": tf.float16, "bf16": tf.bfloat16}
+DTYPES = {"off": tf.float32, "fp16": tf.float16, "bf16": tf.bfloat16}
 _CPU = Path("/proc/cpuinfo")
 _TENSOR_CORES = (8, 0)  # compute capability of GPUs with products in bfloat16
 # oneDNN's names of instruction sets up to which ONEDNN_MAX_CPU_ISA limits it, without products in bfloat16.
@@ -21,31 +21,23 @@ _WITHOUT_BF16 = _WITHOUT_AMX[:4]
 _BF16 = {"avx512f", "avx_ne_convert"}
 
 
-def dtype_of(name: str) -> tf.DType:
-    """Return the type of products for a value of ``mixed_precision`` other than "auto"."""
-    return _DTYPES[name]
-
-
 def fastest_precision() -> str:
-    """Return "bf16" where products in bfloat16 are faster.
-
-    These are processors with AMX, processors of AMD with AVX512-BF16, and GPUs with tensor cores.
-    """
-    gpus = _visible_gpus()
-    if gpus:
-        return "bf16" if all(_has_tensor_cores(gpu) for gpu in gpus) else "off"
-    return "bf16" if _has_fast_bf16() and _limit() not in _WITHOUT_AMX and _onednn() else "off"
+    """Return "bf16" where it is faster: CPUs with AMX, AMD's with AVX512-BF16, GPUs with tensor cores; else "off"."""
+    if gpus := _visible_gpus():
+        details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
+        fast = all(tuple(one.get("compute_capability", (0, 0))) >= _TENSOR_CORES for one in details)
+    else:
+        # With AVX512-BF16 alone, AMD's processors train 1.6 times as fast in bfloat16, Intel's slower than in float32.
+        flags = _flags()
+        of_amd = "avx512_bf16" in flags and _field("vendor_id") == "AuthenticAMD"
+        fast = ({"amx_bf16", "amx_tile"} <= flags or of_amd) and _limit() not in _WITHOUT_AMX and _onednn()
+    return "bf16" if fast else "off"
 
 
 def check_precision(name: str) -> None:
-    """Raise an error if this machine cannot compute in this precision.
-
-    Raises:
-        InputError: products in bfloat16 would end the process, because oneDNN is limited to instructions without them.
-    """
-    if name != "bf16" or _visible_gpus() or not _onednn():
-        return
-    if _flags() & _BF16 and _limit() in _WITHOUT_BF16:
+    """Raise InputError if bfloat16 would end the process, because oneDNN may not use the instructions for it."""
+    on_onednn = name == "bf16" and not _visible_gpus() and _onednn()
+    if on_onednn and _flags() & _BF16 and _limit() in _WITHOUT_BF16:
         raise InputError(
             "--mixed-precision bf16: matrix products in bfloat16 would end the process",
             expected="an instruction set that has them, such as AVX512_CORE_AMX",
@@ -54,20 +46,14 @@ def check_precision(name: str) -> None:
         )
 
 
-def _has_fast_bf16() -> bool:
-    # With AVX512-BF16 alone, AMD's processors train 1.6 times as fast in bfloat16, Intel's more slowly than in float32.
-    flags = _flags()
-    return {"amx_bf16", "amx_tile"} <= flags or ("avx512_bf16" in flags and _field("vendor_id") == "AuthenticAMD")
-
-
 def _limit() -> str:
-    """Return the instruction set that oneDNN is limited to; empty if it is not."""
+    """Return the instruction set that oneDNN is limited to; empty if none."""
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or ""
     return limit.upper().removesuffix("_DEFAULT")
 
 
 def _onednn() -> bool:
-    """Return whether TensorFlow's products are oneDNN's."""
+    """Return whether oneDNN computes TensorFlow's products."""
     return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0"
 
 
@@ -76,7 +62,7 @@ def _flags() -> set[str]:
 
 
 def _field(name: str) -> str:
-    """Return what the system says of the first processor; empty if it does not say it."""
+    """Return a field of the first processor in /proc/cpuinfo; empty if unknown."""
     try:
         text = _CPU.read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -87,8 +73,3 @@ def _field(name: str) -> str:
 
 def _visible_gpus() -> list[tf.config.PhysicalDevice]:
     return tf.config.get_visible_devices("GPU")
-
-
-def _has_tensor_cores(gpu: tf.config.PhysicalDevice) -> bool:
-    capability = tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0))
-    return tuple(capability) >= _TENSOR_CORES

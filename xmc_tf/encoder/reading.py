@@ -1,78 +1,67 @@
-"""An encoder's files, read into arrays: configuration, weights and pooling."""
+"""An encoder's files as arrays: configuration, weights and pooling."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.network.config import EncoderConfig
-from xmc_tf.encoder.network.weight_names import Weight, weights_of
+from xmc_tf.encoder.network.weight_names import NAMES, Weight, weights_of
 from xmc_tf.encoder.sources import EncoderSource
 from xmc_tf.encoder.weight_files import WeightFiles
 
-# Parts of weights that are not random at first, and their value.
+# Initial values of weights that do not start at random.
 _CONSTANT = {"scale": 1.0, "shift": 0.0, "bias": 0.0, "r_w_bias": 0.0, "r_r_bias": 0.0, "r_s_bias": 0.0}
+POOLINGS = ("mean", "cls", "pooler", "max", "last", "last_tanh")  # last_tanh: PECOS's for XLNet
+_POOLING_FILE = "pooling.json"
+# Fields of sentence-transformers' file, and our names for their poolings.
+_SENTENCE_TRANSFORMERS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_lasttoken": "last",
+}
 
 
-class EncoderFiles(NamedTuple):
-    """The content of an encoder's files.
-
-    Attributes:
-        config: the configuration.
-        values: the weights by name, without those of a pooler or a mask that the files lack and nothing reads.
-        pooling: one of ``POOLINGS``.
-    """
-
-    config: EncoderConfig
-    values: dict[str, np.ndarray]
-    pooling: str
-
-
-def read_encoder(name_or_folder: str | Path, pooling: str = "auto", cache_dir: str = "") -> EncoderFiles:
-    """Read an encoder's files.
-
-    Args:
-        name_or_folder: a folder, or a name on the hub; see ``EncoderSource``.
-        pooling: the pooling; "auto": as its files say, else the default of the architecture.
-        cache_dir: folder of downloaded encoders; empty: the default one.
-
-    Raises:
-        InputError: there is no such encoder, or its files are incomplete.
-    """
-    poolings.check_pooling(pooling)
+def read_encoder(
+    name_or_folder: str | Path, pooling: str = "auto", cache_dir: str = ""
+) -> tuple[EncoderConfig, dict[str, np.ndarray], str]:
+    """Return configuration, weights without those that are unused and missing, and pooling of an encoder."""
+    check_pooling(pooling)
     source = EncoderSource(name_or_folder, "encoder", cache_dir)
     with verified(source.folder):
         config = read_config(source)
         values = _load_weights(source, config)
-        pooling = pooling_of(source, config, pooling, "pooler.kernel" in values)
-    return EncoderFiles(config, values, pooling)
+        if pooling == "auto":
+            pooling = _named_pooling(source) or "auto"
+        lacks_pooler = bool(NAMES[config.architecture].pooler) and "pooler.kernel" not in values
+        if pooling == "pooler" and lacks_pooler:
+            raise InputError(
+                f"{source.name} has no weights for its pooler",
+                expected="another pooling",
+                received="pooling pooler",
+                fix="choose mean or cls (--pooling)",
+            )
+        if pooling == "auto":
+            pooling = "cls" if lacks_pooler else config.pooling
+        return config, values, checked_pooling(pooling, config)
 
 
-def pooling_of(source: EncoderSource, config: EncoderConfig, pooling: str, has_pooler: bool) -> str:
-    """Return the pooling of an encoder: the given one, unless it is "auto"."""
-    if pooling == "auto":
-        pooling = _named_pooling(source) or "auto"
-    listed = any(weight.name == "pooler.kernel" for weight in weights_of(config))
-    if pooling == "pooler" and listed and not has_pooler:
+def check_pooling(pooling: str) -> None:
+    """Raise an InputError for the name of an unknown pooling."""
+    if pooling not in ("auto", *POOLINGS):
         raise InputError(
-            f"{source.name} has no weights for its pooler",
-            expected="another pooling",
-            received="pooling pooler",
-            fix="choose mean or cls (--pooling)",
+            f"unknown pooling {pooling!r}", expected=", ".join(("auto", *POOLINGS)), received=repr(pooling)
         )
-    if pooling == "auto":
-        pooling = "cls" if listed and not has_pooler else config.pooling
-    return checked_pooling(pooling, config)
 
 
 def checked_pooling(pooling: str, config: EncoderConfig) -> str:
     """Return the pooling if the architecture supports it."""
-    if pooling == "pooler" and all(weight.name != "pooler.kernel" for weight in weights_of(config)):
+    if pooling == "pooler" and not NAMES[config.architecture].pooler:
         raise InputError(
             f"{config.architecture} has no pooler", expected="mean, cls, max or last", received="pooling pooler"
         )
@@ -82,7 +71,7 @@ def checked_pooling(pooling: str, config: EncoderConfig) -> str:
 def random_weights(
     config: EncoderConfig, seed: int, known: Mapping[str, np.ndarray] | None = None
 ) -> dict[str, np.ndarray]:
-    """Return random weights, which depend on the seed alone, but for those that are known."""
+    """Return the known weights, and random ones for the others, which depend only on the seed."""
     known = known or {}
     return {
         weight.name: known[weight.name] if weight.name in known else _random(weight, config, seed, number)
@@ -91,8 +80,7 @@ def random_weights(
 
 
 def _random(weight: Weight, config: EncoderConfig, seed: int, number: int) -> np.ndarray:
-    constant = _CONSTANT.get(weight.name.rpartition(".")[2])
-    if constant is not None:
+    if (constant := _CONSTANT.get(weight.name.rpartition(".")[2])) is not None:
         return np.full(weight.shape, constant, np.float32)
     rng = np.random.default_rng([seed, number])
     values = rng.standard_normal(weight.shape)
@@ -102,7 +90,6 @@ def _random(weight: Weight, config: EncoderConfig, seed: int, number: int) -> np
 
 
 def read_config(source: EncoderSource) -> EncoderConfig:
-    """Return the configuration in an encoder's files."""
     content = source.read("config.json")
     if content is None:
         raise source.not_found(OSError("no config.json"))
@@ -111,7 +98,7 @@ def read_config(source: EncoderSource) -> EncoderConfig:
 
 
 def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.ndarray]:
-    """Return the weights by name, without those of a pooler or of a mask that the files lack."""
+    """Return the weights by name, without those of a pooler or a mask that the files lack."""
     paths = source.weight_paths()
     source.check_claims(config)
     listed = weights_of(config)
@@ -134,12 +121,32 @@ def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.
 
 
 def _named_pooling(source: EncoderSource) -> str | None:
-    """Return the pooling named in the encoder's files, or None."""
-    own = poolings.own_pooling(source.read(poolings.OWN_FILE))
-    if own is not None:
-        return own
-    module = poolings.pooling_module(source.read("modules.json"))
-    if module is None:
+    """Return the pooling named in our own file, else in sentence-transformers'; None if there is neither."""
+    if (content := source.read(_POOLING_FILE)) is not None:
+        own = parse_json(content, of=f"the encoder's {_POOLING_FILE}", top=None)
+        if not isinstance(own, dict) or own.get("pooling") not in POOLINGS:
+            raise InputError(
+                f"the encoder's {_POOLING_FILE} names no pooling", expected=", ".join(POOLINGS), received=str(own)
+            )
+        return own["pooling"]
+    if (content := source.read("modules.json")) is None:
         return None
-    file = f"{module}/config.json"
-    return poolings.sentence_transformers_pooling(source.read(file), file)
+    modules = parse_json(content, of="the encoder's modules.json", top=list, foreign=True)
+    found = [one for one in modules if isinstance(one, dict) and str(one.get("type", "")).endswith(".Pooling")]
+    file = f"{found[0].get('path', '')}/config.json" if found else ""
+    if not found or (content := source.read(file)) is None:
+        return None
+    fields = parse_json(content, of=f"the encoder's {file}", foreign=True)
+    modes = [key for key, value in fields.items() if key.startswith("pooling_mode") and value is True]
+    if len(modes) == 1 and modes[0] in _SENTENCE_TRANSFORMERS:
+        return _SENTENCE_TRANSFORMERS[modes[0]]
+    raise InputError(
+        f"the encoder's {file} has an unsupported pooling",
+        expected=f"one of {', '.join(_SENTENCE_TRANSFORMERS)}",
+        received=" and ".join(modes) or "none",
+        fix=f"choose one (--pooling {' | '.join(POOLINGS)})",
+    )
+
+
+def write_pooling(folder: Path, pooling: str) -> None:
+    (folder / _POOLING_FILE).write_text(json.dumps({"pooling": pooling}) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The sources of an encoder and its tokenizer: a folder, or a name on the hub and in its cache."""
+"""The source of an encoder and its tokenizer: a folder, or a name on the hub and in its cache."""
 
 import logging
 import os
@@ -15,33 +15,24 @@ from xmc_tf.common.process.quiet import muted_stderr
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.weight_files import HDF5, INDEX, SAFETENSORS, TORCH, listed_files, weight_files
 
+_LOG = logging.getLogger(__name__)
+_CONFIG = "config.json"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
-WEIGHT_ENDINGS = (".safetensors", ".h5", ".bin")  # compared when they are read
+WEIGHT_ENDINGS = (".safetensors", ".h5", ".bin")  # verified when they are read
 # Only these files are checked, because other files of the folder belong to the user.
 _JSON_FILES = frozenset((
-    "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    _CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
     "vocab.json", "generation_config.json", *(f"{file}{INDEX}" for file in (SAFETENSORS, HDF5, TORCH)),
 ))  # fmt: skip
 _LARGEST_JSON = 1 << 30  # tokenizers of a quarter of a million tokens take 20 MB
 _MAX_WEIGHTS_PER_BYTE = 8  # weights per byte: they take 2 or 4 bytes each; truncated files are reported elsewhere
 _LFS = b"version https://git-lfs"
+_TRUE = ("1", "ON", "YES", "TRUE")  # values of environment variables
 
 
 class EncoderSource:
-    """The location of one encoder or tokenizer.
-
-    Args:
-        name_or_folder: a folder, a folder with ``text_encoder`` and ``text_tokenizer`` inside, or a name on the hub.
-        part: ``"encoder"`` or ``"tokenizer"``.
-        cache_dir: folder of downloaded encoders; empty: the default one.
-
-    Raises:
-        InputError: a folder has no such part.
-    """
-
     def __init__(self, name_or_folder: str | Path, part: str, cache_dir: str = "") -> None:
-        self.cache_dir = cache_dir or None
-        self.part = part
+        self.cache_dir, self.part = cache_dir or None, part
         self.folder: Path | None = None
         folder = Path(name_or_folder).expanduser()
         if folder.is_dir():
@@ -66,11 +57,7 @@ class EncoderSource:
         return found.read_bytes() if found else None
 
     def weight_paths(self) -> list[Path]:
-        """Return the files of weights: safetensors, else TensorFlow's, else PyTorch's own.
-
-        Raises:
-            InputError: there are no weights, or only pointers to them.
-        """
+        """Return the weight files: safetensors, else TensorFlow's, else PyTorch's own."""
         if self.folder is None:
             return self._cached_weights()
         paths = weight_files(self.folder)
@@ -92,7 +79,6 @@ class EncoderSource:
         return paths
 
     def _cached_weights(self) -> list[Path]:
-        """Return the weight files of a name on the hub."""
         for file in (SAFETENSORS, TORCH, HDF5):
             if (found := self._cached(file)) is not None:
                 return [found]
@@ -115,11 +101,7 @@ class EncoderSource:
             raise self.not_found(error) from None
 
     def check_claims(self, config: EncoderConfig) -> None:
-        """Reject a configuration of far more weights than the folder's files can contain.
-
-        Raises:
-            InputError: the files are too small for the weights.
-        """
+        """Reject a configuration with far more weights than the folder's files can contain."""
         if self.folder is None:
             return
         layers = 0 if config.architecture == "albert" else config.layers  # ALBERT's layers share their weights
@@ -134,7 +116,7 @@ class EncoderSource:
             )
 
     def not_found(self, error: BaseException) -> InputError:
-        """Return the error for an encoder or tokenizer that transformers could not load."""
+        """Return the error for an encoder or tokenizer that cannot be loaded."""
         if self.folder is not None:
             return InputError(
                 f"the {self.part} in {self.folder} cannot be read",
@@ -142,7 +124,7 @@ class EncoderSource:
                 received=_first_line(error),
                 fix="copy the whole folder again",
             )
-        offline = "HF_HUB_OFFLINE is set, and " if _offline() else ""
+        offline = "HF_HUB_OFFLINE is set, and " if os.environ.get("HF_HUB_OFFLINE", "").upper() in _TRUE else ""
         return InputError(
             f"there is no {self.part} {self.name!r}: {offline}not a folder, not in the cache, cannot be downloaded",
             expected="a folder, or a name on the hub",
@@ -152,9 +134,51 @@ class EncoderSource:
         )
 
 
+def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
+    """Raise an InputError if the encoder ``--model-shortcut`` or its tokenizer certainly cannot be loaded."""
+    source = EncoderSource(name_or_folder, "encoder", cache_dir)
+    if source.folder is not None:
+        source.weight_paths()
+        EncoderSource(name_or_folder, "tokenizer", cache_dir)
+        return
+    import requests
+    from huggingface_hub import constants, hf_hub_url, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import build_hf_headers
+
+    try:
+        if isinstance(try_to_load_from_cache(source.name, _CONFIG, cache_dir=source.cache_dir), str):
+            return
+        url = hf_hub_url(source.name, _CONFIG)
+    except HFValidationError as error:
+        raise _unavailable(source.name, f"neither a folder nor a name on the hub ({error})") from None
+    if constants.HF_HUB_OFFLINE or os.environ.get("TRANSFORMERS_OFFLINE", "").upper() in _TRUE:
+        raise _unavailable(source.name, "not in the cache, and HF_HUB_OFFLINE is set")
+    try:
+        # No retries: the libraries would retry for half a minute.
+        answer = requests.head(url, headers=build_hf_headers(), timeout=5.0, allow_redirects=True)
+    except requests.RequestException as error:
+        reason = f"not in the cache, and the hub cannot be reached ({type(error).__name__})"
+        raise _unavailable(source.name, reason) from None
+    if answer.status_code in (401, 403, 404):
+        raise _unavailable(source.name, f"the hub answers {answer.status_code}: no such encoder, or no access to it")
+    if answer.status_code >= 400:
+        _LOG.debug("%s: the hub responded %s; trying to load the encoder", source.name, answer.status_code)
+
+
+def _unavailable(name: str, reason: str) -> InputError:
+    return InputError(
+        f"--model-shortcut {name}: no such encoder",
+        expected="a folder with config.json, weights and tokenizer, or a name on the Hugging Face hub",
+        received=reason,
+        fix=f"on a machine with a network run: hf download {name} --local-dir FOLDER; copy FOLDER here and use it "
+        "instead of the name",
+    )
+
+
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence transformers' list of loaded weights and the hub client's log of retries; errors are still raised."""
+    """Silence transformers' list of loaded weights and the hub client's log of retries, but not errors."""
     with muted_stderr():
         from transformers.utils import logging as transformers_logging  # only those who use it wait for the import
 
@@ -179,7 +203,7 @@ _INNER = {"encoder": ("text_encoder", "encoder"), "tokenizer": ("text_tokenizer"
 
 
 def _inner_folder(folder: Path, part: str) -> Path:
-    needed = ("config.json",) if part == "encoder" else _TOKENIZER_FILES
+    needed = (_CONFIG,) if part == "encoder" else _TOKENIZER_FILES
     for place in (folder, *(folder / inner for inner in _INNER[part])):
         if any((place / file).is_file() for file in needed):
             return place
@@ -198,10 +222,6 @@ def _check_files(folder: Path) -> None:
                 read_json(entry, top=None, limit=_LARGEST_JSON, foreign=True, fix="copy the whole folder again")
             elif not entry.is_file():
                 open_regular(entry, fix="copy the whole folder again").close()  # raises the right error
-
-
-def _offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
 def _first_line(error: BaseException) -> str:

@@ -3,7 +3,8 @@
 import hashlib
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +25,11 @@ def tokenize_file(
     tokenizer: TextTokenizer,
     folder: str | Path,
     *,
-    max_length: int,
-    max_windows: int = 1,
+    max_length: int,  # tokens of a window, including special ones
+    max_windows: int = 1,  # of a document; 1: documents are truncated
     communicator: Any = None,
 ) -> TokenStore:
-    """Tokenize all documents into a folder, or use the folder if it has the tokens of these documents.
-
-    If several ranks see the same folder, the first of them writes it and the others wait.
-
-    Args:
-        texts: the documents, the same on every rank.
-        tokenizer: the tokenizer.
-        folder: the folder of the token store, the same path on every rank.
-        max_length: maximum number of tokens of a window, including special ones.
-        max_windows: maximum number of windows of a document. 1: documents are truncated.
-        communicator: the ranks; None: a single process.
-
-    Returns:
-        The store, mapped into memory.
-
-    Raises:
-        InputError: on all ranks, if one of them cannot write or has other documents than rank 0.
-    """
+    """Tokenize all documents into a folder, or reuse its tokens; all ranks call it with the same arguments."""
     tokenizer.check_max_length(max_length)
     folder = Path(folder)
     about = {
@@ -94,8 +78,7 @@ def _write(
         TokenStore.create(folder, about, tokenizer.vocabulary_size) as writer,
         Progress("tokenizing", len(texts), "documents") as progress,
     ):
-        for first in range(0, len(texts), _CHUNK):
-            chunk = _slice(texts, first)
+        for chunk in _chunks(texts):
             writer.write(*tokenizer.windows(chunk, reading, truncation))
             progress.add(len(chunk))
     cure = "--truncate-length, or use --long-texts max" if reading.max_windows == 1 else "--max-windows"
@@ -116,18 +99,18 @@ def _first_to_see(folder: Path, communicator: Any) -> int:
     return first
 
 
-def _slice(texts: TextFile | Sequence[Text], first: int) -> Sequence[Text]:
-    # The tokenizer accepts bytes, and the file returns bytes without a conversion.
-    return texts.lines(first, first + _CHUNK) if isinstance(texts, TextFile) else texts[first : first + _CHUNK]
+def _chunks(texts: TextFile | Sequence[Text]) -> Iterator[Sequence[Text]]:
+    for first in range(0, len(texts), _CHUNK):
+        # The tokenizer accepts bytes, and the file returns bytes without a conversion.
+        yield texts.lines(first, first + _CHUNK) if isinstance(texts, TextFile) else texts[first : first + _CHUNK]
 
 
 def _fingerprint(texts: TextFile | Sequence[Text]) -> str:
     """Return a hash of all documents and their boundaries."""
     digest = hashlib.sha256()
-    for first in range(0, len(texts), _CHUNK):
-        for text in _slice(texts, first):
-            # Encoded as for tokenizing: bytes and strings of the same document have the same hash.
-            content = text.encode("utf-8", errors="replace") if isinstance(text, str) else text
-            digest.update(len(content).to_bytes(8, "little"))
-            digest.update(content)
+    for text in chain.from_iterable(_chunks(texts)):
+        # Encoded as for tokenizing: bytes and strings of the same document have the same hash.
+        content = text.encode("utf-8", errors="replace") if isinstance(text, str) else text
+        digest.update(len(content).to_bytes(8, "little"))
+        digest.update(content)
     return digest.hexdigest()[:32]

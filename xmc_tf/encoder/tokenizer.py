@@ -1,8 +1,10 @@
-"""Conversion of texts to token ids, many at once."""
+"""Conversion of texts to token ids, many at once, and the files of a tokenizer."""
 
+import hashlib
+import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,23 +14,30 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.json_files import parse_json, read_json
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.data.reading import Reading, window_bounds
-from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource
-from xmc_tf.encoder.tokenizer_files import TokenizerFiles, of_transformers, read_main_file, read_with_transformers
+from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource, quiet_transformers
 
 if TYPE_CHECKING:
     from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 
 _LOG = logging.getLogger(__name__)
+_LARGEST = 1 << 24  # bytes of a configuration
+_MAIN = "tokenizer.json"
+_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
+# Settings of BERT's tokenizers that override the normalizer in tokenizer.json.
+_OF_NORMALIZER = {
+    "do_lower_case": "lowercase", "strip_accents": "strip_accents", "tokenize_chinese_chars": "handle_chinese_chars",
+}  # fmt: skip
+_PADDING = ("[PAD]", "<pad>")  # if the settings do not name it
+# The tokenizer without padding and truncation, the padding id, and a function that writes the files into a folder.
+Parts = tuple[Tokenizer, int, Callable[[Path], object]]
 
 
 @dataclass
 class TruncationCounter:
-    """Counts of documents, windows and tokens, including truncated tokens.
-
-    Only the beginning of a very long document is tokenized; its number of tokens is estimated from its characters.
-    """
+    """Counts of documents, windows and tokens; very long documents' tokens are estimated from their characters."""
 
     documents: int = 0
     truncated: int = 0
@@ -68,63 +77,39 @@ _CHUNK = 1024
 
 # A long text is cut before tokenizing, at a space after a letter or digit: the rest changes no word before it.
 _WORD_END = re.compile(r"[^\W_](?= )")
-# Number of characters per token that are tried first, then four times as many. Few texts have longer words.
+# The first attempt takes this many characters per token, each further one four times as many. Few words are longer.
 _CHARACTERS_PER_TOKEN = 16
-_MOST_IDS, _FEW_TOKENS = 16, 100_000  # ids per token, where there are more tokens than a few
+_MOST_IDS, _FEW_TOKENS = 16, 100_000  # at most 16 ids for each token, and for 100,000 more
 
 
 class TextTokenizer:
-    """A fast tokenizer for many texts at once.
-
-    Example:
-        >>> tokenizer = TextTokenizer.load("bert-base-cased")
-        >>> tokenizer.tokenize(["A text", b"another"], max_length=64)
-        [array([101, ..., 102], dtype=int32), ...]
-
-    Attributes:
-        pad_id: the padding id.
-        vocabulary_size: number of tokens in the vocabulary.
-        before: the special tokens before every text.
-        behind: the special tokens after every text.
-        fingerprint: equal for tokenizers that produce the same ids.
-    """
-
-    def __init__(self, files: TokenizerFiles) -> None:
-        self._files = files
-        self.backend, self.pad_id = files.backend, files.pad_id
+    def __init__(self, backend: Tokenizer, pad_id: int, save: Callable[[Path], object]) -> None:
+        self.backend, self.pad_id, self._save = backend, pad_id, save
         vocabulary = self.backend.get_vocab()
         self.vocabulary_size = max(vocabulary.values()) + 1
-        if self.vocabulary_size > _MOST_IDS * (len(vocabulary) + _FEW_TOKENS):  # they take memory, from here on
+        if self.vocabulary_size > _MOST_IDS * (len(vocabulary) + _FEW_TOKENS):  # ids take memory later on
             raise InputError(
-                "the ids of the tokenizer have too large gaps",
+                "the gaps between the tokenizer's ids are too large",
                 expected=f"ids below {_MOST_IDS * (len(vocabulary) + _FEW_TOKENS):,}, for {len(vocabulary):,} tokens",
                 received=f"{self.vocabulary_size - 1:,}", fix="correct tokenizer.json, or copy it again",
             )  # fmt: skip
-        self.fingerprint = files.fingerprint
+        # Equal for tokenizers that produce the same ids.
+        self.fingerprint = hashlib.sha256(backend.to_str().encode()).hexdigest()[:32]
         self.before, self.behind = _frame(self.backend)
         self._nr_special = len(self.before) + len(self.behind)
 
     @classmethod
     def of(cls, tokenizer: Any) -> Self:
         """Return the tokenizer that produces the same ids as a fast one of transformers."""
-        return cls(of_transformers(tokenizer))
+        return cls(*_of_transformers(tokenizer))
 
     @classmethod
     def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
-        """Load a tokenizer.
-
-        Args:
-            name_or_folder: a folder with tokenizer files, a folder of PECOS with ``text_tokenizer`` inside, or a name
-                on the hub.
-            cache_dir: folder of downloaded files; empty: the default one.
-
-        Raises:
-            InputError: there is no such tokenizer.
-        """
+        """Load a tokenizer from a folder, a folder of PECOS with ``text_tokenizer`` inside, or a name on the hub."""
         source = EncoderSource(name_or_folder, "tokenizer", cache_dir)
         with verified(source.folder, skip=WEIGHT_ENDINGS):
             try:
-                return cls(read_main_file(source) or read_with_transformers(source))
+                return cls(*(_read_main_file(source) or _read_with_transformers(source)))
             except InputError:
                 raise
             except ImportError as error:
@@ -140,36 +125,19 @@ class TextTokenizer:
     def tokenize(
         self, texts: Sequence[Text], max_length: int, truncation: TruncationCounter | None = None
     ) -> list[np.ndarray]:
-        """Return the token ids of each text with special tokens, as transformers does.
-
-        Args:
-            texts: strings or bytes; invalid UTF-8 becomes U+FFFD. An empty text has special tokens only.
-            max_length: maximum number of tokens of a text, including special ones; longer texts are truncated.
-            truncation: counts the truncated tokens.
-
-        Returns:
-            One int32 array per text.
-        """
+        """Return the token ids of each text with special tokens, as transformers does; invalid UTF-8 becomes U+FFFD."""
         return self.windows(texts, Reading(max_length), truncation)[0]
 
     def windows(
         self, texts: Sequence[Text], reading: Reading, truncation: TruncationCounter | None = None
     ) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return the token ids of each window of each text, every window with its own special tokens.
-
-        Args:
-            texts: strings or bytes; invalid UTF-8 becomes U+FFFD. An empty text is one window of special tokens.
-            reading: how texts become windows.
-            truncation: counts the windows and the truncated tokens.
-
-        Returns:
-            One int32 array per window, text by text; int32, the number of windows of each text.
-        """
+        """Return the int32 ids of each window with its special tokens, text by text, and the windows of each text."""
         self.check_max_length(reading.max_length)
         limit, most = reading.max_length - self._nr_special, reading.max_windows
         found: list[np.ndarray] = []
         counts: list[int] = []
-        for chunk in _chunks(texts, _CHUNK):
+        iterator = iter(texts)
+        while chunk := list(islice(iterator, _CHUNK)):
             decoded = [text if isinstance(text, str) else text.decode("utf-8", errors="replace") for text in chunk]
             # No settings of the tokenizer change, so that several threads may use it.
             beginnings = [self._beginning(text, most * limit) for text in decoded]
@@ -187,11 +155,7 @@ class TextTokenizer:
         return found, np.array(counts, np.int32)
 
     def check_max_length(self, max_length: int) -> None:
-        """Raise an error if a maximum length has no room for the special tokens and one more.
-
-        Raises:
-            InputError: the maximum length is too small.
-        """
+        """Raise InputError if a maximum length has no room for the special tokens and one more."""
         if max_length <= self._nr_special:
             raise InputError(
                 "the maximum length is too small for this tokenizer",
@@ -201,15 +165,7 @@ class TextTokenizer:
             )
 
     def in_graph(self, max_length: int, max_windows: int = 1) -> "GraphTokenizer":
-        """Return `windows` as a graph: strings to padded ids and mask.
-
-        Args:
-            max_length: maximum number of tokens of a window, including special ones.
-            max_windows: maximum number of windows of a text.
-
-        Raises:
-            InputError: the tokenizer cannot run in the graph (RoBERTa's byte-pair encoding); the error says why.
-        """
+        """Return `windows` as a graph; raise InputError if it cannot run there, like RoBERTa's byte-pair encoding."""
         from xmc_tf.encoder.graph_tokenizer import GraphTokenizer  # it loads TensorFlow
 
         self.check_max_length(max_length)
@@ -218,7 +174,7 @@ class TextTokenizer:
 
     def save(self, folder: str | Path) -> None:
         """Write the tokenizer's files into a folder, which may contain the encoder."""
-        self._files.save(Path(folder))
+        self._save(Path(folder))
 
     def _beginning(self, text: str, limit: int) -> str:
         """Return the part of a long text that determines its first ``limit`` tokens."""
@@ -247,7 +203,98 @@ def _frame(backend: Tokenizer) -> tuple[list[int], list[int]]:
     )
 
 
-def _chunks(texts: Sequence[Text], size: int) -> Iterator[list[Text]]:
-    iterator = iter(texts)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
+def _read_main_file(source: EncoderSource) -> Parts | None:
+    """Read tokenizer.json and the settings beside it, without transformers; None if there is no such file."""
+    # transformers 5 would keep only the vocabulary and build its own tokenizer, with other ids for some architectures.
+    content = source.read(_MAIN)
+    if content is None:
+        return None
+    beside = {name: found for name in _SETTINGS if (found := source.read(name)) is not None}
+    settings: dict[str, Any] = {}
+    for name in reversed(beside):
+        settings |= parse_json(beside[name], of=f"{source.name}: {name}", foreign=True)
+    config = parse_json(content, of=f"{source.name}: {_MAIN}", foreign=True)
+    normalizer = config.get("normalizer") or {}
+    if normalizer.get("type") == "BertNormalizer":
+        normalizer |= {ours: settings[theirs] for theirs, ours in _OF_NORMALIZER.items() if theirs in settings}
+    backend = _bare(Tokenizer.from_str(json.dumps(config)))
+
+    def save(folder: Path) -> None:
+        for name, one in {_MAIN: content, **beside}.items():
+            (folder / name).write_bytes(one)
+
+    named = settings.get("pad_token")
+    for one in (named.get("content") if isinstance(named, dict) else named, *_PADDING):
+        if isinstance(one, str) and (number := backend.token_to_id(one)) is not None:
+            return backend, int(number), save
+    return backend, 0, save
+
+
+def _read_with_transformers(source: EncoderSource) -> Parts:
+    with quiet_transformers():
+        from transformers import AutoTokenizer  # takes a second to import
+
+        found = AutoTokenizer.from_pretrained(
+            source.name, cache_dir=source.cache_dir, use_fast=True, **_inferred_type(source.folder)
+        )
+        _note_defaults(source.folder, found)
+    return _of_transformers(found)
+
+
+def _of_transformers(tokenizer: Any) -> Parts:
+    """Return the parts of a fast tokenizer of transformers."""
+    if not tokenizer.is_fast:
+        raise InputError(
+            f"no fast tokenizer was found for {tokenizer.name_or_path}", expected="a folder with tokenizer.json"
+        )
+
+    def save(folder: Path) -> None:
+        with quiet_transformers():
+            tokenizer.save_pretrained(folder)
+
+    # A copy of the backend, because the tokenizer must keep its own truncation settings.
+    backend = _bare(Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
+    return backend, int(tokenizer.pad_token_id or 0), save
+
+
+def _bare(backend: Tokenizer) -> Tokenizer:
+    backend.no_padding()
+    backend.no_truncation()
+    return backend
+
+
+def _inferred_type(folder: Path | None) -> dict[str, str]:
+    """Return the tokenizer's type for ``AutoTokenizer`` from PECOS's encoder beside it; empty if not needed."""
+    if (
+        folder is None
+        or _content(folder / "config.json").get("model_type")
+        or _content(folder / "tokenizer_config.json").get("tokenizer_class")
+    ):
+        return {}
+    kind = _content(folder.parent / "text_encoder" / "config.json").get("model_type")
+    return {"tokenizer_type": kind} if isinstance(kind, str) else {}
+
+
+def _note_defaults(folder: Path | None, tokenizer: Any) -> None:
+    """Log the settings assumed for a vocabulary without settings; warn if they look wrong."""
+    lowers = getattr(tokenizer, "do_lower_case", None)
+    if folder is None or lowers is None or any((folder / name).is_file() for name in (_MAIN, "tokenizer_config.json")):
+        return
+    special = set(tokenizer.all_special_tokens)
+    cased = sum(1 for token in tokenizer.get_vocab() if token not in special and token != token.lower())
+    assumed = f"{folder} has no tokenizer_config.json: assuming {type(tokenizer).__name__}"
+    if lowers and cased > len(tokenizer) // 100:
+        _LOG.warning(
+            '%s, which converts text to lower case, but %s tokens have capitals; if the encoder is cased, add '
+            'tokenizer_config.json with {"do_lower_case": false}', assumed, f"{cased:,}",
+        )  # fmt: skip
+    else:
+        _LOG.info("%s, which %s", assumed, "converts text to lower case" if lowers else "keeps upper and lower case")
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """Return a small JSON object; empty if it is missing or unreadable, which its actual reader reports."""
+    try:
+        return dict(read_json(path, limit=_LARGEST, foreign=True))
+    except (OSError, InputError):
+        return {}

@@ -2,118 +2,42 @@
 
 import base64
 import json
-import struct
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import tensorflow as tf
 import tensorflow_text as tf_text
 from tokenizers import Tokenizer
 
+from xmc_tf.common.protobuf import field
 from xmc_tf.encoder.charsmap import Charsmap
 from xmc_tf.encoder.code_points import (
-    SPECIAL,
     CharacterTable,
     Runs,
-    at_places,
-    encode,
-    keep_only,
+    SpecialTokens,
+    cannot_run_in_graph,
     map_every_character,
+    pieces_of,
     places_of,
     positions_in_rows,
-    rows_of,
+    shifted,
     starts_of,
+    tokenizer_with,
 )
-from xmc_tf.encoder.special_tokens import SpecialTokens, cannot_run_in_graph, is_special, is_whitespace, segment_starts
+
+Step = Callable[[Runs], Runs]
 
 # Types of pieces, in sentencepiece_model.proto.
 _NORMAL, _UNKNOWN = 1, 2
 _STEP = 2.0**-14  # of scores
-
-
-class _LikeliestPieces(tf.Module):
-    """The segmentation of words by the sum of their pieces' scores."""
-
-    def __init__(self, model: dict[str, Any]) -> None:
-        super().__init__(name="pieces")
-        if model.get("byte_fallback"):
-            raise cannot_run_in_graph("it makes bytes of unknown characters")
-        if model["unk_id"] is None:
-            raise cannot_run_in_graph("it has no unknown piece")
-        self._tokenizer = tf_text.SentencepieceTokenizer(_compiled_model(model["vocab"], int(model["unk_id"])))
-
-    def __call__(self, runs: Runs) -> tuple[tf.Tensor, tf.Tensor]:
-        """Segment words.
-
-        Args:
-            runs: the words, with their numbers as rows, ascending from 0. A special token is a word.
-
-        Returns:
-            int32 ids of the pieces and the int64 word of each piece, ascending.
-        """
-        starts = starts_of(runs.rows)
-        heads = at_places(runs, places_of(starts))
-        word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
-        # A special token is an unknown word of one character for now.
-        points = tf.where(is_special(runs.points), 0, runs.points)
-        pieces = self._tokenizer.tokenize(encode(Runs(points, word), tf.size(heads.rows, out_type=tf.int64)))
-        head = at_places(heads, rows_of(pieces.row_splits))
-        return tf.where(is_special(head.points), head.points - SPECIAL, pieces.values), head.rows
-
-
-def _compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
-    """Return a model of SentencePiece, as a protocol buffer, that leaves texts as they are before it cuts them."""
-    pieces = b"".join(
-        _bytes(
-            1,
-            _bytes(1, piece.encode())
-            + _float(2, _STEP * round(score / _STEP))
-            + _number(3, _UNKNOWN if at == unknown else _NORMAL),
-        )
-        for at, (piece, score) in enumerate(vocabulary)
-    )
-    trainer = _bytes(2, _number(3, 1))  # the model type is Unigram
-    # No space is added, removed or replaced.
-    normalizer = _bytes(3, _bytes(1, b"identity") + _number(3, 0) + _number(4, 0) + _number(5, 0))
-    return pieces + trainer + normalizer
-
-
-def _bytes(field: int, content: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(content)) + content
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _float(field: int, value: float) -> bytes:
-    return _varint(field << 3 | 5) + struct.pack("<f", value)
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*found, value))
-
-
-Step = Callable[[Runs], Runs]
-
 # Normalizers of single characters. Decomposition also reorders marks, but only before they are removed.
 _BY_CHARACTER = ("Lowercase", "StripAccents", "NFKD", "NFD", "Nmt")
 _SPACE = 0x20
 
 
 class Unigram(tf.Module):
-    """The conversion of texts with marked special tokens to piece ids.
-
-    Args:
-        backend: the tokenizer.
-        config: its JSON configuration.
-    """
-
     def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
         super().__init__(name="unigram")
         self._steps = _normalization(_flat(config["normalizer"], "normalizers"))
@@ -122,38 +46,51 @@ class Unigram(tf.Module):
             late = [{**token, "content": backend.normalizer.normalize_str(token["content"])} for token in late]
         self._late = SpecialTokens(late)
         self._splits = _Words(_flat(config["pre_tokenizer"], "pretokenizers"))
-        self._pieces = _LikeliestPieces(config["model"])
+        model = config["model"]
+        if model.get("byte_fallback"):
+            raise cannot_run_in_graph("it splits unknown characters into bytes")
+        if model["unk_id"] is None:
+            raise cannot_run_in_graph("it has no unknown piece")
+        self._pieces = tf_text.SentencepieceTokenizer(_compiled_model(model["vocab"], int(model["unk_id"])))
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokenize texts.
-
-        Args:
-            marked: texts in which special tokens are marked.
-            limit: maximum number of tokens needed of each text.
-
-        Returns:
-            int32 ids and the int64 row of each id, ascending.
-        """
+        """Return int32 ids and the int64 row of each, ascending; at least the first ``limit`` of each text."""
         runs = marked
         for step in self._steps:
             runs = step(runs)
-        runs = self._late.mark(runs)
-        runs, starts = self._splits(runs)
+        runs, starts = self._splits(self._late.mark(runs))
         rows = tf.gather(runs.rows, places_of(starts))
         word = tf.cumsum(tf.cast(starts, tf.int64)) - 1
         # A word has at least one token.
         keep = tf.gather(positions_in_rows(rows) < limit, word)
-        ids, words = self._pieces(keep_only(Runs(runs.points, word), keep))
-        return ids, tf.gather(rows, words)
+        words = Runs(runs.points, word).kept(keep)
+        starts = starts_of(words.rows)
+        number = tf.cumsum(tf.cast(starts, tf.int64)) - 1
+        # A special token is an unknown word of one character for now.
+        points = tf.where(words.special(), 0, words.points)
+        ids, found = pieces_of(self._pieces, Runs(points, number), words.at(places_of(starts)))
+        return ids, tf.gather(rows, found)
+
+
+def _compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
+    """Return a SentencePiece model, as a protocol buffer, that segments texts without changing them."""
+    parts = []
+    for at, (piece, score) in enumerate(vocabulary):
+        kind = _UNKNOWN if at == unknown else _NORMAL
+        parts.append(field(1, field(1, piece) + field(2, _STEP * round(score / _STEP)) + field(3, kind)))
+    parts.append(field(2, field(3, 1)))  # the model type is Unigram
+    # No space is added, removed or replaced.
+    parts.append(field(3, field(1, "identity") + field(3, 0) + field(4, 0) + field(5, 0)))
+    return b"".join(parts)
 
 
 def _normalization(configs: list[dict[str, Any]]) -> list[Step]:
     """Return the normalization steps of a text before it is split into words."""
     steps: list[Step] = []
     while configs:
-        if by_character := _first_of_kinds(configs, _BY_CHARACTER):
-            names = [config["type"] for config in by_character]
-            if names and (set(names) & {"NFKD", "NFD"}) and "StripAccents" not in names:
+        if by_character := list(takewhile(lambda config: config["type"] in _BY_CHARACTER, configs)):
+            names = {config["type"] for config in by_character}
+            if names & {"NFKD", "NFD"} and "StripAccents" not in names:
                 raise cannot_run_in_graph("it decomposes characters and keeps the accents")
             steps.append(_character_table(json.dumps({"type": "Sequence", "normalizers": by_character})))
             configs = configs[len(by_character) :]
@@ -170,33 +107,17 @@ def _normalization(configs: list[dict[str, Any]]) -> list[Step]:
     return steps
 
 
-def _first_of_kinds(configs: list[dict[str, Any]], kinds: tuple[str, ...]) -> list[dict[str, Any]]:
-    size = next((place for place, config in enumerate(configs) if config["type"] not in kinds), len(configs))
-    return configs[:size]
-
-
 @lru_cache(maxsize=4)
 def _character_table(key: str) -> CharacterTable:
-    normalize = _tokenizer_with(normalizer=json.loads(key)).normalizer.normalize_str
+    normalize = tokenizer_with(normalizer=json.loads(key)).normalizer.normalize_str
     # A text is one word here, including its spaces.
     return CharacterTable(map_every_character(lambda text: [normalize(text)]))
-
-
-def _tokenizer_with(**parts: Any) -> Tokenizer:
-    """Return a tokenizer with only some parts, which is called for these parts."""
-    model = {"type": "WordPiece", "unk_token": "", "continuing_subword_prefix": "", "max_input_chars_per_word": 1}
-    return Tokenizer.from_str(
-        json.dumps(
-            {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
-             "pre_tokenizer": None, "post_processor": None, "decoder": None, "model": {**model, "vocab": {}}, **parts}
-        )
-    )  # fmt: skip
 
 
 def _replacement(config: dict[str, Any]) -> Step:
     pattern, content = config["pattern"], config["content"]
     if pattern == {"Regex": " {2,}"} and content == " ":
-        return lambda runs: keep_only(runs, ~_repeats(runs, _SPACE))
+        return lambda runs: runs.kept(~_repeats(runs, _SPACE))
     string = pattern.get("String", "")
     if len(string) == 2 and string[0] == string[1] and len(content) == 1:
         return lambda runs: _pairs_replaced(runs, ord(string[0]), ord(content))
@@ -206,28 +127,26 @@ def _replacement(config: dict[str, Any]) -> Step:
 def _repeats(runs: Runs, point: int) -> tf.Tensor:
     """Return where the character follows itself in the same segment."""
     same = runs.points == point
-    before = tf.concat([tf.zeros_like(same[:1]), same[:-1]], axis=0)
-    return same & before & ~segment_starts(runs)
+    return same & shifted(same) & ~runs.segment_starts()
 
 
 def _pairs_replaced(runs: Runs, point: int, by: int) -> Runs:
     """Replace each pair of equal characters by one character, from the left."""
     same = runs.points == point
     run = tf.cumsum(tf.cast(~_repeats(runs, point), tf.int64)) - 1
-    odd = positions_in_rows(run) % 2 == 1
-    second = same & odd
+    second = same & (positions_in_rows(run) % 2 == 1)
     first = tf.concat([second[1:], tf.zeros_like(second[:1])], axis=0)
-    return keep_only(Runs(tf.where(first, by, runs.points), runs.rows), ~second)
+    return Runs(tf.where(first, by, runs.points), runs.rows).kept(~second)
 
 
 def _stripping(config: dict[str, Any]) -> Step:
     left, right = config["strip_left"], config["strip_right"]
 
     def strip(runs: Runs) -> Runs:
-        starts = tf.cast(segment_starts(runs), tf.int64)
+        starts = tf.cast(runs.segment_starts(), tf.int64)
         segment, count = tf.cumsum(starts) - 1, tf.reduce_sum(starts)
         here = tf.range(tf.size(segment, out_type=tf.int64))
-        solid = ~is_whitespace(runs.points)
+        solid = ~runs.whitespace()
         places = places_of(solid)
         owners = tf.gather(segment, places)
         first = tf.math.unsorted_segment_min(places, owners, count)
@@ -237,7 +156,7 @@ def _stripping(config: dict[str, Any]) -> Step:
             keep &= here >= tf.gather(first, segment)
         if right:
             keep &= here <= tf.gather(last, segment)
-        return keep_only(runs, keep)
+        return runs.kept(keep)
 
     return strip
 
@@ -263,19 +182,19 @@ class _Words(tf.Module):
 
     def __call__(self, runs: Runs) -> tuple[Runs, tf.Tensor]:
         """Return the characters, each word with its mark before it, and where each word begins."""
-        starts = segment_starts(runs)
+        starts = runs.segment_starts()
         for kind in self._kinds:
             if kind == "Punctuation":
                 alone = self._punctuation.kinds(runs.points) > 0
-                starts |= alone | tf.concat([tf.zeros_like(alone[:1]), alone[:-1]], axis=0)
+                starts |= alone | shifted(alone)
             else:
-                space = is_whitespace(runs.points)
-                starts |= tf.concat([tf.zeros_like(space[:1]), space[:-1]], axis=0)
+                space = runs.whitespace()
+                starts |= shifted(space)
                 # If a split begins with whitespace, the next character begins it; dropping both would join two words.
                 inner = places_of(~space)
-                starts, runs = tf.gather(starts, inner), at_places(runs, inner)
+                starts, runs = tf.gather(starts, inner), runs.at(inner)
         points = tf.where(runs.points == _SPACE, self._mark, runs.points)
-        lacking = starts & (points != self._mark) & ~is_special(points)
+        lacking = starts & (points != self._mark) & ~runs.special()
         sizes = 1 + tf.cast(lacking, tf.int64)
         source = tf.repeat(tf.range(tf.size(sizes, out_type=tf.int64)), sizes)
         first = starts_of(source)
@@ -288,15 +207,13 @@ class _Words(tf.Module):
 
 @lru_cache(maxsize=1)
 def _punctuation_table() -> CharacterTable:
-    parts = _tokenizer_with(pre_tokenizer={"type": "Punctuation", "behavior": "Isolated"})
-    split = parts.pre_tokenizer.pre_tokenize_str
+    isolated = {"type": "Punctuation", "behavior": "Isolated"}
+    split = tokenizer_with(pre_tokenizer=isolated).pre_tokenizer.pre_tokenize_str
     return CharacterTable(map_every_character(lambda text: [word for word, _ in split(text)]))
 
 
 def _flat(config: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
     """Return the parts of a sequence, which may contain sequences."""
-    if config is None:
-        return []
-    if config["type"] != "Sequence":
-        return [config]
+    if config is None or config["type"] != "Sequence":
+        return [config] if config else []
     return [part for one in config[inner] for part in _flat(one, inner)]

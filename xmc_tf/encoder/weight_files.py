@@ -1,6 +1,7 @@
-"""The files of an encoder's weights: safetensors, HDF5 of TensorFlow, and PyTorch's own format, without PyTorch."""
+"""The files of an encoder's weights: safetensors, TensorFlow's HDF5, and PyTorch's own format, without PyTorch."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,7 @@ from safetensors.numpy import save_file
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.data.torch.file import TorchFile
-from xmc_tf.data.torch.pickle import Tensor
+from xmc_tf.data.torch_file import Tensor, TorchFile
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.weight_names import NAMES, Weight
 
@@ -18,35 +18,24 @@ SAFETENSORS, HDF5, TORCH = "model.safetensors", "tf_model.h5", "pytorch_model.bi
 INDEX = ".index.json"  # such a file lists several files of weights
 _FIX = "copy the folder again"
 
-# The last part of names in files of TensorFlow, and in those of PyTorch.
+# The last part of names in TensorFlow's files, and in PyTorch's.
 _LAST_PARTS = {"kernel": "weight", "gamma": "weight", "beta": "bias", "embeddings": "weight"}
 _DEBERTA_PARTS = {"pos_proj": "pos_key_proj", "pos_q_proj": "pos_query_proj"}
 
 
 class WeightFiles:
-    """The arrays of one or more files, by the names of PyTorch without the architecture's prefix.
-
-    Args:
-        paths: the files, all of one format.
-        config: the encoder's configuration.
-    """
+    """The arrays of one or more files of one format, by the names of PyTorch without the architecture's prefix."""
 
     def __init__(self, paths: list[Path], config: EncoderConfig) -> None:
-        self._prefix = NAMES[config.architecture].prefix
-        self._read: dict[str, Callable[[], np.ndarray]] = {}
-        for path in paths:
-            for name, read in _arrays_of(path):
-                self._read[name.removeprefix(self._prefix)] = read
+        prefix = NAMES[config.architecture].prefix
+        arrays = (array for path in paths for array in _arrays_of(path))
+        self._read = {name.removeprefix(prefix): read for name, read in arrays}
 
     def __contains__(self, name: str) -> bool:
         return name in self._read or _older(name) in self._read
 
     def own(self, weight: Weight) -> np.ndarray:
-        """Return a weight as the network has it, float32.
-
-        Raises:
-            InputError: the arrays are of another shape.
-        """
+        """Return a weight as the network has it, float32."""
         parts = []
         for name in weight.files:
             found = self._read[name if name in self._read else _older(name)]()
@@ -64,12 +53,7 @@ class WeightFiles:
 
 
 def in_files(weights: list[Weight], values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return weights, or their gradients, with the names and orientations of PyTorch.
-
-    Args:
-        weights: the weights.
-        values: their values by name.
-    """
+    """Return weights, or their gradients, with the names and orientations of PyTorch."""
     arrays = {}
     for weight in weights:
         for name, part in zip(weight.files, np.split(values[weight.name], len(weight.files), axis=-1), strict=True):
@@ -78,13 +62,7 @@ def in_files(weights: list[Weight], values: dict[str, np.ndarray]) -> dict[str, 
 
 
 def save_weights(path: Path, weights: list[Weight], values: dict[str, np.ndarray]) -> None:
-    """Write weights as PyTorch's transformers reads them.
-
-    Args:
-        path: the file.
-        weights: all weights.
-        values: their values by name.
-    """
+    """Write weights as PyTorch's transformers reads them."""
     try:
         save_file(in_files(weights, values), path, metadata={"format": "pt"})
     except SafetensorError as error:  # safetensors' own error for a full disk
@@ -92,11 +70,7 @@ def save_weights(path: Path, weights: list[Weight], values: dict[str, np.ndarray
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the files of a folder with weights: one, or those that an index lists; none if there are none.
-
-    Raises:
-        InputError: the index names a file that is missing or outside the folder, or a file is only a pointer.
-    """
+    """Return the files of a folder with weights: one, or those that an index lists; none if there are none."""
     for name in (SAFETENSORS, HDF5, TORCH):
         if (folder / name).is_file():
             return [folder / name]
@@ -116,11 +90,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def listed_files(index: Path) -> list[str]:
-    """Return the names of the weight files that an index lists.
-
-    Raises:
-        InputError: the file is not such an index.
-    """
+    """Return the names of the weight files that an index lists."""
     listed = read_json(index, expected="a list of the weight files", fix=_FIX, foreign=True).get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
         raise InputError(f"{index} does not list the weight files", expected='"weight_map": {...}', fix=_FIX)
@@ -129,45 +99,51 @@ def listed_files(index: Path) -> list[str]:
 
 def _arrays_of(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """Yield the names of a file's arrays as in PyTorch, with a function that reads each."""
-    if path.suffix == ".h5":
-        yield from _of_hdf5(path)
-    elif path.suffix == ".bin":
-        file = TorchFile(path)
-        for name, tensor in _state(file):
-            yield name, lambda file=file, tensor=tensor: file.array(tensor)  # type: ignore[misc]
+    if path.suffix == ".bin":
+        yield from _of_torch(TorchFile(path))
+    elif path.suffix == ".h5":
+        import h5py  # few encoders are in this format
+
+        names: list[str] = []
+        with h5py.File(path, "r") as file:
+            file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        for name in names:
+            # The name of a group, that of the model, then the name in a file of safetensors.
+            parts = name.split("/")
+            whole = "/".join(parts[2:] if len(parts) > 2 and parts[1].startswith("tf") else parts)
+            yield _torch_name(whole), partial(_from_hdf5, path, name)
     else:
         with safe_open(path, framework="np") as archive:
-            ours = (archive.metadata() or {}).get("format") == "tf"
+            of_tensorflow = (archive.metadata() or {}).get("format") == "tf"
             names = list(archive.keys())
         for name in names:
-            read = _safetensor(path, name)
-            yield (_torch_name(name), lambda name=name, read=read: _turned(name, read())) if ours else (name, read)  # type: ignore[misc]
+            yield _torch_name(name) if of_tensorflow else name, partial(_from_safetensors, path, name, of_tensorflow)
 
 
-def _safetensor(path: Path, name: str) -> Callable[[], np.ndarray]:
-    def read() -> np.ndarray:
-        with safe_open(path, framework="np") as archive:
-            return archive.get_tensor(name)
+def _of_torch(file: TorchFile) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+    if not isinstance(file.content, dict):
+        raise InputError(
+            f"{file.path} contains no weights of a model",
+            expected="a dictionary of tensors (a state_dict)",
+            received=type(file.content).__name__,
+            fix="save the encoder with save_pretrained",
+        )
+    for name, one in file.content.items():
+        if isinstance(name, str) and isinstance(one, Tensor):
+            yield name, partial(file.array, one)
 
-    return read
 
+def _from_hdf5(path: Path, name: str) -> np.ndarray:
+    import h5py
 
-def _of_hdf5(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
-    import h5py  # few encoders are in this format
-
-    names: list[str] = []
     with h5py.File(path, "r") as file:
-        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        return _turned(name, np.asarray(file[name]))
 
-    def read(name: str) -> np.ndarray:
-        with h5py.File(path, "r") as file:
-            return _turned(name, np.asarray(file[name]))
 
-    for name in names:
-        # The name of a group, that of the model, then the name that a file of safetensors has.
-        parts = name.split("/")
-        whole = "/".join(parts[2:] if len(parts) > 2 and parts[1].startswith("tf") else parts)
-        yield _torch_name(whole), lambda name=name: read(name)  # type: ignore[misc]
+def _from_safetensors(path: Path, name: str, of_tensorflow: bool) -> np.ndarray:
+    with safe_open(path, framework="np") as archive:
+        array = archive.get_tensor(name)
+    return _turned(name, array) if of_tensorflow else array
 
 
 def _torch_name(name: str) -> str:
@@ -183,21 +159,9 @@ def _turned(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _older(name: str) -> str:
-    """Return the name that files of the first versions of transformers have for a normalization's weight."""
+    """Return the name of a normalization's weight in files of the first versions of transformers."""
     parts = name.rsplit(".", 1)
     return f"{parts[0]}.{ {'weight': 'gamma', 'bias': 'beta'}.get(parts[-1], parts[-1]) }"
-
-
-def _state(file: TorchFile) -> Iterator[tuple[str, Tensor]]:
-    """Yield the entries of a state dictionary that are tensors."""
-    if not isinstance(file.content, dict):
-        raise InputError(
-            f"{file.path} contains no weights of a model",
-            expected="a dictionary of tensors (a state_dict)",
-            received=type(file.content).__name__,
-            fix="save the encoder with save_pretrained",
-        )
-    return ((name, one) for name, one in file.content.items() if isinstance(name, str) and isinstance(one, Tensor))
 
 
 def _misfit(name: str, weight: Weight, shape: tuple[int, ...]) -> InputError:

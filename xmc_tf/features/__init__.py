@@ -1,4 +1,4 @@
-"""TF-IDF: compiled loops for training and prediction, and the same as a TensorFlow graph for the SavedModel."""
+"""TF-IDF: compiled kernels for training and prediction, and a TensorFlow graph with the same bits for SavedModels."""
 
 from xmc_tf.features.tfidf import Tfidf
 

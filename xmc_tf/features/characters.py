@@ -1,9 +1,4 @@
-"""The characters of words: which are letters or digits, and what their lower case is.
-
-The table is read from TensorFlow's own operations by ``python -m tools.character_table``, so it does not depend on the
-Unicode version of Python. ``characters.npy`` contains its runs: the first character of each, and for all of its
-characters the distance to the lower case and the kind.
-"""
+"""The characters of words: letters and digits, and their lower case, as TensorFlow's operations have them."""
 
 from functools import cache
 from pathlib import Path
@@ -29,12 +24,7 @@ RUNS_FILE = Path(__file__).with_name("characters.npy")
 
 @cache
 def character_table(lowercase: bool, unspaced: bool = False) -> np.ndarray:
-    """Return int32 [NR_CHARACTERS]: the lower case of each character and its kind.
-
-    Args:
-        lowercase: whether to convert letters to lower case; otherwise each character is its own lower case.
-        unspaced: whether each character of a script that writes without spaces is a word.
-    """
+    """Return int32 [NR_CHARACTERS]: the lower case of each character (itself if not ``lowercase``) and its kind."""
     starts, delta, kind = np.load(RUNS_FILE, allow_pickle=False)
     lengths = np.diff(starts, append=np.int32(NR_CHARACTERS))
     table = np.repeat(kind << 24, lengths)

@@ -1,8 +1,4 @@
-"""Document counts and total counts of n-grams, in one pass over the texts.
-
-Memory grows with the number of different n-grams, not of documents: per n-gram 32 bytes in `_ENTRY` and 8 to 16 in the
-hash table; and the letters of each different word once.
-"""
+"""Document counts and total counts of n-grams, in one pass over the texts."""
 
 from typing import NamedTuple
 
@@ -27,47 +23,27 @@ _MAX_COUNT = 2**31 - 1
 
 
 class NgramCounts(NamedTuple):
-    """All n-grams of a text collection in order of first occurrence."""
+    """All n-grams of the texts, in order of first occurrence."""
 
     keys: np.ndarray
     total: np.ndarray
     documents: np.ndarray
     prefix: np.ndarray
     word: np.ndarray
-    words: bytes
-    """The different words, one per line."""
+    words: bytes  # the different words, one per line
 
 
 class NgramCounter:
-    """A counter of n-grams, filled batch by batch.
-
-    Example:
-        >>> counter = NgramCounter()
-        >>> new = counter.add(keys, row_splits)
-        >>> counter.add_words(words[new])
-
-    Args:
-        capacity: number of n-grams to allocate initially.
-    """
+    """A counter of n-grams, filled batch by batch. Memory grows with the number of different n-grams only."""
 
     def __init__(self, capacity: int = 1 << 16) -> None:
-        self.nr_rows = 0
+        self.nr_rows = self._used = self._nr_words = 0
         self._entries = np.empty(capacity, _ENTRY)
         self._slots = np.full(2 * capacity, _EMPTY, np.int32)
-        self._used = 0
-        self._nr_words = 0
         self._words = bytearray()
 
     def add(self, keys: np.ndarray, row_splits: np.ndarray) -> np.ndarray:
-        """Count the n-grams of more documents.
-
-        Args:
-            keys: int64 [words, ngram_max], as returned by `ngram_keys`.
-            row_splits: int64 [documents + 1], where each document's words begin.
-
-        Returns:
-            The indices of words that are new; their texts go to `add_words`.
-        """
+        """Count the n-grams of more documents; return the indices of new words, whose texts must go to `add_words`."""
         self._make_room(self._used + keys.size)
         if self.nr_rows + len(row_splits) > _MAX_COUNT:
             raise InputError(f"there are more than {_MAX_COUNT:,} documents", fix="use a sample of them")
@@ -78,21 +54,13 @@ class NgramCounter:
 
     def add_words(self, words: list[bytes]) -> None:
         """Add the texts of the words that `add` reported as new."""
-        for word in words:
-            self._words += word
-            self._words += b"\n"
+        self._words += b"".join(word + b"\n" for word in words)
 
     def counted(self) -> NgramCounts:
         """Return the counts so far; they are valid until the next `add`."""
         entries = self._entries[: self._used]
-        return NgramCounts(
-            entries["key"],
-            entries["total"],
-            entries["documents"],
-            entries["prefix"],
-            entries["word"],
-            bytes(self._words),
-        )
+        fields = ("key", "total", "documents", "prefix", "word")
+        return NgramCounts(*(entries[name] for name in fields), words=bytes(self._words))
 
     def _make_room(self, entries: int) -> None:
         if entries > _MAX_COUNT:
@@ -114,7 +82,7 @@ class NgramCounter:
 
 @inner
 def _slot(key: int, slots: np.ndarray, entries: np.ndarray) -> int:
-    """Return the slot of a key: the one that contains it or, if none does, the empty one for it."""
+    """Return the slot that contains a key or, if none does, the empty one for it."""
     mask = len(slots) - 1
     # Keys are hashes, but the low bits of a sum are poorly distributed when words repeat.
     slot = (key ^ (key >> 32)) & mask
@@ -125,14 +93,9 @@ def _slot(key: int, slots: np.ndarray, entries: np.ndarray) -> int:
 
 @kernel
 def _count(
-    keys: np.ndarray,
-    row_splits: np.ndarray,
-    first_row: int,
-    slots: np.ndarray,
-    entries: np.ndarray,
-    used: int,
+    keys: np.ndarray, row_splits: np.ndarray, first_row: int, slots: np.ndarray, entries: np.ndarray, used: int,
     nr_words: int,
-) -> tuple[int, np.ndarray]:
+) -> tuple[int, np.ndarray]:  # fmt: skip
     """Count rows into the table, which must have room; return its new size and the indices of new words."""
     new = np.empty(len(keys), np.int64)
     nr_new = 0

@@ -1,36 +1,32 @@
-"""TF-IDF over ranks: each rank counts and weighs a range of the documents; the files equal those of one process.
-
-Each n-gram's key determines its owner among the ranks, which adds up the counts of all ranks. The owners keep at most
-``max_features`` candidates each, and rank 0 chooses among them. So no rank ever holds all n-grams. A rank sends 20
-bytes per n-gram that it has seen, and the names of the chosen ones.
-
-The parts are in the order of the ranks. So the first rank that has seen an n-gram has the first document with it, and
-names it as counting all documents in order would.
-"""
+"""TF-IDF over ranks: each rank counts and weighs a range of the documents; the files equal those of one process."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.progress import Progress
 from xmc_tf.common.wire import register
-from xmc_tf.data import save_matrix
-from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.data import TextFile, Texts, save_matrix
+from xmc_tf.data.matrices import open_matrix
+from xmc_tf.data.text import FileRange
 from xmc_tf.features import store
-from xmc_tf.features.batches import text_range
 from xmc_tf.features.counts import NgramCounts
-from xmc_tf.features.tfidf import Counts, Tfidf, count_terms, resolved, weighted
-from xmc_tf.features.vocabulary import FeatureBlock, Vocabulary, best, lines_of, no_features_error, vocabulary_of
+from xmc_tf.features.tfidf import Tfidf, count_terms, resolved, weighted
+from xmc_tf.features.vocabulary import FeatureBlock, best, lines_of, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import remove_from_all_ranks
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.stacking import stack_rows
+
+# Number of documents weighed and written at a time, which bounds a rank's memory.
+DOCUMENTS_PER_PIECE = 100_000
 
 
 @register
@@ -40,37 +36,26 @@ class NgramSums(NamedTuple):
     keys: np.ndarray
     total: np.ndarray
     documents: np.ndarray
-    first: np.ndarray
-    """The first rank that has seen each n-gram."""
+    first: np.ndarray  # the first rank that has seen each n-gram, which names it
 
     def at(self, places: np.ndarray) -> "NgramSums":
-        """Return the n-grams at some places."""
+        """Return the n-grams at some positions."""
         return NgramSums(*(column[places] for column in self))
 
 
-def _choose_over_ranks(
-    communicator: Communicator, counts: Counts, nr_documents: int, params: TfidfParams
-) -> Vocabulary | None:
-    """Return the vocabulary of the documents of all ranks; all ranks call it."""
-    blocks = [_choose(communicator, counts.ngrams, nr_documents, params, required=True)]
-    if params.pieces:
-        blocks.append(_choose(communicator, counts.pieces, nr_documents, params, params.piece_weight or 0.0))
-    chosen = [block for block in blocks if block is not None]
-    return vocabulary_of(chosen, nr_documents) if communicator.rank == 0 else None
-
-
+# Each n-gram's key determines its owner among the ranks, which adds up its counts and keeps at most ``max_features``
+# candidates. Rank 0 chooses among them, so no rank ever holds all n-grams.
 def _choose(
-    communicator: Communicator,
-    counted: NgramCounts,
-    nr_documents: int,
-    params: TfidfParams,
-    weight: float = 1.0,
-    *,
-    required: bool = False,
-) -> FeatureBlock | None:
+    communicator: Communicator, counted: NgramCounts, nr_documents: int, params: TfidfParams, weight: float = 1.0,
+    *, required: bool = False,
+) -> FeatureBlock | None:  # fmt: skip
     """Return ``choose_block`` for the documents of all ranks, on rank 0; all ranks call it."""
     first = communicator.rank == 0
-    sums = add_up(communicator.alltoall(_by_owner(counted, communicator.size)))
+    # Keys are hashes, but their lowest bits are poorly distributed if words repeat.
+    owner = ((counted.keys.astype(np.uint64) >> np.uint64(24)) % np.uint64(communicator.size)).astype(np.int32)
+    owned = np.split(np.argsort(owner, kind="stable"), np.cumsum(np.bincount(owner, minlength=communicator.size))[:-1])
+    columns = (counted.keys, counted.total, counted.documents.astype(np.int64))
+    sums = add_up(communicator.alltoall([tuple(column[part] for column in columns) for part in owned]))
     seen = communicator.gather((len(sums.keys), int(sums.documents.max(initial=0))))
     # An n-gram that is not among the best of its owner is not among the best of all.
     candidates = communicator.gather(sums.at(best(sums.keys, sums.total, sums.documents, params)))
@@ -89,11 +74,13 @@ def _choose(
     named = communicator.gather(_names(counted, communicator.broadcast(wanted)[communicator.rank]))
     if chosen is None:
         return None
-    lines = _names_in_order(named, chosen.first)
-    return FeatureBlock(chosen.keys, chosen.documents, weight, lambda: lines)
+    lines = np.empty(len(chosen.first), object)
+    for rank, names in enumerate(named):
+        lines[chosen.first == rank] = [name + b"\n" for name in names.split(b"\n")[:-1]]
+    return FeatureBlock(chosen.keys, chosen.documents, weight, partial(b"".join, lines.tolist()))
 
 
-def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> NgramSums:
+def add_up(parts: Sequence[tuple[np.ndarray, ...]]) -> NgramSums:
     """Sum the totals and document counts of all ranks by key; the keys are ascending."""
     keys, total, documents = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     source = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part[0]) for part in parts])
@@ -102,22 +89,8 @@ def add_up(parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> NgramS
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)])
     if not len(starts):
         return NgramSums(keys, total, documents, source)
-    return NgramSums(
-        keys[starts],
-        np.add.reduceat(total[order], starts),
-        np.add.reduceat(documents[order], starts),
-        source[order[starts]],
-    )
-
-
-def _by_owner(counted: NgramCounts, size: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return what to send to each rank; keys are hashes, but their lowest bits are poor where words repeat."""
-    owner = ((counted.keys.astype(np.uint64) >> np.uint64(24)) % np.uint64(size)).astype(np.int32)
-    order = np.argsort(owner, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(owner, minlength=size))[:-1])
-    return [
-        (counted.keys[part], counted.total[part], counted.documents[part].astype(np.int64)) for part in parts
-    ]  # fmt: skip
+    total, documents = (np.add.reduceat(column[order], starts) for column in (total, documents))
+    return NgramSums(keys[starts], total, documents, source[order[starts]])
 
 
 def _names(counted: NgramCounts, keys: np.ndarray) -> bytes:
@@ -133,51 +106,10 @@ def _names(counted: NgramCounts, keys: np.ndarray) -> bytes:
     return lines_of(counted, entries)()
 
 
-def _names_in_order(named: Sequence[bytes], first: np.ndarray) -> bytes:
-    """Return the names of all features; each rank has sent those that it was the first to see."""
-    lines = np.empty(len(first), object)
-    for rank, names in enumerate(named):
-        lines[first == rank] = [name + b"\n" for name in names.split(b"\n")[:-1]]
-    return b"".join(lines.tolist())
-
-
-if TYPE_CHECKING:
-    from xmc_tf.data import TextFile
-
-# Number of documents weighed and written at a time, which bounds a rank's memory.
-DOCUMENTS_PER_PIECE = 100_000
-
-
 def vectorize_over_ranks(
-    communicator: Communicator,
-    texts: "TextFile | Sequence[bytes] | Sequence[str]",
-    params: TfidfParams,
-    folder: Path,
-    target: Path,
-    *,
-    threads: int = -1,
+    communicator: Communicator, texts: Texts, params: TfidfParams, folder: Path, target: Path, *, threads: int = -1
 ) -> csr_matrix:
-    """Fit a TF-IDF to texts and compute their features; all ranks call it.
-
-    Example:
-        >>> X = vectorize_over_ranks(choose_communicator(), texts, TfidfParams(), work / "features", work / "X.npz")
-
-    Args:
-        communicator: the ranks.
-        texts: all texts, the same on all ranks.
-        params: how to split and weigh words.
-        folder: the folder of the fitted TF-IDF, as written by ``Tfidf.fit(texts, params).save(folder)``. An existing
-            one is used.
-        target: the file of the features, as written by ``save_matrix`` for ``transform(texts)``, in a folder that all
-            ranks share. Pieces left beside it by an interrupted run are used.
-        threads: number of threads of this rank; -1: one per core.
-
-    Returns:
-        The features, mapped from the file.
-
-    Raises:
-        InputError: on all ranks, if no n-gram occurs in ``min_df`` documents.
-    """
+    """Fit a TF-IDF, save it in ``folder``, and save the texts' features to ``target``, or resume; all ranks call it."""
     sizes = np.asarray(texts.lengths) if hasattr(texts, "lengths") else np.ones(len(texts), np.int64)
     bounds = balanced(sizes + 1, communicator.size).range(communicator.rank)
     if not communicator.broadcast((folder / "params.json").exists()):
@@ -187,39 +119,36 @@ def vectorize_over_ranks(
     return run_on_all_ranks(communicator, lambda: csr_matrix(open_matrix(target)))
 
 
+def _range(texts: Texts, first: int, last: int) -> Texts:
+    return FileRange(texts, first, last) if isinstance(texts, TextFile) else texts[first:last]
+
+
 def _fit(
-    communicator: Communicator,
-    texts: "TextFile | Sequence[bytes] | Sequence[str]",
-    bounds: tuple[int, int],
-    params: TfidfParams,
-    folder: Path,
-    threads: int,
+    communicator: Communicator, texts: Texts, bounds: tuple[int, int], params: TfidfParams, folder: Path, threads: int
 ) -> None:
     first = communicator.rank == 0
-    mine = text_range(texts, *bounds)
-    # Rank 0 finds the language, and prepares its dictionary if that has not been done.
+    mine = _range(texts, *bounds)
+    # Rank 0 detects the language and prepares its dictionary, unless it is cached.
     found = run_on_all_ranks(communicator, lambda: resolved(params, texts)[0] if first else None)
     params = TfidfParams.from_json(communicator.broadcast((found or params).to_json()))
     lexicon = run_on_all_ranks(communicator, lambda: resolved(params, texts)[1])
     with Progress("TF-IDF: counting words", len(mine), "documents", 2.0 if first else float("inf")) as progress:
         counts = run_on_all_ranks(communicator, lambda: count_terms(mine, params, lexicon, threads, progress))
     params = weighted(params, sum(communicator.allgather(counts.nr_words)), len(texts))
-    vocabulary = _choose_over_ranks(communicator, counts, len(texts), params)
+    blocks = [_choose(communicator, counts.ngrams, len(texts), params, required=True)]
+    if params.pieces:
+        blocks.append(_choose(communicator, counts.pieces, len(texts), params, params.piece_weight or 0.0))
 
     def save() -> None:
-        if vocabulary is not None:
+        if first:
+            vocabulary = vocabulary_of([block for block in blocks if block is not None], len(texts))
             store.save(folder, params, vocabulary, len(texts), lexicon.reduced(vocabulary.keys))
 
     run_on_all_ranks(communicator, save)
 
 
 def _transform(
-    communicator: Communicator,
-    texts: "TextFile | Sequence[bytes] | Sequence[str]",
-    bounds: tuple[int, int],
-    folder: Path,
-    target: Path,
-    threads: int,
+    communicator: Communicator, texts: Texts, bounds: tuple[int, int], folder: Path, target: Path, threads: int
 ) -> None:
     cuts = [*range(bounds[0], bounds[1], DOCUMENTS_PER_PIECE), bounds[1]]
     # A text's features do not depend on other texts, so the cuts do not change the result.
@@ -229,8 +158,7 @@ def _transform(
         tfidf = Tfidf.load(folder)
         for a, b, piece in pieces:
             if not piece.exists():
-                rows = tfidf.transform(text_range(texts, a, b), threads, quiet=communicator.rank != 0)
-                save_matrix(piece, rows)
+                save_matrix(piece, tfidf.transform(_range(texts, a, b), threads, quiet=communicator.rank != 0))
 
     run_on_all_ranks(communicator, weigh)
     if len(mine := [piece for *_, piece in pieces]) == communicator.size == 1:

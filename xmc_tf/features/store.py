@@ -1,9 +1,4 @@
-"""The folder of a fitted TF-IDF: parameters as JSON, arrays without pickles, the vocabulary as readable text.
-
-``params.json`` contains the sizes and checksums of the other files, so that loading an incomplete or mixed folder
-raises an error instead of giving poor predictions. Arrays are mapped. The lexicon (forms, lemma_of, …) is there if the
-texts' words are replaced by their lemmas. Version 1 has words as they are written, and no pieces.
-"""
+"""The folder of a fitted TF-IDF: parameters and checksums as JSON, arrays, and the vocabulary as readable text."""
 
 import io
 import json
@@ -19,10 +14,10 @@ from xmc_tf.common.files.headers import read_header
 from xmc_tf.common.folders.checksums import Records, check_content, content_record, is_content_record, verified
 from xmc_tf.common.folders.model_parts import TFIDF, TFIDF_FORMAT
 from xmc_tf.common.folders.placing import placed_folder
-from xmc_tf.data.npz.npy_head import read_head
+from xmc_tf.data.npz.reading import read_head
 from xmc_tf.features.vocabulary import Vocabulary
 from xmc_tf.params import TfidfParams
-from xmc_tf.words.endings import LONGEST_CUT
+from xmc_tf.words.dictionaries import LONGEST_CUT
 from xmc_tf.words.lexicon import FIELDS, NO_LEXICON, Lexicon
 
 _VERSION = 2
@@ -54,45 +49,35 @@ def save(folder: str | Path, params: TfidfParams, vocabulary: Vocabulary, nr_doc
 
 
 def load(folder: str | Path) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
-    """Read and check a folder that `save` wrote.
-
-    Returns:
-        The parameters, the vocabulary, the number of documents it was fitted to, and the lexicon.
-
-    Raises:
-        InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
-    """
+    """Check a folder; return the parameters, the vocabulary, the number of documents, and the lexicon."""
     folder = Path(folder)
     records = Records.around(folder)
     with verified(folder, records=records):
-        # What is compared with the records of a model is not compared once more.
-        return _load(folder, set() if records is None else {Path(name).name for name in records.files})
+        # Files that are compared with the records of a model are not compared again.
+        compared = set() if records is None else {Path(name).name for name in records.files}
+        header = _header(folder) | {"compared": compared}
+        count = header["nr_features"]
+        arrays = {name: _read_array(folder, f"{name}.npy", dtype, header, count) for name, dtype in _ARRAYS.items()}
+        keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
+        if not (keys[1:] > keys[:-1]).all():
+            raise _unexpected(folder / "keys.npy", "keys in ascending order, none twice")
+        seen = np.zeros(len(columns), bool)
+        seen[columns[(columns >= 0) & (columns < len(columns))]] = True
+        if not seen.all():
+            raise _unexpected(folder / "columns.npy", f"each of the numbers 0 to {len(columns) - 1} once")
+        if not (np.isfinite(idf) & (idf > 0)).all():
+            raise _unexpected(folder / "idf.npy", "finite numbers above 0")
+        lines = _read(folder, "vocabulary.txt", header)
+        if bytes(lines).count(b"\n") != header["nr_features"]:
+            raise _unexpected(folder / "vocabulary.txt", f"{header['nr_features']} lines, one per feature")
+        vocabulary = Vocabulary(keys, columns, idf, lambda: bytes(lines))
+        return header["params"], vocabulary, header["nr_documents"], _lexicon(folder, header)
 
 
 def fitted_params(folder: str | Path) -> TfidfParams:
-    """Return the parameters of a folder that `save` wrote, which contain the language that was found."""
+    """Return the parameters of a folder that `save` wrote, with the language that was detected."""
     params: TfidfParams = _header(Path(folder))["params"]
     return params
-
-
-def _load(folder: Path, compared: set[str]) -> tuple[TfidfParams, Vocabulary, int, Lexicon]:
-    header = _header(folder) | {"compared": compared}
-    count = header["nr_features"]
-    arrays = {name: _read_array(folder, f"{name}.npy", dtype, header, count) for name, dtype in _ARRAYS.items()}
-    keys, columns, idf = arrays["keys"], arrays["columns"], arrays["idf"]
-    if not (keys[1:] > keys[:-1]).all():
-        raise _unexpected(folder / "keys.npy", "keys in ascending order, none twice")
-    seen = np.zeros(len(columns), bool)
-    seen[columns[(columns >= 0) & (columns < len(columns))]] = True
-    if not seen.all():
-        raise _unexpected(folder / "columns.npy", f"each of the numbers 0 to {len(columns) - 1} once")
-    if not (np.isfinite(idf) & (idf > 0)).all():
-        raise _unexpected(folder / "idf.npy", "finite numbers above 0")
-    lines = _read(folder, "vocabulary.txt", header)
-    if bytes(lines).count(b"\n") != header["nr_features"]:
-        raise _unexpected(folder / "vocabulary.txt", f"{header['nr_features']} lines, one per feature")
-    vocabulary = Vocabulary(keys, columns, idf, lambda: bytes(lines))
-    return header["params"], vocabulary, header["nr_documents"], _lexicon(folder, header)
 
 
 def _lexicon(folder: Path, header: dict[str, Any]) -> Lexicon:
@@ -144,10 +129,8 @@ def _read(folder: Path, name: str, header: dict[str, Any]) -> bytes | mmap.mmap:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _read_array(
-    folder: Path, name: str, dtype: type, header: dict[str, Any], count: int | None = None
-) -> np.ndarray:  # fmt: skip
-    """Return an array, mapped; ``count``: its required length."""
+def _read_array(folder: Path, name: str, dtype: type, header: dict[str, Any], count: int | None = None) -> np.ndarray:
+    """Return a mapped array of ``count`` numbers."""
     expected = f"{'' if count is None else f'{count} '}numbers of type {np.dtype(dtype)}"
     content = _read(folder, name, header)
     try:
@@ -161,8 +144,4 @@ def _read_array(
 
 
 def _unexpected(path: Path, expected: str) -> InputError:
-    return InputError(
-        f"{path} has unexpected content",
-        expected=expected,
-        fix=_FIX,
-    )
+    return InputError(f"{path} has unexpected content", expected=expected, fix=_FIX)

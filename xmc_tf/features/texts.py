@@ -1,11 +1,17 @@
-"""From batches of texts to arrays: what the compiled functions of TF-IDF take and return."""
+"""Batches of texts, processed by threads, and the arrays that kernels make of them."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.threads import thread_count
+from xmc_tf.data import Texts
 from xmc_tf.features.characters import character_table
 from xmc_tf.features.kernels.pieces import BEGIN, END, cut_pieces
 from xmc_tf.features.kernels.weights import NORMS, weigh_texts
@@ -15,44 +21,88 @@ from xmc_tf.params import TfidfParams
 from xmc_tf.words.kernels import key_table
 from xmc_tf.words.lexicon import Lexicon
 
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Small batches cost calls; large ones cost cache misses and memory, because the words and keys of a batch take ten
+# times its bytes.
+_MAX_TEXTS = 2000
+_MAX_BYTES = 1 << 20
+# Number of texts read from a file at once, so few that even lines of a megabyte fit into memory.
+_TEXTS_PER_READ = 256
+
+
+def text_batches(texts: Texts) -> Iterator[list[bytes]]:
+    """Yield the texts as bytes in batches of at most about a megabyte; a longer text is a batch of its own."""
+    if isinstance(texts, bytes | str):
+        raise InputError("a single text was given", expected="a sequence of texts", fix="pass a list: [text]")
+    each = chain.from_iterable(texts.batches(_TEXTS_PER_READ)) if hasattr(texts, "batches") else texts
+    batch: list[bytes] = []
+    size = 0
+    for row, text in enumerate(each):
+        if not isinstance(text, str | bytes):
+            raise InputError(f"text {row} is not a text", expected="str or bytes", received=type(text).__name__)
+        # Lone surrogates become "?", which is in no word.
+        encoded = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+        if batch and (len(batch) == _MAX_TEXTS or size + len(encoded) > _MAX_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(encoded)
+        size += len(encoded)
+    if batch:
+        yield batch
+
+
+def map_in_order(work: Callable[[T], R], batches: Iterator[T], threads: int) -> Iterator[tuple[T, R]]:
+    """Yield each batch and ``work(batch)`` in order, while threads process the next few; ``work`` releases the GIL."""
+    threads = thread_count(threads)
+    first = list(islice(batches, 2))
+    batches = chain(first, batches)
+    if threads == 1 or len(first) < 2:
+        for batch in batches:
+            yield batch, work(batch)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="texts") as pool:
+        waiting: deque = deque()
+        try:
+            for batch in batches:
+                waiting.append((batch, pool.submit(work, batch)))
+                if len(waiting) > 2 * threads:
+                    done, result = waiting.popleft()
+                    yield done, result.result()
+            while waiting:
+                done, result = waiting.popleft()
+                yield done, result.result()
+        finally:
+            for _, result in waiting:
+                result.cancel()
+
 
 class SplitTexts(NamedTuple):
     """The words of a batch of texts, the keys of the n-grams of their lemmas, and the keys of their pieces."""
 
-    letters: np.ndarray
-    """uint8: the letters of all words."""
-    ends: np.ndarray
-    """int64: where each word ends in the letters."""
-    keys: np.ndarray
-    """int64 [words, ngram_max]: the keys of the n-grams that begin at each word; valid within their text."""
-    row_splits: np.ndarray
-    """int64 [texts + 1]: where each text's words begin."""
-    sources: np.ndarray
-    """int64 [words]: where the lemma of each word is from."""
-    pieces: np.ndarray
-    """int64: the keys of the pieces."""
+    letters: np.ndarray  # uint8, of all words
+    ends: np.ndarray  # int64: where each word ends in the letters
+    keys: np.ndarray  # int64 [words, ngram_max]: of the n-grams that begin at each word; valid within their text
+    row_splits: np.ndarray  # int64 [texts + 1]: where each text's words begin
+    sources: np.ndarray  # int64 [words]: the source of each word's lemma
+    pieces: np.ndarray  # int64: the keys of the pieces
     word_of_piece: np.ndarray
-    """int64: the word of each piece."""
-    piece_splits: np.ndarray
-    """int64 [texts + 1]: where each text's pieces begin."""
+    piece_splits: np.ndarray  # int64 [texts + 1]: where each text's pieces begin
 
     def words(self, places: np.ndarray) -> list[bytes]:
-        """Return some words, as they are written but for the case."""
+        """Return some words, in lower case if the parameters say so."""
         letters = self.letters.tobytes()
         starts = np.where(places > 0, self.ends[places - 1], 0) if len(self.ends) else places
-        return [
-            letters[start:end] for start, end in zip(starts.tolist(), self.ends[places].tolist(), strict=True)
-        ]  # fmt: skip
+        ends = self.ends[places]
+        return [letters[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def lemmas(self, places: np.ndarray, lexicon: Lexicon) -> list[bytes]:
         """Return the lemmas of some words."""
-        return [
-            lexicon.lemma(word, source)
-            for word, source in zip(self.words(places), self.sources[places].tolist(), strict=True)
-        ]
+        return list(map(lexicon.lemma, self.words(places), self.sources[places].tolist()))
 
     def piece_names(self, places: np.ndarray, length: int) -> list[bytes]:
-        """Return some pieces as names of features: "talv*" at the beginning of a word, "*talvi*" within it."""
+        """Return the feature names of some pieces: "talv*" at the beginning of a word, "*talvi*" within it."""
         words = self.word_of_piece[places]
         first = np.searchsorted(self.word_of_piece, words)
         names = []
@@ -75,32 +125,23 @@ def splitter(params: TfidfParams, lexicon: Lexicon) -> Callable[[list[bytes]], S
     return split
 
 
-class Weigher:
-    """The function from a batch of texts to features: where each text's end, the features, the weights.
-
-    Args:
-        params: how to split and weigh words.
-        vocabulary: the features.
-        lexicon: the lemmas of words.
-    """
-
-    def __init__(self, params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon) -> None:
-        self._arguments = (
-            character_table(params.lowercase, params.splits_scripts),
-            params.min_word_length,
-            params.ngram_max,
-            params.pieces,
-            key_table(kernel_view(vocabulary.keys, np.int64)),
-            kernel_view(vocabulary.columns, np.int32),
-            kernel_view(vocabulary.idf, np.float32),
-            params.sublinear_tf,
-            NORMS.index(params.norm),
-            lexicon.arrays,
-        )
-
-    def __call__(self, batch: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the splits, features and weights of a batch."""
-        return weigh_texts(*_joined(batch), *self._arguments)
+def weigher(
+    params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon
+) -> Callable[[list[bytes]], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return the function from a batch of texts to features: where each text's end, the features, the weights."""
+    arguments = (
+        character_table(params.lowercase, params.splits_scripts),
+        params.min_word_length,
+        params.ngram_max,
+        params.pieces,
+        key_table(kernel_view(vocabulary.keys, np.int64)),
+        kernel_view(vocabulary.columns, np.int32),
+        kernel_view(vocabulary.idf, np.float32),
+        params.sublinear_tf,
+        NORMS.index(params.norm),
+        lexicon.arrays,
+    )
+    return lambda batch: weigh_texts(*_joined(batch), *arguments)
 
 
 def _joined(batch: list[bytes]) -> tuple[np.ndarray, np.ndarray]:

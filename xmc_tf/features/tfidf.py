@@ -1,19 +1,19 @@
 """TF-IDF features of texts, fitted in one pass and computed by compiled kernels."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.progress import Progress
+from xmc_tf.data import Texts
 from xmc_tf.features import store
-from xmc_tf.features.batches import TextRange, map_in_order, text_batches
 from xmc_tf.features.counts import NgramCounter, NgramCounts
-from xmc_tf.features.texts import Weigher, splitter
+from xmc_tf.features.texts import map_in_order, splitter, text_batches, weigher
 from xmc_tf.features.vocabulary import Vocabulary, choose_block, no_features_error, vocabulary_of
 from xmc_tf.params import TfidfParams
 from xmc_tf.params.tfidf import AUTO, first_language
@@ -21,23 +21,19 @@ from xmc_tf.words.languages import WITH_COMPOUNDS, chosen_languages
 from xmc_tf.words.lexicon import NO_LEXICON, Lexicon
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from xmc_tf.data import TextFile
     from xmc_tf.features.graph import TfidfGraph
 
 _LONG_TEXT = 40  # words
-_WEIGHT, _WEIGHT_IN_LONG_TEXTS = 0.5, 0.3
-# In languages that write compounds as one word, where pieces find the parts.
-_WEIGHT_OF_COMPOUNDS, _WEIGHT_OF_COMPOUNDS_IN_LONG_TEXTS = 0.7, 0.5
+# Weights of pieces in short and in long texts. In languages that write compounds as one word, pieces find the parts.
+_WEIGHTS, _WEIGHTS_OF_COMPOUNDS = (0.5, 0.3), (0.7, 0.5)
 
 
 class Tfidf:
     """TF-IDF weights of the lemmas of texts, their n-grams, and pieces of long words.
 
     A weight is (1 + log(count)) times the inverse document frequency, which is ln((1 + documents) /
-    (1 + documents with it)) + 1, and each text's weights are scaled to length 1. Features are ordered by falling number
-    of documents.
+    (1 + documents with it)) + 1. The weights of each text are scaled to length 1. Features are in descending order of
+    the number of documents.
 
     Example:
         >>> tfidf = Tfidf.fit(TextFile("X.trn.txt"))
@@ -54,31 +50,23 @@ class Tfidf:
     def __init__(
         self, params: TfidfParams, vocabulary: Vocabulary, nr_documents: int, lexicon: Lexicon = NO_LEXICON
     ) -> None:
-        self.params = params
-        self.nr_documents = nr_documents
-        self._vocabulary = vocabulary
-        self._lexicon = lexicon
+        self.params, self.nr_documents = params, nr_documents
+        self._vocabulary, self._lexicon = vocabulary, lexicon
 
     def __repr__(self) -> str:
         return f"Tfidf({self.nr_features:,} features of {self.nr_documents:,} documents)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the constructor's arguments; all else is rebuilt."""
         return type(self), (self.params, self._vocabulary, self.nr_documents, self._lexicon)
 
     @classmethod
-    def fit(
-        cls,
-        texts: "TextFile | Sequence[bytes] | Sequence[str]",
-        params: TfidfParams | None = None,
-        threads: int = -1,
-    ) -> "Self":
+    def fit(cls, texts: Texts, params: TfidfParams | None = None, threads: int = -1) -> Self:
         """Choose the features in one pass; memory grows only with the number of different n-grams.
 
         Args:
             texts: the texts; bytes are UTF-8.
             params: the parameters; None: the defaults.
-            threads: number of threads; -1: one per core. The result does not depend on it.
+            threads: number of threads, which does not change the result; -1: one per core.
 
         Raises:
             InputError: no n-gram occurs in ``min_df`` documents.
@@ -94,20 +82,18 @@ class Tfidf:
         vocabulary = vocabulary_of(blocks if params.pieces else blocks[:1], counts.nr_documents)
         return cls(params, vocabulary, counts.nr_documents, lexicon.reduced(vocabulary.keys))
 
-    def transform(
-        self, texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]", threads: int = -1, quiet: bool = False
-    ) -> csr_matrix:
+    def transform(self, texts: Texts, threads: int = -1, quiet: bool = False) -> csr_matrix:
         """Compute the features of texts.
 
         Args:
             texts: the texts; bytes are UTF-8.
-            threads: number of threads; -1: one per core. The result does not depend on it.
+            threads: number of threads, which does not change the result; -1: one per core.
             quiet: whether to hide progress.
 
         Returns:
-            float32 [texts, features], the features of each row ascending; a text without features is an empty row.
+            float32 [texts, features], with ascending features in each row; a text without features is an empty row.
         """
-        sizes, ids, weights = [], [], []
+        sizes, ids, weights = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.float32)]
         quiet_s = float("inf") if quiet else 2.0
         with Progress("TF-IDF: weighing words", len(texts), "documents", quiet_s) as progress:
             for batch, rows in map_in_order(self._weigher, text_batches(texts), threads):
@@ -115,7 +101,15 @@ class Tfidf:
                 ids.append(rows[1])
                 weights.append(rows[2])
                 progress.add(len(batch))
-        return _sparse(sizes, ids, weights, self.nr_features)
+        starts = np.concatenate(sizes).cumsum()
+        # Each list is emptied as soon as possible, because it is as large as the matrix.
+        ids[:] = [np.concatenate(ids)]
+        weights[:] = [np.concatenate(weights)]
+        index = np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64
+        arrays = (weights[0], ids[0].astype(index, copy=False), starts.astype(index))
+        matrix = csr_matrix(arrays, shape=(len(starts) - 1, self.nr_features))
+        matrix.has_canonical_format = True  # the kernel returns sorted rows without duplicates
+        return matrix
 
     def graph(self) -> "TfidfGraph":
         """Return `transform` as a TensorFlow graph, to call in a larger graph and save."""
@@ -128,8 +122,8 @@ class Tfidf:
         return TfidfGraph(self.params, self._vocabulary, self._lexicon)
 
     @cached_property
-    def _weigher(self) -> Weigher:
-        return Weigher(self.params, self._vocabulary, self._lexicon)
+    def _weigher(self) -> Callable[[list[bytes]], tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        return weigher(self.params, self._vocabulary, self._lexicon)
 
     @property
     def nr_features(self) -> int:
@@ -142,7 +136,7 @@ class Tfidf:
         return self._vocabulary.names
 
     def words_of_features(self, text: str) -> dict[int, str]:
-        """Return the words of a text, in lower case, that each of its features is from.
+        """Return, for each feature of a text, the words it comes from, in lower case.
 
         Args:
             text: the text.
@@ -170,27 +164,20 @@ class Tfidf:
         store.save(folder, self.params, self._vocabulary, self.nr_documents, self._lexicon)
 
     @classmethod
-    def load(cls, folder: str | Path) -> "Self":
+    def load(cls, folder: str | Path) -> Self:
         """Load a folder that `save` wrote.
-
-        Raises:
-            InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
 
         Args:
             folder: folder of the vectorizer.
+
+        Raises:
+            InputError: a file is missing, truncated, changed, or inconsistent with the others; the error names it.
         """
         return cls(*store.load(folder))
 
 
 class Counts(NamedTuple):
-    """The counts of n-grams and pieces in texts.
-
-    Attributes:
-        ngrams: the n-grams of lemmas.
-        pieces: the pieces of long words.
-        nr_documents: number of texts.
-        nr_words: number of words.
-    """
+    """The counts of the n-grams of lemmas and of the pieces of long words."""
 
     ngrams: NgramCounts
     pieces: NgramCounts
@@ -198,51 +185,25 @@ class Counts(NamedTuple):
     nr_words: int
 
 
-def resolved(
-    params: TfidfParams, texts: "TextFile | Sequence[bytes] | Sequence[str]"
-) -> tuple[TfidfParams, Lexicon]:  # fmt: skip
+def resolved(params: TfidfParams, texts: Texts) -> tuple[TfidfParams, Lexicon]:
     """Return the parameters with the language of the texts, and its lexicon."""
     languages = chosen_languages(params.language, texts)
     if params.language == AUTO:
-        # Without a known language, scripts without spaces are split all the same.
+        # AUTO remains if no language is found: scripts without spaces are then split all the same.
         params = dataclasses.replace(params, language=",".join(languages) or AUTO)
     return params, Lexicon.of(languages)
 
 
 def weighted(params: TfidfParams, nr_words: int, nr_documents: int) -> TfidfParams:
-    """Return the parameters with the weight of pieces: a long text has enough words that are clear without them.
-
-    Args:
-        params: the parameters, with the language of the texts.
-        nr_words: number of words of all texts.
-        nr_documents: number of texts.
-    """
+    """Return the parameters with the weight of pieces, which are less useful in long texts."""
     if params.piece_weight is not None or not params.pieces:
         return params
-    long = nr_words > _LONG_TEXT * nr_documents
-    if first_language(params.language) in WITH_COMPOUNDS:
-        weight = _WEIGHT_OF_COMPOUNDS_IN_LONG_TEXTS if long else _WEIGHT_OF_COMPOUNDS
-    else:
-        weight = _WEIGHT_IN_LONG_TEXTS if long else _WEIGHT
-    return dataclasses.replace(params, piece_weight=weight)
+    weights = _WEIGHTS_OF_COMPOUNDS if first_language(params.language) in WITH_COMPOUNDS else _WEIGHTS
+    return dataclasses.replace(params, piece_weight=weights[nr_words > _LONG_TEXT * nr_documents])
 
 
-def count_terms(
-    texts: "TextFile | TextRange | Sequence[bytes] | Sequence[str]",
-    params: TfidfParams,
-    lexicon: Lexicon,
-    threads: int,
-    progress: Progress,
-) -> Counts:
-    """Count the n-grams and pieces of texts, the first half of fitting.
-
-    Args:
-        texts: the texts; bytes are UTF-8.
-        params: how to split words.
-        lexicon: the lemmas of words.
-        threads: number of threads; -1: one per core.
-        progress: the progress display.
-    """
+def count_terms(texts: Texts, params: TfidfParams, lexicon: Lexicon, threads: int, progress: Progress) -> Counts:
+    """Count the n-grams and pieces of texts, the first half of fitting."""
     ngrams, pieces = NgramCounter(), NgramCounter()
     nr_words = 0
     for batch, split in map_in_order(splitter(params, lexicon), text_batches(texts), threads):
@@ -252,17 +213,3 @@ def count_terms(
         nr_words += len(split.ends)
         progress.add(len(batch))
     return Counts(ngrams.counted(), pieces.counted(), ngrams.nr_rows, nr_words)
-
-
-def _sparse(sizes: list[np.ndarray], ids: list[np.ndarray], weights: list[np.ndarray], nr_features: int) -> csr_matrix:
-    """Concatenate batches of rows; empty each list as soon as possible, because it is as large as the matrix."""
-    starts = np.concatenate([[0], *sizes]).cumsum()
-    ids[:] = [np.concatenate([np.zeros(0, np.int32), *ids])]
-    weights[:] = [np.concatenate([np.zeros(0, np.float32), *weights])]
-    index = np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64
-    matrix = csr_matrix(
-        (weights[0], ids[0].astype(index, copy=False), starts.astype(index)),
-        shape=(len(starts) - 1, nr_features),
-    )
-    matrix.has_canonical_format = True  # the kernel returns sorted rows without duplicates
-    return matrix

@@ -3,32 +3,23 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.features.counts import NgramCounts
 from xmc_tf.params import TfidfParams
-
-if TYPE_CHECKING:
-    from xmc_tf.features.counts import NgramCounts
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The features of a TF-IDF.
+    """The features of a TF-IDF."""
 
-    Args:
-        keys: int64, the n-gram keys, ascending.
-        columns: int32, the feature of each key.
-        idf: float32, the inverse document frequency of each feature.
-        lines: returns the features' names in UTF-8, one per line; a function, because names are rarely needed.
-    """
-
-    keys: np.ndarray
-    columns: np.ndarray
-    idf: np.ndarray
-    lines: Callable[[], bytes]
+    keys: np.ndarray  # int64, ascending
+    columns: np.ndarray  # int32: the feature of each key
+    idf: np.ndarray  # float32, of each feature
+    lines: Callable[[], bytes]  # the features' names, one per line; a function, because names are rarely needed
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -44,14 +35,7 @@ class Vocabulary:
 
 
 class FeatureBlock(NamedTuple):
-    """The features of one kind, n-grams or pieces, in their order.
-
-    Attributes:
-        keys: int64.
-        documents: number of documents that contain each.
-        weight: the weight of this kind.
-        lines: returns the features' names, one per line.
-    """
+    """The features of one kind, n-grams or pieces, in their order."""
 
     keys: np.ndarray
     documents: np.ndarray
@@ -59,26 +43,14 @@ class FeatureBlock(NamedTuple):
     lines: Callable[[], bytes]
 
 
-def choose_block(counted: "NgramCounts", params: TfidfParams, weight: float = 1.0) -> FeatureBlock:
-    """Choose the features of one kind among the n-grams or pieces that were counted.
-
-    Of those that at least ``min_df`` documents hold, the ``max_features`` that occur most often; where
-    the number is the same, those of more documents, then those of the smaller key. The features of the most
-    documents come first: they are read most often, and so lie together in whatever a solver keeps a feature.
-    """
+def choose_block(counted: NgramCounts, params: TfidfParams, weight: float = 1.0) -> FeatureBlock:
+    """Choose the features of one kind among the n-grams or pieces that were counted."""
     kept = best(counted.keys, counted.total, counted.documents, params)
     return FeatureBlock(counted.keys[kept], counted.documents[kept].astype(np.int64), weight, lines_of(counted, kept))
 
 
 def best(keys: np.ndarray, total: np.ndarray, documents: np.ndarray, params: TfidfParams) -> np.ndarray:
-    """Return the indices of the chosen n-grams, in the order of the features.
-
-    Args:
-        keys: the keys of the n-grams.
-        total: how often each occurs.
-        documents: number of documents that contain each.
-        params: how to choose.
-    """
+    """Return the indices of the most frequent n-grams, in the order of features: those of the most documents first."""
     kept = np.flatnonzero(documents >= params.min_df)
     if len(kept) > params.max_features:
         order = np.lexsort((keys[kept], -documents[kept], -total[kept]))
@@ -106,14 +78,7 @@ def vocabulary_of(blocks: Sequence[FeatureBlock], nr_documents: int) -> Vocabula
 
 
 def no_features_error(nr_ngrams: int, most: int, nr_documents: int, params: TfidfParams) -> InputError:
-    """Return the error for an empty vocabulary.
-
-    Args:
-        nr_ngrams: number of counted n-grams.
-        most: maximum number of documents that contain the same n-gram.
-        nr_documents: number of documents.
-        params: how features were chosen.
-    """
+    """Return the error for an empty vocabulary; ``most``: the maximum number of documents that share an n-gram."""
     if not nr_ngrams:
         return InputError(
             f"no words in {nr_documents:,} documents",
@@ -128,7 +93,7 @@ def no_features_error(nr_ngrams: int, most: int, nr_documents: int, params: Tfid
     )
 
 
-def lines_of(counted: "NgramCounts", kept: np.ndarray) -> Callable[[], bytes]:
+def lines_of(counted: NgramCounts, kept: np.ndarray) -> Callable[[], bytes]:
     """Return a function that assembles the names of the n-grams ``kept``; it keeps only their words in memory."""
     if not len(kept):
         return lambda: b""

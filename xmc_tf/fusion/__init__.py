@@ -1,6 +1,6 @@
-"""One calibrated probability from several sources: rankers and the names of the labels."""
+"""One calibrated probability from the rankers' scores and the names of the labels."""
 
-from xmc_tf.fusion.choice import EvidenceChoice, Obstacles, choose_evidence
+from xmc_tf.fusion.choice import EvidenceChoice, Obstacles, choose_evidence, held_out_folds
 from xmc_tf.fusion.evidence import (
     POOL,
     Decision,
@@ -11,7 +11,6 @@ from xmc_tf.fusion.evidence import (
     hidden_labels,
 )
 from xmc_tf.fusion.fusion import Fusion
-from xmc_tf.fusion.held_out import held_out_folds
 
 __all__ = [
     "POOL",

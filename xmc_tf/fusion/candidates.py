@@ -1,4 +1,4 @@
-"""Candidates: for each document, the labels that any source of evidence suggests."""
+"""The labels that any source of evidence suggests for a document."""
 
 from typing import NamedTuple
 
@@ -11,33 +11,17 @@ NOT_MENTIONED = -1
 
 
 class LabelCandidates(NamedTuple):
-    """Labels suggested for documents, sorted by document and label.
+    """Labels suggested for documents, sorted by document and label."""
 
-    Attributes:
-        rows: int64: the document.
-        labels: int64: the label.
-        score: float64: the rankers' score; 0 if they do not suggest the label.
-        mention: int64: the place of the label's mention in ``mentions``; ``NOT_MENTIONED``: none.
-        mentions: the labels that the texts mention, with one more entry of zeros, for those that they do not.
-        similarity: float64: of text and name, if the label has no documents and there is an encoder; else 0.
-        closeness: float64: cosine of the document and the center of the label, if it has documents and there is an
-            encoder; else the same for all candidates.
-    """
-
-    rows: np.ndarray
-    labels: np.ndarray
-    score: np.ndarray
-    mention: np.ndarray
-    mentions: Mentions
-    similarity: np.ndarray
-    closeness: np.ndarray
+    rows: np.ndarray  # int64: the document
+    labels: np.ndarray  # int64
+    score: np.ndarray  # float64: the rankers' score; 0 if they do not suggest the label
+    mention: np.ndarray  # int64: the label's index in mentions, or NOT_MENTIONED
+    mentions: Mentions  # what the texts mention, followed by an entry of zeros
+    similarity: np.ndarray  # float64: of text and name, if the label has no documents and there is an encoder; else 0
+    closeness: np.ndarray  # float64: cosine of document and center; the same for all candidates without an encoder
 
     def only(self, wanted: np.ndarray) -> "LabelCandidates":
-        """Return some candidates.
-
-        Args:
-            wanted: bool [candidates].
-        """
         return LabelCandidates(
             self.rows[wanted], self.labels[wanted], self.score[wanted], self.mention[wanted], self.mentions,
             self.similarity[wanted], self.closeness[wanted],
@@ -45,26 +29,18 @@ class LabelCandidates(NamedTuple):
 
     @property
     def worth(self) -> np.ndarray:
-        """The worth of the mentions: float64; 0 if there are none."""
+        """The worth of each candidate's mention: float64; 0 if there is none."""
         return np.asarray(self.mentions.worth[self.mention], np.float64)
 
 
 def join_candidates(
     scores: csr_matrix,
     mentions: Mentions | None,
-    ranked: np.ndarray | None = None,
-    similar: csr_matrix | None = None,
-    needs_score: np.ndarray | None = None,
+    ranked: np.ndarray | None = None,  # bool [labels]: the labels whose scores count
+    similar: csr_matrix | None = None,  # an entry for each label whose name is similar to the text
+    needs_score: np.ndarray | None = None,  # bool [mentions]: count the label only if the rankers suggest it too
 ) -> LabelCandidates:
-    """Return the union of the labels that rankers, names and similarities suggest.
-
-    Args:
-        scores: documents × labels, the best labels of the rankers with scores from 0 to 1.
-        mentions: the labels that the texts mention; None: there are no names.
-        ranked: bool [labels]: the labels whose scores count; None: all.
-        similar: documents × labels, an entry for each label whose name is similar to the text; None: not known.
-        needs_score: bool [mentions]: whether a label counts only if the rankers suggest it too; None: none of them.
-    """
+    """Return the union of the labels that rankers (scores from 0 to 1), names and similarities suggest."""
     nr_labels = scores.shape[1] if ranked is None else len(ranked)
     by_rankers, values = _keys(scores, nr_labels), scores.data
     if ranked is not None:
@@ -85,7 +61,7 @@ def join_candidates(
 
 
 def _with_none(mentions: Mentions | None) -> Mentions:
-    """Return mentions followed by one of zeros, which a place of ``NOT_MENTIONED`` finds."""
+    """Return mentions followed by one of zeros, which index ``NOT_MENTIONED`` finds."""
     if mentions is None:
         return Mentions(*(np.zeros(1) for _ in Mentions._fields))
     return Mentions(*(np.append(column, column.dtype.type(0)) for column in mentions))

@@ -1,4 +1,4 @@
-"""Centers of labels in the space of an encoder, and how close documents are to them."""
+"""Centers of labels in the embedding space, and the similarity of documents to them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,36 +11,26 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 
 NAME_COUNTS_AS = 4.0
-"""Number of documents that the name of a label counts as. On held-out documents, 2 to 8 were equally good."""
+"""Number of documents that a label's name counts as. On held-out documents, 2 to 8 were equally good."""
 _MOST_VALUES = 1 << 27  # numbers in the centers of all labels, to bound the size of a model
 _AT_ONCE = 100_000  # pairs, to bound memory
-_SOME = 100  # documents of which one has an embedding that is not 0
+_SOME = 100  # documents, at least one of which has an embedding other than 0
 _FILE = "centers.npy"
 FARTHEST = -1.0
 
 EmbedLabels = Callable[[np.ndarray], np.ndarray]
-"""Returns the embeddings of the names of some labels, of length 1: float32 [labels, dim]."""
+"""Embed the names of some labels: float32 [labels, dim], of length 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelCenters:
-    """The center of each label: the mean direction of its documents' embeddings and its name's.
+    """The center of each label: the mean direction of the embeddings of its documents and its name."""
 
-    Args:
-        vectors: float32 [labels, dim], of length 1; 0 for labels of which nothing is known.
-    """
-
-    vectors: np.ndarray
+    vectors: np.ndarray  # float32 [labels, dim], of length 1; 0 if nothing is known of the label
 
     @classmethod
     def of(cls, Y: csr_matrix, documents: np.ndarray, names: np.ndarray | None) -> Self:
-        """Return the centers of the labels of some documents.
-
-        Args:
-            Y: documents × labels.
-            documents: float32 [documents, dim]: embeddings, all of the same length.
-            names: float32 [labels, dim]: embeddings of the names, of length 1; None: names are not known.
-        """
+        """Return the centers of labels; the documents' embeddings all have the same length, those of names length 1."""
         length = float(np.linalg.norm(documents[:_SOME], axis=1).max(initial=0.0)) or 1.0
         sums = np.asarray(csr_matrix(Y, dtype=np.float32).T @ documents) / np.float32(length)
         if names is not None:
@@ -53,25 +43,18 @@ class LabelCenters:
         return type(self)(np.pad(self.vectors, ((0, count), (0, 0))))
 
     def of_pairs(self, documents: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return the cosine of each pair of document and center: float64.
-
-        Args:
-            documents: embeddings of documents, of length 1.
-            rows: the document of each pair.
-            labels: its label.
-        """
+        """Return the cosine of each pair of document and center: float64. The documents' embeddings have length 1."""
         out = np.zeros(len(rows))
         for part in np.array_split(np.arange(len(rows)), max(1, len(rows) // _AT_ONCE)):
             out[part] = np.einsum("ij,ij->i", documents[rows[part]], self.vectors[labels[part]])
         return out
 
     def save(self, folder: Path) -> None:
-        """Write the file of a fusion's folder."""
         np.save(folder / _FILE, self.vectors)
 
     @classmethod
     def load(cls, folder: Path, nr_labels: int) -> Self | None:
-        """Load the file of a fusion's folder; None if there is none."""
+        """Load the centers from a fusion's folder; None if it has none."""
         path = folder / _FILE
         if not path.exists():
             return None
@@ -88,36 +71,22 @@ class LabelCenters:
 
 
 class HeldOutCenters(NamedTuple):
-    """The centers that a fusion is learned with, and those that it uses afterwards.
+    """The centers that a fusion is trained with, and those that it uses afterwards."""
 
-    Attributes:
-        elsewhere: centers without the held-out documents.
-        every: centers of all documents.
-        documents: embeddings of the held-out documents, of length 1.
-    """
-
-    elsewhere: LabelCenters
-    every: LabelCenters
-    documents: np.ndarray
+    elsewhere: LabelCenters  # without the held-out documents
+    every: LabelCenters  # of all documents
+    documents: np.ndarray  # embeddings of the held-out documents, of length 1
 
     @classmethod
     def of(
         cls,
         Y: csr_matrix,
-        embeddings: np.ndarray,
-        held_out: np.ndarray,
-        documents: np.ndarray,
+        embeddings: np.ndarray,  # of the documents of Y, all of the same length
+        held_out: np.ndarray,  # ascending
+        documents: np.ndarray,  # embeddings of the held-out documents, of length 1
         names: EmbedLabels | None,
     ) -> "HeldOutCenters | None":
-        """Return the centers; None if there are so many labels that a model would become too large.
-
-        Args:
-            Y: documents × labels.
-            embeddings: of these documents, all of the same length.
-            held_out: the held-out documents, ascending.
-            documents: their embeddings, of length 1.
-            names: returns the embeddings of names; None: names are not known.
-        """
+        """Return the centers; None if they would make the model too large."""
         if Y.shape[1] * embeddings.shape[1] > _MOST_VALUES:
             return None
         vectors = None if names is None else names(np.arange(Y.shape[1]))

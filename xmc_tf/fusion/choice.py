@@ -1,56 +1,42 @@
-"""The decision whether a training learns probabilities, and whether the names of labels are evidence for them."""
+"""Decide whether training learns probabilities, and from which evidence and held-out documents."""
 
 import logging
 from typing import NamedTuple
 
+import numpy as np
+
 from xmc_tf.common.errors import InputError
-from xmc_tf.fusion.held_out import ENOUGH_WITHOUT_NAMES, FEWEST
 
 _LOG = logging.getLogger(__name__)
+SHARE = 10  # one in ten documents is held out
+ENOUGH_WITHOUT_NAMES = 200
+"""Least number of documents for probabilities from scores alone by default; names need fewer."""
+FEWEST = 20  # documents needed to hold some out
+_ENOUGH, _MOST_FOLDS = 4000, 3
+_LARGEST_SHARE = 4  # a single fold has at most one in four documents
+_MOST_DOCUMENTS = 20_000
 
 
 class EvidenceChoice(NamedTuple):
-    """The things that a training learns beside rankers.
-
-    Attributes:
-        probabilities: whether scores become calibrated probabilities.
-        label_names: whether names of labels in texts are evidence for them.
-        why_not: why there are no probabilities; "" if there are.
-    """
+    """What training learns besides rankers."""
 
     probabilities: bool
     label_names: bool
-    why_not: str = ""
+    why_not: str = ""  # why there are no probabilities; "" if there are
 
 
 class Obstacles(NamedTuple):
-    """Reasons not to learn probabilities; "" where there is none.
+    """Reasons not to learn probabilities; "" where there is none."""
 
-    Attributes:
-        names: why names cannot be evidence: "no label names".
-        probabilities: why there can be no probabilities at all: "the mode matcher".
-        default: why there are none unless the user asks for them.
-    """
-
-    names: str = ""
-    probabilities: str = ""
-    default: str = ""
+    names: str = ""  # why names cannot be evidence: "no label names"
+    probabilities: str = ""  # why there can be no probabilities at all: "the mode matcher"
+    default: str = ""  # why there are none unless the user asks for them
 
 
 def choose_evidence(
     probabilities: bool | None, label_names: bool | None, nr_documents: int, obstacles: Obstacles
 ) -> EvidenceChoice:
-    """Return what a training learns, and log why it learns no probabilities if nobody has decided that.
-
-    Args:
-        probabilities: whether the user asks for probabilities; None: where there are enough documents.
-        label_names: whether the user asks for label names as evidence; None: where it is possible.
-        nr_documents: number of training documents.
-        obstacles: what the training lacks.
-
-    Raises:
-        InputError: what the user asks for is not possible.
-    """
+    """Return what training learns, and log why it learns no probabilities if the user left that open (None)."""
     no_names = obstacles.names or obstacles.probabilities
     if label_names and no_names:
         raise InputError(
@@ -86,3 +72,18 @@ def choose_evidence(
     if why:
         _LOG.info("scores are not calibrated probabilities: %s", why)
     return EvidenceChoice(not why, False, why)
+
+
+def held_out_folds(nr_documents: int, seed: int, most: int | None = None) -> list[np.ndarray]:
+    """Return the documents to hold out in each training, ascending; few documents need several trainings."""
+    size = nr_documents // SHARE
+    if nr_documents < FEWEST:
+        return []
+    folds = min(_MOST_FOLDS, -(-_ENOUGH // size))
+    if most is not None:
+        folds = min(folds, max(most, 1))
+        size = min(size, _MOST_DOCUMENTS)
+        if most <= 1:
+            size = max(size, min(_ENOUGH, nr_documents // _LARGEST_SHARE))
+    order = np.random.default_rng([seed, 0x66757365]).permutation(nr_documents)
+    return [np.sort(order[fold * size : (fold + 1) * size]) for fold in range(folds)]

@@ -1,4 +1,4 @@
-"""The part of a model that turns rankers' scores, and label names where there are any, into one probability."""
+"""The part of a model that turns rankers' scores, and label names if it has them, into one probability."""
 
 import dataclasses
 import logging
@@ -15,66 +15,45 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import FUSION, NAMES
 from xmc_tf.data import Texts
 from xmc_tf.fusion.centers import EmbedLabels, HeldOutCenters
-from xmc_tf.fusion.embedded_names import Embed, EmbeddedNames
 from xmc_tf.fusion.fusion import Fusion
+from xmc_tf.fusion.similarity import Embed, EmbeddedNames
 from xmc_tf.fusion.thresholds import CONFIDENCE
 from xmc_tf.label_names import LabelNames, Mentions, label_vocabulary
 from xmc_tf.params import PredictionOptions
 from xmc_tf.params.tfidf import AS_WRITTEN
 
 _LOG = logging.getLogger(__name__)
-POOL = 30  # number of labels of the rankers that are candidates
+POOL = 30  # the number of best labels of the rankers that are candidates
 
-HIDDEN = 10  # one in ten labels is read as if it had no documents, in each fold
+HIDDEN = 10  # in each fold, one in ten labels is treated as if it had no documents
 ScoreHeldOut = Callable[[np.ndarray, np.ndarray, np.ndarray], csr_matrix]
-"""Trains rankers on some documents (rows, ascending), without some of their labels (bool [labels]); scores others."""
+"""Train rankers on some documents (rows, ascending) without some of their labels (bool [labels]), and score others."""
 
 
 @dataclass(eq=False)
 class ProbabilityModel:
-    """Turns the scores of rankers into probabilities, with the names of the labels as further evidence.
-
-    Args:
-        fusion: the fusion.
-        names: the names of the labels; None: names are no evidence.
-        allowed: labels that may be predicted, ascending; None: all.
-    """
+    """Turns the scores of rankers into probabilities, with the names of the labels as further evidence."""
 
     fusion: Fusion
-    names: LabelNames | None = None
-    allowed: np.ndarray | None = None
+    names: LabelNames | None = None  # None: names are no evidence
+    allowed: np.ndarray | None = None  # labels that may be predicted, ascending; None: all
 
     @classmethod
     def learn(
         cls,
-        names: Sequence[str] | None,
+        names: Sequence[str] | None,  # of each label; alternatives after tabs
         texts: Texts | None,
         Y: spmatrix,
         score: ScoreHeldOut,
         *,
-        folds: Sequence[np.ndarray],
+        folds: Sequence[np.ndarray],  # documents to hold out in each training, ascending
         threads: int = -1,
         embed: Embed | None = None,
-        held_out_vectors: Callable[[], np.ndarray] | None = None,
-        embeddings: np.ndarray | None = None,
+        held_out_vectors: Callable[[], np.ndarray] | None = None,  # called after scoring; of length 1
+        embeddings: np.ndarray | None = None,  # of all documents, of one length; None: do not use label centers
         language: str = AS_WRITTEN,
     ) -> Self:
-        """Learn how to make probabilities of the scores of rankers, and what names are worth beside them.
-
-        Args:
-            names: the name of each label; alternative names follow after tabs. None: names are no evidence.
-            texts: the training documents; None: without names.
-            Y: their labels, documents × labels.
-            score: trains rankers on some documents and the names, and scores other documents.
-            folds: documents to hold out in each of some trainings, ascending; see ``held_out_folds``.
-            threads: number of threads; -1: one per core. The result does not depend on it.
-            embed: the model's encoder; None: it has none.
-            held_out_vectors: with an encoder, returns the embeddings of all held-out documents, of length 1, after
-                they have been scored.
-            embeddings: with an encoder, the embeddings of all training documents, all of the same length; None: how
-                close documents are to the centers of labels is no evidence.
-            language: language of the texts and names; see :class:`TfidfParams`.
-        """
+        """Learn on held-out documents to turn the rankers' scores, and the evidence of names, into probabilities."""
         Y = csr_matrix(Y)
         label_names, mentions, known = None, None, np.bincount(Y.indices, minlength=Y.shape[1]) > 0
         hidden = [hidden_labels(known if names else known & False, fold) for fold in range(len(folds))]
@@ -109,7 +88,7 @@ class ProbabilityModel:
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels, including those that were added after the training."""
+        """Number of labels, including those added after training."""
         return self.fusion.nr_labels
 
     @property
@@ -119,20 +98,11 @@ class ProbabilityModel:
         return {FUSION: self.fusion.save, **named}
 
     def in_text(self, text: str) -> Mentions | None:
-        """Return the labels that a text mentions; None: names are no evidence.
-
-        Args:
-            text: the text.
-        """
+        """Return the labels that a text mentions; None: names are no evidence."""
         return None if self.names is None else self.names.mentions([text], 1)
 
     def with_added(self, lines: Sequence[str], embed: Embed | None = None) -> Self:
-        """Return the evidence with labels that are added after the training; with names, these find them.
-
-        Args:
-            lines: the name of each added label; alternative names follow after tabs.
-            embed: the model's encoder, if it has one.
-        """
+        """Return the model with labels added after training, by their lines of names."""
         needed = embed is not None and self.fusion.similarity is not None
         vectors = embed(label_vocabulary(lines).preferred) if needed and embed is not None else None
         names = None if self.names is None else self.names.with_added(lines)
@@ -140,23 +110,14 @@ class ProbabilityModel:
 
     def combine(
         self,
-        scores: csr_matrix,
+        scores: csr_matrix,  # the rankers' ``POOL`` best labels
         texts: Texts | None,
         only_topk: int,
         threshold: float,
         threads: int = -1,
-        vectors: np.ndarray | None = None,
+        vectors: np.ndarray | None = None,  # embeddings of the documents, of length 1
     ) -> csr_matrix:
-        """Return the probabilities of the best labels: documents × labels, descending within a row.
-
-        Args:
-            scores: documents × labels: the ``POOL`` best labels of the rankers.
-            texts: the documents' texts; None: only their features are known.
-            only_topk: maximum number of labels per document.
-            threshold: labels with a lower probability are left out.
-            threads: number of threads; -1: one per core.
-            vectors: embeddings of the documents, of length 1, if the model has an encoder.
-        """
+        """Return the probabilities of the best labels: documents × labels, descending within a row."""
         mentions = None if texts is None or self.names is None else self.names.mentions(texts, threads)
         if self.allowed is not None:
             scores = _of_labels(scores, self.allowed)
@@ -164,13 +125,12 @@ class ProbabilityModel:
         return self.fusion.combine(scores, mentions, only_topk, threshold, vectors, self.allowed)
 
     def save(self, folder: Path) -> None:
-        """Write the parts of a model's folder."""
         for name, save in self.parts.items():
             save(folder / name)
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """Load the parts of a model's folder; None if the model does not have them."""
+        """Load the parts from a model's folder; None if the model does not have them."""
         there = {name for name in (NAMES, FUSION) if (folder / name).is_dir()}
         if not there:
             return None
@@ -194,12 +154,7 @@ class ProbabilityModel:
 
 
 def hidden_labels(known: np.ndarray, fold: int) -> np.ndarray:
-    """Return the labels that a fold's training reads as if they had no documents: bool [labels].
-
-    Args:
-        known: bool [labels]: those that have some.
-        fold: number of the fold.
-    """
+    """Return the labels that the training of a fold treats as if they had no documents: bool [labels]."""
     labels = np.flatnonzero(known)
     out = np.zeros(len(known), bool)
     out[np.random.default_rng([fold, 0x68696465]).permutation(labels)[: len(labels) // HIDDEN]] = True
@@ -207,7 +162,7 @@ def hidden_labels(known: np.ndarray, fold: int) -> np.ndarray:
 
 
 def _names_once(names: Sequence[str], embed: Embed) -> EmbedLabels:
-    """Return a function that embeds the names of labels, each of them only once."""
+    """Return a function that embeds the names of labels, each name only once."""
     vectors: dict[int, np.ndarray] = {}
 
     def of_labels(labels: np.ndarray) -> np.ndarray:
@@ -228,44 +183,27 @@ def _incomplete(folder: Path, missing: str) -> InputError:
 
 
 def _of_labels(values: csr_matrix, labels: np.ndarray) -> csr_matrix:
-    """Return a matrix of documents × labels with the values of some labels."""
+    """Return the matrix with only the columns of some labels filled."""
     out = csr_matrix(values @ diags(np.isin(np.arange(values.shape[1]), labels).astype(np.float32)))
     out.eliminate_zeros()
     return out
 
 
 def bounded_post_processor(name: str) -> str | None:
-    """Return a post-processor with scores from 0 to 1 to replace another for the fusion; None: it has such scores.
-
-    Args:
-        name: the rankers' post-processor.
-    """
+    """Return the post-processor that gives the fusion scores from 0 to 1 instead of the rankers'; None: theirs does."""
     return "sigmoid" if name == "noop" else name.removeprefix("log-") if name.startswith("log-") else None
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The kind of scores of a prediction, and the labels that are good enough.
+    """The kind of scores of a prediction, and the threshold that labels must reach."""
 
-    Args:
-        probable: whether the scores are probabilities; else they are the rankers'.
-        threshold: labels with a lower score are left out; None: none.
-    """
-
-    probable: bool
+    probable: bool  # whether the scores are probabilities; else they are the rankers'
     threshold: float | None
 
 
 def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
-    """Return what the options decide about scores and labels.
-
-    Args:
-        options: the options; a post-processor asks for the rankers' scores, which alone have one.
-        fusion: of the model; None: it has no probabilities.
-
-    Raises:
-        InputError: the model has no probabilities, which are asked for.
-    """
+    """Return what the options decide about scores and labels. A post-processor asks for the rankers' scores."""
     if options.scores == "probability" and fusion is None:
         raise InputError(
             "this model has no probabilities",
@@ -278,7 +216,7 @@ def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
         return Decision(fusion is not None, options.threshold)
     if fusion is None:
         raise InputError(
-            "these scores are no probabilities, from which a precision follows",
+            "a minimum precision needs probabilities, and these scores are not",
             expected="a model trained with probabilities, and neither --scores ranker nor a post-processor",
             fix="train it with --probabilities true, or choose a threshold of the scores by measuring",
         )
@@ -286,15 +224,7 @@ def decide(options: PredictionOptions, fusion: Fusion | None) -> Decision:
 
 
 def promised_threshold(fusion: Fusion, min_precision: float) -> float:
-    """Return the lowest threshold that keeps a required precision, and log what that rests on.
-
-    Args:
-        fusion: of the model.
-        min_precision: the required precision of the labels that are returned.
-
-    Raises:
-        InputError: the model cannot promise it.
-    """
+    """Return the lowest threshold that keeps a required precision, and log the evidence for it."""
     threshold, precision, count = fusion.curve.for_precision(min_precision)
     on = f"{precision:.1%} of {count:,} held-out labels were right" if count else f"held-out precision {precision:.1%}"
     sure = f", at least {min_precision:.1%} with a confidence of {CONFIDENCE:.0%}" if count else ""

@@ -37,24 +37,19 @@ NAMES = (
     "inside a longer name",
     "share of the mentions of the text",
 )
-"""All scores and worths are log-odds. A function of them that bends at two places fits better than a straight line."""
+"""All scores and worths are log-odds. A piecewise linear function with two bends fits better than a straight line."""
 LATER = NAMES[-13:]
-"""The features that models of older versions do not have."""
+"""The features that older models do not have."""
 
-# The weights without any documents to learn from: the score is nearly a probability, and names support it.
+# The weights without documents to learn from: the score is nearly a probability, and names raise it.
 DEFAULT_WEIGHTS = np.array([0, 1, 0, 0, -4, 0.3, 0, 0, 1, *[0] * 21], np.float64)
 RARITY = 1 / 160  # unit of the rarity of a name
 LEAST_SHARE = 1e-3
-LARGEST = 9.0  # log-odds are limited to this
+LARGEST = 9.0  # bound of log-odds
 
 
 def candidate_features(found: LabelCandidates, log_documents: np.ndarray) -> np.ndarray:
-    """Return the features of candidates: float64 [candidates, features].
-
-    Args:
-        found: the candidates.
-        log_documents: for each candidate, the logarithm of 1 + the number of training documents of its label.
-    """
+    """Return float64 [candidates, features]; ``log_documents``: log(1 + training documents) of their labels."""
     best, total = _best_of_rows(found.rows, found.score), _sums_of_rows(found.rows, found.score)
     scores, worths, similarity, closeness = found.score, found.worth, found.similarity, found.closeness
     ranked, named = scores > 0, worths > 0
@@ -89,12 +84,10 @@ def log_odds(probability: np.ndarray) -> np.ndarray:
 
 
 def _best_of_rows(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return for each candidate the largest value of its document; rows are ascending."""
     return _over_rows(rows, values, np.maximum)
 
 
 def _sums_of_rows(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return for each candidate the sum of the values of its document; rows are ascending."""
     return _over_rows(rows, values, np.add)
 
 

@@ -18,22 +18,21 @@ from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.model_parts import FUSION_HEADER
 from xmc_tf.fusion.candidates import LabelCandidates, join_candidates
 from xmc_tf.fusion.centers import FARTHEST, HeldOutCenters, LabelCenters
-from xmc_tf.fusion.embedded_names import EmbeddedNames
 from xmc_tf.fusion.features import DEFAULT_WEIGHTS, LATER, NAMES, candidate_features
 from xmc_tf.fusion.logistic import fit_logistic
 from xmc_tf.fusion.ranks import RANK_NAMES, SAME, calibrated, learn_rank_weights, rank_in_document
-from xmc_tf.fusion.similarity import Similarity
+from xmc_tf.fusion.similarity import EmbeddedNames, Similarity
 from xmc_tf.fusion.thresholds import PrecisionCurve, calibration_error, measure_curve
 from xmc_tf.label_names import Mentions
 
 _DOCUMENTS = "documents.npy"
 _WEIGHTS = ("weights", "new_weights")
 _VERSION = 2
-_BEST = 5  # labels of a document whose calibration is measured
-_FEWEST_RIGHT = 10  # labels without documents that are right, to learn how often they are
-_PENALTY_OF_NEW = 10.0  # the weights of labels without documents are like those of others
+_BEST = 5  # best labels of a document, whose calibration is measured
+_FEWEST_RIGHT = 10  # right labels without documents that are enough to learn how often such labels are right
+_PENALTY_OF_NEW = 10.0  # keeps the weights of labels without documents close to those of others
 _SHIFTS, _LARGEST_SHIFT = 12, 4.0
-_MOST_SHIFTED = 3000  # documents that the shift is computed from
+_MOST_SHIFTED = 3000  # documents from which the shift is computed
 _SHOWN = 10  # labels of a document that are calibrated
 ROWS = 20_000  # documents at a time, to bound memory
 _FIX = "copy the model again"
@@ -41,38 +40,22 @@ _FIX = "copy the model again"
 
 @dataclass(frozen=True, eq=False)
 class Fusion:
-    """A small model that combines the scores of rankers and the names in a text into one calibrated probability.
+    """A small model that combines the scores of rankers and the names in a text into one calibrated probability."""
 
-    Args:
-        weights: float64, one for each of ``features.NAMES``.
-        new_weights: the same, for labels without training documents.
-        log_documents: float32 [labels]: the logarithm of 1 + the number of training documents of each label.
-        curve: precision and recall by threshold, on held-out documents.
-        nr_held_out: number of held-out documents that it was learned from.
-        similarity: embeddings of the names of labels without documents; None: the model has no encoder.
-        rank_weights: float64, one for each of ``ranks.RANK_NAMES``.
-        names: whether names were evidence when it was learned.
-        centers: the centers of labels in the space of the encoder; None: the model has no encoder.
-        error: expected calibration error on the held-out documents, of the best labels of each; NaN: not measured.
-        names_are_documents: whether the rankers were trained on the names of the labels too; models of older versions
-            were not, so their scores of labels without documents mean nothing.
-    """
-
-    weights: np.ndarray
-    new_weights: np.ndarray
-    log_documents: np.ndarray
+    weights: np.ndarray  # float64, one for each of features.NAMES
+    new_weights: np.ndarray  # the same, for labels without training documents
+    log_documents: np.ndarray  # float32 [labels]: log(1 + number of training documents)
     curve: PrecisionCurve
     nr_held_out: int = 0
-    similarity: Similarity | None = None
-    rank_weights: np.ndarray = field(default_factory=SAME.copy)
-    names: bool = True
-    centers: LabelCenters | None = None
-    error: float = math.nan
-    names_are_documents: bool = False
+    similarity: Similarity | None = None  # None: the model has no encoder
+    rank_weights: np.ndarray = field(default_factory=SAME.copy)  # float64, one for each of ranks.RANK_NAMES
+    names: bool = True  # whether names were evidence in training
+    centers: LabelCenters | None = None  # None: the model has no encoder
+    error: float = math.nan  # expected calibration error of the best held-out labels; NaN: not measured
+    names_are_documents: bool = False  # of the rankers. If not, as in older models, scores of new labels mean nothing.
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels."""
         return len(self.log_documents)
 
     @classmethod
@@ -80,26 +63,14 @@ class Fusion:
         cls,
         scores: csr_matrix,
         mentions: Mentions | None,
-        held_out: spmatrix,
-        Y: spmatrix,
-        hidden: Sequence[np.ndarray] = (),
+        held_out: spmatrix,  # the labels of the documents of ``scores``
+        Y: spmatrix,  # the labels of all training documents
+        hidden: Sequence[np.ndarray] = (),  # for each fold, bool [labels]: labels the rankers knew only by name
         embedded: EmbeddedNames | None = None,
-        fold_sizes: Sequence[int] = (),
+        fold_sizes: Sequence[int] = (),  # given if the held-out documents are among those of Y
         centers: HeldOutCenters | None = None,
     ) -> Self:
-        """Learn from documents that the rankers were not trained on.
-
-        Args:
-            scores: documents × labels: the rankers' best labels, with scores from 0 to 1.
-            mentions: the labels that these documents mention; None: names are no evidence, and no documents either.
-            held_out: the labels of these documents.
-            Y: the labels of all training documents, whose numbers are features.
-            hidden: for each fold, bool [labels]: labels of which the rankers that scored it knew nothing but names.
-            embedded: embeddings of names and of these documents; None: there is no encoder.
-            fold_sizes: number of documents of each fold, if the held-out documents are among those of ``Y``: the
-                rankers that scored a fold were trained without its documents.
-            centers: centers of the labels in the space of the encoder; None: there is no encoder.
-        """
+        """Learn from documents on which the rankers were not trained."""
         documents = np.bincount(csr_matrix(Y).indices, minlength=Y.shape[1])
         truth, named = csr_matrix(held_out), mentions is not None
         learned = cls(
@@ -147,12 +118,7 @@ class Fusion:
         )  # fmt: skip
 
     def with_added(self, count: int, vectors: np.ndarray | None = None) -> Self:
-        """Return the fusion with more labels, which have no training documents.
-
-        Args:
-            count: number of labels to add.
-            vectors: embeddings of their names, of length 1, if the model has an encoder.
-        """
+        """Return the fusion with more labels, which have no training documents."""
         similarity, first = self.similarity, len(self.log_documents)
         if similarity is not None and vectors is not None:
             similarity = similarity.with_added(np.arange(first, first + count, dtype=np.int32), vectors)
@@ -168,18 +134,9 @@ class Fusion:
         only_topk: int,
         threshold: float = 0.0,
         vectors: np.ndarray | None = None,
-        allowed: np.ndarray | None = None,
+        allowed: np.ndarray | None = None,  # labels that may be similar to documents; None: all
     ) -> csr_matrix:
-        """Return the probabilities of the best labels: documents × labels, descending within a row.
-
-        Args:
-            scores: documents × labels: the rankers' best labels. Labels that were added later may be missing.
-            mentions: the labels that the documents mention; None: only their features are known.
-            only_topk: maximum number of labels per document.
-            threshold: labels with a lower probability are left out.
-            vectors: embeddings of the documents, of length 1; None: not known.
-            allowed: labels that may be similar to documents; None: all.
-        """
+        """Return the probabilities of the best labels: documents × labels, descending within a row."""
         similarity = self.similarity
         if similarity is not None and allowed is not None:
             some = np.isin(similarity.labels, allowed)
@@ -211,7 +168,7 @@ class Fusion:
     ) -> LabelCandidates:
         known, needs_score = self.log_documents > 0, None
         if mentions is not None and self.names_are_documents:
-            # The rankers find what part of a name says, where there are documents.
+            # If a label has documents, its rankers already use a partly matching name.
             needs_score = ~mentions.full & (known[mentions.labels] if has_documents is None else has_documents)
         elif mentions is not None:
             mentions = mentions.only(mentions.worth > 0)
@@ -233,7 +190,7 @@ class Fusion:
     def _best(
         self, found: LabelCandidates, nr_rows: int, only_topk: int, threshold: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return probabilities and labels of the best labels of all documents, and their number in each."""
+        """Return the probabilities and labels of the best labels of all documents, and their number in each."""
         probability = self._probability(found)
         ranks = rank_in_document(found.rows, found.labels, probability, self.log_documents[found.labels] > 0)
         order = np.lexsort((found.labels, -probability, found.rows))
@@ -252,11 +209,7 @@ class Fusion:
         return _sigmoid(raw)
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder.
-
-        Args:
-            folder: folder of the fusion, which must not exist.
-        """
+        """Write a folder, which must not exist."""
         folder = Path(folder)
         folder.mkdir(parents=True)
         np.save(folder / _DOCUMENTS, self.log_documents)
@@ -278,11 +231,7 @@ class Fusion:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Load a folder that `save` wrote.
-
-        Args:
-            folder: folder of the fusion.
-        """
+        """Load a folder that `save` wrote."""
         path = Path(folder) / FUSION_HEADER
         content = read_json(path, expected="the weights of a fusion", fix=_FIX)
         if content.get("version") != _VERSION or any(
@@ -309,12 +258,12 @@ class Fusion:
 
 
 def _fitted(features: np.ndarray, right: np.ndarray, start: np.ndarray, penalty: float = 1.0) -> np.ndarray:
-    """Return weights, with not a digit more than is the same with every version of a mathematical library."""
+    """Return weights, rounded so that they do not depend on the version of the math libraries."""
     return np.round(fit_logistic(features, right, start, penalty), 6)
 
 
 def _shifted(weights: np.ndarray, features: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return weights with the constant at which the mean probability is the share that is right."""
+    """Return weights whose constant makes the mean probability equal to the share of right candidates."""
     weights = weights.copy()
     if not right.any() or right.all():
         return weights
@@ -339,16 +288,7 @@ def calibrating_shift(
     found: LabelCandidates, raw: np.ndarray, right: np.ndarray, known: np.ndarray, wanted: np.ndarray,
     rank_weights: np.ndarray,
 ) -> float:  # fmt: skip
-    """Return what to add to the log-odds of labels without documents, so that those that are shown are calibrated.
-
-    Args:
-        found: the candidates.
-        raw: their log-odds.
-        right: whether they are right.
-        known: whether their labels have documents.
-        wanted: the candidates to calibrate.
-        rank_weights: of the correction by rank.
-    """
+    """Return what to add to the log-odds of labels without documents to calibrate those that are shown."""
     documents = np.unique(found.rows)
     some = np.isin(found.rows, documents[:: -(-len(documents) // _MOST_SHIFTED)]) if len(documents) else wanted
     rows, labels, raw, right, known, wanted = (
@@ -369,14 +309,7 @@ def calibrating_shift(
 
 
 class _Folds:
-    """Held-out documents by fold: what rankers knew that were trained without a fold, and without hidden labels.
-
-    Args:
-        truth: labels of the held-out documents, one fold after the other.
-        documents: number of training documents of each label.
-        hidden: for each fold, bool [labels]; or empty.
-        sizes: number of documents of each fold; empty: they are not among the training documents.
-    """
+    """Held-out documents by fold, and what the rankers knew that were trained without the fold and hidden labels."""
 
     def __init__(
         self, truth: csr_matrix, documents: np.ndarray, hidden: Sequence[np.ndarray], sizes: Sequence[int]
@@ -404,7 +337,7 @@ class _Folds:
 
     @property
     def nr_hidden(self) -> int:
-        """Number of labels of documents that were hidden."""
+        """Number of labels of held-out documents that were hidden."""
         return sum(
             int(one[self._truth[first:last].indices].sum())
             for one, (first, last) in zip(self._hidden, self._ranges, strict=False)

@@ -1,8 +1,7 @@
-"""Calibration of the best labels: a probability also depends on the label's rank among those of its document.
+"""Calibration by rank: a probability also depends on the label's rank in its document.
 
-Among the best labels of a document, the features of each label alone do not say enough: the best of a document whose
-labels all have small probabilities is right more often. The rank is the number of better labels with training
-documents. The correction keeps the order of the labels.
+If all labels of a document have small probabilities, its best one is right more often than its features say. The rank
+is the number of better labels with training documents. The correction keeps the order of the labels.
 """
 
 import numpy as np
@@ -14,19 +13,12 @@ from xmc_tf.fusion.logistic import fit_logistic
 RANK_NAMES = ("constant", "probability", "probability above -1", "probability above 1", "rank")
 SAME = np.array([0, 1, 0, 0, 0], np.float64)
 """The weights that leave probabilities as they are."""
-_FITTED = 20  # labels of a document that the weights are learned from
+_FITTED = 20  # best labels of a document, from which the weights are learned
 
 
 def rank_in_document(rows: np.ndarray, labels: np.ndarray, probability: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return for each candidate the number of better ones of its document that have training documents.
-
-    Labels without documents do not count: labels that are added must not change the probabilities of others.
-
-    Args:
-        rows: the document of each candidate, ascending.
-        labels: the label, which decides between equal probabilities.
-        probability: the probability.
-        known: whether the label has training documents.
+    """Return the number of better candidates of the same document whose labels have training documents. Other labels do
+    not count, so adding labels does not change the probabilities of existing ones.
     """
     order = np.lexsort((labels, -probability, rows))
     better = np.concatenate([[0], np.cumsum(known[order])])
@@ -36,13 +28,7 @@ def rank_in_document(rows: np.ndarray, labels: np.ndarray, probability: np.ndarr
 
 
 def learn_rank_weights(probability: np.ndarray, ranks: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the weights of the calibration: float64, one for each of ``RANK_NAMES``.
-
-    Args:
-        probability: of each candidate in held-out documents.
-        ranks: the ranks.
-        right: whether the document has the label.
-    """
+    """Return the weights of the calibration: float64, one for each of ``RANK_NAMES``."""
     some = ranks < _FITTED
     weights = np.round(fit_logistic(_features(probability[some], ranks[some]), right[some], SAME), 6)
     keeps_order = (np.cumsum(weights[1:4]) > 0).all() and weights[4] <= 0
@@ -50,13 +36,7 @@ def learn_rank_weights(probability: np.ndarray, ranks: np.ndarray, right: np.nda
 
 
 def calibrated(probability: np.ndarray, ranks: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return calibrated probabilities: float32, in the same order within a document.
-
-    Args:
-        probability: float32, of labels.
-        ranks: the rank of each among the labels of its document.
-        weights: as `learn_rank_weights` returns them.
-    """
+    """Return calibrated probabilities: float32, in the same order within a document."""
     return expit(_features(probability, ranks) @ weights).astype(np.float32)
 
 

@@ -1,6 +1,7 @@
-"""The similarity of texts and names of labels without training documents, by an encoder's embeddings."""
+"""The similarity of texts to the names of labels without training documents, by an encoder's embeddings."""
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -10,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.fusion.centers import EmbedLabels
 
 MOST = 30  # labels that are candidates of a document
 _ROWS = 1000  # documents at a time, to bound memory
@@ -17,37 +19,25 @@ _MOST_MEASURED = 2000  # documents from which the limit is estimated
 _FILE = "similarity.npz"
 LOWEST = -4.0
 
+Embed = Callable[[Sequence[str]], np.ndarray]
+"""Embed texts: float32 [texts, dim], of length 1."""
+
 
 @dataclass(frozen=True, eq=False)
 class Similarity:
-    """Embeddings of the names of labels without training documents.
+    """Embeddings of the names of labels without training documents; similarity is (cosine - ``least``) / ``scale``."""
 
-    Similarities are measured from ``least`` in units of ``scale``, because their size depends on the encoder.
-
-    Args:
-        labels: int32: the labels, ascending.
-        vectors: float32 [labels, dim]: the embeddings of their names, of length 1.
-        least: cosine from which a label is a candidate.
-        scale: unit of similarities.
-    """
-
-    labels: np.ndarray
-    vectors: np.ndarray
-    least: float
-    scale: float
+    labels: np.ndarray  # int32, ascending
+    vectors: np.ndarray  # float32 [labels, dim]: embeddings of their names, of length 1
+    least: float  # cosine from which a label is a candidate
+    scale: float  # unit of similarities
 
     @classmethod
     def measured(cls, labels: np.ndarray, vectors: np.ndarray, documents: np.ndarray) -> Self:
-        """Return the similarity with limit and unit chosen so that a document has ``MOST`` candidates on average.
-
-        Args:
-            labels: labels, ascending.
-            vectors: the embeddings of their names, of length 1.
-            documents: embeddings of documents, of length 1.
-        """
+        """Return the similarity whose limit and scale give a document ``MOST`` candidates on average."""
         some = documents[:: -(-len(documents) // _MOST_MEASURED)]
         cosines = np.sort((some @ vectors.T).ravel())[::-1][: MOST * len(some)].astype(np.float64)
-        # Not a digit more than is the same with every version of a mathematical library.
+        # Rounded so that they do not depend on the version of the math libraries.
         return cls(labels, vectors, round(float(cosines[-1]), 4), max(round(float(cosines.std()), 4), 1e-3))
 
     def of_labels(self, labels: np.ndarray, vectors: np.ndarray) -> Self:
@@ -59,12 +49,7 @@ class Similarity:
         return self.of_labels(np.concatenate([self.labels, labels]), np.concatenate([self.vectors, vectors]))
 
     def candidates(self, documents: np.ndarray, nr_labels: int) -> csr_matrix:
-        """Return the most similar labels of each document: documents × labels, entries of 1.
-
-        Args:
-            documents: embeddings of documents, of length 1.
-            nr_labels: number of labels of the model.
-        """
+        """Return the most similar labels of each document: documents × labels, entries of 1."""
         rows, places = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for low in range(0, len(documents), _ROWS):
             cosines = documents[low : low + _ROWS] @ self.vectors.T
@@ -80,13 +65,7 @@ class Similarity:
         return out
 
     def of_pairs(self, documents: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Return the similarity of each pair of document and label, in units: float64; 0 for other labels.
-
-        Args:
-            documents: embeddings of documents, of length 1.
-            rows: the document of each pair.
-            labels: its label.
-        """
+        """Return the similarity of each pair of document and label: float64; 0 for labels without an embedding."""
         out = np.zeros(len(rows))
         if not len(self.labels):
             return out
@@ -97,7 +76,6 @@ class Similarity:
         return out
 
     def save(self, folder: Path) -> None:
-        """Write the file of a fusion's folder."""
         with (folder / _FILE).open("wb") as file:
             np.savez(
                 file, labels=self.labels, vectors=self.vectors, limits=np.array([self.least, self.scale]),
@@ -106,7 +84,7 @@ class Similarity:
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """Load the file of a fusion's folder; None if there is none."""
+        """Load the similarity from a fusion's folder; None if it has none."""
         path = folder / _FILE
         if not path.exists():
             return None
@@ -116,3 +94,23 @@ class Similarity:
                 return cls(held["labels"], held["vectors"], least, scale)
         except (EOFError, OSError, KeyError, ValueError, BadZipFile) as error:
             raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedNames:
+    """Embeddings of the names of labels without documents, and of held-out documents."""
+
+    similarity: Similarity  # of labels that are new or treated as new
+    new: np.ndarray  # labels without documents, ascending
+    documents: np.ndarray  # float32 [documents, dim]: embeddings of the held-out documents, of length 1
+
+    @classmethod
+    def of(cls, new: np.ndarray, read_as_new: np.ndarray, embed: EmbedLabels, documents: np.ndarray) -> Self:
+        """Embed the names of labels that are new or treated as new (bool [labels] each)."""
+        labels = np.flatnonzero(read_as_new).astype(np.int32)
+        return cls(Similarity.measured(labels, embed(labels), documents), np.flatnonzero(new), documents)
+
+    def of_new(self) -> Similarity:
+        """Return the similarity of only the labels without documents."""
+        place = np.searchsorted(self.similarity.labels, self.new)
+        return self.similarity.of_labels(self.new, self.similarity.vectors[place])

@@ -8,64 +8,42 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 
 CONFIDENCE = 0.95
-"""How sure a model is that as many new documents as were held out keep a precision that it promises."""
-# Below 1.645 deviations lies CONFIDENCE of a normal distribution. The precision of new documents differs from that of
+"""Confidence that new documents, as many as were held out, keep a promised precision."""
+# CONFIDENCE of a normal distribution lies below 1.645 deviations. The precision of new documents differs from that of
 # the held-out ones by the sampling error of both, which is √2 times that of one: users count their own documents.
 _DEVIATIONS = 1.645 * math.sqrt(2)
 _MOST_POINTS = 400
-_BINS = 20  # of probabilities, to measure how well they are calibrated
-_FEWEST = 30  # of fewer predicted labels, the precision is not a reliable estimate
+_BINS = 20  # of probabilities, for the calibration error
+_FEWEST = 30  # the precision of fewer predicted labels is not a reliable estimate
 
 
 class PrecisionThreshold(NamedTuple):
-    """A threshold that keeps a required precision, and what the promise rests on.
+    """A threshold that keeps a required precision, and the evidence for it."""
 
-    Attributes:
-        threshold: the lowest probability that is predicted.
-        precision: of the held-out labels above it.
-        labels: number of these labels; 0: not known, in a model of an older version.
-    """
-
-    threshold: float
-    precision: float
-    labels: int
+    threshold: float  # the lowest probability that is predicted
+    precision: float  # of the held-out labels above it
+    labels: int  # number of these labels; 0: not known, in older models
 
 
 class PrecisionCurve(NamedTuple):
-    """Precision and recall on held-out documents, by threshold.
+    """Precision and recall on held-out documents, by threshold."""
 
-    Attributes:
-        thresholds: probabilities, descending.
-        precision: of the labels with at least this probability.
-        recall: the share of all labels of the documents that have at least this probability.
-        lower: the precision of as many new documents is at least this, with a confidence of ``CONFIDENCE``; empty in
-            models of older versions.
-        counts: number of the labels with at least this probability; the same.
-    """
-
-    thresholds: list[float]
-    precision: list[float]
-    recall: list[float]
-    lower: list[float] = []  # noqa: RUF012  a tuple's field, which nobody changes
-    counts: list[int] = []  # noqa: RUF012
+    thresholds: list[float]  # descending
+    precision: list[float]  # of the labels with at least this probability
+    recall: list[float]  # share of all labels of the documents that have at least this probability
+    lower: list[float] = []  # noqa: RUF012  lower bounds of the precision of new documents; empty in older models
+    counts: list[int] = []  # noqa: RUF012  number of labels with at least this probability; empty in older models
 
     @property
     def best_f1(self) -> float:
-        """The threshold with the best F1, micro-averaged."""
+        """The threshold with the best micro-averaged F1."""
         if not self.thresholds:
             return 0.5
         p, r = np.array(self.precision), np.array(self.recall)
         return self.thresholds[int(np.argmax(2 * p * r / np.maximum(p + r, 1e-12)))]
 
     def for_precision(self, least: float) -> PrecisionThreshold:
-        """Return the lowest threshold at which new documents keep this precision, with a confidence of ``CONFIDENCE``.
-
-        Args:
-            least: the required precision, between 0 and 1.
-
-        Raises:
-            InputError: the held-out documents are too few, or the answers too uncertain, to promise it.
-        """
+        """Return the lowest threshold at which new documents keep this precision with confidence ``CONFIDENCE``."""
         lower = np.array(self.lower or self.precision)
         enough = np.flatnonzero(lower >= least)
         if not len(enough):
@@ -74,8 +52,8 @@ class PrecisionCurve(NamedTuple):
                 f"this model cannot promise a precision of {least:g}",
                 expected=f"at most {best:g}, by its held-out documents"
                 if best
-                else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are no basis",
-                fix="require a lower precision, or choose a threshold of the probabilities yourself",
+                else f"a model trained on more documents: fewer than {_FEWEST} held-out labels are not enough",
+                fix="require a lower precision, or set a probability threshold yourself",
             )
         place = int(enough[-1])
         return PrecisionThreshold(
@@ -84,15 +62,7 @@ class PrecisionCurve(NamedTuple):
 
 
 def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, nr_right: int) -> PrecisionCurve:
-    """Measure precision and recall by threshold.
-
-    Args:
-        probability: of each candidate in the held-out documents.
-        right: whether the document has the label.
-        rows: the document. Labels of one document are right or wrong together, so their number says too much about
-            how sure a precision is.
-        nr_right: number of labels of the held-out documents, candidates or not.
-    """
+    """Measure precision and recall by threshold; ``nr_right`` counts all labels of the held-out documents."""
     order = np.argsort(-probability, kind="stable")
     hits = np.cumsum(right[order])
     count = len(order)
@@ -112,27 +82,17 @@ def measure_curve(probability: np.ndarray, right: np.ndarray, rows: np.ndarray, 
 
 
 def calibration_error(probability: np.ndarray, right: np.ndarray) -> float:
-    """Return the expected calibration error: the mean distance of probability and share of right labels.
-
-    Args:
-        probability: of each label.
-        right: whether the document has it.
-    """
+    """Return the expected calibration error: the mean distance of probability and share of right labels."""
     bins = np.minimum((probability * _BINS).astype(np.int64), _BINS - 1)
     gaps = np.bincount(bins, probability.astype(np.float64) - right, _BINS)
     return float(np.abs(gaps).sum() / len(bins)) if len(bins) else math.nan
 
 
 def _sums_of_squares(right: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return running sums over documents, of h², h·c and c², of c candidates of which h are right.
-
-    Args:
-        right: whether a candidate is right, the most probable one first.
-        rows: its document.
-    """
+    """Return running sums over documents of h², h·c and c²: c candidates, h of them right, the most probable first."""
     by_row = np.argsort(rows, kind="stable")
     hit = right[by_row].astype(np.float64)
-    first = np.searchsorted(rows[by_row], rows[by_row])  # the place of the document's first candidate
+    first = np.searchsorted(rows[by_row], rows[by_row])  # index of the document's first candidate
     before = np.arange(len(rows)) - first
     hits_before = np.cumsum(hit) - hit
     hits_before -= hits_before[first]
@@ -147,9 +107,9 @@ def _sums_of_squares(right: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, n
 def _lower_bounds(
     counts: np.ndarray, precision: np.ndarray, h2: np.ndarray, hc: np.ndarray, c2: np.ndarray
 ) -> np.ndarray:
-    """Return Wilson's lower bound of each precision, with as many labels as vary together with their documents."""
+    """Return Wilson's lower bound of each precision, for the effective number of independent labels."""
     alone = precision * (1 - precision) / counts
-    # Labels of a document that agree more than by chance count as fewer; never as more than there are.
+    # Labels of a document that agree more than by chance count as fewer labels, but never as more.
     together = np.maximum((h2 - 2 * precision * hc + precision**2 * c2) / counts**2, alone)
     count = counts * np.divide(alone, together, out=np.ones_like(alone), where=alone > 0)
     z2 = _DEVIATIONS**2

@@ -1,4 +1,4 @@
-"""Training an XR-Transformer on a table, on one rank or many."""
+"""Train an XR-Transformer on a table, on one rank or many."""
 
 import logging
 import time
@@ -6,8 +6,7 @@ from pathlib import Path
 
 from xmc_tf.common.folders.model_parts import DOCUMENTS
 from xmc_tf.common.process.versions import package_versions
-from xmc_tf.jobs.summary import JobSummary
-from xmc_tf.jobs.train import TableJob, data_set_of, finish, results_of
+from xmc_tf.jobs.train import TableJob, data_set_of, finish
 from xmc_tf.label_names import have_letters, label_vocabulary
 from xmc_tf.models.growing.trained_documents import TrainedDocuments
 from xmc_tf.models.over_ranks import predict_over_ranks
@@ -18,26 +17,17 @@ from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.tables.runs import Run, flat_parameters, now
+from xmc_tf.tables.runs import flat_parameters, now
 from xmc_tf.tables.store import TableStore
 from xmc_tf.tables.summary import summary_of
 
 _LOG = logging.getLogger(__name__)
 
 
-def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool = False) -> JobSummary | None:
-    """Fine-tune an encoder and train rankers on a table. Collective.
+def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool = False) -> str | None:
+    """Fine-tune an encoder and train rankers on a table; return what rank 0 prints, None on other ranks. Collective.
 
     The validation documents are measured during fine-tuning, which keeps the best state; they are not trained on.
-
-    Args:
-        job: what to train on, and where to.
-        recipe: all options.
-        stages: the stages; those that are complete are not repeated.
-        keep: whether to keep the work folder.
-
-    Returns:
-        What is printed; None on other ranks than the first.
     """
     began, start = now(), time.monotonic()
     communicator = stages.communicator
@@ -53,7 +43,12 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     documents = _documents(store, "train")
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in documents.Y.shape), device)
     validation = _documents(store, "validation") if store.count("validation") else None
-    model = XTransformer.trained(_inputs(store, documents, validation), recipe, stages)
+    lines = store.names
+    inputs = TrainingInputs(
+        documents, names=label_vocabulary(lines).preferred, validation=validation,
+        lines=lines if have_letters(lines) else None,
+    )  # fmt: skip
+    model = XTransformer.trained(inputs, recipe, stages)
     model.metadata = model.metadata.with_columns(store.columns)
     model.parts[DOCUMENTS] = _documents_stage(store, stages).folder / DOCUMENTS
     if store.count("test"):
@@ -67,28 +62,25 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     if communicator.rank:
         return None
     store = TableStore.open(path, write=True)
-    about = summary_of(store)
-    results = results_of(store, predicted, about.single_label)
     first = recipe.first_level
     reasons = [f"encoder {first.init_model_dir or first.model_shortcut}, fine-tuned on {device}"]
     if validation is not None:
         reasons.append("the validation documents were used to measure and to stop, not to train")
-    durations = {stage.name: round(stage.seconds, 2) for stage in stages.done}
-    run = Run(
-        began=began, seconds=round(time.monotonic() - start, 2), command=job.command, model=str(job.model),
-        kind="XR-Transformer", parameters=flat_parameters(recipe.params.to_json()),
-        metrics=results.metrics() if results else {}, durations=durations, chosen=reasons,
-        curve=_curves(stages),
-        versions=package_versions("tensorflow", "transformers"), documents=about.documents, labels=about.labels,
+    curves = [stage.record.get("curves", {}) for stage in stages.done if stage.name == "fine-tuning"]
+    summary = finish(
+        job, store, summary_of(store), predicted, start, began=began, kind="XR-Transformer",
+        parameters=flat_parameters(recipe.params.to_json()), chosen=reasons,
+        durations={stage.name: round(stage.seconds, 2) for stage in stages.done},
+        curve={name: [(step, value) for step, value in points] for one in curves for name, points in one.items()},
+        versions=package_versions("tensorflow", "transformers"),
     )  # fmt: skip
-    summary = finish(job, store, about, run, results, predicted)
     if not keep:
         stages.remove()
     return summary
 
 
 def _documents_stage(store: TableStore, stages: Stages) -> Stage:
-    """Write down which documents the model knows, those that it was stopped by included."""
+    """Record which documents the model knows, including those that chose its best state."""
 
     def keep(folder: Path) -> Record:
         known = TrainedDocuments.of(text for split in ("train", "validation") for text in store.texts(split))
@@ -96,18 +88,6 @@ def _documents_stage(store: TableStore, stages: Stages) -> Stage:
         return {"said": f"{len(known.keys):,} different texts"}
 
     return stages.run("documents", keep, inputs={"source": store.meta("source"), "splits": store.meta("splits")})
-
-
-def _curves(stages: Stages) -> dict[str, list[tuple[float, float]]]:
-    """Return the learning curves of the fine-tuning; none of an encoder that was not fine-tuned."""
-    found = [stage.record.get("curves", {}) for stage in stages.done if stage.name == "fine-tuning"]
-    return {name: [(step, value) for step, value in points] for one in found for name, points in one.items()}
-
-
-def _inputs(store: TableStore, documents: Documents, validation: Documents | None) -> TrainingInputs:
-    lines = store.names
-    evidence = lines if have_letters(lines) else None
-    return TrainingInputs(documents, names=label_vocabulary(lines).preferred, validation=validation, lines=evidence)
 
 
 def _documents(store: TableStore, split: str) -> Documents:

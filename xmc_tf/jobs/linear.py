@@ -1,45 +1,101 @@
-"""Training linear rankers on a data set: settings are compared on validation documents, then all is trained.
-
-TF-IDF features are computed once a run for each choice of options.
-"""
+"""Train linear rankers on a table: compare settings on validation documents, then train on all documents."""
 
 import dataclasses
 import json
 import logging
+import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
+from xmc_tf.common.activity import doing
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.process.versions import package_versions
 from xmc_tf.data import Features, JoinedTexts, as_features
-from xmc_tf.jobs.settings import COMPARED_TREES, Settings
+from xmc_tf.jobs.settings import COMPARED_TREES, DataShape, Settings, announcement, choose_settings
+from xmc_tf.jobs.train import TableJob, data_set_of, finish, trained_labels
 from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate
+from xmc_tf.models.growing.trained_documents import TrainedDocuments
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.linear.in_memory import InMemory, fit_tfidf
-from xmc_tf.models.linear.training import LinearData, LinearRecipe, train_linear
+from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import PredictionOptions, TfidfParams, XRLinearParams
+from xmc_tf.params import TfidfParams, XRLinearParams
+from xmc_tf.params.tfidf import TFIDF_FLAGS
+from xmc_tf.tables.runs import flat_parameters, now
 from xmc_tf.tables.store import TableStore
+from xmc_tf.tables.summary import Summary, summary_of
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
 
+_LOG = logging.getLogger(__name__)
+_KS = (1, 3, 5)
+_LEAST_GAIN = 0.001  # smaller differences are chance, and the simpler settings stay
+_SMALL = 20_000_000  # bytes of training data that a model keeps by default
+_EXAMPLES = 3  # test documents that a model keeps, to try it with
+# http://…, urn:nbn:fi:au:ysa:Y97, yso:p1234, Q42, 330
+_IDENTIFIER = re.compile(r"https?://\S+|[A-Za-z][\w.+-]*:(?=\S*\d)\S+|[A-Za-z]+[_-]?\d[\w:.-]*|\d{3,}[\w:.-]*")
+
+
+def train_rankers(job: TableJob, options: LinearOptions, ranks: int = 1) -> str:
+    """Train linear rankers on a table, from its rows to the record of the run, and return the summary to print."""
+    if ranks > 1:
+        raise InputError(
+            "linear rankers on a table are trained by one process", received=f"{ranks} ranks",
+            fix="start it without a launcher; or write files and use mpiexec -n N python -m xmc_tf.linear.train",
+        )  # fmt: skip
+    began, start, seconds = now(), time.monotonic(), dict[str, float]()
+    with _timed(seconds, "preparing"):
+        store = data_set_of(job)
+        about = summary_of(store)
+    if not about.documents["train"]:
+        raise InputError(f"{store.path} has no training documents", fix="lower --test and --validation")
+    if about.question:  # the summary repeats it minutes later
+        _LOG.warning("%s", about.question)
+    warn_of_case(store.names or ())
+    shape = _shape_of(store, about)
+    fixed = job.given | set(TFIDF_FLAGS) if store.nr_features else job.given
+    effort = options.effort or "balanced"
+    settings = choose_settings(shape, options.params, fixed=fixed, minutes=job.minutes, effort=effort)
+    _LOG.info(announcement(shape, settings, effort))
+    features = DataSetFeatures(store, options.threads, _lines_to_learn(store, options))
+    training = LinearTraining(features, dataclasses.replace(options, effort=None), about.single_label, seconds)
+    with _timed(seconds, "features"):
+        settings = settings.with_tfidf(features.of(settings.params.tfidf)[0])
+    model, params = training.run(settings)
+    model.metadata = model.metadata.with_columns(store.columns)
+    texts = None if store.nr_features else store.texts("test")
+    if store.count("test") and texts is not None:
+        model.metadata = model.metadata.with_examples(list(texts[:_EXAMPLES]))
+    trained = features.texts
+    (model if trained is None else model.knowing(TrainedDocuments.of(trained))).save(job.model)
+    predicted = None
+    with _timed(seconds, "testing"):
+        if store.count("test"):
+            X = features.of_test(params.tfidf)
+            predicted = model.predict(X if texts is None else texts, X=X, threads=options.threads)
+    words = [] if store.nr_features else [f"features: {params.tfidf.description}"]
+    return finish(
+        job, store, about, predicted, start, began=began, kind="XR-Linear",
+        parameters=flat_parameters(params.to_json()), durations=seconds,
+        chosen=[*settings.reasons, *words, *_account(training, model, params, about)],
+        trials=[vars(trial) for trial in training.trials], versions=package_versions(),
+    )  # fmt: skip
+
 
 class DataSetFeatures:
-    """TF-IDF features of the training and validation documents and the label names, and of the test documents.
+    """TF-IDF features of the training documents, validation documents and label names, and of the test documents.
 
     Words are counted in training and validation documents, without their labels, so that settings can be compared on
-    validation documents and the last training on both needs no other features.
-
-    Args:
-        store: the data set.
-        threads: number of threads; -1: one per core.
-        lines: label names that are documents too; None: none.
+    validation documents and the final training needs no other features. Each choice of options is computed once.
     """
 
     def __init__(self, store: TableStore, threads: int = -1, lines: Sequence[str] | None = None) -> None:
@@ -49,7 +105,7 @@ class DataSetFeatures:
 
     @property
     def texts(self) -> JoinedTexts | None:
-        """The texts of the training documents, followed by those of the validation documents; None: only features."""
+        """The texts of training and then validation documents; None if the table has features."""
         if self.store.nr_features:
             return None
         return JoinedTexts([self.store.texts("train"), self.store.texts("validation")])
@@ -71,7 +127,6 @@ class DataSetFeatures:
         return self._known[key]
 
     def of_test(self, params: TfidfParams) -> csr_matrix:
-        """Return the features of the test documents."""
         tfidf = self.of(params)[0]
         if tfidf is None:
             return self.store.features("test")
@@ -79,26 +134,12 @@ class DataSetFeatures:
 
     @cached_property
     def _of_table(self) -> csr_matrix:
-        """The features that the table holds instead of texts."""
         return vstack([self.store.features(split) for split in ("train", "validation")], format="csr")
-
-
-_LOG = logging.getLogger(__name__)
-_KS = (1, 3, 5)
-_LEAST_GAIN = 0.001  # smaller differences are chance, and the simpler settings stay
-_SMALL = 20_000_000  # bytes of training data that a model keeps by default
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting that was tried on validation documents.
-
-    Args:
-        name: what was changed; "the defaults" for the first.
-        score: the mean of P@1, P@3 and P@5, or the accuracy where each document has one label.
-        seconds: training and prediction, without the features.
-        kept: whether it was better than all before.
-    """
+    """A setting that was compared on validation documents."""
 
     name: str
     score: float
@@ -106,114 +147,72 @@ class Trial:
     kept: bool
 
 
-@dataclass(frozen=True, eq=False)
-class ChosenModel:
-    """A trained model with the account of its choice.
-
-    Args:
-        model: the model.
-        params: its settings.
-        trials: what was tried, in order.
-        seconds: durations by part of the work.
-    """
-
-    model: XRLinear
-    params: XRLinearParams
-    trials: tuple[Trial, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
 class LinearTraining:
-    """Training of linear rankers on the features of a data set.
+    """Training of linear rankers on the features of a data set, with a choice of settings."""
 
-    Args:
-        features: of training and validation documents, by TF-IDF options.
-        Y: labels of the training documents.
-        Y_validation: labels of the validation documents.
-        names: label names; alternative names follow after tabs.
-        overrides: prediction options that the user has set.
-        threads: number of threads; -1: one per core.
-        seed: random seed.
-        single_label: whether each document has exactly one label.
-        probabilities: whether scores become calibrated probabilities; None: if there are enough documents.
-        label_names: whether names of labels in texts are evidence for them; None: if there are texts, and names with
-            letters.
-        keep_training_data: whether the model keeps its training data, so that it can grow; None: if they are small,
-            and the chosen settings allow it.
-    """
+    def __init__(
+        self, features: DataSetFeatures, options: LinearOptions, single_label: bool, seconds: dict[str, float]
+    ) -> None:
+        self.features, self.options, self.seconds = features, options, seconds
+        self.Y, self.Y_validation = (features.store.labels(split) for split in ("train", "validation"))
+        self.single_label = single_label
+        self.measure = "accuracy" if single_label else "mean of P@1, P@3 and P@5"
+        self.trials: list[Trial] = []
 
-    features: DataSetFeatures
-    Y: csr_matrix
-    Y_validation: csr_matrix
-    names: Sequence[str]
-    overrides: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
-    threads: int = -1
-    seed: int = 0
-    single_label: bool = False
-    probabilities: bool | None = None
-    label_names: bool | None = None
-    keep_training_data: bool | None = None
-
-    def run(self, settings: Settings) -> ChosenModel:
+    def run(self, settings: Settings) -> tuple[XRLinear, XRLinearParams]:
         """Choose the settings on the validation documents, then train on these and the training documents."""
         began = time.monotonic()
-        params, trials = self._choose(settings)
+        params = self._chosen(settings)
         chosen = time.monotonic()
         tfidf, X = self.features.of(params.tfidf)
         if tfidf is not None:
             params = dataclasses.replace(params, tfidf=tfidf.params)  # with the language that was found
-        Y = vstack([self.Y, self.Y_validation], format="csr")
-        count = Y.shape[0]
-        named = self.features.names
-        of_names = None if named is None else as_features(X[count:])
+        Y = trained_labels(self.features.store)
+        count, named = Y.shape[0], self.features.names is not None
         data = LinearData(
-            Y, self.features.texts, as_features(X[:count]), tfidf, self.names, name_features=of_names
+            Y, self.features.texts, as_features(X[:count]), tfidf, self.features.store.names,
+            name_features=as_features(X[count:]) if named else None,
         )  # fmt: skip
-        wanted = self.label_names if named is not None else self.label_names or False
-        recipe = LinearRecipe(
-            params, self.overrides, probabilities=self.probabilities, label_names=wanted,
-            keep_training_data=self._keeps(params, data.X), seed=self.seed, threads=self.threads,
+        options = dataclasses.replace(
+            self.options, params=params, keep_training_data=self._keeps(params, data.X),
+            label_names=self.options.label_names if named else self.options.label_names or False,
         )  # fmt: skip
-        place = InMemory(self.threads)
-        model = XRLinear.of(train_linear(data, recipe, place))
-        seconds = {"choosing settings": chosen - began} if trials else {}
-        seconds["training"] = time.monotonic() - chosen - place.seconds_of_evidence
+        place = InMemory(options.threads)
+        model = XRLinear.of(train_linear(data, options, place))
+        if self.trials:
+            self.seconds["choosing settings"] = round(chosen - began, 2)
+        self.seconds["training"] = round(time.monotonic() - chosen - place.seconds_of_evidence, 2)
         if model.evidence is not None:
-            seconds["probabilities" if model.evidence.names is None else "label names"] = place.seconds_of_evidence
-        return ChosenModel(model, params, tuple(trials), seconds)
+            part = "probabilities" if model.evidence.names is None else "label names"
+            self.seconds[part] = round(place.seconds_of_evidence, 2)
+        return model, params
 
     def _keeps(self, params: XRLinearParams, X: Features | None) -> bool:
         """Return whether the model keeps its training data."""
-        if self.keep_training_data is not None:
-            return self.keep_training_data
+        if self.options.keep_training_data is not None:
+            return self.options.keep_training_data
         if X is None or X.sparse is None or 8 * X.sparse.nnz > _SMALL:
             return False
         return TrainingData.problem(X, params.ranker) is None
 
-    def _choose(self, settings: Settings) -> tuple[XRLinearParams, list[Trial]]:
-        best, trials = settings.params, list[Trial]()
+    def _chosen(self, settings: Settings) -> XRLinearParams:
+        best = settings.params
         if not settings.steps:
-            return best, trials
+            return best
         rows = self._sample(settings.sample)
         names = ["the first settings", *(step.name for step in settings.steps)]
         for number, name in enumerate(names):
             params = settings.steps[number - 1].change(best) if number else best
             began = time.monotonic()
             score = self._score(params, rows)
-            kept = not trials or score > max(trial.score for trial in trials if trial.kept) + _LEAST_GAIN
-            trials.append(Trial(name, score, time.monotonic() - began, kept))
+            kept = not number or score > max(trial.score for trial in self.trials if trial.kept) + _LEAST_GAIN
+            self.trials.append(Trial(name, score, time.monotonic() - began, kept))
             best = params if kept else best
             _LOG.info(
                 "settings %s of %s: %s: %s %.2f%s", number + 1, len(names), name, self.measure, 100 * score,
                 ", kept" if kept and number else "",
             )  # fmt: skip
-        return best, trials
-
-    @property
-    def measure(self) -> str:
-        """Name of the measure by which settings are compared."""
-        return "accuracy" if self.single_label else "mean of P@1, P@3 and P@5"
+        return best
 
     def _score(self, params: XRLinearParams, rows: np.ndarray | slice) -> float:
         """Return the measure of settings on the validation documents."""
@@ -224,12 +223,11 @@ class LinearTraining:
         some, Y, last = X[:count][rows], self.Y[rows], count + self.Y_validation.shape[0]
         if self.features.names is not None:
             some, Y = vstack([some, X[last:]], format="csr"), self.features.names.below(Y)
-        data = LinearData(Y, X=as_features(some))
-        recipe = LinearRecipe(
-            params, self.overrides, probabilities=False, seed=self.seed, threads=self.threads
-        )  # fmt: skip
-        model = train_linear(data, recipe)
-        predicted = model.ranker.predict(as_features(X[count:last]), only_topk=_KS[-1], threads=self.threads)
+        options = dataclasses.replace(
+            self.options, params=params, probabilities=False, label_names=None, keep_training_data=False
+        )
+        model = train_linear(LinearData(Y, X=as_features(some)), options)
+        predicted = model.ranker.predict(as_features(X[count:last]), only_topk=_KS[-1], threads=options.threads)
         measures = evaluate(self.Y_validation, predicted, _KS)
         return measures.at("P", 1) if self.single_label else float(np.mean([measures.at("P", k) for k in _KS]))
 
@@ -237,18 +235,85 @@ class LinearTraining:
         """Return the training documents to compare settings on, the same ones each time."""
         if documents is None or documents >= self.Y.shape[0]:
             return slice(None)
-        chosen = np.random.default_rng(self.seed).choice(self.Y.shape[0], documents, replace=False)
+        chosen = np.random.default_rng(self.options.seed).choice(self.Y.shape[0], documents, replace=False)
         return np.sort(chosen)
 
 
-def lines_to_learn(store: TableStore, probabilities: bool | None, label_names: bool | None) -> list[str] | None:
-    """Return the label names of a data set that a training learns, unless the options exclude it; None: none.
+@contextmanager
+def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
+    """Measure the ``with`` block as a part of the job."""
+    began = time.monotonic()
+    with doing(part):
+        yield
+    seconds[part] = round(time.monotonic() - began, 2)
 
-    Args:
-        store: the data set.
-        probabilities: whether the user asks for probabilities; None: where it is possible.
-        label_names: whether the user asks for label names; None: where they have letters, and there are texts.
-    """
-    if store.nr_features or not store.names or probabilities is False or label_names is False:
+
+def _lines_to_learn(store: TableStore, options: LinearOptions) -> list[str] | None:
+    """Return the label names that a training learns: if they have letters, or the user asks for them; None: none."""
+    if store.nr_features or not store.names or options.probabilities is False or options.label_names is False:
         return None
-    return store.names if label_names or have_letters(store.names) else None
+    return store.names if options.label_names or have_letters(store.names) else None
+
+
+def _shape_of(store: TableStore, about: Summary) -> DataShape:
+    letters = store.connection.execute(
+        "SELECT coalesce(avg(length(text)), 0) FROM (SELECT text FROM documents LIMIT 10000)"
+    ).fetchone()[0]
+    return DataShape(
+        about.documents["train"], about.documents["validation"], about.labels, max(letters / 6, 1.0), about.single_label
+    )
+
+
+def _account(training: LinearTraining, model: XRLinear, params: XRLinearParams, about: Summary) -> list[str]:
+    """Return sentences about what was chosen, why, and what was trained on."""
+    out = []
+    if training.trials:
+        first, best = training.trials[0], [trial for trial in training.trials if trial.kept][-1]
+        kept = [trial.name for trial in training.trials[1:] if trial.kept]
+        left = [trial.name for trial in training.trials[1:] if not trial.kept]
+        scores = f"{training.measure} of the validation documents: {100 * best.score:.2f}"
+        if kept:
+            before = f"{100 * first.score:.2f} without"
+            out.append(f"{' and '.join(kept)}: better than the first settings ({scores}, {before})")
+        if left:
+            out.append(f"tried without gain: {', '.join(left)}" + ("" if kept else f" ({scores})"))
+    evidence = model.evidence
+    if evidence is not None and evidence.names is not None:
+        out.append(
+            "names of labels in the text are evidence too, and the scores are probabilities (--label-names true)"
+        )
+    elif evidence is not None:
+        learned = f"learned from {evidence.fusion.nr_held_out:,} held-out documents"
+        out.append(f"the scores are probabilities, {learned} (--probabilities true)")
+    identifiers = [name for name in model.names or () if _IDENTIFIER.fullmatch(name)]
+    if len(identifiers) > 0.5 * len(model.names or ()):
+        out.append(
+            f"labels are identifiers, such as {identifiers[0]}: --names-file FILE, a SKOS vocabulary or lines of "
+            "identifier, tab and name, makes their names evidence"
+        )
+    grows, size = model.own_training is not None, f"{8 * training.features.of(params.tfidf)[1].nnz / 1e6:,.1f} MB"
+    out.append(
+        f"the features of the documents are kept ({size}), so that documents can be appended and labels corrected; "
+        "whoever has the model has them (--keep-training-data false leaves them out)"
+        if grows else f"documents cannot be appended to this model, and labels not be corrected: train with "
+        f"--keep-training-data true, which takes {size}"
+    )  # fmt: skip
+    if validation := about.documents["validation"]:
+        both = about.documents["train"] + validation
+        out.append(
+            f"the model was trained on training and validation documents, {both:,}: more documents make it better, and "
+            "the test documents stay apart"
+        )
+    return out
+
+
+def warn_of_case(names: Sequence[str]) -> None:
+    """Warn of labels that differ only by upper and lower case, because each has only a part of the documents."""
+    first: dict[str, str] = {}
+    alike = [(first[key], name) for name in names if first.setdefault(key := name.casefold(), name) != name]
+    if alike:
+        _LOG.warning(
+            "%s of %s labels differ from another one by upper and lower case alone, such as %r and %r, and are trained "
+            "as different labels; use one spelling in the table to train them as one",
+            f"{len(alike):,}", f"{len(names):,}", *alike[0],
+        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Export for ONNX Runtime, with a measurement of what 8 bits cost in the model card."""
+"""Export for ONNX Runtime, with the loss through 8 bits in the model card."""
 
 import logging
 from pathlib import Path
@@ -8,8 +8,7 @@ from typing import Any
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.models.card import CARD, MARK, is_foreign
-from xmc_tf.models.exporting.onnx import export_onnx
+from xmc_tf.models.folder import CARD, MARK, is_foreign
 from xmc_tf.models.loading import load
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving.agreement import Agreement, compare
@@ -22,35 +21,24 @@ LARGEST_LOSS = 0.2
 def export_measured(
     model: XTransformer, folder: Path, precision: str, texts: Any, truth: csr_matrix
 ) -> tuple[str, Agreement]:
-    """Export a model for ONNX Runtime, and measure what 8 bits cost.
-
-    Args:
-        model: the model.
-        folder: the new model's folder.
-        precision: "fp32", "int8", or "auto": 8 bits if the loss is below ``LARGEST_LOSS`` at each cut-off.
-        texts: documents that were not used in training.
-        truth: their labels.
-
-    Returns:
-        The chosen precision, and the precision of the model in float32 and in 8 bits.
-    """
+    """Export a model for ONNX Runtime; return the chosen precision, and the measures of fp32 and int8."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".xmc_tf-", dir=folder.parent) as temporary:
         predictions = {}
         for one in ("fp32", "int8"):
-            export_onnx(model, Path(temporary) / one, one)
+            model.export_onnx(Path(temporary) / one, precision=one)
             predictions[one] = load(Path(temporary) / one).predict(texts)
     measured = compare(truth, predictions["fp32"], predictions["int8"])
     if precision == "auto":
         losses = [100 * (a - b) for a, b in zip(measured.model, measured.exported, strict=True)]
         precision = "int8" if max(losses) < LARGEST_LOSS else "fp32"
-    export_onnx(model, folder, precision)
+    model.export_onnx(folder, precision=precision)
     _write_card(model.folder, folder, precision, measured, truth.shape[0])
     return precision, measured
 
 
 def _write_card(source: Path, folder: Path, precision: str, measured: Agreement, documents: int) -> None:
-    """Write the model card: that of the model, if it has one of ours, and what 8 bits cost."""
+    """Write the model card: that of the model, if xmc_tf has written it, and the loss through 8 bits."""
     card = source / CARD
     ours = card.is_file() and not is_foreign(card)
     text = card.read_text(encoding="utf-8") if ours else f"{MARK}\n\n# {folder.name}\n"

@@ -1,4 +1,4 @@
-"""Prediction from a command line: documents of every kind, models of both kinds, on one rank, many, or by a server."""
+"""Prediction from a command line: all kinds of documents, both kinds of models, on one rank, many, or by a server."""
 
 import argparse
 import dataclasses
@@ -44,11 +44,7 @@ _BATCH_SIZE, _LAYOUT = 32, "table"  # defaults of flags
 
 
 def predict(arguments: argparse.Namespace) -> None:
-    """Predict, and save or print the result.
-
-    Args:
-        arguments: the flags of :func:`xmc_tf.jobs.predict_flags.predict_parser`.
-    """
+    """Predict, and save or print the result."""
     options = options_of_flags(arguments, *OPTIONS)
     _as_documents(arguments)
     _check_documents(arguments)
@@ -89,7 +85,7 @@ def predict(arguments: argparse.Namespace) -> None:
 
 
 def _as_documents(arguments: argparse.Namespace) -> None:
-    """Take a text for a text, and a file of texts whose labels become a table for a table with one column."""
+    """Treat a text as a query, and a file of texts as a table with one column if its labels become a table."""
     a = arguments
     if a.table is not None and " " in a.table and not Path(a.table).exists():
         ending = Path(a.table).suffix
@@ -100,7 +96,7 @@ def _as_documents(arguments: argparse.Namespace) -> None:
 
 
 def _check_documents(arguments: argparse.Namespace) -> None:
-    """Refuse a command line without documents, and flags that its kind of documents cannot have."""
+    """Refuse a command line without documents, and flags that do not apply to its kind of documents."""
     a = arguments
     if not (a.table or a.text_path or a.query or a.feat_path):
         raise InputError(
@@ -226,8 +222,6 @@ def _selected(arguments: argparse.Namespace, documents: Any) -> csr_matrix | Non
 
 
 def _score_selected(model: XRLinear, documents: Any, selected: csr_matrix, options: PredictionOptions) -> csr_matrix:
-    """Return the rankers' scores of the selected labels."""
-
     def score(some: Any, labels: Any) -> csr_matrix:
         X = some if isinstance(some, Features) else model.features(some, options.threads)
         return model.ranker.predict_selected(X, labels, post_processor=options.post_processor)
@@ -238,7 +232,6 @@ def _score_selected(model: XRLinear, documents: Any, selected: csr_matrix, optio
 def _predict_table(
     arguments: argparse.Namespace, options: PredictionOptions, model: "Model", communicator: Communicator
 ) -> None:
-    """Write the labels of the rows of a table."""
     from xmc_tf.jobs.table_prediction import table_prediction  # it loads the readers of tables, which few need
 
     if communicator.size > 1:

@@ -1,4 +1,4 @@
-"""The flags of prediction, the same for all models and under both spellings of the command."""
+"""The flags of prediction, for all models and both spellings of the command."""
 
 import argparse
 
@@ -27,12 +27,6 @@ OPTIONS = (*SEARCH, *DECISIONS, "ensemble_method", "max_pred_chunk", "threads")
 
 
 def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
-    """Return the parser of a command that predicts.
-
-    Args:
-        module: the command's module, such as "xmc_tf.predict".
-        description: its description, with examples.
-    """
     out = cli.make_parser(
         module,
         description,
@@ -77,7 +71,6 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of how a table is read, and of what is copied from it."""
     group = add_reading_options(parser)
     group.add_argument(
         "--keep", metavar="NAME,…", help="columns to copy to the output, or all (default: a column named id)"

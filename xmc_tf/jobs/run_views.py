@@ -1,4 +1,4 @@
-"""Recorded runs as people read them: a list, one run, a comparison."""
+"""Text views of recorded runs: a list, one run, a comparison."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,6 @@ def list_text(runs: Sequence[Run]) -> str:
 
 
 def run_text(run: Run) -> str:
-    """Return everything about a run."""
     lines = [
         f"run {run.id}, {run.began.replace('T', ' ')}, {_span(run.seconds)}", f"command   {run.command}",
         f"model     {run.kind} in {run.model}",
@@ -50,7 +49,7 @@ def run_text(run: Run) -> str:
 
 
 def comparison_text(runs: Sequence[Run]) -> str:
-    """Return the measures of runs side by side, and the parameters in which they differ."""
+    """Return the measures of runs side by side, and the parameters that differ."""
     head = [f"run {run.id}" for run in runs]
     names = list(dict.fromkeys(name for run in runs for name in run.metrics))
     measured = [

@@ -1,4 +1,4 @@
-"""The choice of settings for a data set: which to try, from its size, the time and the effort, with reasons.
+"""The choice of settings for a data set: which to try, given its size, the time and the effort, with reasons.
 
 To add an option, add a :class:`Step`: a change of the settings that is tried on top of the best so far.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
 
 COMPARED_TREES = 2
-"""Settings are compared with at most this many of the trees: what helps two, helps all."""
+"""Settings are compared with at most this many trees: a change that helps two trees helps all."""
 
 _SHAPES = ("max_leaf_size", "nr_splits", "min_codes", "trees")
 _SAMPLE = {"balanced": 50_000, "best": 200_000}  # documents that settings are compared on
@@ -24,62 +24,36 @@ _RATE = 1e-5  # seconds per document and word, with default settings; measured o
 
 @dataclass(frozen=True)
 class DataShape:
-    """The size of a data set.
-
-    Args:
-        documents: number of training documents.
-        held_out: number of validation documents.
-        labels: number of labels.
-        words: mean number of words per document.
-        single_label: whether each document has exactly one label.
-    """
+    """The size of a data set."""
 
     documents: int
-    held_out: int
+    held_out: int  # validation documents
     labels: int
-    words: float
+    words: float  # mean number per document
     single_label: bool = False
 
 
 @dataclass(frozen=True)
 class Step:
-    """A change of settings that is tried on validation documents, and kept if it is better.
-
-    Args:
-        name: what changes, for people: "word pairs".
-        change: returns the changed settings.
-        cost: training time, as a multiple of the training with the first settings.
-        fixes: the parameters that it changes; a step is left out if the user has set one of them.
-    """
+    """A change of settings that is tried on validation documents, and kept if it is better."""
 
     name: str
     change: Callable[[XRLinearParams], XRLinearParams]
-    cost: float
-    fixes: tuple[str, ...]
+    cost: float  # training time, as a multiple of the first training
+    fixes: tuple[str, ...]  # parameters that it changes; it is left out if the user has set one of them
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings to begin with, what is tried, and why.
-
-    Args:
-        params: the settings of the model to begin with.
-        steps: changes to try, in this order; empty if there is no choice to make.
-        sample: number of training documents to compare on; None for all.
-        reasons: sentences that explain the choice.
-    """
+    """The settings to begin with, the changes to try, and the reasons."""
 
     params: XRLinearParams
     steps: tuple[Step, ...]
-    sample: int | None
+    sample: int | None  # number of training documents to compare on; None: all
     reasons: tuple[str, ...]
 
     def with_tfidf(self, tfidf: "Tfidf | None") -> "Settings":
-        """Return the settings with the language that was found in the texts.
-
-        Args:
-            tfidf: the vectorizer with the first settings; None: there are no texts.
-        """
+        """Return the settings with the language that the vectorizer found in the texts."""
         if tfidf is None:
             return self
         return dataclasses.replace(self, params=dataclasses.replace(self.params, tfidf=tfidf.params))
@@ -96,18 +70,8 @@ def choose_settings(
     """Return the settings of linear rankers to begin with, and those to try, with reasons.
 
     The choice depends on its arguments only, never on the clock, so that the same command gives the same model.
-
-    Args:
-        shape: the data set.
-        params: the user's settings; those that he did not set have their defaults.
-        fixed: names of the parameters that the user has set; they stay.
-        minutes: time for the whole job on two cores; estimated, not enforced: a lower effort is taken if it does not
-            suffice, and fewer settings are tried. None: as much as the effort takes.
-        effort: it chooses the label trees, as in every training (``params_of_effort``); and ``fast`` tries no other
-            settings, ``balanced`` those that usually pay, ``best`` more, on more documents.
-
-    Raises:
-        InputError: the effort is unknown, or the time is not above 0.
+    ``minutes`` is the time for the whole job on two cores. It is estimated, not enforced: if it is short, a lower
+    effort is taken, and fewer settings are tried.
     """
     if effort not in EFFORTS:
         raise InputError(f"--effort {effort!r} is unknown", expected=", ".join(EFFORTS))
@@ -132,23 +96,12 @@ def choose_settings(
 
 
 def estimated_seconds(shape: DataShape, documents: int | None = None) -> float:
-    """Estimate the time of one training with default settings, features included, on two cores.
-
-    Args:
-        shape: the data set.
-        documents: number of training documents; None: all.
-    """
+    """Estimate the time of one training with default settings, including features, on two cores."""
     return 2.0 + (documents or shape.documents) * shape.words * _RATE
 
 
 def announcement(shape: DataShape, settings: Settings, effort: str) -> str:
-    """Return what a training will do and about how long it takes, for its beginning.
-
-    Args:
-        shape: the data set.
-        settings: what is tried.
-        effort: the effort with which the last training chooses its label trees.
-    """
+    """Return what a training will do and about how long it takes."""
     seconds, parts = _seconds(shape, effort), []
     if settings.steps:
         one = COMPARED_TREES * EFFORT_TIMES["fast"] * estimated_seconds(shape, settings.sample)
@@ -164,7 +117,7 @@ def announcement(shape: DataShape, settings: Settings, effort: str) -> str:
 
 
 def _seconds(shape: DataShape, effort: str) -> float:
-    """Estimate the time of the last training, with its label trees, and names as evidence."""
+    """Estimate the time of the final training, with its label trees, and names as evidence."""
     return 1.5 * EFFORT_TIMES[effort] * estimated_seconds(shape)
 
 
@@ -196,7 +149,7 @@ def _first(
 
 
 def _description(params: XRLinearParams, labels: int) -> str:
-    """Return the number and kinds of the label trees, for people."""
+    """Describe the number and kinds of the label trees."""
     flat = sum(tree.max_leaf_size >= labels for tree in params.trees)
     trees = [tree for tree in params.trees if tree.max_leaf_size < labels]
     if not trees:
@@ -208,7 +161,7 @@ def _description(params: XRLinearParams, labels: int) -> str:
 
 
 def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
-    """Return the changes that may pay, those that usually pay most first."""
+    """Return the changes that may help, those that usually help most first."""
     of_pieces = ("pieces", "piece_weight")
     no_pieces = Step("no pieces of long words", _without_pieces, 0.5, of_pieces)
     light, heavy = (
@@ -228,7 +181,7 @@ def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
 def _affordable(
     steps: list[Step], shape: DataShape, left: float, sample: int | None, reasons: list[str], minutes: float
 ) -> tuple[list[Step], int | None]:
-    """Return the steps that fit into the time that the last training leaves, on fewer documents if necessary."""
+    """Return the steps that fit into the time that the final training leaves, on fewer documents if necessary."""
     for documents in (sample or shape.documents, shape.documents // 4, shape.documents // 16):
         one = COMPARED_TREES * EFFORT_TIMES["fast"] * estimated_seconds(shape, documents)
         kept, used = [], one
@@ -275,7 +228,7 @@ def _without_pieces(params: XRLinearParams) -> XRLinearParams:
 
 
 def _piece_weight(factor: float) -> Callable[[XRLinearParams], XRLinearParams]:
-    """Return a step that changes the weight of pieces, which the features with the first settings have."""
+    """Return a change of the weight of pieces, which is known once features with the first settings are computed."""
 
     def change(params: XRLinearParams) -> XRLinearParams:
         weight = params.tfidf.piece_weight

@@ -1,9 +1,9 @@
-"""The summary that a training on a table prints: data, settings and their reasons, results, what to do next."""
+"""The summary that a training on a table prints: data, settings and their reasons, results, next commands."""
 
 import shlex
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from scipy.sparse import csr_matrix
@@ -22,23 +22,14 @@ _SHOWN = ("P", "R", "nDCG", "PSP")
 
 @dataclass(frozen=True)
 class Results:
-    """The measures of the test documents.
-
-    Args:
-        overall: ranking measures.
-        single: measures of single-label data, else None.
-        names: label names.
-        baseline: P@1 of always predicting the most frequent label.
-        unseen: share of the labels of test documents that no other document has.
-        levels: of label names that are category paths, the share of documents whose best label is right, by level.
-    """
+    """The measures of the test documents."""
 
     overall: Measures
     names: Sequence[str]
     single: SingleLabelMeasures | None = None
-    baseline: float = 0.0
-    unseen: float = 0.0
-    levels: Sequence[float] = ()
+    baseline: float = 0.0  # P@1 of always predicting the most frequent label
+    unseen: float = 0.0  # share of the test documents' labels that no other document has
+    levels: Sequence[float] = ()  # of category paths: share of documents whose best label is right, by level
 
     def metrics(self) -> dict[str, float]:
         """Return all measures by name, for the record of the run."""
@@ -53,9 +44,8 @@ class Results:
         return found | {f"level {level}": share for level, share in enumerate(self.levels, 1)}
 
     def lines(self) -> list[str]:
-        """Return the results as lines for a terminal."""
         out = [f"measured on {self.overall.documents:,} test documents, which were not used in training", ""]
-        levels = ["", *_wrapped([level_sentence(self.levels)])] if self.levels else []
+        levels = ["", *wrapped([level_sentence(self.levels)])] if self.levels else []
         if self.single is not None:
             return [*out, *self.single.lines(self.names, self.baseline), *levels]
         ks = [f"@{k}" for k in self.overall.ks]
@@ -69,81 +59,42 @@ class Results:
         return [*out, *levels]
 
 
-@dataclass(frozen=True)
-class JobSummary:
-    """All that is printed.
-
-    Args:
-        data: lines about the data set.
-        settings: sentences about the settings.
-        results: the measures; None without test documents.
-        files: what → path.
-        next: about → command.
-        durations: part of the work → seconds.
-        unmeasured: why there are no measures.
-        examples: lines with test documents and their labels.
-        remarks: sentences about the measures.
-    """
-
-    data: Sequence[str]
-    settings: Sequence[str]
-    results: Results | None
-    files: dict[str, Path]
-    next: dict[str, str]
-    durations: dict[str, float] = field(default_factory=dict)
-    unmeasured: str = ""
-    examples: Sequence[str] = ()
-    remarks: Sequence[str] = ()
-
-    def text(self) -> str:
-        """Return the summary for a terminal."""
-        results = _wrapped([self.unmeasured]) if self.results is None else self.results.lines()
-        results = [*results, *_wrapped(self.remarks)]
-        parts = {
-            "data": _wrapped(self.data),
-            "settings": _wrapped(self.settings),
-            "results": results,
-            "examples": self.examples,
-            "time": [", ".join(f"{part} {seconds:,.0f} s" for part, seconds in self.durations.items())],
-            "files": [f"{what + ':':<10} {path}" for what, path in self.files.items()],
-            "next": [line for about, command in self.next.items() for line in (f"{about}:", f"  {_call(command)}")],
-        }
-        return "\n" + "\n\n".join(_part(title, lines) for title, lines in parts.items() if lines)
+def summary_text(parts: dict[str, Sequence[str]]) -> str:
+    """Return the summary of a training for a terminal: the lines of each part, with its title."""
+    out = []
+    for title, (first, *others) in ((title, lines) for title, lines in parts.items() if lines):
+        rest = [f"{'':<{_LEFT}}{line}".rstrip() for line in others]
+        out.append("\n".join([f"{title:<{_LEFT}}{first}".rstrip(), *rest]))
+    return "\n" + "\n\n".join(out)
 
 
-def next_commands(table: Path, columns: TrainedColumns | None, database: Path, model: Path) -> dict[str, str]:
-    """Return what a user may want to do with a new model: about → command.
-
-    Args:
-        table: the table.
-        columns: its columns, which the model remembers; None: it holds features.
-        database: the data set.
-        model: the model.
-    """
+def next_commands(columns: TrainedColumns | None, database: Path, model: Path) -> list[str]:
+    """Return lines with commands to use a new model with; a table of features has no columns."""
     model_flag = f"-m {shlex.quote(str(model))}"
-    if columns is None:
-        return {"compare all runs": f"python -m xmc_tf.runs {shlex.quote(str(database))}"}
-    return {
-        "label another table": f"python -m xmc_tf.predict NEW.csv {model_flag} -o labels.csv",
-        "measure it on one": f"python -m xmc_tf.evaluate NEW.csv {model_flag}",
-        "label one text": f'python -m xmc_tf.predict {model_flag} -q "a text"',
-        "compare all runs": f"python -m xmc_tf.runs {shlex.quote(str(database))}",
-        "serve it": f"python -m xmc_tf.export {model_flag} -o served/1",
+    commands = {
+        "label another table": f"predict NEW.csv {model_flag} -o labels.csv",
+        "measure it on one": f"evaluate NEW.csv {model_flag}",
+        "label one text": f'predict {model_flag} -q "a text"',
+        "compare all runs": f"runs {shlex.quote(str(database))}",
+        "serve it": f"export {model_flag} -o served/1",
     }
+    if columns is None:
+        commands = {"compare all runs": commands["compare all runs"]}
+    called = {about: as_called(f"python -m xmc_tf.{command}") for about, command in commands.items()}
+    # As a module of its own, predict is only for linear models.
+    return [
+        line
+        for about, command in called.items()
+        for line in (f"{about}:", f"  {command.replace('python -m xmc_tf.predict', 'python -m xmc_tf predict')}")
+    ]
 
 
 def examples_of(texts: Sequence[str], predicted: csr_matrix, names: Sequence[str]) -> list[str]:
-    """Return lines with the first documents and their best labels.
-
-    Args:
-        texts: the documents.
-        predicted: scores, documents × labels, descending within a row.
-        names: label names; alternative names follow after tabs.
-    """
+    """Return lines with the first documents and their best labels."""
     lines = []
     for text, a, b in zip(texts, predicted.indptr, predicted.indptr[1:], strict=False):
         best = zip(predicted.indices[a:b][:_EXAMPLE_LABELS], predicted.data[a:b], strict=False)
-        labels = [f"{_short(names[at].partition(chr(9))[0])} {score:.2f}" for at, score in best]
+        labels = [f"{_shortened(names[at].partition(chr(9))[0])} {score:.2f}" for at, score in best]
         start = textwrap.shorten(" ".join(text.split()), _WIDTH - _LEFT - 2, placeholder="…")
         lines += [f"“{printable(start)}”", f"  {printable(', '.join(labels)) or '(no label)'}"]
         if len(lines) == 2 * _EXAMPLES:
@@ -151,12 +102,8 @@ def examples_of(texts: Sequence[str], predicted: csr_matrix, names: Sequence[str
     return lines
 
 
-def _call(command: str) -> str:
-    """Return a command as the user calls commands; ``predict``, which takes every model, is no module of its own."""
-    return as_called(command).replace("python -m xmc_tf.predict", "python -m xmc_tf predict")
-
-
-def _wrapped(sentences: Sequence[str]) -> list[str]:
+def wrapped(sentences: Sequence[str]) -> list[str]:
+    """Return sentences as lines of the summary."""
     return [
         line
         for sentence in sentences
@@ -166,11 +113,5 @@ def _wrapped(sentences: Sequence[str]) -> list[str]:
     ]
 
 
-def _part(title: str, lines: Sequence[str]) -> str:
-    first, *others = lines
-    out = [f"{title:<{_LEFT}}{first}".rstrip(), *(f"{'':<{_LEFT}}{line}".rstrip() for line in others)]
-    return "\n".join(out)
-
-
-def _short(name: str, most: int = 32) -> str:
+def _shortened(name: str, most: int = 32) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"

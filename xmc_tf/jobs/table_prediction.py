@@ -32,19 +32,7 @@ Predict = Callable[[list[str], int], csr_matrix]
 
 @dataclass(frozen=True)
 class TablePrediction:
-    """A prediction for a table.
-
-    Args:
-        table: the table.
-        output: file of label names and scores; its extension is .csv, .tsv or .jsonl.
-        source: how the table is read.
-        text: names of the columns of texts; None: as the model was trained, else guessed.
-        keep: names of the columns that are copied; None: a column of identifiers, if there is one.
-        labels: number of labels per row.
-        trained: the columns that the model was trained on.
-        back_off: of labels that are category paths, the probability from which a category is named: the label, or
-            else the deepest one above it that reaches it; None: labels as they are.
-    """
+    """A prediction for a table."""
 
     table: Path
     output: Path
@@ -53,18 +41,10 @@ class TablePrediction:
     keep: Sequence[str] | None = None
     labels: int = _LABELS
     trained: TrainedColumns | None = None
-    back_off: float | None = None
+    back_off: float | None = None  # of category paths: name the deepest category with this probability
 
     def run(self, predict: Predict, names: Sequence[str] | None) -> int:
-        """Write the labels of all rows; return the number of rows.
-
-        Args:
-            predict: returns the scores of a number of labels for some texts.
-            names: label names; None: labels go by their numbers.
-
-        Raises:
-            InputError: a column does not exist, or the output cannot be written.
-        """
+        """Write the labels of all rows; return the number of rows. ``predict`` returns the n best labels of texts."""
         paths = CategoryPaths.of(names) if self.back_off is not None else None
         if self.back_off is not None and paths is None:
             raise InputError(
@@ -134,15 +114,7 @@ class TablePrediction:
 
 
 def table_prediction(arguments: argparse.Namespace, trained: TrainedColumns | None) -> TablePrediction:
-    """Return the prediction that a command line describes.
-
-    Args:
-        arguments: the parsed flags.
-        trained: the columns that the model was trained on.
-
-    Raises:
-        InputError: the output is missing.
-    """
+    """Return the prediction that a command line describes."""
     if arguments.save_pred_path is None:
         raise InputError("-o is missing", expected="a file for the labels of the table", fix="add -o labels.csv")
     keep = None if arguments.keep is None else arguments.keep.split(",")

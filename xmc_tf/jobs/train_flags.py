@@ -1,4 +1,4 @@
-"""The flags of training on a table, beside those of training on files."""
+"""The flags of training on a table."""
 
 import argparse
 import dataclasses
@@ -9,7 +9,8 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.placing import named_folder
 from xmc_tf.common.process.cli import GivenFlags
-from xmc_tf.jobs.train import LinearOptions, TableJob
+from xmc_tf.jobs.train import TableJob
+from xmc_tf.models.linear.training import LinearOptions
 from xmc_tf.params import (
     SEARCH,
     WITHOUT_EFFECT,
@@ -39,16 +40,7 @@ _SHOWN = 5
 
 
 def languages_of_column(table: Path, column: str, options: SourceOptions) -> str:
-    """Return the codes of the languages of a table, that of most rows first, as ``--language`` takes them.
-
-    Args:
-        table: path of the table.
-        column: name of the column of codes, such as fi or fin. Of several in a cell, the first counts.
-        options: how the table is read.
-
-    Raises:
-        InputError: there is no such column, or no code in it is of a language.
-    """
+    """Return the codes of a table's languages, most frequent first, as ``--language`` takes them."""
     if table.is_file() and TableStore.is_data_set(table):
         raise InputError(
             f"{table} is a data set, which has no column of languages", fix="set the languages by --language"
@@ -131,11 +123,7 @@ def refuse_job_flags(arguments: GivenFlags) -> None:
 
 
 def table_job(arguments: GivenFlags, command: str) -> TableJob:
-    """Return the job that a command line describes.
-
-    Raises:
-        InputError: it names files that the table replaces, or lacks the folder of the model.
-    """
+    """Return the job that a command line describes."""
     if found := [flag for name, flag in _OF_FILES.items() if name in arguments.given]:
         raise InputError(
             f"a table and {', '.join(found)} exclude each other",
@@ -154,11 +142,9 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
         table_options(arguments),
         None if arguments.data_set is None else Path(arguments.data_set),
         command,
-        arguments.minutes,
-        arguments.effort or "balanced",
-        arguments.threads,
-        arguments.seed,
         None if arguments.report is None else Path(arguments.report),
+        arguments.minutes,
+        frozenset(arguments.given),
     )
 
 
@@ -178,7 +164,7 @@ def has_encoder(arguments: GivenFlags) -> bool:
 
 
 def refuse_search_flags(arguments: GivenFlags) -> None:
-    """Refuse flags of linear rankers on a command line with an encoder: its settings are not compared."""
+    """Refuse flags of linear rankers on a command line with an encoder, whose settings are not compared."""
     if arguments.keep_training_data:
         raise InputError(
             "--keep-training-data: only linear rankers without an encoder can grow", fix="leave it out, or the encoder"
@@ -199,11 +185,7 @@ def refuse_search_flags(arguments: GivenFlags) -> None:
 
 
 def linear_options(arguments: GivenFlags) -> LinearOptions:
-    """Return the options of linear rankers on a command line without an encoder.
-
-    Raises:
-        InputError: a flag needs an encoder.
-    """
+    """Return the options of linear rankers; refuse flags of encoders."""
     linear = (TfidfParams, HierarchicalKMeansParams, LinearLevelParams, RankerParams)
     known = {field.name for cls in linear for field in dataclasses.fields(cls)} | _OF_BOTH
     reader = argparse.ArgumentParser(add_help=False)
@@ -229,6 +211,6 @@ def linear_options(arguments: GivenFlags) -> LinearOptions:
         tfidf=from_arguments(TfidfParams, flags),
     )
     return LinearOptions(
-        params, frozenset(arguments.given), options_of_flags(arguments, *SEARCH), arguments.probabilities,
-        arguments.label_names, arguments.keep_training_data,
+        params, options_of_flags(arguments, *SEARCH), arguments.effort, arguments.probabilities, arguments.label_names,
+        arguments.keep_training_data, seed=arguments.seed, threads=arguments.threads,
     )  # fmt: skip

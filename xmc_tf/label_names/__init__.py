@@ -1,8 +1,7 @@
 """Names of labels: documents for training, and evidence where texts mention them."""
 
-from xmc_tf.label_names.documents import NameDocuments
 from xmc_tf.label_names.label_names import LabelNames
 from xmc_tf.label_names.mentions import Mentions
-from xmc_tf.label_names.vocabulary import LabelVocabulary, have_letters, label_vocabulary
+from xmc_tf.label_names.vocabulary import LabelVocabulary, NameDocuments, have_letters, label_vocabulary
 
 __all__ = ["LabelNames", "LabelVocabulary", "Mentions", "NameDocuments", "have_letters", "label_vocabulary"]

@@ -1,10 +1,10 @@
-"""The characters of words: one table, which compiled code and the SavedModel's graph both read.
+"""The characters of words: one table that both compiled code and the SavedModel's graph use.
 
 A word is a run of letters, digits and their marks. The table maps each character to its base character in lower case
-("É" to "e"), to ``SEPARATOR`` if it is in no word, or to ``SKIPPED`` if it is dropped, as combining marks are.
-``characters.npy`` contains its runs, written by ``python -m tools.name_characters``, so it does not depend on the
-Unicode version of Python: the first character of each, and for all of its characters the distance to the base character
-and the kind. A model has the table that it was trained with, as runs too.
+("É" to "e"), to ``SEPARATOR`` if it is not part of words, or to ``SKIPPED`` if it is dropped, like combining marks.
+``characters.npy`` contains the table as runs: the first character of each, and for all its characters the distance to
+the base character and the kind. ``python -m tools.name_characters`` writes it, so the table does not depend on the
+Unicode version of Python. A model also stores the table that it was trained with, as runs.
 """
 
 from functools import cache
@@ -16,17 +16,17 @@ from xmc_tf.words.scripts import UNSPACED_RANGES
 
 # Compiled into kernels.
 SEPARATOR, SKIPPED = 0, -1
-UNSPACED = 1 << 24  # a bit of characters of scripts that write without spaces between words
+UNSPACED = 1 << 24  # bit of characters of scripts without spaces between words
 NR_CHARACTERS = 0x110000
 
-# Kinds: in no word, a letter, in a word beside letters, and dropped from it.
+# Kinds: not part of words, a letter, part of words besides letters, and dropped.
 APART, LETTER, BESIDE, DROPPED = range(4)
 RUNS_FILE = Path(__file__).with_name("characters.npy")
 
 
 @cache
 def character_table() -> np.ndarray:
-    """Return int32 [NR_CHARACTERS]: what each character becomes."""
+    """Return int32 [NR_CHARACTERS]: what each character is mapped to."""
     starts, delta, _ = _runs()
     kind = _kinds()
     table = np.repeat(delta, _lengths(starts)) + np.arange(NR_CHARACTERS, dtype=np.int32)
@@ -39,9 +39,8 @@ def character_table() -> np.ndarray:
 
 
 def runs_of_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a character table as runs, which are small: where each begins, and what its first character becomes.
-
-    In a run, either all characters become the same, or letters become letters that are consecutive.
+    """Return a character table as runs, which are small: where each starts, and what its first character is mapped to.
+    In a run, either all characters are mapped to the same value, or letters to consecutive letters.
     """
     before, after = table[:-1], table[1:]
     begins = np.where(after > 0, after != before + 1, after != before) | ((after > 0) & (before <= 0))
@@ -50,7 +49,6 @@ def runs_of_table(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def table_of_runs(starts: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the character table of runs."""
     lengths = _lengths(starts)
     steps = np.arange(NR_CHARACTERS, dtype=np.int32) - np.repeat(starts, lengths)
     table = np.repeat(values, lengths)
@@ -58,7 +56,7 @@ def table_of_runs(starts: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def has_letter(text: str) -> bool:
-    """Return whether a text has a letter of any script; digits and ideographic numbers such as "Ⅷ" are none."""
+    """Return whether a text has a letter of any script; digits and ideographic numbers such as "Ⅷ" do not count."""
     kind = _kinds()
     return any(kind[ord(one)] == LETTER for one in text)
 

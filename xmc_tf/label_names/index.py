@@ -1,8 +1,8 @@
-"""An index of label names: from the words of a text to the names of which most occurs in it.
+"""An index of label names: finds the names most of whose words occur in a text.
 
 Each name is a set of words, weighted by their rarity in the training documents. A name matches a text that contains
-words of at least half of its weight. To find such names without trying them all, a name is listed under its rarest
-words only: so many that the others alone could not reach half of the weight.
+words of at least half its weight. To find such names without trying all of them, a name is listed under its rarest
+words only: as many as are needed so that the remaining words cannot reach half the weight.
 """
 
 from collections.abc import Sequence
@@ -13,72 +13,44 @@ import numpy as np
 from xmc_tf.label_names.kernels import hash_texts
 from xmc_tf.label_names.reading import WordReading
 
-_WEIGHT_UNIT = 16  # weights are whole numbers, so that compiled code and graph add them up to the same sums
+_WEIGHT_UNIT = 16  # weights are whole numbers, so that compiled code and graph get the same sums
 
 
 class NameIndex(NamedTuple):
-    """Names and the words that lead to them.
+    """Names, and the words under which they are listed."""
 
-    Attributes:
-        words: int64 [words]: hashes of the beginnings of all words of names, ascending.
-        exact: int64 [exact words]: hashes of the whole words, ascending.
-        labels: int32 [names]: the label of each name, ascending.
-        splits: int32 [names + 1]: where each name's words begin.
-        name_words: int32: the words of each name, the rarest first.
-        name_exact: int32: the same words, as whole words.
-        weights: int32: their weights.
-        lists: int32 [words + 1]: where the names listed under each word begin.
-        listed: int32: names.
-        places: int32: the place of the word in each of these names.
-    """
-
-    words: np.ndarray
-    exact: np.ndarray
-    labels: np.ndarray
-    splits: np.ndarray
-    name_words: np.ndarray
-    name_exact: np.ndarray
-    weights: np.ndarray
-    lists: np.ndarray
-    listed: np.ndarray
-    places: np.ndarray
+    words: np.ndarray  # int64 [words]: hashes of the prefixes of all words of names, ascending
+    exact: np.ndarray  # int64 [exact words]: hashes of the whole words, ascending
+    labels: np.ndarray  # int32 [names]: the label of each name, ascending
+    splits: np.ndarray  # int32 [names + 1]: where each name's words start
+    name_words: np.ndarray  # int32: the words of each name, the rarest first
+    name_exact: np.ndarray  # int32: the same words, as whole words
+    weights: np.ndarray  # int32: their weights
+    lists: np.ndarray  # int32 [words + 1]: where the names listed under each word start
+    listed: np.ndarray  # int32: names
+    places: np.ndarray  # int32: the index of the word in each of these names
 
 
 class NameWords(NamedTuple):
-    """The words of names, before their rarity is known.
-
-    Attributes:
-        words: see :class:`NameIndex`, and so below.
-        exact:
-        labels:
-        splits:
-        name_words: in the order of the text of the name.
-        name_exact:
-    """
+    """The words of names, before their rarity is known; see `NameIndex`."""
 
     words: np.ndarray
     exact: np.ndarray
     labels: np.ndarray
     splits: np.ndarray
-    name_words: np.ndarray
+    name_words: np.ndarray  # in the order of the name's text
     name_exact: np.ndarray
 
 
 def words_of_names(names: Sequence[str], labels: np.ndarray, reading: WordReading) -> NameWords:
-    """Return the distinct words of each name; words with the same beginning count once.
-
-    Args:
-        names: the names; those without a word match nothing.
-        labels: the label of each, ascending.
-        reading: how words are read.
-    """
+    """Return the distinct words of each name; words with the same prefix count once."""
     texts = [name.encode("utf-8", "replace") for name in names]
     sizes = np.array([len(text) for text in texts], np.int64)
     data = np.frombuffer(b"".join(texts) + b"\0", np.uint8)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     keys, exact, counts = hash_texts(data, offsets, reading.for_kernels())
     name_of = np.repeat(np.arange(len(names)), counts)
-    # The first of the words of a name that begin alike.
+    # Keep the first of the words of a name with the same prefix.
     order = np.lexsort((np.arange(len(keys)), keys, name_of))
     same = (keys[order][1:] == keys[order][:-1]) & (name_of[order][1:] == name_of[order][:-1])
     kept = np.sort(order[np.concatenate([[True], ~same])[: len(order)]])
@@ -92,26 +64,15 @@ def words_of_names(names: Sequence[str], labels: np.ndarray, reading: WordReadin
 
 
 def build_index(names: NameWords, documents_with: np.ndarray, nr_documents: int) -> NameIndex:
-    """Return the index.
-
-    Args:
-        names: the words of the names.
-        documents_with: for each word, the number of training documents with it.
-        nr_documents: number of training documents.
-    """
+    """Return the index; ``documents_with`` counts the training documents that contain each word."""
     rarity = np.log2((nr_documents + 1) / (np.asarray(documents_with, np.float64) + 1))
     weight_of = (np.round(rarity * _WEIGHT_UNIT) + 1).astype(np.int32)
     return _weighted(names, weight_of)
 
 
 def extend_index(index: NameIndex, names: NameWords) -> NameIndex:
-    """Return an index with further names.
-
-    Words that are in no other name get the median weight: the documents in which they could be counted are not known.
-
-    Args:
-        index: the index.
-        names: the words of the further names, of labels with higher numbers.
+    """Return an index with the names of further labels, whose numbers are higher. Words that are in no other name get
+    the median weight: the training documents are no longer there to count them.
     """
     words, exact = np.union1d(index.words, names.words), np.union1d(index.exact, names.exact)
     known = np.zeros(len(index.words), np.int32)
@@ -133,13 +94,7 @@ def extend_index(index: NameIndex, names: NameWords) -> NameIndex:
 
 
 def reordered_index(index: NameIndex, order: np.ndarray, labels: np.ndarray) -> NameIndex:
-    """Return an index with some of the names, whose words keep their weights.
-
-    Args:
-        index: the index.
-        order: the names to keep.
-        labels: the new label of each of them, ascending.
-    """
+    """Return an index with some of the names, whose words keep their weights, and with their new labels, ascending."""
     weight_of = np.zeros(len(index.words), np.int32)
     weight_of[index.name_words] = index.weights
     sizes = np.diff(index.splits)[order]
@@ -157,7 +112,7 @@ def _weighted(names: NameWords, weight_of: np.ndarray) -> NameIndex:
     weights = weight_of[names.name_words]
     order = np.lexsort((names.name_words, -weights, name_of))
     name_words, name_exact, weights = names.name_words[order], names.name_exact[order], weights[order]
-    # The weight of a word and of those after it, which has to reach half of the name's weight.
+    # A word is listed if it and the words after it have at least half of the name's weight.
     before = np.concatenate([[0], np.cumsum(weights, dtype=np.int64)])
     left = before[names.splits[1:]][name_of] - before[:-1]
     total = (before[names.splits[1:]] - before[names.splits[:-1]])[name_of]

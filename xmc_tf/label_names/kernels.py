@@ -1,10 +1,10 @@
 """Compiled functions that split texts into words and find names in them.
 
-A word is known by two hashes: of its beginning, by which names are found, and of the whole word. Words of one root
-mostly agree in their first letters, in any language that inflects at the end; so two words match if their first
-``PREFIX`` characters are the same. The worth of such a match is learned (``worth``). A word that is a form of the
-dictionary is replaced by its lemma. In languages with compounds, pieces of long words count as further words. In
-scripts without spaces between words, each pair of neighbouring characters counts as a word.
+A word has two hashes: of its prefix, by which names are found, and of the whole word. In any language that inflects at
+the end, words of one root mostly agree in their first letters, so two words match if their first ``PREFIX`` characters
+are the same; ``worth`` learns how much such a match is worth. A form in the dictionary is replaced by its lemma. In
+languages with compounds, pieces of long words count as additional words. In scripts without spaces between words, each
+pair of neighbouring characters counts as a word.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from xmc_tf.label_names.characters import UNSPACED
 
 PREFIX = 6
 LONGEST = 64  # characters of a word that count
-LONG = 8  # characters of a word that has pieces
+LONG = 8  # characters from which a word has pieces
 SPREAD = np.int64(-7046029254386353131)  # odd: 2^64 divided by the golden ratio
 FULL = np.int64(4768777513237032717)  # another odd multiplier, for the whole word
 PARTIAL, INFLECTED, EXACT = 0, 1, 2  # grades of matches
@@ -23,9 +23,8 @@ NR_GRADES = 3
 
 @inner
 def decode(data, start, stop, table, out):
-    """Write the characters of UTF-8 text as the table maps them, without skipped ones, and return their number.
-
-    Bytes that are not UTF-8 become separators.
+    """Write the mapped characters of UTF-8 text, without skipped ones, and return their number. Bytes that are not
+    UTF-8 become separators.
     """
     count = 0
     at = start
@@ -57,7 +56,6 @@ def decode(data, start, stop, table, out):
 
 @inner
 def _hash(characters, first, last, factor):
-    """Return the hash of some characters."""
     value = np.int64(0)
     for place in range(first, last):
         value = (value + characters[place]) * factor
@@ -66,7 +64,7 @@ def _hash(characters, first, last, factor):
 
 @inner
 def hash_words(characters, count, keys, exact, starts, reading):
-    """Write two hashes of each word and piece and where it begins; return their number, at most 2 × characters."""
+    """Write two hashes and the start of each word and piece; return their number, at most 2 × characters."""
     words = 0
     at = 0
     while at < count:
@@ -122,7 +120,7 @@ def hash_texts(data, offsets, reading):
 
 @inner
 def _known(hashes, count, words, out):
-    """Write the distinct hashes that are among the words, as places in the words, ascending; return their number."""
+    """Write the indices in ``words`` of the distinct hashes that are there, ascending; return their number."""
     found = 0
     for i in range(count):
         place = np.searchsorted(words, hashes[i])
@@ -165,12 +163,12 @@ def match_names(
     longest = 1
     for i in range(n):
         longest = max(longest, offsets[i + 1] - offsets[i])
-    # Places are counted in characters of words, because decoders differ in the number of separators for damaged bytes.
+    # Positions count characters of words, because decoders differ in the number of separators for invalid bytes.
     characters, before = np.empty(longest, np.int32), np.empty(longest, np.int32)
     keys, exact = np.empty(2 * longest, np.int64), np.empty(2 * longest, np.int64)
     here, starts = np.empty(2 * longest, np.int32), np.empty(2 * longest, np.int32)
-    # The last text in which each word has been seen, counted from 1; and there its number, its first place, and the
-    # number of words of the longest name with it that stands in the text as a whole.
+    # The last text that contains each word, counted from 1; and there its count, its first position, and the
+    # number of words of the longest name with it that occurs as a whole.
     seen, seen_exact = np.zeros(words.shape[0], np.int32), np.zeros(exact_words.shape[0], np.int32)
     often, first_at, longest_name = np.zeros_like(seen), np.zeros_like(seen), np.zeros_like(seen)
     counts = np.zeros(n, np.int64)

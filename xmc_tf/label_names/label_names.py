@@ -35,27 +35,13 @@ _RUNS = ("character_starts", "character_values")  # in the file
 
 @dataclass(frozen=True, eq=False)
 class LabelNames:
-    """Names of labels as evidence.
-
-    Example:
-        >>> names, _ = LabelNames.learn(["cats", "dogs"], ["a cat", "two dogs"], Y)
-        >>> names.mentions(["cats and dogs"]).labels
-        array([0, 1])
-
-    Args:
-        index: the names and their words.
-        worth: float32 [names, grades]: what a match is worth; 0: nothing.
-        reading: how words are read.
-        nr_labels: number of labels.
-        priors: float64 [kinds, grades]: what a match of a name is worth whose label has no documents, by the kind of
-            the name.
-    """
+    """Names of labels as evidence."""
 
     index: NameIndex
-    worth: np.ndarray
+    worth: np.ndarray  # float32 [names, grades]: the worth of a match; 0: ignored
     reading: WordReading
     nr_labels: int
-    priors: np.ndarray
+    priors: np.ndarray  # float64 [kinds, grades]: the worth of a match of a name whose label has no documents
 
     def __repr__(self) -> str:
         return f"LabelNames({len(self.index.labels):,} names of {self.nr_labels:,} labels)"
@@ -69,24 +55,11 @@ class LabelNames:
         threads: int = -1,
         *,
         folds: Sequence[np.ndarray] = (),
-        hidden: Sequence[np.ndarray] = (),
+        hidden: Sequence[np.ndarray] = (),  # for each fold, bool [labels]: treated as if no document had them
         language: str = AS_WRITTEN,
     ) -> tuple[Self, Mentions]:
-        """Learn what the names of labels are worth.
-
-        Args:
-            names: the name of each label; alternative names follow after tabs.
-            texts: the training documents.
-            Y: their labels, documents × labels.
-            threads: number of threads; -1: one per core. The result does not depend on it.
-            folds: documents that are held out in each of some trainings.
-            hidden: for each fold, bool [labels]: labels that are read as if no document had them.
-            language: language of the texts and names, whose words are compared by their lemmas; see
-                :class:`TfidfParams`.
-
-        Returns:
-            The names, and the mentions in the documents of the folds, one fold after the other, each with the worths
-            that are learned without its documents.
+        """Learn the worth of label names; also return the mentions in the documents of ``folds``, fold after fold. The
+        worth of each of these mentions is learned without the documents of its fold.
         """
         vocabulary = label_vocabulary(names)
         reading = reading_of(chosen_languages(language, texts))
@@ -108,11 +81,7 @@ class LabelNames:
         return learned, mentions.only(np.argsort(mentions.rows, kind="stable"))
 
     def with_added(self, lines: Sequence[str]) -> Self:
-        """Return the names with those of labels that are added after the training.
-
-        Args:
-            lines: the name of each added label; alternative names follow after tabs.
-        """
+        """Return the names with those of labels added after training."""
         added = label_vocabulary(lines)
         words = words_of_names(added.names, added.labels + self.nr_labels, self.reading)
         index = extend_index(self.index, words)
@@ -121,12 +90,7 @@ class LabelNames:
         return dataclasses.replace(self, index=index, worth=worth, nr_labels=self.nr_labels + len(lines))
 
     def renumbered(self, number_of: np.ndarray) -> Self:
-        """Return the names with other labels.
-
-        Args:
-            number_of: the new number of each label, from 0; -1: its names are removed. Labels with the same number
-                share their names.
-        """
+        """Return the names with new label numbers; -1 removes names, and labels with one number share them."""
         numbers = number_of[self.index.labels]
         order = np.argsort(numbers, kind="stable")
         order = order[numbers[order] >= 0]
@@ -134,26 +98,16 @@ class LabelNames:
         return dataclasses.replace(self, index=index, worth=self.worth[order], nr_labels=int(number_of.max()) + 1)
 
     def mentions(self, texts: Texts, threads: int = -1) -> Mentions:
-        """Return the labels that texts mention.
-
-        Args:
-            texts: the texts.
-            threads: number of threads; -1: one per core.
-        """
         found = find_matches(self.index, texts, self.reading, threads)
         return Mentions.of(self.index, found, self.worth[found.names, found.grades])
 
     def save(self, folder: str | Path) -> None:
-        """Write a folder.
-
-        Args:
-            folder: folder of the names, which must not exist.
-        """
+        """Write a folder, which must not exist."""
         folder = Path(folder)
         folder.mkdir(parents=True)
         reading = self.reading._asdict()
         runs = zip(_RUNS, runs_of_table(reading.pop("characters")), strict=True)
-        if not len(self.reading.forms):  # the form of names that are read as they are written
+        if not len(self.reading.forms):  # without lemmas
             reading = {"piece": self.reading.piece} if self.reading.piece else {}
         arrays = self.index._asdict() | dict(runs) | reading | {"worth": self.worth, "priors": self.priors}
         with (folder / _FILE).open("wb") as file:
@@ -162,14 +116,7 @@ class LabelNames:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Load a folder that `save` wrote.
-
-        Args:
-            folder: folder of the names.
-
-        Raises:
-            InputError: the file is missing or damaged.
-        """
+        """Load a folder that `save` wrote."""
         path = Path(folder) / _FILE
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as held:

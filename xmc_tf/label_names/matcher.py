@@ -21,42 +21,23 @@ R = TypeVar("R")
 
 
 class Matches(NamedTuple):
-    """Names that match texts, in CSR form: the matches of text i are at ``splits[i]`` to ``splits[i + 1]``.
+    """Names that match texts, in CSR form: the matches of text i are at ``splits[i]`` to ``splits[i + 1]``."""
 
-    Attributes:
-        splits: int64 [texts + 1].
-        names: int32: the numbers of the names.
-        grades: int8: ``EXACT`` if all words of the name occur; ``INFLECTED`` if all occur, some of them only with
-            another ending; ``PARTIAL`` if at least half of the name's weight occurs.
-        coverage: float32: the share of the name's weight that occurs.
-        counts: int32: how often the rarest of its words in the text occurs.
-        position: float32: where the last of its words occurs first, as a share of the characters of the text's words.
-        inside: int8: 1 if each of its words is also in a longer name that occurs as a whole.
-    """
-
-    splits: np.ndarray
-    names: np.ndarray
-    grades: np.ndarray
-    coverage: np.ndarray
-    counts: np.ndarray
-    position: np.ndarray
-    inside: np.ndarray
+    splits: np.ndarray  # int64 [texts + 1]
+    names: np.ndarray  # int32
+    grades: np.ndarray  # int8: EXACT; INFLECTED: some words match by prefix only; PARTIAL: at least half the weight
+    coverage: np.ndarray  # float32: the share of the name's weight that occurs
+    counts: np.ndarray  # int32: how often the rarest of its words in the text occurs
+    position: np.ndarray  # float32: where the last of its words first occurs, as a share of the text's characters
+    inside: np.ndarray  # int8: 1 if each of its words is also in a longer name that occurs as a whole
 
     def only(self, wanted: np.ndarray) -> "Matches":
-        """Return some matches: bool [matches]."""
         before = np.concatenate([[0], np.cumsum(wanted)])
         return Matches(before[self.splits], *(column[wanted] for column in self[1:]))
 
 
 def find_matches(index: NameIndex, texts: Texts, reading: WordReading, threads: int = -1) -> Matches:
-    """Return the names that match each text.
-
-    Args:
-        index: the names.
-        texts: the texts.
-        reading: how words are read.
-        threads: number of threads; -1: one per core. The result does not depend on it.
-    """
+    """Return the names that match each text. The result does not depend on the number of threads."""
     arrays = tuple(kernel_view(array, array.dtype) for array in index)
     held = reading.for_kernels()
 
@@ -73,14 +54,7 @@ def find_matches(index: NameIndex, texts: Texts, reading: WordReading, threads: 
 
 
 def count_documents(words: np.ndarray, texts: Texts, reading: WordReading, threads: int = -1) -> np.ndarray:
-    """Return the number of texts with each word of names.
-
-    Args:
-        words: hashes of the beginnings of words, ascending.
-        texts: the texts.
-        reading: how words are read.
-        threads: number of threads; -1: one per core.
-    """
+    """Return the number of texts that contain each word, given by the hashes of prefixes, ascending."""
     words, held = kernel_view(words, np.int64), reading.for_kernels()
     total = np.zeros(len(words), np.int64)
     for counts in _mapped(lambda batch: count_words(*batch, held, words), texts, threads):
@@ -89,7 +63,7 @@ def count_documents(words: np.ndarray, texts: Texts, reading: WordReading, threa
 
 
 def _mapped(work: Callable[[_Batch], R], texts: Texts, threads: int) -> Iterator[R]:
-    """Yield the result of each batch of texts, in their order."""
+    """Yield the result of each batch of texts, in order."""
     count = thread_count(threads)
     if isinstance(texts, bytes | str):
         raise InputError("a single text was given", expected="a sequence of texts", fix="pass a list: [text]")
@@ -102,7 +76,7 @@ def _mapped(work: Callable[[_Batch], R], texts: Texts, threads: int) -> Iterator
 
 
 def _batches(texts: Iterable[str] | Iterable[bytes]) -> Iterator[_Batch]:
-    """Yield texts as bytes one after the other, and where each begins."""
+    """Yield concatenated texts as bytes, and their offsets."""
     lines: list[bytes] = []
     size = 0
     for text in texts:

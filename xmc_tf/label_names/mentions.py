@@ -1,4 +1,4 @@
-"""Mentions of labels: for each document and label the best match of one of its names, and what it says."""
+"""Mentions of labels: for each document and label, the best match of one of its names."""
 
 from typing import NamedTuple, Self
 
@@ -9,45 +9,26 @@ from xmc_tf.label_names.index import NameIndex
 from xmc_tf.label_names.kernels import PARTIAL
 from xmc_tf.label_names.matcher import Matches
 
-WORTH_STEPS = 1 << 20  # worths that are compared are whole numbers, the same in compiled code and graph
+WORTH_STEPS = 1 << 20  # worths are compared as whole numbers, the same in compiled code and graph
 
 
 class Mentions(NamedTuple):
-    """Labels that texts mention, sorted by text and label.
+    """Labels that texts mention, sorted by text and label."""
 
-    Attributes:
-        rows: int64: the text.
-        labels: int64: the label.
-        worth: float32: the share of right labels among such matches; 0: too small to count.
-        grade: int8: see :class:`Matches`, and so for ``coverage``, ``counts``, ``position`` and ``inside``.
-        coverage: float32.
-        counts: int32.
-        position: float32.
-        inside: int8.
-        rarity: int32: the weight of the name, the sum of its words' rarities.
-        words: int32: number of words of the name.
-    """
-
-    rows: np.ndarray
-    labels: np.ndarray
-    worth: np.ndarray
-    grade: np.ndarray
-    coverage: np.ndarray
-    counts: np.ndarray
-    position: np.ndarray
-    inside: np.ndarray
-    rarity: np.ndarray
-    words: np.ndarray
+    rows: np.ndarray  # int64: the text
+    labels: np.ndarray  # int64
+    worth: np.ndarray  # float32: the share of right labels among such matches; 0: too small to count
+    grade: np.ndarray  # int8; see Matches, as for the next four
+    coverage: np.ndarray  # float32
+    counts: np.ndarray  # int32
+    position: np.ndarray  # float32
+    inside: np.ndarray  # int8
+    rarity: np.ndarray  # int32: the weight of the name, the sum of its words' rarities
+    words: np.ndarray  # int32: number of words of the name
 
     @classmethod
     def of(cls, index: NameIndex, found: Matches, worth: np.ndarray) -> Self:
-        """Return the best match of each label: of the highest grade, then of the highest worth.
-
-        Args:
-            index: the names.
-            found: their matches.
-            worth: float32: the worth of each match.
-        """
+        """Return the best match of each label: of the highest grade, then of the highest worth."""
         rows = np.repeat(np.arange(len(found.splits) - 1), np.diff(found.splits))
         labels = index.labels[found.names].astype(np.int64)
         order = np.lexsort((found.names, -np.round(worth * WORTH_STEPS), -found.grades, labels, rows))
@@ -64,7 +45,7 @@ class Mentions(NamedTuple):
 
     @property
     def full(self) -> np.ndarray:
-        """Whether all words of a name occur."""
+        """Whether all words of the name occur."""
         return np.asarray(self.grade != PARTIAL)
 
     def only(self, wanted: np.ndarray) -> Self:
@@ -72,12 +53,12 @@ class Mentions(NamedTuple):
         return type(self)(*(column[wanted] for column in self))
 
     def of_rows(self, first: int, last: int) -> Self:
-        """Return the mentions in a range of texts, which are numbered from 0 then."""
+        """Return the mentions in a range of texts, renumbered from 0."""
         some = self.only(slice(*np.searchsorted(self.rows, [first, last])))  # type: ignore[arg-type]
         return some._replace(rows=some.rows - first)
 
     def worths(self, nr_rows: int, nr_labels: int) -> csr_matrix:
-        """Return what the mentions are worth: texts × labels."""
+        """Return the worth of the mentions: texts × labels."""
         some = self.worth > 0
         shape = (nr_rows, nr_labels)
         return csr_matrix((self.worth[some], (self.rows[some], self.labels[some])), shape=shape)

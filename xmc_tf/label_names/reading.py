@@ -1,4 +1,4 @@
-"""The reading of words of names and texts: characters, lemmas, and pieces of long words."""
+"""How words of names and texts are read: characters, lemmas, and pieces of long words."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,23 +16,14 @@ _AT_ONCE = 100_000  # forms whose hashes are computed at once
 
 
 class WordReading(NamedTuple):
-    """The reading of words.
+    """How words are read."""
 
-    Attributes:
-        characters: int32: the character table.
-        forms: int64: hashes of forms of words, ascending.
-        lemma_of: int32: the lemma of each form.
-        lemma_keys: int64: the hash of the beginning of each lemma.
-        lemma_exact: int64: the hash of each whole lemma.
-        piece: number of characters of the pieces of long words, which count as further words; 0: no pieces.
-    """
-
-    characters: np.ndarray
-    forms: np.ndarray
-    lemma_of: np.ndarray
-    lemma_keys: np.ndarray
-    lemma_exact: np.ndarray
-    piece: int
+    characters: np.ndarray  # int32: the character table
+    forms: np.ndarray  # int64: hashes of forms of words, ascending
+    lemma_of: np.ndarray  # int32: the lemma of each form
+    lemma_keys: np.ndarray  # int64: the hash of the prefix of each lemma
+    lemma_exact: np.ndarray  # int64: the hash of each whole lemma
+    piece: int  # characters of the pieces of long words, which count as additional words; 0: no pieces
 
     def for_kernels(self) -> "WordReading":
         """Return arrays that kernels accept."""
@@ -43,12 +34,7 @@ class WordReading(NamedTuple):
         )  # fmt: skip
 
     def reduced(self, words: np.ndarray, exact: np.ndarray) -> "WordReading":
-        """Return the part that matters for some names.
-
-        Args:
-            words: the hashes of the beginnings of the names' words.
-            exact: those of the whole words.
-        """
+        """Return the part that is needed for names with these hashes of prefixes and whole words."""
         if not len(self.forms):
             return self
         known = np.isin(self.lemma_keys, words) | np.isin(self.lemma_exact, exact)
@@ -61,17 +47,13 @@ class WordReading(NamedTuple):
 
 
 def as_written() -> WordReading:
-    """Return the reading of words as they are written."""
+    """Return the reading of words without lemmas and pieces."""
     none = np.zeros(0, np.int64)
     return WordReading(character_table(), none, np.zeros(0, np.int32), none, none, 0)
 
 
 def reading_of(languages: Sequence[str]) -> WordReading:
-    """Return the reading of words of some languages.
-
-    Args:
-        languages: their codes, the most frequent first: its lemma is that of forms that several have.
-    """
+    """Return the reading of words of some languages, the most frequent first: it decides the lemma of shared forms."""
     plain = as_written()
     piece = PIECE if languages and languages[0] in WITH_COMPOUNDS else 0
     forms: list[np.ndarray] = []

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix, spmatrix, vstack
 
 from xmc_tf.label_names.characters import has_letter
 
@@ -13,29 +14,13 @@ _QUALIFIER = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|（[^（）]*）")
 
 
 class LabelVocabulary(NamedTuple):
-    """The names of labels.
-
-    Attributes:
-        preferred: one name for each label, which predictions show.
-        names: all names to look for in texts, without qualifiers.
-        labels: int32: the label of each of these, ascending.
-    """
-
-    preferred: list[str]
-    names: list[str]
-    labels: np.ndarray
+    preferred: list[str]  # one name for each label, which predictions show
+    names: list[str]  # all names to look for in texts, without qualifiers
+    labels: np.ndarray  # int32: the label of each name, ascending
 
 
 def label_vocabulary(lines: Sequence[str]) -> LabelVocabulary:
-    r"""Return the names of labels from the lines of a file of names.
-
-    Example:
-        >>> label_vocabulary(["Mercury (planet)", "cats\tfelines\tFelis catus"]).names
-        ['Mercury', 'cats', 'felines', 'Felis catus']
-
-    Args:
-        lines: for each label its name; alternative names follow after tabs.
-    """
+    """Return the names of labels from the lines of a names file: a label per line, alternative names after tabs."""
     preferred: list[str] = []
     names: list[str] = []
     labels: list[int] = []
@@ -56,3 +41,29 @@ def without_qualifier(name: str) -> str:
 def have_letters(names: Sequence[str]) -> bool:
     """Return whether any name has a letter; numbers that stand for names occur in texts by chance."""
     return any(map(has_letter, names))
+
+
+class NameDocuments(NamedTuple):
+    """The names of labels as documents, which training appends to the user's own."""
+
+    texts: list[str]
+    Y: csr_matrix  # names × labels, one label each
+
+    @classmethod
+    def of(cls, lines: Sequence[str]) -> "NameDocuments":
+        """Return the documents of label names; names that are only numbers or URLs are left out."""
+        vocabulary = label_vocabulary(lines)
+        kept = [at for at, name in enumerate(vocabulary.names) if has_letter(name) and "://" not in name]
+        labels = vocabulary.labels[kept]
+        shape = (len(kept), len(lines))
+        Y = csr_matrix((np.ones(len(kept), np.float32), labels, np.arange(len(kept) + 1)), shape=shape)
+        return cls([vocabulary.names[at] for at in kept], Y)
+
+    def below(self, Y: spmatrix) -> csr_matrix:
+        """Return the labels of documents, followed by those of the names."""
+        return csr_matrix(vstack([csr_matrix(Y), self.Y], format="csr"))
+
+    def unlabelled_below(self, other: spmatrix) -> csr_matrix:
+        """Return a matrix of documents, followed by empty rows for the names."""
+        nothing = csr_matrix((len(self.texts), other.shape[1]), dtype=other.dtype)
+        return csr_matrix(vstack([csr_matrix(other), nothing], format="csr"))

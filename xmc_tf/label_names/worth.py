@@ -1,8 +1,8 @@
 """The worth of a match of a name: the share of documents with the match that have the label.
 
-The share is counted for each name and grade of match, on the training documents. Few matches say little, so it is
-shrunk to the share of similar names: of the same number of words and a similar rarity. A name of a label without
-documents is worth that share. The labels of held-out documents do not count in their own evidence.
+The share is counted for each name and grade of match, on the training documents. A few matches say little, so it is
+shrunk towards the share of similar names: those with the same number of words and a similar rarity. If the label has no
+documents, the worth is that share. The labels of held-out documents do not count in their own evidence.
 """
 
 from collections.abc import Sequence
@@ -15,41 +15,32 @@ from xmc_tf.label_names.index import NameIndex
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.matcher import Matches
 
-LEAST = 0.02  # matches that are worth less are ignored
-_PRIOR_MATCHES = 8.0  # the share of similar names counts as much as this number of matches
-_PRIOR_SIMILAR = 5.0  # the same, for the share of all names in that of similar ones
+LEAST = 0.02  # matches with a lower worth are ignored
+_PRIOR_MATCHES = 8.0  # the share of similar names counts as this number of matches
+_PRIOR_SIMILAR = 5.0  # the share of all names counts as this number of matches of similar names
 _RARITIES, _RARITY_STEP = 13, 48
 _MOST_WORDS = 3
 NR_KINDS = _RARITIES * _MOST_WORDS
 
 
 class MatchCounts(NamedTuple):
-    """Counts of the matches in training documents.
-
-    Labels without documents do not count: nobody could assign them, so their matches say nothing.
-
-    Attributes:
-        matches: int64 [names, grades]: number of matches.
-        right: int64 [names, grades]: number of matches in documents with the label.
-        known: bool [names]: whether the label has documents.
-        kinds: int64 [names]: the same for similar names.
-        of_kind: float64 [kinds, grades]: number of matches of similar names of labels with documents.
-        right_of_kind: float64 [kinds, grades]: the same, in documents with the label.
+    """Counts of the matches in training documents. Labels without documents do not count: nobody could assign them, so
+    their matches say nothing.
     """
 
-    matches: np.ndarray
-    right: np.ndarray
-    known: np.ndarray
-    kinds: np.ndarray
-    of_kind: np.ndarray
-    right_of_kind: np.ndarray
+    matches: np.ndarray  # int64 [names, grades]
+    right: np.ndarray  # int64 [names, grades]: matches in documents with the label
+    known: np.ndarray  # bool [names]: whether the label has documents
+    kinds: np.ndarray  # int64 [names]: the same for similar names
+    of_kind: np.ndarray  # float64 [kinds, grades]: matches of similar names of labels with documents
+    right_of_kind: np.ndarray  # float64 [kinds, grades]: the same, in documents with the label
 
     def priors(self) -> np.ndarray:
         """Return the share of right matches of each kind of names: float64 [kinds, grades]."""
         return self._share_of_kind(self.of_kind, self.right_of_kind)
 
     def worth(self) -> np.ndarray:
-        """Return the worth of a match in a new document: float32 [names, grades]; 0 where it is ignored."""
+        """Return the worth of a match in a new document: float32 [names, grades]; 0 if it is ignored."""
         prior = self.priors()[self.kinds]
         counted = (self.right + _PRIOR_MATCHES * prior) / (self.matches + _PRIOR_MATCHES)
         return shown(np.where(self.known[:, None], counted, prior))
@@ -60,14 +51,7 @@ class MatchCounts(NamedTuple):
 
 
 def count_matches(index: NameIndex, found: Matches, right: np.ndarray, documents: np.ndarray) -> MatchCounts:
-    """Count the matches in training documents.
-
-    Args:
-        index: the names.
-        found: their matches in the training documents.
-        right: for each match, whether the document has the label.
-        documents: number of training documents of each label.
-    """
+    """Count the matches in training documents."""
     nr_names = len(index.labels)
     known, kinds = documents[index.labels] > 0, kinds_of_names(index)
     cells = found.names.astype(np.int64) * NR_GRADES + found.grades
@@ -85,17 +69,9 @@ def count_matches(index: NameIndex, found: Matches, right: np.ndarray, documents
 def worth_elsewhere(
     index: NameIndex, found: Matches, Y: csr_matrix, folds: Sequence[np.ndarray], hidden: Sequence[np.ndarray] = ()
 ) -> np.ndarray:
-    """Return the worth of each match in held-out documents, counted on all documents that are not in the same fold.
-
-    To leave out just the document itself is not enough: a match in a document with the label would then be worth less
-    than one in a document without it, where all else is equal.
-
-    Args:
-        index: the names.
-        found: their matches in the training documents.
-        Y: labels of the documents.
-        folds: the documents that are held out together; matches in all others are worth nothing.
-        hidden: for each fold, bool [labels]: labels that are read as if no document had them.
+    """Return the worth of each match in held-out documents, counted on all documents outside its fold. Leaving out only
+    the document itself is not enough: with all else equal, a match in a document with the label would then be worth
+    less than one in a document without it.
     """
     document, right = np.repeat(np.arange(Y.shape[0]), np.diff(found.splits)), is_right(index, found, Y)
     out = np.zeros(len(document), np.float32)

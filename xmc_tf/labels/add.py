@@ -10,8 +10,8 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_names
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.models.evidence.added_labels import add_labels, check_new, only_new
 from xmc_tf.models.folder import read_metadata, read_names
+from xmc_tf.models.growing.added_labels import add_labels, check_new, only_new
 from xmc_tf.params import add_model, add_verbosity
 
 _SHOWN = 10
@@ -21,12 +21,11 @@ _DESCRIPTION = """Add labels to a trained model, without a new training. The mod
 Show what would be added:
     python -m xmc_tf.labels.add -m model names.txt --dry-run
 
-The model must have been trained with label names. The probabilities of its other labels hardly change. If there are
-documents with a new label, a training with them finds it better."""
+The model must have been trained with label names. The probabilities of its other labels hardly change. If you have
+documents with the new labels, training on them gives better results."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.labels.add", _DESCRIPTION, usage="%(prog)s -m MODEL NAMES -o OUTPUT [options]")
     out.add_argument("names", metavar="NAMES", help="names to add, one label per line; alternative names after tabs")
     add_model(out, required=True)
@@ -38,7 +37,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Add the labels, or show them."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     if not arguments.output and not arguments.dry_run:
@@ -59,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         count = add_labels(model, new, arguments.output)
         print(f"{printable(arguments.output)}: {count:,} labels, {len(new):,} of them added")
     if len(new) < len(lines):
-        print(f"{len(lines) - len(new):,} names are known already and were left out")
+        print(f"left out {len(lines) - len(new):,} names that the model has already")
 
 
 if __name__ == "__main__":

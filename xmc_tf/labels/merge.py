@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.labels.merge``: make one label of several."""
+"""``python -m xmc_tf.labels.merge``: merge several labels into one."""
 
 import argparse
 from collections.abc import Sequence
@@ -11,17 +11,16 @@ from xmc_tf.data import load_names
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import add_model, add_threads, add_verbosity
 
-_DESCRIPTION = """Merge labels of a linear model: documents that have one of them have the merged one.
+_DESCRIPTION = """Merge labels of a linear model: documents with any of them get the merged one.
 
     python -m xmc_tf.labels.merge -m model groups.txt -o model-2
 
-Each line of groups.txt has the name of the label that stays and, after tabs, the names of labels that become it. They
-stay its alternative names where names of labels are evidence. The clusters that change are solved again on all their
-documents, so the model must have been trained with --keep-training-data."""
+Each line of groups.txt has the name of the label that stays and, after tabs, the names of labels to merge into it. They
+become its alternative names if label names are evidence. Clusters that change are trained again on all their documents,
+so the model must have been trained with --keep-training-data."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.labels.merge", _DESCRIPTION, usage="%(prog)s -m MODEL GROUPS [-o OUTPUT] [options]")
     out.add_argument("groups", metavar="GROUPS", help="names of the labels to merge, one group per line, after tabs")
     add_model(out, required=True)
@@ -32,7 +31,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Merge the labels and write the model."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     announce_compiling()

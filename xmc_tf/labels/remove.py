@@ -14,12 +14,11 @@ _DESCRIPTION = """Remove labels from a linear model, without training.
 
     python -m xmc_tf.labels.remove -m model names.txt -o model-2
 
-The labels after them get lower numbers. The scores of the other labels stay; where names of labels are evidence, their
-probabilities can change a little, because they also depend on the other candidates of a text."""
+The labels after them get lower numbers. The scores of the other labels do not change, but if label names are evidence,
+their probabilities can change a little, because they also depend on the other candidates of a text."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.labels.remove", _DESCRIPTION, usage="%(prog)s -m MODEL NAMES [-o OUTPUT]")
     out.add_argument("names", metavar="NAMES", help="names of the labels to remove, one per line")
     add_model(out, required=True)
@@ -29,7 +28,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Remove the labels and write the model."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     in_place = arguments.output is None

@@ -1,5 +1,3 @@
-"""``python -m xmc_tf.launch``: run a program on several ranks, on this machine or on several hosts."""
-
 import argparse
 import os
 import sys
@@ -106,7 +104,6 @@ def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchP
 
 
 def _is_checked(args: argparse.Namespace, hosts: Hosts) -> bool:
-    """Return whether the hosts are checked first."""
     return bool(args.check_only or not hosts.only_here)
 
 

@@ -22,11 +22,7 @@ _RETRY_S = 0.5
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Refuse options that are missing or contradict each other.
-
-    Raises:
-        InputError: naming the option.
-    """
+    """Refuse options that are missing or contradict each other."""
     number = args.node_rank or 0
     if args.max_np is not None:
         raise InputError(

@@ -1,5 +1,3 @@
-"""The checks of the hosts: what their nodes have found, compared with this host, as a table."""
-
 import contextlib
 import os
 import secrets
@@ -20,7 +18,7 @@ COLUMNS = ("reached", "versions", "data", "shared", "disk", "GPUs", "ports")
 
 
 class HostCheck(NamedTuple):
-    """The result of one check of one host: what is shown, the problem or "", and what fixes it."""
+    """The result of one check of one host: what is shown, the problem or "", and its fix."""
 
     text: str
     problem: str = ""
@@ -29,15 +27,9 @@ class HostCheck(NamedTuple):
 
 @dataclass
 class HostChecks:
-    """The results of all checks.
-
-    Args:
-        rows: the cells of each host, by column; later columns are missing if a host was not reached.
-        gpus: the GPUs that the ranks of each host shall use.
-    """
-
+    # The cells of each host, by column; later columns are missing if a host was not reached.
     rows: dict[Host, dict[str, HostCheck]] = field(default_factory=dict)
-    gpus: dict[str, list[str]] = field(default_factory=dict)
+    gpus: dict[str, list[str]] = field(default_factory=dict)  # to be used, by host
 
     @property
     def problems(self) -> list[tuple[str, str, HostCheck]]:
@@ -67,14 +59,7 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str) -> HostChecks:
-    """Start the nodes of all hosts, check them, and return the results.
-
-    Args:
-        nodes: the nodes.
-        hosts: the hosts.
-        paths: the files and folders of the program.
-        shared: the folder that all hosts shall share.
-    """
+    """Start the nodes of all hosts, and compare what they find with this host."""
     token, mark = secrets.token_hex(16), f".xmc_tf-launch-{secrets.token_hex(8)}"
     written, own_problem = Path(shared, mark), ""
     request = {"folder": os.getcwd(), "paths": list(paths), "shared": shared, "mark": mark, "token": token}

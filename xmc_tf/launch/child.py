@@ -1,5 +1,3 @@
-"""A process that a node starts: it has its own session, forwards its output line by line, and ends with the node."""
-
 import contextlib
 import os
 import signal
@@ -15,14 +13,10 @@ _LONGEST_LINE = 1 << 16
 
 
 class Child:
-    """A child process. It must be started by the main thread, because the kernel kills it when that thread ends.
+    """A process that a node starts: it has its own session, forwards its output line by line, and ends with the node.
 
-    Args:
-        command: the command.
-        environment: its variables.
-        cores: the cores that it may use; default: those of this process.
-        show: called with "out" or "err", and a line.
-        ended: called with the status (negative for a signal) once the output has been shown, in another thread.
+    The main thread must start it, because the kernel kills it when that thread ends. ``show`` is called with "out" or
+    "err" and a line; ``ended``, in another thread, with the status (negative for a signal) after all lines.
     """
 
     def __init__(

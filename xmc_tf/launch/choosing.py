@@ -17,13 +17,7 @@ _OUTPUTS = ("-m", "--model-folder", "-o", "--output-folder", "--save-pred-path",
 
 
 def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Hosts:
-    """Return the hosts of the run.
-
-    Args:
-        args: the options.
-        environment: the variables, in which schedulers name the hosts of a job.
-        gpus: the visible GPUs of this host.
-    """
+    """Return the hosts of the run; in the environment, schedulers name the hosts of a job."""
     hosts = _listed(args, environment)
     if hosts is None:
         return Hosts([Host(THIS_HOST, _slots_here(args, gpus))], "this host")
@@ -47,7 +41,7 @@ def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus:
 
 
 def choose_gpus(hosts: Hosts, gpus: Sequence[Gpu]) -> dict[str, list[str]]:
-    """Return the GPUs that the ranks of this host use: the least busy ones; none on CPUs."""
+    """Return the least busy GPUs of this host for its ranks; none on CPUs."""
     return {host.name: least_busy(list(gpus), host.slots) for host in hosts if is_here(host.name) and gpus}
 
 

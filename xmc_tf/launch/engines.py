@@ -1,5 +1,3 @@
-"""The engines that make processes into the ranks of a run: Horovod over Gloo, or MPI."""
-
 import contextlib
 import shlex
 import socket
@@ -32,11 +30,7 @@ def default_controller() -> Controller:
 
 
 def check_installed(controller: Controller) -> None:
-    """Check that the package that connects the ranks is installed: Horovod, or mpi4py beside ``mpiexec``.
-
-    Raises:
-        InputError: it is missing.
-    """
+    """Check that the package that connects the ranks is installed: Horovod, or mpi4py beside ``mpiexec``."""
     package, name, fix = {
         "gloo": (
             "horovod",
@@ -52,7 +46,7 @@ def check_installed(controller: Controller) -> None:
 
 
 class Launcher(ABC):
-    """The engine of a run. The nodes must know the job before the engine starts its ranks."""
+    """What makes processes the ranks of a run. The nodes must know the job before it starts the ranks."""
 
     def __init__(self) -> None:
         self.tail: deque[str] = deque(maxlen=30)  # the last lines of mpiexec
@@ -60,7 +54,7 @@ class Launcher(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Start all ranks."""
+        pass
 
     @abstractmethod
     def close(self) -> None:
@@ -83,12 +77,7 @@ class Launcher(ABC):
 
 
 class Gloo(Launcher):
-    """Horovod over Gloo: the nodes start the ranks, which find each other through Horovod's rendezvous server.
-
-    Args:
-        hosts: the hosts.
-        nodes: their nodes.
-    """
+    """Horovod over Gloo: the nodes start the ranks, which find each other through Horovod's rendezvous server."""
 
     def __init__(self, hosts: Hosts, nodes: Nodes) -> None:
         super().__init__()
@@ -100,7 +89,6 @@ class Gloo(Launcher):
         self._server.init(self._slots)
 
     def start(self) -> None:
-        """Start all ranks."""
         for slot in self._slots:
             names = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
             environment = {f"HOROVOD_{name.upper()}": str(getattr(slot, name)) for name in names}
@@ -110,18 +98,11 @@ class Gloo(Launcher):
             self._nodes[slot.hostname].send(START, environment=environment)
 
     def close(self) -> None:
-        """Stop the server."""
         self._server.stop()
 
 
 class Mpi(Launcher):
-    """MPI: mpiexec starts a stand-in for each rank, and Open MPI's daemon on other hosts through their nodes.
-
-    Args:
-        hosts: the hosts.
-        nodes: their nodes.
-        environment: the variables of the ranks.
-    """
+    """MPI: mpiexec starts a stand-in for each rank, and Open MPI's daemon on other hosts through their nodes."""
 
     def __init__(self, hosts: Hosts, nodes: Nodes, environment: Mapping[str, str]) -> None:
         super().__init__()
@@ -138,7 +119,6 @@ class Mpi(Launcher):
         self._server.listen(1024)
 
     def start(self) -> None:
-        """Start mpiexec."""
         networks = sorted({self._nodes[host.name].network for host in self._hosts} - {""})
         self._process = subprocess.Popen(
             mpiexec_command(self._hosts, networks),
@@ -152,11 +132,9 @@ class Mpi(Launcher):
             threading.Thread(target=target, daemon=True).start()
 
     def status(self) -> int | None:
-        """Return the exit status of mpiexec, or None while it runs."""
         return None if self._process is None else self._process.poll()
 
     def close(self) -> None:
-        """End mpiexec, if it still runs."""
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.terminate()
@@ -190,12 +168,7 @@ class Mpi(Launcher):
 
 
 def mpiexec_command(hosts: Hosts, networks: Sequence[str] = ()) -> list[str]:
-    """Return the command that starts a stand-in for each slot of the hosts.
-
-    Args:
-        hosts: the hosts, in the order of the ranks.
-        networks: the networks that MPI uses; default: all.
-    """
+    """Return the command that starts a stand-in for each slot of the hosts; MPI uses these networks (default: all)."""
     if hosts.only_here:
         networks = ["lo"]
     command = [str(Path(sys.executable).with_name("mpiexec")), "--allow-run-as-root"]

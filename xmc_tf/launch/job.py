@@ -1,5 +1,3 @@
-"""A job: hosts are checked, ranks run, and if hosts are lost, they run again on those that are left."""
-
 import dataclasses
 import os
 from collections.abc import Sequence
@@ -16,17 +14,11 @@ _MOST_UNCHANGED = 3  # restarts on the same hosts, after a host was lost for a m
 
 
 class Checks(NamedTuple):
-    """Inputs of the checks of the hosts.
+    """Inputs of the checks of the hosts."""
 
-    Args:
-        paths: the files and folders of the program.
-        shared: the folder that all hosts must share.
-        strict: whether any failed check keeps the job from starting; otherwise only unreachable hosts do.
-    """
-
-    paths: Sequence[str]
-    shared: str
-    strict: bool
+    paths: Sequence[str]  # files and folders of the program
+    shared: str  # the folder that all hosts must share
+    strict: bool  # any failed check keeps the job from starting; otherwise only unreachable hosts do
 
     def describe(self) -> str:
         """Return what is checked, for ``--dry-run``."""
@@ -35,24 +27,16 @@ class Checks(NamedTuple):
 
 
 class Job:
-    """A run, with its checks and its restarts.
-
-    Args:
-        plan: the plan with all hosts.
-        nodes: the nodes.
-        output: where lines go.
-        checks: what to check; None for a run on this host alone, which is not checked.
-        min_np: the least number of ranks to go on with when hosts are lost; None to end then.
-    """
+    """A run, with its checks, and with restarts on the remaining hosts if some are lost."""
 
     def __init__(
         self,
         plan: LaunchPlan,
         nodes: Nodes,
         output: Output,
-        checks: Checks | None,
+        checks: Checks | None,  # None for a run on this host alone
         *,
-        min_np: int | None,
+        min_np: int | None,  # restart on at least this number of ranks; None: do not restart
     ) -> None:
         self._plan, self._nodes, self._output, self._checks, self._min_np = plan, nodes, output, checks, min_np
 

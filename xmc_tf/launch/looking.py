@@ -1,4 +1,4 @@
-"""The steps of the checks that a node runs on its host: what it finds there, and its ports."""
+"""The steps of the checks that a node runs on its host."""
 
 import contextlib
 import hashlib
@@ -28,13 +28,7 @@ _MOST_FILES = 1000
 def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, address: str) -> dict[str, Any]:
     """Return what is found on this host, stay in the folder of the run, and listen for the nodes of other hosts.
 
-    Args:
-        folder: the current folder of the launcher.
-        paths: the files and folders of the program, to compare.
-        shared: the folder that all hosts shall share.
-        mark: the name of the launcher's file in it.
-        token: the content of that file.
-        address: the address of this host to listen on.
+    ``mark`` is the launcher's file in the ``shared`` folder, with the content ``token``.
     """
     os.chdir(folder)
     return {
@@ -49,7 +43,7 @@ def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, 
 
 
 def connect(hosts: list[list[Any]], patience_s: float) -> dict[str, Any]:
-    """Connect to the nodes of other hosts, at the same time; return the names of those that do not answer."""
+    """Connect to the nodes of all other hosts at once; return the names of those that do not answer."""
     end = time.monotonic() + patience_s
     answered: list[str] = []
     threads = [threading.Thread(target=_connect, args=(*host, patience_s, answered), daemon=True) for host in hosts]
@@ -105,7 +99,7 @@ def _free_bytes(folder: str) -> int | None:
 
 @cache
 def _greeter(address: str) -> socket.socket:
-    """Return a server that greets whoever connects, until this process ends."""
+    """Return a server that greets each caller, until this process ends."""
     server = socket.create_server((address, 0), backlog=1024)
     threading.Thread(target=_greet, args=(server,), daemon=True).start()
     return server

@@ -41,14 +41,9 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THR
 
 
 class HostNode:
-    """The node of this host.
+    """The node of this host."""
 
-    Args:
-        launcher: the connection to the launcher.
-        slots: the number of ranks of this node, if the launcher does not know it.
-        lost_after_s: the seconds without an answer after which the launcher is lost; 0 for one on this host.
-    """
-
+    # slots: the ranks of this node, if the launcher does not know them; lost_after_s: 0 for a launcher on this host
     def __init__(self, launcher: socket.socket, *, slots: int = 0, lost_after_s: float = 0.0) -> None:
         self._launcher = launcher
         if lost_after_s:
@@ -213,15 +208,11 @@ def end_when_lost(connection: socket.socket, timeout_s: float) -> None:
 
 
 def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
-    """Return adjacent cores for each rank, in numbers that differ by at most one.
+    """Return adjacent cores for each rank, in numbers that differ by at most one; all cores if there are more ranks.
 
     Example:
         >>> divide([0, 1, 2, 3, 4], 2)
         [[0, 1, 2], [3, 4]]
-
-    Args:
-        cores: the cores of the host, in their order.
-        ranks: the number of ranks. If there are more ranks than cores, each rank gets all cores.
     """
     if ranks > len(cores):
         return [list(cores)] * ranks

@@ -1,4 +1,4 @@
-"""The nodes of a run, as the launcher sees them: one process on each host, which does what the launcher says."""
+"""The nodes of a run, as the launcher sees them."""
 
 import contextlib
 import logging
@@ -32,17 +32,11 @@ Event = tuple[str, dict[str, Any] | None]
 
 
 class NodeError(Exception):
-    """A node that did not start, did not answer in time, or failed; the message says which."""
+    """A node did not start, did not answer in time, or failed."""
 
 
 class NodeConnection:
-    """The connection to a node.
-
-    Args:
-        name: the name of its host.
-        connection: the connection.
-        hello: the first message of the node.
-    """
+    """The connection to a node."""
 
     def __init__(self, name: str, connection: socket.socket, hello: dict[str, Any]) -> None:
         self.name, self.network, self.stand_ins = name, text_of(hello, "network"), text_of(hello, "stand_ins")
@@ -51,16 +45,11 @@ class NodeConnection:
         self._connection, self._sending = connection, threading.Lock()
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a message."""
         with self._sending, contextlib.suppress(OSError):  # the thread that reads notices the end
             self._connection.sendall(frame({"kind": kind, **fields}))
 
     def ask(self, step: str, **fields: Any) -> dict[str, Any]:
-        """Run a step of the checks on the node, and return its answer.
-
-        Raises:
-            NodeError: there is no answer in time, or the node has ended or failed.
-        """
+        """Run a step of the checks on the node, and return its answer."""
         self.send(ASK, question={"step": step, **fields})
         try:
             answer = self.answers.get(timeout=max(0.01, self.end - time.monotonic()))
@@ -81,23 +70,15 @@ class NodeConnection:
 
 
 class Nodes:
-    """The nodes of a run.
-
-    Args:
-        address: the address of this host that the nodes reach.
-        timeout_s: the maximum seconds of the checks.
-        lost_after_s: the seconds without an answer after which a host is lost; 0 if all ranks are on this host.
-        secret: the secret that users give to nodes that they start; default: a new one, for nodes that this starts.
-        port: the port to listen on; default: any free one.
-    """
+    """The nodes of a run."""
 
     def __init__(
         self,
         address: str,
-        timeout_s: float,
-        lost_after_s: float = 0.0,
+        timeout_s: float,  # of the checks
+        lost_after_s: float = 0.0,  # without an answer; 0 if all ranks are on this host
         *,
-        secret: bytes | None = None,
+        secret: bytes | None = None,  # of nodes that users start; default: this starts them
         port: int = 0,
     ) -> None:
         self.address, self.timeout_s, self._lost_after_s = address, timeout_s, lost_after_s
@@ -146,15 +127,7 @@ class Nodes:
                 self.errors.setdefault(name, "no answer in time")
 
     def wait(self, here: int, nodes: int) -> Hosts:
-        """Wait for all nodes that users start, and return the hosts of the run.
-
-        Args:
-            here: the number of ranks of this host.
-            nodes: the number of nodes.
-
-        Raises:
-            InputError: they have not all connected in time.
-        """
+        """Wait for all nodes that users start, and return the hosts of the run, with ``here`` ranks on this host."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._by_number) == nodes - 1, self.timeout_s):
                 missing = ", ".join(str(number) for number in range(1, nodes) if number not in self._by_number)
@@ -170,10 +143,7 @@ class Nodes:
     ) -> dict[str, dict[str, Any]]:
         """Return the answers of these hosts, without those that have failed, which ``errors`` has.
 
-        Args:
-            hosts: the hosts.
-            share: the share of the time limit for these questions. A host that is down uses up its own time only.
-            ask: asks one node.
+        The questions may take this share of the time limit. A host that is down uses up its own time only.
         """
         answers: dict[str, dict[str, Any]] = {}
 
@@ -296,11 +266,7 @@ def address_towards(hosts: Iterable[str]) -> str:
 
 
 def ssh_command(timeout_s: float) -> list[str]:
-    """Return the command that runs commands on another host, without a password.
-
-    Args:
-        timeout_s: the maximum seconds of the checks, of which a third is for connecting.
-    """
+    """Return the command that runs commands on another host without a password, within a third of the time limit."""
     third = max(1, int(timeout_s / 3))
     options = ["BatchMode=yes", "StrictHostKeyChecking=accept-new", f"ConnectTimeout={third}"]
     # The client ends when the other host is lost.

@@ -1,5 +1,3 @@
-"""The options of the launcher."""
-
 import argparse
 
 from xmc_tf.common.errors import InputError
@@ -33,7 +31,6 @@ _EXAMPLES = """examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     parser = cli.make_parser(
         "xmc_tf.launch",
         _DESCRIPTION,
@@ -112,11 +109,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def check_numbers(args: argparse.Namespace) -> None:
-    """Refuse impossible numbers and combinations.
-
-    Raises:
-        InputError: naming the option.
-    """
+    """Refuse impossible numbers and combinations."""
     if args.master_port >= 1 << 16:
         raise InputError("--master-port", expected="a number from 1 to 65,535", received=str(args.master_port))
     if args.min_np is not None and args.max_np is not None and args.min_np > args.max_np:
@@ -134,15 +127,7 @@ def check_numbers(args: argparse.Namespace) -> None:
 
 
 def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:
-    """Refuse options that have no effect if this command starts all nodes.
-
-    Args:
-        args: the options.
-        checked: whether the hosts are checked first.
-
-    Raises:
-        InputError: naming the option.
-    """
+    """Refuse options that have no effect if this command starts all nodes; ``checked``: the hosts are checked first."""
     if args.master_addr or args.secret_file or args.master_port != DEFAULT_PORT:
         option = "master_addr" if args.master_addr else "secret_file" if args.secret_file else "master_port"
         raise InputError(f"{_flag(option)} cannot be used without --nodes", fix=f"add it, or remove {_flag(option)}")

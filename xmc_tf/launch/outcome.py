@@ -1,4 +1,4 @@
-"""The outcome of a run: how each rank ended, and which one failed first."""
+"""How each rank of a run ended, and which one failed first."""
 
 import signal
 from collections import deque
@@ -14,38 +14,26 @@ _NEVER_CONSEQUENCES = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIG
 
 @dataclass
 class RankState:
-    """The state of a rank, as known to the launcher.
-
-    Args:
-        rank: the rank.
-        host: its host.
-        pid: its process id.
-        output: the last lines of its standard output.
-        errors: the last lines of its standard error.
-        last_line_at: when its last line was received.
-        status: its exit status, negative for a signal; None while it runs, or if its node was lost.
-        ended_at: when its end was noticed; None while it runs.
-        stopped: whether it was stopped before it ended.
-    """
+    """The state of a rank, as known to the launcher."""
 
     rank: int
     host: str
     pid: int
-    last_line_at: float
+    last_line_at: float  # times are those of time.monotonic
     output: deque[str] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
     errors: deque[str] = field(default_factory=lambda: deque(maxlen=ERROR_LINES))
-    status: int | None = None
+    status: int | None = None  # negative for a signal; None while it runs, or if its node was lost
     ended_at: float | None = None
-    stopped: bool = False
+    stopped: bool = False  # before it ended
 
     @property
     def failed(self) -> bool:
-        """Return whether the rank ended with an error of its own, without being stopped."""
+        """Whether the rank ended with an error of its own, without being stopped."""
         return self.ended_at is not None and self.status != 0 and not self.stopped
 
     @property
     def exit_code(self) -> int:
-        """Exit status of the rank in a shell; 1 if it was lost."""
+        """The exit status of the rank in a shell; 1 if it was lost."""
         if self.status is None:
             return 1
         return 128 - self.status if self.status < 0 else self.status

@@ -1,17 +1,10 @@
-"""The output of a run: the ranks' lines on the screen and in files, and the launcher's own."""
-
 import sys
 from pathlib import Path
 from typing import TextIO
 
 
 class Output:
-    """The output of a run.
-
-    Args:
-        log_dir: a folder for one file per rank, ``rank.0.log``; a later run appends. Default: no files.
-        quiet: print no lines of the launcher, except for errors.
-    """
+    """The launcher's lines, and the ranks' on the screen and in files of ``log_dir``, to which a later run appends."""
 
     def __init__(self, log_dir: Path | None = None, quiet: bool = False) -> None:
         self._log_dir, self._quiet = log_dir, quiet
@@ -28,7 +21,7 @@ class Output:
             print(text, file=self._files[rank], flush=True)
 
     def note(self, text: str) -> None:
-        """Print a line of the launcher, unless it shall be quiet."""
+        """Print a line of the launcher, unless it is to be quiet."""
         if not self._quiet:
             print(text, file=sys.stderr, flush=True)
 
@@ -37,7 +30,6 @@ class Output:
         print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._files.values():
             file.close()
         self._files = {}

@@ -1,5 +1,3 @@
-"""The plan of a run: which command runs on which host, with which environment."""
-
 import os
 import shlex
 import sys
@@ -15,26 +13,15 @@ from xmc_tf.ranks.stalls.settings import VARIABLE as STALL_TIMEOUT
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """The assignment of a run's ranks to hosts and GPUs.
-
-    Args:
-        hosts: the hosts, in the order of the ranks.
-        controller: gloo for Horovod, mpi for mpi4py.
-        program: the command of each rank.
-        timeout_s: the maximum seconds until all ranks have started, and until a host that is lost is noticed.
-        gpus: the GPUs of each host that its ranks use, in the order of the local ranks; empty for CPUs.
-        threads: the threads of each rank; None for one per core of the rank.
-        pin: whether ranks are pinned to their share of the cores.
-        stall_timeout_s: the limit of a collective without progress.
-    """
+    """The plan of a run: which command runs on which host and GPUs, with which environment."""
 
     hosts: Hosts
     controller: Controller
     program: Sequence[str]
-    timeout_s: int = 60
-    gpus: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    threads: int | None = None
-    pin: bool = True
+    timeout_s: int = 60  # until all ranks have started, and until a lost host is noticed
+    gpus: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by host, in the order of the local ranks
+    threads: int | None = None  # of each rank; None for one per core of the rank
+    pin: bool = True  # ranks to their share of the cores
     stall_timeout_s: int | None = None
 
     def environment(self) -> dict[str, str]:
@@ -88,10 +75,5 @@ def lost_after(timeout_s: float) -> float:
 
 
 def count(number: int, what: str) -> str:
-    """Return a number with its noun.
-
-    Example:
-        >>> count(2, "rank")
-        '2 ranks'
-    """
+    """Return a number with its noun, such as "2 ranks"."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,5 +1,3 @@
-"""One run of a plan: start the ranks, show their output, stop all when one fails, and report the failure."""
-
 import contextlib
 import itertools
 import os
@@ -45,13 +43,7 @@ class Outcome(NamedTuple):
 
 
 class RunningPlan:
-    """One run of a plan.
-
-    Args:
-        plan: what to run where.
-        nodes: the nodes of its hosts.
-        output: where lines go.
-    """
+    """One run of a plan: start the ranks, show their output, stop all when one fails, and report the failure."""
 
     def __init__(self, plan: LaunchPlan, nodes: Nodes, output: Output) -> None:
         self.plan, self._nodes, self._output = plan, nodes, output

@@ -17,12 +17,10 @@ _EXAMPLES = """examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line's parser."""
     return evaluation_parser("xmc_tf.linear.evaluate", _DESCRIPTION, _EXAMPLES, layout="pecos")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
     evaluate(parser().parse_args(argv))
 
 

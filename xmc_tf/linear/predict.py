@@ -19,7 +19,6 @@ Write a matrix of scores for a file of texts or of features:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     return predict_parser("xmc_tf.linear.predict", _DESCRIPTION)
 
 

@@ -19,14 +19,15 @@ from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data import TextFile, as_features, check_pair, check_training_input, load_features, load_matrix
-from xmc_tf.data.scanning import ALONE, Scan
+from xmc_tf.data.structure import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.train_flags import parser
 from xmc_tf.models.linear.first_use import compiling_beside
 from xmc_tf.models.linear.in_memory import OnDisk
 from xmc_tf.models.linear.over_ranks import OverRanks
-from xmc_tf.models.linear.training import LinearData, LinearRecipe, summary_of, train_linear
+from xmc_tf.models.linear.parts import LinearParts
+from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
     SEARCH,
@@ -46,9 +47,9 @@ from xmc_tf.params import (
     with_effect,
 )
 from xmc_tf.params.tfidf import first_language
-from xmc_tf.plan.fine_tuning import FineTuningOptions
 from xmc_tf.plan.sizes import DataSizes
-from xmc_tf.plan.this_machine import warn_of_needs
+from xmc_tf.plan.stages import FineTuningOptions
+from xmc_tf.plan.summary import warn_of_needs
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.work_folder import remove_discarded, work_path
 from xmc_tf.rankers.problems import check_relevance, sorted_csc
@@ -74,26 +75,26 @@ def main(argv: Sequence[str] | None = None) -> None:
         cli.set_verbosity(arguments.verbose_level)
         warn_without_effect(arguments, "linear.train")
         cli.on_interrupt(resume_hint)
-    else:  # what rank 0 says, warnings too, is said for all
+    else:  # rank 0 logs for all ranks
         logging.getLogger().setLevel(logging.ERROR)
         logging.getLogger("xmc_tf").setLevel(logging.ERROR)
     announce_compiling()
     _sort_out_t(arguments)
     _require(arguments)
     _refuse_outputs(arguments)
-    recipe = _recipe(arguments)
+    options = _options(arguments)
     folder = named_folder(arguments.model_folder)
     claim = claimed_by_all(communicator, folder, MODEL, work_path(folder), fix="give another folder with -m")
     with claim, compiling_beside(communicator.size):
-        _train(communicator, folder, arguments, recipe)
+        _train(communicator, folder, arguments, options)
 
 
-def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespace, recipe: LinearRecipe) -> None:
-    """Train in the memory of this process; or on all ranks, or with what an earlier run of them has left."""
+def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespace, options: LinearOptions) -> None:
+    """Train in this process; or on all ranks, or with the files of an earlier run on them."""
     if communicator.rank == 0:
         remove_discarded(folder)
     if communicator.size > 1 or work_path(folder).exists():
-        if recipe.keep_training_data:
+        if options.keep_training_data:
             raise InputError(
                 "--keep-training-data: only a training in one process keeps its data",
                 received=f"{communicator.size} ranks"
@@ -101,22 +102,22 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
                 else f"an earlier run in {work_path(folder)}",
                 fix="train with one process, or leave it out",
             )
-        # First of all: only files that are the same everywhere can be checked together.
-        key = check_same_inputs(communicator, _files(arguments), _decisive(arguments, recipe))
+        # First, because only files that are the same on all ranks can be checked together.
+        key = check_same_inputs(communicator, _files(arguments), _decisive(arguments, options))
         resumes_from(f"what is complete in {work_path(folder)}")
-        data = _data(arguments, recipe, communicator, SharedScan(communicator))
-        ranks = OverRanks(communicator, folder, key, recipe.threads)
-        parts = train_linear(data, recipe, ranks)
-        summary = summary_of(parts)
+        data = _data(arguments, options, communicator, SharedScan(communicator))
+        ranks = OverRanks(communicator, folder, key, options.threads)
+        parts = train_linear(data, options, ranks)
+        summary = _size_of(parts)
         ranks.save(parts)
     else:
         nothing_to_resume("linear training in one process keeps everything in memory (mpiexec -n 2 keeps files)")
-        place = OnDisk(folder, recipe.threads, arguments.layout)
+        place = OnDisk(folder, options.threads, arguments.layout)
         try:
-            data = _data(arguments, recipe, communicator, ALONE)
-            _warn_of_needs(data, recipe, arguments.layout, folder)
-            parts = train_linear(data, recipe, place)
-            summary = summary_of(parts)
+            data = _data(arguments, options, communicator, ALONE)
+            _warn_of_needs(data, options, arguments.layout, folder)
+            parts = train_linear(data, options, place)
+            summary = _size_of(parts)
             XRLinear.of(parts).save(folder)
         finally:
             place.remove()
@@ -124,8 +125,13 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
     finished()
 
 
-def _data(arguments: argparse.Namespace, recipe: LinearRecipe, communicator: Communicator, scan: Scan) -> LinearData:
-    """Read and check the files."""
+def _size_of(parts: LinearParts) -> str:
+    """Return the size of a model, whose weights move when it is saved."""
+    trees = f"{len(parts.more_trees) + 1} trees" if parts.more_trees else f"{parts.ranker.depth} levels"
+    return f"{parts.ranker.nr_weights:,} weights in {trees}"
+
+
+def _data(arguments: argparse.Namespace, options: LinearOptions, communicator: Communicator, scan: Scan) -> LinearData:
     a = arguments
     lines, hierarchy = load_label_lines(a.labels, a.vocabulary, first_language(a.language))
     names = None if lines is None else label_vocabulary(lines).preferred
@@ -137,15 +143,15 @@ def _data(arguments: argparse.Namespace, recipe: LinearRecipe, communicator: Com
     check_training_input(Y=Y, X=X, texts=texts, names=names, files=files, loaded=True)
 
     def read_further() -> tuple[spmatrix | None, dict[int, spmatrix]]:
-        return _relevance(a.rel_path, recipe.params.ranker.rel_mode, Y), _user_negatives(a, Y)
+        return _relevance(a.rel_path, options.params.ranker.rel_mode, Y), _user_negatives(a, Y)
 
-    # Only rank 0 makes problems of them; what is wrong with them is said before work begins.
+    # Only rank 0 uses them; errors in them are reported before work begins.
     R, negatives = run_on_all_ranks(communicator, lambda: read_further() if communicator.rank == 0 else (None, {}))
     tree = features = None
     if a.code_path:
         # With 1, the root is right above the clusters in the file.
-        shape = recipe.params.trees[0]
-        min_codes = 1 if recipe.params.ranker.shallow else shape.min_codes
+        shape = options.params.trees[0]
+        min_codes = 1 if options.params.ranker.shallow else shape.min_codes
         tree = load_chain(a.code_path, nr_splits=shape.nr_splits, min_codes=min_codes)
     elif a.label_feat_path:
         features = as_features(load_matrix(a.label_feat_path, name="label features"))
@@ -159,16 +165,16 @@ def _data(arguments: argparse.Namespace, recipe: LinearRecipe, communicator: Com
     )  # fmt: skip
 
 
-def _warn_of_needs(data: LinearData, recipe: LinearRecipe, layout: str, folder: Path) -> None:
+def _warn_of_needs(data: LinearData, options: LinearOptions, layout: str, folder: Path) -> None:
     """Log what the training needs, and warn if this machine has less."""
     documents, labels = data.Y.shape
     sizes = DataSizes(labels, documents, data.Y.nnz / max(documents, 1))
     if data.X is not None and data.X.sparse is not None:
         sizes = replace(sizes, entries=data.X.sparse.nnz / max(documents, 1), features=data.X.nr_sparse)
-    params = params_of_effort(recipe.params, recipe.effort, documents, labels)
+    params = params_of_effort(options.params, options.effort, documents, labels)
     shape = params.trees[0]
     warn_of_needs(
-        sizes, folder, thread_count(recipe.threads), trees=len(params.trees), streamed=_STREAMED[layout],
+        sizes, folder, thread_count(options.threads), trees=len(params.trees), streamed=_STREAMED[layout],
         shape=FineTuningOptions(nr_splits=shape.nr_splits, max_leaf_size=shape.max_leaf_size),
     )  # fmt: skip
 
@@ -189,7 +195,7 @@ def _relevance(path: str | None, mode: str, Y: spmatrix) -> spmatrix | None:
 
 
 def _user_negatives(arguments: argparse.Namespace, Y: spmatrix) -> dict[int, spmatrix]:
-    """Return the user's own negatives, keyed by how many levels above the labels they are."""
+    """Return the user's own negatives, by the number of levels above the labels."""
     found: dict[int, spmatrix] = {}
     for height, path in ((0, arguments.usn_label_path), (1, arguments.usn_match_path)):
         if path is not None:
@@ -215,16 +221,16 @@ def _files(a: argparse.Namespace) -> dict[str, list[str]]:
     return {what: paths if isinstance(paths, list) else [paths] for what, paths in named.items() if paths}
 
 
-def _decisive(arguments: argparse.Namespace, recipe: LinearRecipe) -> dict[str, Any]:
-    """Return all options that the model depends on, beside the files; the number of threads is not one of them."""
+def _decisive(arguments: argparse.Namespace, options: LinearOptions) -> dict[str, Any]:
+    """Return all options that the model depends on, without the files; the number of threads is not one of them."""
     return with_effect({
-        "train": recipe.params.ranker.to_json(),
-        "pred": recipe.params.prediction.to_json(),
-        **recipe.recorded(bool(arguments.text_path)),
-        "prediction": recipe.prediction.search,
-        "label_embedding_methods": recipe.label_embeddings,
+        "train": options.params.ranker.to_json(),
+        "pred": options.params.prediction.to_json(),
+        **options.recorded(bool(arguments.text_path)),
+        "prediction": options.prediction.search,
+        "label_embedding_methods": options.label_embeddings,
         **{
-            name: getattr(recipe, name)
+            name: getattr(options, name)
             for name in ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
         },
         "version": version("xmc_tf"),
@@ -266,7 +272,7 @@ def _refuse_outputs(a: argparse.Namespace) -> None:
     refuse_work_folder("-m", work_path(named_folder(a.model_folder)), inputs)
 
 
-def _recipe(arguments: argparse.Namespace) -> LinearRecipe:
+def _options(arguments: argparse.Namespace) -> LinearOptions:
     """Return the options: those of the parameter file, else those of the flags."""
     classes: dict[str, Any] = {
         "train_params": RankerParams,
@@ -285,7 +291,7 @@ def _recipe(arguments: argparse.Namespace) -> LinearRecipe:
     if arguments.effort is None:
         label_names = bool(label_names)
         probabilities = label_names if probabilities is None else probabilities
-    return LinearRecipe(
+    return LinearOptions(
         XRLinearParams(*blocks.values()), prediction, arguments.effort, probabilities, label_names,
         arguments.keep_training_data, (arguments.meta_label_embedding_method, arguments.sub_label_embedding_method),
         arguments.min_n_sub_tree, arguments.seed, arguments.threads,

@@ -1,1 +1,1 @@
-"""Fine-tuning level by level: labels of each level, candidates, batches, the sharded label head and its losses."""
+"""Fine-tuning level by level: the labels of each level, candidates, batches, the sharded label head and its losses."""

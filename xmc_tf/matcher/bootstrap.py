@@ -1,6 +1,6 @@
 """Initial rows of a label head: linear rankers, the parents' rows, centroids, or random numbers.
 
-With every method, a rank computes its own rows only, some thousands at a time.
+With every method, a rank computes only its own rows, some thousands at a time.
 """
 
 import logging
@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
+from keras.initializers import RandomNormal
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.collective.tables.initial_values import first_values
 from xmc_tf.collective.tables.lookup import lookup
-from xmc_tf.collective.tables.row_access import set_rows
+from xmc_tf.collective.tables.table import set_rows
 from xmc_tf.data import as_features
-from xmc_tf.matcher.head import LabelHead, random_rows
+from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import LevelTask
 from xmc_tf.params import LinearChainParams, LinearLevelParams, RankerParams
 from xmc_tf.rankers.fit import train_rankers
@@ -22,7 +23,7 @@ from xmc_tf.rankers.fit import train_rankers
 logger = logging.getLogger(__name__)
 
 _ROWS_AT_ONCE = 16384
-_ROOTS_ROWS = 1024  # at either end of its own rows, a rank may compute up to this many rows of other ranks
+_ROOTS_ROWS = 1024  # at each end of its own rows, a rank may compute up to this many rows of other ranks
 _PENALTY = 100.0  # Cp and Cn: little regularization, because embeddings have few dimensions for many documents
 
 # Methods that read the documents' embeddings.
@@ -36,32 +37,35 @@ def bootstrap(
     task: LevelTask,
     matched: csr_matrix | None = None,
     vectors: np.ndarray | None = None,
-    parent_head: LabelHead | None = None,
-    loss_function: str = "squared-hinge",
+    parent_head: LabelHead | None = None,  # the top level has none
+    loss_function: str = "squared-hinge",  # "centroid" chooses biases for its scores
     seed: int = 0,
 ) -> None:
-    """Set the initial rows of a head. Call it on all ranks.
-
-    Args:
-        head: label head of the level.
-        method: "linear": train linear rankers on the embeddings; "weighted-linear": likewise, with the weights of the
-            positives; "centroid": the mean direction of a node's documents, and a bias by the node's share of its
-            parent's documents; "inherit": the parent's row; "no-bootstrap": random rows.
-        task: the level.
-        matched: documents × parents that the level is trained with. Default: all documents match all parents.
-        vectors: embeddings of all documents, which may be memory-mapped; for the methods in ``NEED_VECTORS``.
-        parent_head: head of the level above, for "inherit". The top level has none and is initialized at random.
-        loss_function: loss of the training; "centroid" chooses biases for its scores.
-        seed: seed of random rows and of the solver.
+    """Set the initial rows of a head; all ranks must call it. The methods: "linear" trains linear rankers on the
+    embeddings; "weighted-linear" also uses the weights of the positives; "centroid" takes the mean direction of a
+    node's documents, and a bias by the node's share of its parent's documents; "inherit" copies the parent's row;
+    "no-bootstrap" draws random rows.
     """
     if method == "inherit" and parent_head is None:
         logger.info("%s: the top level has nothing to inherit from and is initialized at random", head.name)
         method = "no-bootstrap"
+    low, high = head.own_rows()
     if method == "no-bootstrap":
-        _draw(head, seed)
+        # Normally distributed weights and biases of 0, the same on any number of ranks.
+        values = first_values(RandomNormal(stddev=0.02), head.name, head.nr_nodes, head.dim, seed)
+        assert values is not None
+        for begin in range(low, high, _ROWS_AT_ONCE):
+            end = min(begin + _ROWS_AT_ONCE, high)
+            set_rows(head.table.variable, begin - low, tf.pad(values(begin, end), [[0, 0], [0, 1]]))
     elif method == "inherit":
         assert parent_head is not None
-        _inherit(head, parent_head, task)
+        # Every rank makes as many lookups as the one with the most rows.
+        for offset in range(0, int(np.diff(head.table.partition.bounds).max()), _ROWS_AT_ONCE):
+            begin, end = min(low + offset, high), min(low + offset + _ROWS_AT_ONCE, high)
+            parents = np.searchsorted(task.splits, np.arange(begin, end), side="right") - 1
+            rows = lookup(parent_head.table, tf.constant(parents, tf.int64))
+            if begin < end:
+                set_rows(head.table.variable, begin - low, rows)
     elif method == "centroid":
         assert vectors is not None
         _centroids(head, task, matched, vectors, loss_function)
@@ -70,33 +74,11 @@ def bootstrap(
         _solve(head, task, matched, vectors, weighted=method == "weighted-linear", seed=seed)
 
 
-def _draw(head: LabelHead, seed: int) -> None:
-    """Set normally distributed weights and biases of 0, the same on any number of ranks."""
-    values = first_values(random_rows(), head.name, head.nr_nodes, head.dim, seed)
-    assert values is not None
-    low, high = head.own_rows()
-    for begin in range(low, high, _ROWS_AT_ONCE):
-        end = min(begin + _ROWS_AT_ONCE, high)
-        set_rows(head.table.variable, begin - low, tf.pad(values(begin, end), [[0, 0], [0, 1]]))
-
-
-def _inherit(head: LabelHead, parent_head: LabelHead, task: LevelTask) -> None:
-    """Set the parents' rows, from any rank; every rank makes as many calls as the one with the most rows."""
-    low, high = head.own_rows()
-    most = int(np.diff(head.table.partition.bounds).max())
-    for offset in range(0, most, _ROWS_AT_ONCE):
-        begin, end = min(low + offset, high), min(low + offset + _ROWS_AT_ONCE, high)
-        parents = np.searchsorted(task.splits, np.arange(begin, end), side="right") - 1
-        rows = lookup(parent_head.table, tf.constant(parents, tf.int64))
-        if begin < end:
-            set_rows(head.table.variable, begin - low, rows)
-
-
 def _solve(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, *, weighted: bool, seed: int
 ) -> None:
     """Set one-versus-rest rankers, trained on the documents that are matched to a node's parent."""
-    X = as_features(_as_seen(head, vectors))
+    X = as_features(head.scaling.apply(vectors))
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
     params = RankerParams(
@@ -114,14 +96,9 @@ def _solve(
         binary.data[:] = 1
         clusters, negatives = _problem(task, begin, end, first, last, of_parents)
         model = train_rankers(
-            X,
-            binary,
-            [clusters],
-            R=of_block if weighted else None,
-            params=params,
+            X, binary, [clusters], R=of_block if weighted else None, params=params, seed=seed,
             user_negatives={1: negatives} if negatives is not None else None,
-            seed=seed,
-        )
+        )  # fmt: skip
         _keep_own(head, begin, model.levels[-1].weights.T.toarray())
 
 
@@ -132,28 +109,19 @@ def _problem(
     nodes = np.arange(end - begin, dtype=np.int32)
     if matched is None:
         return csc_matrix((np.ones(len(nodes), np.float32), nodes, [0, len(nodes)]), shape=(len(nodes), 1)), None
-    # Append a parent without children: the solver would take a single parent for the root, which all documents match.
+    # Append a parent without children: the solver would treat a single parent as the root, which all documents match.
     starts = np.concatenate([task.splits[first : last + 1] - begin, [end - begin]])
     clusters = csc_matrix((np.ones(len(nodes), np.float32), nodes, starts), shape=(len(nodes), last - first + 1))
-    no_documents = csc_matrix((matched.shape[0], 1), dtype=np.float32)
     own = matched[:, first:last]
-    return clusters, csc_matrix(
-        (
-            np.concatenate([own.data, no_documents.data]),
-            np.concatenate([own.indices, no_documents.indices]),
-            np.concatenate([own.indptr, own.indptr[-1:]]),
-        ),
-        shape=(matched.shape[0], last - first + 1),
-    )
+    parts = own.data, own.indices, np.concatenate([own.indptr, own.indptr[-1:]])
+    return clusters, csc_matrix(parts, shape=(matched.shape[0], last - first + 1))
 
 
 def _centroids(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, loss_function: str
 ) -> None:
-    """Set mean directions as weights, and biases by the nodes' shares of their parents' documents.
-
-    The mean of the parent's documents scores the logarithm of the odds with cross-entropy, and the mean of the targets
-    1 and -1 with the hinges.
+    """Set mean directions as weights, and biases by the nodes' shares of their parents' documents. The mean of the
+    parent's documents scores the log-odds with cross-entropy, and the mean of the targets 1 and -1 with the hinges.
     """
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
@@ -164,9 +132,11 @@ def _centroids(
             if low_child == high_child:
                 continue
             of_nodes = targets[:, low_child:high_child]
-            own = every_document if of_parents is None else _rows_of(of_parents, parent)
+            own = every_document
+            if of_parents is not None:
+                own = of_parents.indices[of_parents.indptr[parent] : of_parents.indptr[parent + 1]]
             documents = np.union1d(own, of_nodes.indices)
-            seen = _as_seen(head, vectors[documents])
+            seen = head.scaling.apply(vectors[documents])
             lengths = np.linalg.norm(seen, axis=1)
             directions = seen / np.maximum(lengths, 1e-12)[:, None]
             belongs = csr_matrix((of_nodes[documents] != 0).astype(np.float32))
@@ -180,11 +150,11 @@ def _centroids(
 
 
 def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, int, int]]:
-    """Yield pieces of whole clusters with a rank's nodes: begin and end of the nodes, begin and end of the parents."""
+    """Yield blocks of whole clusters with this rank's nodes: the range of the nodes, and of their parents."""
     low, high = head.own_rows()
     if task.nr_parents == 1:
-        # The root's children may be cut anywhere, but a solver's result depends a little on which labels it solves
-        # together. So the pieces are the same on any number of ranks, and a rank keeps only its own rows of them.
+        # The root's children may be split anywhere, but a solver's result depends slightly on the labels that it solves
+        # together. So the blocks are the same on any number of ranks, and a rank keeps only its own rows of them.
         for begin in range(low - low % _ROOTS_ROWS, high, _ROOTS_ROWS):
             yield begin, min(begin + _ROOTS_ROWS, head.nr_nodes), 0, 1
         return
@@ -197,18 +167,9 @@ def _own_blocks(head: LabelHead, task: LevelTask) -> Iterator[tuple[int, int, in
 
 
 def _keep_own(head: LabelHead, begin: int, rows: np.ndarray) -> None:
-    """Set the rows from node ``begin`` on, as far as they are this rank's."""
+    """Set the rows from node ``begin`` on, if they belong to this rank."""
     low, high = head.own_rows()
     first, last = max(low, begin), min(high, begin + len(rows))
     if first < last:
         own = np.ascontiguousarray(rows[first - begin : last - begin], np.float32)
         set_rows(head.table.variable, first - low, own)
-
-
-def _rows_of(matrix: csc_matrix, column: int) -> np.ndarray:
-    return matrix.indices[matrix.indptr[column] : matrix.indptr[column + 1]]
-
-
-def _as_seen(head: LabelHead, vectors: np.ndarray) -> np.ndarray:
-    """Return the embeddings as the head multiplies them."""
-    return vectors if head.scaling.is_identity else head.scaling.apply(vectors)

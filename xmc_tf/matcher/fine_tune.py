@@ -13,44 +13,43 @@ import tensorflow as tf
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.strategy import CollectiveStrategy
+from xmc_tf.collective.tables.every_row import FusedRows, RowStep
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
-from xmc_tf.matcher.candidates.batches import Batch, LevelData, TrainingBatches
+from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
 from xmc_tf.matcher.candidates.choosing import EveryNode
 from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import Position, TrainedVariables, make_optimizer
 from xmc_tf.matcher.progress.curves import LevelCurves
 from xmc_tf.matcher.progress.summaries import Course, LevelSummaries, StepMeter
-from xmc_tf.matcher.train_step import head_in_place, make_train_batch, tensors_of
 from xmc_tf.params import MatcherParams
 
 logger = logging.getLogger(__name__)
 
+# A batch in the graph: ids, mask, candidates and their row splits, targets, weights, number of documents,
+# seed of dropout.
+_SIGNATURE = [
+    *[tf.TensorSpec([None, None], tf.int32)] * 2, *[tf.TensorSpec([None], tf.int64)] * 2,
+    *[tf.TensorSpec([None], tf.float32)] * 2, tf.TensorSpec([], tf.float32), tf.TensorSpec([2], tf.int64),
+]  # fmt: skip
+
+_XLA_WIDTH = 16  # XLA compiles once per width, so widths are rounded up to multiples of this
+
 
 @dataclass
 class LevelResult:
-    """The result of a level's training.
+    """The result of a level's training."""
 
-    Args:
-        steps: number of steps, including those before a resumption.
-        first_step: first step of this run.
-        losses: loss of each step from ``first_step`` on, over all ranks.
-        seconds: time of this run, including validations and checkpoints.
-        padding_share: share of padding in the encoder's inputs.
-        validations: (step, metrics) in the order of the steps.
-        stopped_early: whether validation ended the training.
-        curves: losses and validations since the first step, including those before a resumption.
-    """
-
-    steps: int = 0
-    first_step: int = 0
-    losses: list[float] = field(default_factory=list)
-    seconds: float = 0.0
-    padding_share: float = 0.0
-    validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
-    stopped_early: bool = False
-    curves: LevelCurves = field(default_factory=LevelCurves)
+    steps: int = 0  # including those before a resumption
+    first_step: int = 0  # of this run
+    losses: list[float] = field(default_factory=list)  # of each step from first_step on, over all ranks
+    seconds: float = 0.0  # of this run, including validations and checkpoints
+    padding_share: float = 0.0  # of the encoder's inputs
+    validations: list[tuple[int, dict[str, float]]] = field(default_factory=list)  # (step, metrics)
+    stopped_early: bool = False  # by validation
+    curves: LevelCurves = field(default_factory=LevelCurves)  # including the steps before a resumption
 
 
 def fine_tune_level(
@@ -60,27 +59,14 @@ def fine_tune_level(
     data: LevelData,
     params: MatcherParams,
     *,
-    folder: str | Path,
+    folder: str | Path,  # of checkpoints, on a disk that all hosts share
     seed: int = 0,
     summaries: LevelSummaries | None = None,
-    validate: Callable[[], dict[str, float]] | None = None,
+    validate: Callable[[], dict[str, float]] | None = None,  # the same on all ranks, larger is better
 ) -> LevelResult:
-    """Train encoder and head, from the last checkpoint in ``folder`` if there is one.
-
-    Call it on all ranks. A global batch has ``batch_size`` documents per rank. The loss of a step is the mean over the
-    documents of the global batch, whatever the number of ranks.
-
-    Args:
-        strategy: the ranks.
-        encoder: computes embeddings from token ids; see ``encoder.Encoder``.
-        head: label head of the level, with its initial rows.
-        data: the level's documents and their candidates.
-        params: the training parameters.
-        folder: folder for checkpoints, on a disk that all hosts share.
-        seed: seed of the order of documents and of dropout.
-        summaries: TensorBoard curves of the level; rank 0's.
-        validate: returns metrics, the same on all ranks, larger is better; called before each checkpoint. The state
-            with the best mean is restored at the end.
+    """Train encoder and head, from the last checkpoint in ``folder`` if there is one; all ranks must call it. A global
+    batch has ``batch_size`` documents per rank. The loss of a step is the mean over the documents of the global batch,
+    on any number of ranks. With ``validate``, the state with the best mean of its metrics is restored at the end.
     """
     folder, world = Path(folder), strategy.communicator
     rank, level = strategy.rank(), data.sampler.task.level
@@ -88,11 +74,15 @@ def fine_tune_level(
     total = total_steps(batches, params)
     every_node = isinstance(data.sampler, EveryNode)
     if not every_node:
-        head.choose_route(_candidates(batches.make(0, 0)))
+        batch = batches.make(0, 0)
+        head.choose_route(tf.RaggedTensor.from_row_splits(batch.candidates, batch.splits))
 
-    # The variables that are trained, and the position in the training.
+    # The trained variables, and the position in the training.
     position = Position()
-    in_place = head_in_place(head, params)
+    in_place = None
+    if params.trains_head_in_place:
+        wire, decay = head.every_row.wire, params.weight_decay
+        in_place = FusedRows(head.table, wire, epsilon=params.adam_epsilon, weight_decay=decay)
     variables = [*encoder.trainable_variables, *([] if in_place else [head.table.variable])]
     optimizer = make_optimizer(strategy, params, total, encoder.trainable_variables)
     optimizer.build(variables)
@@ -101,7 +91,7 @@ def fine_tune_level(
         load_training(folder / "last", trained, world)
         logger.info("level %d: resuming from step %d of %d", level, position.step, total)
     resumes_from(f"fine-tuning, level {level}, step {position.step} of {total}")
-    train_batch = make_train_batch(encoder, head, optimizer, variables, params, data.pad_id, every_node, in_place)
+    train_batch = _make_train_batch(encoder, head, optimizer, variables, params, data.pad_id, every_node, in_place)
 
     curves = LevelCurves.load(folder, position.step)
     result = LevelResult(steps=position.step, first_step=position.step, curves=curves)
@@ -115,14 +105,15 @@ def fine_tune_level(
                 batch = next(stream)
                 # A resumed run drops the same units as an uninterrupted one.
                 drops = np.array([dropout_seed, (batch.epoch << 32) + batch.step], np.int64)
-                meter.add(train_batch(*tensors_of(batch), drops))
+                fields = batch.ids, batch.mask, batch.candidates, batch.splits, batch.targets, batch.weights
+                meter.add(train_batch(*fields, np.float32(batch.global_count), drops))
             position.advance(batch.epoch, batch.step + 1)
             progress.add()
 
             save = position.step == total or position.step % params.save_steps == 0
             if save or position.step % params.logging_steps == 0:
                 course = meter.take(params.gradient_accumulation_steps)
-                _check_finite(course.losses, level, position.step)  # before it gets into a checkpoint
+                _check_finite(course.losses, level, position.step)  # before a checkpoint contains it
                 result.losses += course.losses
                 curves.add_losses(position.step, course.losses, total)
                 report.steps(position.step, course)
@@ -147,7 +138,7 @@ def fine_tune_level(
         load_training(folder / "best", trained, world, optimizer=False)
         if rank == 0:
             logger.info("level %d: the best step was %d", level, position.step)
-    head.forget_slots()
+    head.table.slots.clear()  # the optimizer's state of the rows
     return result
 
 
@@ -178,7 +169,6 @@ class _Report:
             self._summaries.write(step, course, rate, norm)
 
     def validation(self, step: int, metrics: dict[str, float]) -> None:
-        """Report the metrics of a validation."""
         if self._silent:
             return
         values = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())
@@ -187,23 +177,12 @@ class _Report:
             self._summaries.write_validation(step, metrics)
 
 
-def _make_batches(
-    strategy: CollectiveStrategy, data: LevelData, params: MatcherParams, seed: int
-) -> TrainingBatches:  # fmt: skip
+def _make_batches(strategy: CollectiveStrategy, data: LevelData, params: MatcherParams, seed: int) -> TrainingBatches:
     """Return the batches of all ranks; sizes and budgets of the parameters are per rank."""
     size = strategy.world_size()
-    return TrainingBatches(
-        data,
-        batch=params.batch_size * size,
-        seed=seed,
-        rank=strategy.rank(),
-        size=size,
-        token_budget=None if params.token_budget is None else params.token_budget * size,
-    )
-
-
-def _candidates(batch: Batch) -> tf.RaggedTensor:
-    return tf.RaggedTensor.from_row_splits(batch.candidates, batch.splits)
+    budget = None if params.token_budget is None else params.token_budget * size
+    batch, rank = params.batch_size * size, strategy.rank()
+    return TrainingBatches(data, batch=batch, seed=seed, rank=rank, size=size, token_budget=budget)
 
 
 def _check_finite(losses: list[float], level: int, step: int) -> None:
@@ -217,3 +196,59 @@ def _check_finite(losses: list[float], level: int, step: int) -> None:
             fix="lower learning_rate or head_learning_rate, add warmup_steps, or train without mixed_precision; "
             "earlier checkpoints are kept",
         )
+
+
+def _make_train_batch(
+    encoder: Any, head: LabelHead, optimizer: Any, variables: list[tf.Variable], params: MatcherParams, pad_id: int,
+    every_node: bool, in_place: FusedRows | None,
+) -> Callable[..., tf.Tensor]:  # fmt: skip
+    """Return a function that trains on one batch. It returns this rank's [loss, documents, tokens, tokens with
+    padding]. With ``every_node``, all nodes are candidates, and batches contain only positives. ``in_place`` updates
+    the head's rows while their gradients are computed.
+    """
+    loss_of = head_loss(params.loss_function)
+
+    def encode(ids: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        # The encoder keeps this graph, so the next level does not trace all its layers again.
+        return encoder.in_graph(ids, mask, training=True, seed=seed)
+
+    if params.xla:
+
+        @tf.function(jit_compile=True, autograph=False)
+        def encode(ids: tf.Tensor, mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+            return encoder(ids, mask, training=True, seed=seed, packed=False)
+
+    @tf.function(input_signature=_SIGNATURE, autograph=False)
+    def train_batch(
+        ids: tf.Tensor, mask: tf.Tensor, candidates: tf.Tensor, splits: tf.Tensor, targets: tf.Tensor,
+        weights: tf.Tensor, global_count: tf.Tensor, seed: tf.Tensor,
+    ) -> tf.Tensor:  # fmt: skip
+        documents, width = tf.shape(ids)[0], tf.shape(ids)[1]
+        # Encoders reject empty batches, but a rank without documents must still take part in the step.
+        empty = tf.maximum(0, 1 - documents)
+        ids = tf.pad(ids, [[0, empty], [0, 0]], constant_values=pad_id)
+        seen = tf.pad(mask, [[0, empty], [0, 0]], constant_values=1)
+        if params.xla:
+            more = tf.minimum(-width % _XLA_WIDTH, encoder.max_length - width)
+            ids, seen = tf.pad(ids, [[0, 0], [0, more]], constant_values=pad_id), tf.pad(seen, [[0, 0], [0, more]])
+            width += more
+        ragged = tf.RaggedTensor.from_row_splits(candidates, splits, validate=False)
+        with tf.GradientTape() as tape:
+            vectors = encode(ids, seen, seed)[:documents]
+            factors = ragged.with_flat_values(weights)
+            if every_node:
+                now = None
+                if in_place is not None:
+                    rate = tf.convert_to_tensor(optimizer.learning_rate) * (params.head_rate / params.learning_rate)
+                    now = in_place, RowStep(tf.convert_to_tensor(optimizer.iterations) + 1, rate, 1.0 / global_count)
+                losses = head.losses_of_all(vectors, ragged, loss_of, factors, now)
+            else:
+                losses = head.losses(vectors, ragged, ragged.with_flat_values(targets), loss_of, factors)
+            loss = tf.reduce_sum(losses) / global_count
+            scaled = optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, variables)
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        counts = [documents, tf.reduce_sum(mask), documents * width]
+        return tf.stack([loss, *(tf.cast(count, tf.float32) for count in counts)])
+
+    return train_batch

@@ -2,18 +2,14 @@
 
 import logging
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.collective.tables.every_row import EveryRow
-from xmc_tf.collective.tables.fused_rows import FusedRows, RowStep
+from xmc_tf.collective.tables.every_row import EveryRow, FusedRows, RowStep
 from xmc_tf.collective.tables.initial_values import Initializer
-from xmc_tf.collective.tables.pairs import PairScorer
-from xmc_tf.collective.tables.routes import choose_route
-from xmc_tf.collective.tables.row_access import get_rows
-from xmc_tf.collective.tables.table import make_table
+from xmc_tf.collective.tables.pairs import PairScorer, choose_route
+from xmc_tf.collective.tables.table import get_rows, make_table
 from xmc_tf.matcher.heads import SHORTEST, Scaling
 from xmc_tf.matcher.losses import HeadLoss
 from xmc_tf.params import MatcherParams
@@ -26,27 +22,9 @@ _BLOCK_ROWS = 16384
 
 
 class LabelHead:
-    """The rows of a level, which score documents against its nodes: ``weights[node] · embedding + bias[node]``.
-
-    The rows are in the order of the tree, so siblings are neighbours and belong to the same rank. A row contains the
-    node's weights, then its bias; embeddings get a constant 1 as their last number.
-
-    Example:
-        >>> head = LabelHead(strategy, "level_1", nr_nodes=16, dim=384)
-        >>> losses = head.losses(vectors, candidates, targets, head_loss("squared-hinge"))      # [B]
-
-    Args:
-        strategy: the ranks.
-        name: name in messages and files, the same on all ranks.
-        nr_nodes: number of nodes of the level.
-        dim: dimension of the embeddings.
-        splits: first child of each node of the level above, then the number of nodes. A shard begins at such a
-            boundary; default: anywhere.
-        initial: initial values of the rows, including the bias; see ``collective.tables.initial_values``.
-        scaling: scaling of the embeddings. Default: none.
-        route: what ranks exchange, rows or embeddings; see ``PairScorer``.
-        wire: format of the numbers that ranks exchange; half precision halves the bytes and rounds.
-        in_place: rows in bfloat16, which ``FusedRows`` trains, and no optimizer.
+    """The rows of a level, which score documents against its nodes: ``weights[node] · embedding + bias[node]``. The
+    rows are in the order of the tree, so siblings are neighbours and belong to the same rank. A row contains the node's
+    weights, then its bias; embeddings get a constant 1 as their last number.
     """
 
     def __init__(
@@ -59,50 +37,31 @@ class LabelHead:
         *,
         initial: Initializer = "zeros",
         scaling: Scaling | None = None,
-        route: str = "auto",
-        wire: str = "fp32",
-        in_place: bool = False,
+        route: str = "auto",  # whether ranks exchange rows or embeddings; see ``PairScorer``
+        wire: str = "fp32",  # format of the numbers that ranks exchange
+        in_place: bool = False,  # bfloat16 rows, which ``FusedRows`` trains without an optimizer
     ) -> None:
         self.strategy, self.nr_nodes, self.dim, self.splits = strategy, nr_nodes, dim, splits
         self.scaling = scaling or Scaling()
-        # Not made by ``strategy.table``, which keeps its tables: the next level replaces this head.
+        # Not created by ``strategy.table``, which keeps its tables: the next level replaces this head.
         self.table = make_table(
-            name,
-            nr_nodes,
-            dim + 1,
-            size=strategy.world_size(),
-            rank=strategy.rank(),
-            partition=shards(nr_nodes, splits, strategy.world_size()),
-            initializer=initial,
-            seed=strategy.seed,
-            trainable=not in_place,
-            dtype=tf.bfloat16 if in_place else tf.float32,
-        )
+            name, nr_nodes, dim + 1, size=strategy.world_size(), rank=strategy.rank(),
+            partition=shards(nr_nodes, splits, strategy.world_size()), initializer=initial, seed=strategy.seed,
+            trainable=not in_place, dtype=tf.bfloat16 if in_place else tf.float32,
+        )  # fmt: skip
         self.scorer = PairScorer(self.table, route, wire)  # type: ignore[arg-type]  # checked there
         self.every_row = EveryRow(self.table, wire)  # type: ignore[arg-type]
 
     @classmethod
     def for_level(
-        cls,
-        strategy: CollectiveStrategy,
-        level: int,
-        nr_nodes: int,
-        dim: int,
-        splits: np.ndarray | None,
+        cls, strategy: CollectiveStrategy, level: int, nr_nodes: int, dim: int, splits: np.ndarray | None,
         params: MatcherParams,
-    ) -> "LabelHead":
+    ) -> "LabelHead":  # fmt: skip
         """Return a head of zeros for a level with these parameters."""
         return cls(
-            strategy,
-            f"head/level_{level}",
-            nr_nodes,
-            dim,
-            splits,
-            scaling=Scaling(params.normalizes, params.scale),
-            route=params.route,
-            wire=params.wire,
-            in_place=params.trains_head_in_place,
-        )
+            strategy, f"head/level_{level}", nr_nodes, dim, splits, scaling=Scaling(params.normalizes, params.scale),
+            route=params.route, wire=params.wire, in_place=params.trains_head_in_place,
+        )  # fmt: skip
 
     @property
     def communicator(self) -> Communicator:
@@ -111,33 +70,22 @@ class LabelHead:
 
     @property
     def name(self) -> str:
-        """Name of the head's table."""
         return self.table.name
 
     def inputs(self, vectors: tf.Tensor | np.ndarray) -> tf.Tensor:
         """Return embeddings as the rows multiply them: scaled, without the constant; float32 ``[B, dim]``."""
         vectors = tf.cast(vectors, tf.float32)
         if self.scaling.normalize:
-            vectors = vectors / tf.maximum(_lengths(vectors), SHORTEST)
+            # The square root has a finite gradient even at zero vectors.
+            squares = tf.reduce_sum(tf.square(vectors), axis=1, keepdims=True)
+            vectors = vectors / tf.maximum(tf.sqrt(tf.maximum(squares, SHORTEST**2)), SHORTEST)
         return vectors * self.scaling.factor if self.scaling.factor != 1.0 else vectors
 
     def losses(
-        self,
-        vectors: tf.Tensor,
-        candidates: tf.RaggedTensor,
-        targets: tf.RaggedTensor,
-        loss: HeadLoss,
+        self, vectors: tf.Tensor, candidates: tf.RaggedTensor, targets: tf.RaggedTensor, loss: HeadLoss,
         weights: tf.RaggedTensor | None = None,
-    ) -> tf.Tensor:
-        """Return each document's loss, ``[B]``. Call it on all ranks, also on those without documents.
-
-        Args:
-            vectors: embeddings, ``[B, dim]``.
-            candidates: nodes in the order of the tree, int64.
-            targets: 1 for a positive and 0 for a negative, in the shape of ``candidates``.
-            loss: the loss function; see ``losses``.
-            weights: weights of the positives, in the shape of ``candidates``; used by weighted losses only.
-        """
+    ) -> tf.Tensor:  # fmt: skip
+        """Return each document's loss, ``[B]``; all ranks must call it, also those without documents."""
         counted = weights if loss.weighted else None
         sums = self.scorer.losses(self._with_one(vectors), candidates, targets, loss.of_pairs, counted)
         if not loss.mean:
@@ -145,21 +93,11 @@ class LabelHead:
         return sums / tf.maximum(tf.cast(candidates.row_lengths(), tf.float32), 1.0)
 
     def losses_of_all(
-        self,
-        vectors: tf.Tensor,
-        positives: tf.RaggedTensor,
-        loss: HeadLoss,
-        weights: tf.RaggedTensor | None = None,
+        self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None,
         in_place: tuple[FusedRows, RowStep] | None = None,
-    ) -> tf.Tensor:
-        """Return each document's loss with all nodes as its candidates, ``[B]``. Call it on all ranks.
-
-        Args:
-            vectors: embeddings, ``[B, dim]``.
-            positives: positive nodes in the order of the tree, int64; all others are negatives.
-            loss: the loss function; see ``losses``.
-            weights: weights of the positives, in their shape; used by weighted losses only.
-            in_place: what updates the rows at once, and the step. Default: the rows get a gradient.
+    ) -> tf.Tensor:  # fmt: skip
+        """Return each document's loss with all nodes as its candidates, ``[B]``; all ranks must call it. ``in_place``
+        updates the rows at once; by default, the rows get a gradient.
         """
 
         def of_rows(scores: tf.Tensor, targets: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
@@ -202,7 +140,7 @@ class LabelHead:
         return rows
 
     def rows_between(self, low: int, high: int) -> np.ndarray:
-        """Return the rows from ``low`` to before ``high``, which their ranks broadcast; all ranks call it."""
+        """Return the rows from ``low`` to before ``high``, which their ranks broadcast; all ranks must call it."""
         table, parts = self.table, []
         bounds = table.partition.bounds
         for owner in range(table.size):
@@ -219,26 +157,12 @@ class LabelHead:
         """Return the number of bytes of the whole head."""
         return 4 * self.nr_nodes * (self.dim + 1)
 
-    def forget_slots(self) -> None:
-        """Release the optimizer's state of the rows, once the level is trained."""
-        self.table.slots.clear()
-
     def _with_one(self, vectors: tf.Tensor) -> tf.Tensor:
         scaled = self.inputs(vectors)
         return tf.concat([scaled, tf.ones([tf.shape(scaled)[0], 1])], axis=1)
-
-
-def random_rows(stddev: float = 0.02) -> keras.initializers.Initializer:
-    """Return an initializer of random rows, for heads without a bootstrap."""
-    return keras.initializers.RandomNormal(stddev=stddev)
 
 
 def shards(nr_nodes: int, splits: np.ndarray | None, size: int) -> Partition:
     """Return even ranges of rows that begin at a cluster's first node; the root's children may be cut anywhere."""
     alone = splits is None or len(splits) <= 2
     return balanced(np.ones(nr_nodes, np.int64), size, None if alone else splits)
-
-
-def _lengths(vectors: tf.Tensor) -> tf.Tensor:
-    """Return the lengths of vectors, with a finite gradient at zero vectors."""
-    return tf.sqrt(tf.maximum(tf.reduce_sum(tf.square(vectors), axis=1, keepdims=True), SHORTEST**2))

@@ -1,4 +1,4 @@
-"""The search of the best labels by the label heads of the levels that were fine-tuned."""
+"""The search of the best labels by the label heads of the fine-tuned levels."""
 
 import json
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.collective.checkpoints.whole import read_checkpoint, write_checkpoint
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
+from xmc_tf.data.torch_file import PlainObject, Tensor, TorchFile
 from xmc_tf.matcher.heads import LevelHead, Scaling, WholeHead
 from xmc_tf.matcher.predict_levels import predict_level
 
@@ -18,13 +19,7 @@ _FORMAT = "xmc_tf.matcher"
 
 
 class LabelSearch:
-    """A beam search through the label heads of the levels of a tree.
-
-    Args:
-        heads: heads of the levels, from the top to the last level that was fine-tuned.
-        splits: for each level, the first child of each node of the level above, then the number of nodes.
-        labels: label of each node of the last level; None if its nodes are clusters.
-    """
+    """A beam search through the label heads of the levels of a tree."""
 
     def __init__(self, heads: Sequence[LevelHead], splits: Sequence[np.ndarray], labels: np.ndarray | None) -> None:
         self.heads: Sequence[Any] = list(heads)
@@ -37,7 +32,7 @@ class LabelSearch:
 
     @property
     def head(self) -> Any:
-        """LevelHead of the last level."""
+        """The head of the last level."""
         return self.heads[-1]
 
     @property
@@ -55,25 +50,14 @@ class LabelSearch:
         vectors: np.ndarray,
         *,
         only_topk: int = 20,
-        beam_size: int = 20,
+        beam_size: int = 20,  # nodes kept at each level above
         post_processor: str = "noop",
-        only_labels: np.ndarray | None = None,
+        only_labels: np.ndarray | None = None,  # if the nodes are labels: those that may be predicted
         windows: np.ndarray | None = None,
     ) -> csr_matrix:
-        """Return the best nodes of the last level, by beam search through the heads.
-
-        Args:
-            vectors: embeddings, ``[documents, dim]``, or those of their windows.
-            only_topk: number of nodes per document.
-            beam_size: number of nodes kept at each level above. Larger values find better nodes and take longer.
-            post_processor: function applied to a score before it is combined with the parent's.
-            only_labels: numbers of the labels that may be predicted, if the nodes of the last level are labels; the
-                search keeps only nodes that lead to them. Default: all.
-            windows: first window of each document, then the number of windows; a node's score is the largest of the
-                document's windows. Default: each document is one window.
-
-        Returns:
-            Documents × nodes in the order of the tree, the best first within a row; see ``to_labels``.
+        """Return the best nodes of the last level, by beam search: documents × nodes in tree order, the best first.
+        With ``windows`` (the first window of each document, then their number), a node's score is the largest of the
+        document's windows.
         """
         kept = [None] * self.level if only_labels is None else self._leading_to(only_labels)
         parents: csr_matrix | None = None
@@ -99,11 +83,7 @@ class LabelSearch:
         return csr_matrix(parts, shape=predicted.shape)
 
     def save(self, folder: str | Path) -> None:
-        """Save heads that are whole in this process.
-
-        Args:
-            folder: a new folder.
-        """
+        """Save heads that are whole in this process, to a new folder."""
         write_checkpoint(
             folder, {name_of_head(level): head.rows for level, head in enumerate(self.heads)}, self.extra()
         )
@@ -132,14 +112,7 @@ class LabelSearch:
 
 
 def load_label_search(folder: str | Path) -> LabelSearch:
-    """Load the heads that a ``Matcher`` of any number of ranks saved, whole into this process.
-
-    Args:
-        folder: the folder passed to ``save``.
-
-    Raises:
-        InputError: if a file is missing or damaged, or the folder contains something else.
-    """
+    """Load the heads that a ``Matcher`` on any number of ranks saved, whole into this process."""
     tables, found = read_checkpoint(folder)
     about = parse_json(str(found["about"]), of=f"{folder}: about") if "about" in found else {}
     if about.get("format") != _FORMAT or about.get("version") != 1:
@@ -176,3 +149,38 @@ def _check_about(about: dict[str, Any], found: dict[str, Any], folder: str | Pat
     )
     if not right:
         raise InputError(f"{folder}: the label head's description is damaged", fix="copy the model again")
+
+
+def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
+    """Return the last fine-tuned level of a PECOS model, under one root, because PECOS stores no level above it. If its
+    number of rows is not that of the model's labels, it scores clusters.
+    """
+    file = TorchFile(path)
+    weights, bias = (_embedding(file, name) for name in ("W", "b"))
+    rows = len(weights) - 1  # the last row stands for padding
+    if weights.ndim != 2 or weights.shape[1] != dim or bias.shape != (rows + 1, 1) or rows < 1:
+        raise InputError(
+            f"{path} does not fit the encoder",
+            expected=f"a label head of {dim} columns with one bias per row",
+            received=f"weights {weights.shape}, biases {bias.shape}",
+            fix="the folder contains files of two models: copy the model again",
+        )
+
+    head = WholeHead(np.hstack([weights[:rows], bias[:rows]]))
+    return LabelSearch([head], [np.array([0, rows], np.int64)], np.arange(rows) if rows == nr_labels else None)
+
+
+def _embedding(file: TorchFile, name: str) -> np.ndarray:
+    """Return the weights of one of the head's two embedding layers."""
+    found: Any = file.content
+    for key in ("_modules", name, "_parameters", "weight"):
+        inside = found.attributes if isinstance(found, PlainObject) else found
+        found = inside.get(key) if isinstance(inside, dict) else None
+    if not isinstance(found, Tensor):
+        raise InputError(
+            f"{file.path} is not a label head of PECOS",
+            expected="a TransformerLinearXMCHead with the embeddings W and b",
+            received=f"no tensor for {name}",
+            fix="copy the file again; without it the model still predicts with its rankers (concat-only)",
+        )
+    return file.array(found).astype(np.float32, copy=False)

@@ -14,12 +14,7 @@ from xmc_tf.tree import LabelTree
 
 
 class Validation(NamedTuple):
-    """Documents that are not trained on, to measure the model during training.
-
-    Attributes:
-        store: their tokens.
-        Y: their labels, documents × labels.
-    """
+    """Documents on which the model is not trained, but measured during training."""
 
     store: TokenStore
     Y: spmatrix
@@ -27,66 +22,37 @@ class Validation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MatcherData:
-    """The documents, labels and tree that a matcher is trained on.
-
-    Args:
-        store: tokens of the documents. Each window is trained on as if it were a document with all of the document's
-            labels.
-        Y: documents × labels; an entry makes the label positive.
-        tree: tree over the labels.
-        pad_id: token id that fills the space behind a document's end; the tokenizer's.
-        rows: numbers of the documents to train on, if some are held out. Default: all.
-        validation: documents to validate on; with them, the state that scored best is kept of each level.
-        names: label names for TensorBoard's projector. Default: the label numbers.
-    """
+    """The documents, labels and tree on which a matcher is trained."""
 
     store: TokenStore
-    Y: spmatrix
+    Y: spmatrix  # an entry makes the label positive
     tree: LabelTree
-    pad_id: int
-    rows: np.ndarray | None = None
-    validation: Validation | None = None
-    names: Sequence[str] | None = None
+    pad_id: int  # token id of the padding; the tokenizer's
+    rows: np.ndarray | None = None  # the documents to train on; None: all
+    validation: Validation | None = None  # if given, the state of each level with the best score is kept
+    names: Sequence[str] | None = None  # for TensorBoard's projector
 
 
 @dataclass(frozen=True)
 class MatcherSettings:
-    """The settings of a matcher's training.
-
-    Args:
-        params: training parameters, one set for all levels or one per level.
-        pred_params: prediction parameters of the levels, in the same form; they decide the negatives that a level
-            predicts for the next one, and what validation measures.
-        max_match_clusters: the maximum number of nodes of a level that is fine-tuned. Larger levels are left to the
-            rankers, which need less memory and time per node.
-        seed: seed of everything random.
-    """
+    """The settings of a matcher's training."""
 
     params: MatcherParams | Sequence[MatcherParams]
     pred_params: MatcherPredParams | Sequence[MatcherPredParams] = field(default_factory=MatcherPredParams)
-    max_match_clusters: int = 32768
+    max_match_clusters: int = 32768  # larger levels are left to the rankers
     seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class LevelTask:
-    """The labels of the documents at one level of the tree.
+    """The labels of the documents at one level of the tree."""
 
-    Args:
-        level: number of the level; 1 for the children of the root.
-        splits: the children of parent ``p`` are the nodes ``[splits[p], splits[p + 1])`` of this level; the top level
-            has one parent, the root.
-        targets: documents × nodes in the order of the tree, float32, sorted, without zeros. An entry means that the
-            node contains a label of the document; its value is the weight of that positive.
-    """
-
-    level: int
-    splits: np.ndarray
-    targets: csr_matrix
+    level: int  # 1 for the children of the root
+    splits: np.ndarray  # the children of parent p are splits[p] to before splits[p + 1]; the top level has one parent
+    targets: csr_matrix  # documents × nodes in tree order, float32, sorted, without zeros: the weight of each positive
 
     @property
     def nr_nodes(self) -> int:
-        """Number of nodes of the level."""
         return int(self.targets.shape[1])
 
     @property
@@ -96,7 +62,6 @@ class LevelTask:
 
     @property
     def nr_documents(self) -> int:
-        """Number of documents."""
         return int(self.targets.shape[0])
 
 
@@ -115,27 +80,17 @@ def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
 
 
 def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights: bool = False) -> list[LevelTask]:
-    """Return the levels that are fine-tuned: from the children of the root to the last one that is small enough.
-
-    Example:
-        >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
-        >>> Y = csr_matrix([[0, 1, 0, 0, 1]])
-        >>> [task.targets.toarray().tolist() for task in levels_of(tree, Y, max_match_clusters=4, weights=True)]
-        [[[2.0, 0.0]]]
-
-    Args:
-        tree: tree over the labels.
-        Y: documents × labels; the values of the entries are ignored.
-        max_match_clusters: the maximum number of nodes of a level; larger levels are left to the rankers.
-        weights: whether a positive's weight is the number of the document's labels that the node contains, not 1.
-
-    Returns:
-        One task per level, the top first.
+    """Return the levels that are fine-tuned: from the children of the root to the last one that is small enough. With
+    ``weights``, a positive's weight is the number of the document's labels in the node; otherwise 1.
     """
     deepest = deepest_level(tree, max_match_clusters)
-    labels = _canonical(Y)
-    labels.data[:] = 1
-    values = _in_tree_order(labels, tree)
+    values = csr_matrix(Y, dtype=np.float32, copy=True)
+    values.sum_duplicates()
+    values.eliminate_zeros()
+    values.data[:] = 1
+    in_tree_order = tree.inverse[values.indices].astype(values.indices.dtype)
+    values = csr_matrix((values.data, in_tree_order, values.indptr), shape=values.shape)
+    values.sort_indices()
     tasks: list[LevelTask] = []
     for level in range(tree.depth, 0, -1):
         if level <= deepest:
@@ -146,21 +101,6 @@ def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights:
         if level > 1:
             values = _to_parents(values, tree.splits[level - 1])
     return tasks
-
-
-def _canonical(matrix: spmatrix) -> csr_matrix:
-    """Return a copy as float32 CSR, sorted, without duplicates and zeros."""
-    out = csr_matrix(matrix, dtype=np.float32, copy=True)
-    out.sum_duplicates()
-    out.eliminate_zeros()
-    return out
-
-
-def _in_tree_order(values: csr_matrix, tree: LabelTree) -> csr_matrix:
-    moved = tree.inverse[values.indices].astype(values.indices.dtype)
-    out = csr_matrix((values.data, moved, values.indptr), shape=values.shape)
-    out.sort_indices()
-    return out
 
 
 def _to_parents(values: csr_matrix, splits: np.ndarray) -> csr_matrix:

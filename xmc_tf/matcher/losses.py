@@ -1,7 +1,7 @@
 """Losses of the label head: sums over (document, candidate) pairs, so that each rank can compute those of its rows.
 
-A document's loss is the mean over its candidates for the hinges, and the sum for cross-entropy. A step's loss is the
-sum of its documents' losses, divided by the number of documents in the global batch.
+A document's loss is the mean over its candidates for the hinges, and the sum for cross-entropy. A step's loss is
+the sum of its documents' losses, divided by the number of documents in the global batch.
 """
 
 from dataclasses import dataclass
@@ -17,25 +17,14 @@ MARGIN = 1.0
 
 @dataclass(frozen=True)
 class HeadLoss:
-    """A loss function of the label head.
+    """A loss function of the label head."""
 
-    Example:
-        >>> loss = head_loss("weighted-squared-hinge")
-        >>> loss.of_pairs(tf.constant([0.5, 0.5]), tf.constant([1.0, 0.0]))     # [0.25, 2.25]
-
-    Args:
-        of_pairs: maps scores and targets (0 or 1) to losses, element by element.
-        weighted: multiply the loss of a positive by its weight.
-        mean: divide a document's loss by the number of its candidates.
-    """
-
-    of_pairs: "PairLoss"
-    weighted: bool = False
-    mean: bool = True
+    of_pairs: "PairLoss"  # maps scores and targets (0 or 1) to losses, element by element
+    weighted: bool = False  # multiply the loss of a positive by its weight
+    mean: bool = True  # divide a document's loss by the number of its candidates
 
 
 def head_loss(name: str) -> HeadLoss:
-    """Return the loss of this name; see ``loss_function`` of the parameters."""
     return _LOSSES[name]
 
 

@@ -1,4 +1,4 @@
-"""The fine-tuned matcher: an encoder, and a sharded head for each level that was fine-tuned."""
+"""The fine-tuned matcher: an encoder, and a sharded head for each fine-tuned level."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,63 +18,26 @@ from xmc_tf.params import MatcherParams, MatcherPredParams
 
 
 class Matcher(LabelSearch):
-    """A model that scores documents against the nodes of a tree by the embeddings of their texts.
-
-    Call the methods that take embeddings on all ranks, each rank with the embeddings of its own documents.
-
-    Example:
-        >>> data = MatcherData(store, Y, tree, tokenizer.pad_id)
-        >>> matcher = Matcher.train(strategy, encoder, data, MatcherSettings(params), folder="work/matcher")
-        >>> best = matcher.predict(encode_documents(matcher.encoder, test_store), only_topk=5)
-        >>> matcher.save("model/head")
-
-    Args:
-        strategy: the ranks.
-        heads: heads of the levels, from the top to the last level that was fine-tuned.
-        splits: for each level, the first child of each node of the level above, then the number of nodes.
-        labels: label of each node of the last level; None if its nodes are clusters.
-        encoder: encoder of the embeddings; optional, because no method calls it.
-
-    Attributes:
-        results: results of the levels' training, if the matcher was trained in this process.
+    """A model that scores documents against the nodes of a tree by the embeddings of their texts. All ranks must call
+    the methods that take embeddings, each with the embeddings of its own documents.
     """
 
     def __init__(
-        self,
-        strategy: CollectiveStrategy,
-        heads: Sequence[LabelHead],
-        splits: Sequence[np.ndarray],
-        labels: np.ndarray | None,
-        encoder: Any = None,
-    ) -> None:
+        self, strategy: CollectiveStrategy, heads: Sequence[LabelHead], splits: Sequence[np.ndarray],
+        labels: np.ndarray | None, encoder: Any = None,
+    ) -> None:  # fmt: skip
         super().__init__(heads, splits, labels)
         self.strategy, self.encoder = strategy, encoder
         self.results: list[LevelResult] = []
 
     @classmethod
     def train(
-        cls,
-        strategy: CollectiveStrategy,
-        encoder: Any,
-        data: MatcherData,
-        settings: MatcherSettings,
-        *,
-        folder: str | Path,
-        logdir: str | Path | None = None,
-    ) -> Self:
-        """Fine-tune encoder and heads level by level; resume if an earlier call with this folder was interrupted.
-
-        Call it on all ranks. With ``negative_sampling="all"``, only the last level is trained, under one root: its
-        candidates do not depend on a level above.
-
-        Args:
-            strategy: the ranks.
-            encoder: the encoder, which is fine-tuned in place.
-            data: documents, labels and tree.
-            settings: parameters and seed.
-            folder: folder for checkpoints and the results of the levels, on a disk that all hosts share. The caller
-                removes it.
-            logdir: TensorBoard's folder. Default: no curves.
+        cls, strategy: CollectiveStrategy, encoder: Any, data: MatcherData, settings: MatcherSettings, *,
+        folder: str | Path, logdir: str | Path | None = None,
+    ) -> Self:  # fmt: skip
+        """Fine-tune encoder and heads level by level; resume if an earlier call with this folder was interrupted. All
+        ranks must call it, with a folder that all hosts share and the caller removes. With ``negative_sampling="all"``,
+        only the last level is trained, under one root: its candidates do not depend on a level above.
         """
         params = _last(settings.params)
         if params.negative_sampling == "all":
@@ -95,11 +58,7 @@ class Matcher(LabelSearch):
         return matcher
 
     def save(self, folder: str | Path) -> None:
-        """Save the heads; call it on all ranks, each of which writes its rows. The encoder is saved separately.
-
-        Args:
-            folder: a folder on a disk that all hosts share.
-        """
+        """Save the heads, but not the encoder, to a shared folder; all ranks must call it, and each writes its rows."""
         save_tables(folder, [head.table for head in self.heads], self.strategy.communicator, self.extra())
 
 

@@ -1,7 +1,7 @@
 """The optimizer of a level: AdamW for the encoder, its row-wise form for the head, one clipping, and the schedules."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -23,9 +23,8 @@ class TrainedVariables(NamedTuple):
 
 
 class Position:
-    """The number of steps, the position in the data, and the best validation so far.
-
-    Steps are counted here, because the optimizer does not count those that overflowed in half precision.
+    """The number of steps, the position in the data, and the best validation so far. Steps are counted here, because
+    the optimizer does not count those that overflowed in half precision.
     """
 
     def __init__(self) -> None:
@@ -41,12 +40,11 @@ class Position:
 
     @property
     def step(self) -> int:
-        """Number of steps."""
         return int(self._counts[0])
 
     @property
     def epoch(self) -> int:
-        """Number of the pass over the documents that the next batch belongs to."""
+        """Number of the pass over the documents to which the next batch belongs."""
         return int(self._counts[1])
 
     @property
@@ -56,7 +54,6 @@ class Position:
 
     @property
     def best(self) -> float:
-        """The best validation so far."""
         return float(self._best)
 
     def advance(self, epoch: int, batch: int) -> None:
@@ -77,27 +74,11 @@ class Position:
         return 0 < patience <= int(self._counts[3])
 
 
-# Maps the share of the steps after the warmup that are done (0 to 1, or beyond) to a share of the peak rate.
-RateFormula = Callable[[tf.Tensor], tf.Tensor]
-
 POLYNOMIAL_END = 1e-7  # final rate of "polynomial"; an absolute rate, not a share
 
 
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
-    """A schedule that rises from 0 to ``peak`` in the warmup, then follows the named formula.
-
-    Example:
-        >>> rate = Schedule("linear", peak=1e-4, warmup=10, total=110)
-        >>> [float(rate(step)) for step in (0, 5, 10, 60, 110)]
-        [0.0, 5e-05, 0.0001, 5e-05, 0.0]
-
-    Args:
-        name: linear, cosine, cosine_with_restarts, polynomial, constant or constant_with_warmup.
-        peak: the peak rate.
-        warmup: number of warmup steps; "constant" has none.
-        total: number of steps of the whole training.
-        cycles: number of half cosine waves of cosine_with_restarts.
-    """
+    """A schedule that rises from 0 to ``peak`` in the warmup, then follows the named formula."""
 
     def __init__(self, name: str, peak: float, warmup: int, total: int, cycles: int = 1) -> None:
         self.name, self.peak, self.warmup, self.total, self.cycles = name, peak, warmup, total, cycles
@@ -109,50 +90,29 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
             return tf.fill(tf.shape(step), tf.constant(self.peak, tf.float32))
         rise = step / max(1, self.warmup)
         done = (step - self.warmup) / max(1, self.total - self.warmup)
-        of_arguments = {"polynomial": _polynomial(self.peak), "cosine_with_restarts": _with_restarts(self.cycles)}
-        course = of_arguments.get(self.name) or _COURSES[self.name]
-        return self.peak * tf.where(step < self.warmup, rise, course(done))
+        return self.peak * tf.where(step < self.warmup, rise, self._after_warmup(done))
+
+    def _after_warmup(self, done: tf.Tensor) -> tf.Tensor:
+        """Return the share of the peak rate when a share of the steps after the warmup (or beyond) is done."""
+        if self.name == "linear":
+            return tf.maximum(0.0, 1.0 - done)
+        if self.name == "cosine":
+            return 0.5 * (1.0 + tf.cos(math.pi * done))
+        if self.name == "cosine_with_restarts":  # each half wave starts at the peak; unlike cosine, 0 at the end
+            return tf.where(done >= 1.0, 0.0, 0.5 * (1.0 + tf.cos(math.pi * (done * self.cycles % 1.0))))
+        if self.name == "polynomial":
+            end = POLYNOMIAL_END / self.peak
+            return (1.0 - end) * tf.maximum(0.0, 1.0 - done) + end
+        return tf.ones_like(done)
 
     def get_config(self) -> dict:
         """Return the arguments of the constructor."""
         return {"name": self.name, "peak": self.peak, "warmup": self.warmup, "total": self.total, "cycles": self.cycles}
 
 
-def _linear(done: tf.Tensor) -> tf.Tensor:
-    return tf.maximum(0.0, 1.0 - done)
-
-
-def _cosine(done: tf.Tensor) -> tf.Tensor:
-    """Return half a cosine wave, from 1 to 0."""
-    return 0.5 * (1.0 + tf.cos(math.pi * done))
-
-
-def _with_restarts(cycles: int) -> RateFormula:
-    """Return half cosine waves, each of which begins at the peak, then 0; unlike cosine, it does not rise again."""
-    return lambda done: tf.where(done >= 1.0, 0.0, 0.5 * (1.0 + tf.cos(math.pi * (done * cycles % 1.0))))
-
-
-def _polynomial(peak: float) -> RateFormula:
-    """Return a line from the peak to ``POLYNOMIAL_END``, which is constant afterwards."""
-    end = POLYNOMIAL_END / peak
-    return lambda done: (1.0 - end) * tf.maximum(0.0, 1.0 - done) + end
-
-
-def _constant(done: tf.Tensor) -> tf.Tensor:
-    return tf.ones_like(done)
-
-
-_COURSES: dict[str, RateFormula] = {
-    "linear": _linear,
-    "cosine": _cosine,
-    "constant_with_warmup": _constant,
-}
-
-
 class FusedAdam(keras.optimizers.Adam):
-    """Adam, or AdamW with ``weight_decay``, whose update of a variable is one operation.
-
-    It reads and writes each number once; Keras' own update makes ten passes.
+    """Adam, or AdamW with ``weight_decay``, whose update of a variable is one operation. It reads and writes each
+    number once; Keras' own update makes ten passes.
     """
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
@@ -160,30 +120,17 @@ class FusedAdam(keras.optimizers.Adam):
         index = self._get_variable_index(variable)
         step = tf.cast(self.iterations.value + 1, tf.float32)
         tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=self._momentums[index].value.handle,
-            v=self._velocities[index].value.handle,
-            beta1_power=tf.pow(self.beta_1, step),
-            beta2_power=tf.pow(self.beta_2, step),
-            lr=tf.cast(learning_rate, tf.float32),
-            beta1=self.beta_1,
-            beta2=self.beta_2,
-            epsilon=self.epsilon,
+            var=variable.handle, m=self._momentums[index].value.handle, v=self._velocities[index].value.handle,
+            beta1_power=tf.pow(self.beta_1, step), beta2_power=tf.pow(self.beta_2, step),
+            lr=tf.cast(learning_rate, tf.float32), beta1=self.beta_1, beta2=self.beta_2, epsilon=self.epsilon,
             grad=gradient,
-        )
+        )  # fmt: skip
 
 
 def make_optimizer(
     strategy: CollectiveStrategy, params: MatcherParams, steps: int, encoder_variables: Sequence[tf.Variable]
 ) -> CollectiveOptimizer:
-    """Return the optimizer of encoder and head.
-
-    Args:
-        strategy: the ranks; the losses of all ranks are summed.
-        params: learning rates, schedule, decay, clipping, accumulation, precision.
-        steps: number of steps of the whole training.
-        encoder_variables: trainable variables of the encoder.
-    """
+    """Return the optimizer of encoder and head for a training of ``steps`` steps."""
     inner = FusedAdam(
         Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, steps, params.lr_cycles),
         weight_decay=params.weight_decay or None,
@@ -194,18 +141,15 @@ def make_optimizer(
         inner.exclude_from_weight_decay(var_list=[one for one in encoder_variables if not decays(one)])
     ratio = params.head_rate / params.learning_rate
     of_rows = RowAdam(
-        # The rate of this step: the schedule would be evaluated after the step has been counted.
+        # The rate of this step; the schedule itself would be evaluated after the step has been counted.
         lambda: inner.learning_rate * ratio,
         epsilon=params.adam_epsilon,
         weight_decay=params.weight_decay,
     )
     return strategy.optimizer(
-        inner,
-        table_optimizer=of_rows,
-        reduction="sum",
-        accumulate=params.gradient_accumulation_steps,
+        inner, table_optimizer=of_rows, reduction="sum", accumulate=params.gradient_accumulation_steps,
         loss_scale="dynamic" if params.mixed_precision == "fp16" else None,
-    )
+    )  # fmt: skip
 
 
 def decays(variable: tf.Variable) -> bool:

@@ -1,8 +1,8 @@
 """Predictions of a level by its head: each rank scores its own documents against all ranks' rows.
 
-A document's candidates are the children of its parents. All documents of a rank with the same parent are scored against
-its children by one small matrix product. The ranks broadcast the head's rows in blocks, each block once, so that no
-rank ever holds the whole head.
+A document's candidates are the children of its parents. All documents of a rank with the same parent are scored
+against its children by one small matrix product. The ranks broadcast the head's rows in blocks, each block once, so
+that no rank ever holds the whole head.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.compiled import kernel
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.reading import max_over_windows
-from xmc_tf.matcher.beam_kernels import best_children, count_children
 from xmc_tf.matcher.heads import LevelHead
-from xmc_tf.rankers.kernels.postprocess import neutral
+from xmc_tf.rankers.kernels.postprocess import chain, neutral, squash
 from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.ranks.rounds import equal_rounds
 
@@ -29,32 +29,15 @@ def predict_level(
     splits: np.ndarray,
     *,
     only_topk: int,
-    post_processor: str = "noop",
-    kept: np.ndarray | None = None,
+    post_processor: str = "noop",  # which ignores the parents' scores
+    kept: np.ndarray | None = None,  # mask of the nodes that may be predicted
     windows: np.ndarray | None = None,
 ) -> csr_matrix:
-    """Return the best nodes of a level for each document, with scores combined along the path.
+    """Return the best nodes of a level for each document, with scores combined along the path; all ranks must call it.
 
-    Call it on all ranks, each with its own documents, if any.
-
-    Example:
-        >>> top = predict_level(heads[0], vectors, None, tasks[0].splits, only_topk=8)
-        >>> leaves = predict_level(heads[1], vectors, top, tasks[1].splits, only_topk=20)
-
-    Args:
-        head: label head of the level.
-        vectors: embeddings, ``[documents, dim]``, or those of their windows.
-        parents: documents × parents, their scores along the path; None at the top.
-        splits: first child of each parent, then the number of nodes.
-        only_topk: number of nodes per document.
-        post_processor: function applied to a score before it is combined with the parent's; "noop" ignores the
-            parents' scores.
-        kept: mask of the nodes that may be predicted. Default: all.
-        windows: first window of each document, then the number of windows; a node's score is the largest of the
-            document's windows, after :func:`_equalize_windows`. Default: each document is one window.
-
-    Returns:
-        Documents × nodes in the order of the tree, float32; the best first within a row.
+    The result is documents × nodes in the order of the tree, float32, the best first. ``vectors`` are embeddings of the
+    rank's documents, or of their windows. Then ``windows`` has the first window of each document and the number of
+    windows, and a node's score is the largest of the document's windows, after `_equalize_windows`.
     """
     code = post_processor_code(post_processor)
     splits = np.asarray(splits, np.int64)
@@ -65,11 +48,11 @@ def predict_level(
     parents = csr_matrix(parents)
     parents.sort_indices()
     starts, indices = parents.indptr.astype(np.int64), kernel_view(parents.indices, np.int32)
-    begins = counted = count_children(starts, indices, splits)
+    begins = counted = _count_children(starts, indices, splits)
     if kept is None:
         kept = np.ones(head.nr_nodes, bool)
     else:
-        counted = count_children(starts, indices, np.concatenate([[0], np.cumsum(kept)])[splits])
+        counted = _count_children(starts, indices, np.concatenate([[0], np.cumsum(kept)])[splits])
     counts = np.minimum(np.diff(counted), only_topk)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     nodes, scores = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.float32)
@@ -80,29 +63,16 @@ def predict_level(
         part = parents[low:high]
         raw = _score_children(head, vectors[low:high], part, splits)
         _equalize_windows(raw, begins[low : high + 1] - begins[low], own - low)
-        best_children(
-            part.indptr.astype(np.int64),
-            kernel_view(part.indices, np.int32),
-            part.data.astype(np.float64),
-            splits,
-            kept,
-            begins[low : high + 1] - begins[low],
-            raw,
-            code,
-            only_topk,
-            indptr[low : high + 1],
-            nodes,
-            scores,
-        )
+        _best_children(
+            part.indptr.astype(np.int64), kernel_view(part.indices, np.int32), part.data.astype(np.float64), splits,
+            kept, begins[low : high + 1] - begins[low], raw, code, only_topk, indptr[low : high + 1], nodes, scores,
+        )  # fmt: skip
     found = csr_matrix((scores, nodes, indptr), shape=(len(vectors), head.nr_nodes))
     return found if windows is None else max_over_windows(found, windows, only_topk)
 
 
 def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, splits: np.ndarray) -> np.ndarray:
-    """Return raw scores of the children of each document's parents, in the order of parents and children.
-
-    Call it on all ranks.
-    """
+    """Return raw scores of the children of each document's parents, in this order; all ranks must call it."""
     inputs = head.scaling.apply(vectors)
     sizes = np.diff(splits)[parents.indices]
     where = np.concatenate([[0], np.cumsum(sizes)])[:-1]  # of the first child of each (document, parent)
@@ -123,11 +93,11 @@ def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, s
 
 
 def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) -> None:
-    """Shift raw scores so that all windows of a document have the same log-sum-exp: the mean of theirs.
+    """Shift raw scores so that all windows of a document have the same log-sum-exp, the mean of theirs.
 
-    Then the largest score of all windows is that of the window that prefers the node most to other nodes, as in a
-    softmax. A window about nothing scores all nodes alike, and many of them higher than another window scores its
-    topic. A document of one window keeps its scores.
+    The largest score of all windows is then that of the window that prefers the node most to other nodes, as in a
+    softmax. Otherwise a window without a topic could score all nodes alike, many of them higher than another window
+    scores its topic. A document of one window keeps its scores.
     """
     counts, sizes = np.diff(windows), np.diff(begins)
     if not len(raw) or counts.max() == 1:
@@ -142,10 +112,7 @@ def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) 
 
 
 def _head_blocks(head: LevelHead, splits: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the rows of the head in blocks of whole clusters: the number of the first row, and the rows.
-
-    Iterate over it on all ranks.
-    """
+    """Yield the rows of the head in blocks of whole clusters, and each block's first row number; a collective call."""
     first = 0
     while first < len(splits) - 1:
         low = int(splits[first])
@@ -159,3 +126,58 @@ def _root(documents: int, code: int) -> csr_matrix:
     """Return the root as the parent of every document, with a score that does not change the children's."""
     parts = np.full(documents, neutral(code), np.float32), np.zeros(documents, np.int32), np.arange(documents + 1)
     return csr_matrix(parts, shape=(documents, 1))
+
+
+@kernel
+def _count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray) -> np.ndarray:
+    """Return the position of each document's first candidate; its candidates are the children of its parents."""
+    begins = np.zeros(len(starts), np.int64)
+    for i in range(len(starts) - 1):
+        total = 0
+        for p in range(starts[i], starts[i + 1]):
+            total += splits[parents[p] + 1] - splits[parents[p]]
+        begins[i + 1] = begins[i] + total
+    return begins
+
+
+@kernel
+def _best_children(
+    starts: np.ndarray,
+    parents: np.ndarray,
+    parent_scores: np.ndarray,
+    splits: np.ndarray,
+    kept: np.ndarray,  # mask of the children that may be returned
+    begins: np.ndarray,  # result of ``_count_children``
+    raw: np.ndarray,  # score of each candidate
+    code: int,  # of the post-processor
+    most: int,  # nodes per document
+    indptr: np.ndarray,  # int64, position of each document's first result
+    nodes: np.ndarray,  # result, as is ``scores``
+    scores: np.ndarray,
+) -> None:
+    """Apply the post-processor, combine scores with the parents', and write each document's best nodes, best first.
+
+    Equal scores are in the order of the tree.
+    """
+    best = np.empty(most, np.float64)
+    who = np.empty(most, np.int64)
+    for i in range(len(starts) - 1):
+        held = 0
+        at = begins[i]
+        for p in range(starts[i], starts[i + 1]):
+            for node in range(splits[parents[p]], splits[parents[p] + 1]):
+                at += 1
+                if not kept[node]:
+                    continue
+                score = chain(code, squash(code, raw[at - 1]), parent_scores[p])
+                if held == most and score <= best[held - 1]:
+                    continue
+                place = held if held < most else most - 1
+                while place > 0 and best[place - 1] < score:
+                    best[place], who[place] = best[place - 1], who[place - 1]
+                    place -= 1
+                best[place], who[place] = score, node
+                held = min(held + 1, most)
+        for k in range(held):
+            nodes[indptr[i] + k] = who[k]
+            scores[indptr[i] + k] = best[k]

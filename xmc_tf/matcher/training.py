@@ -49,38 +49,10 @@ def own_documents(store: TokenStore, communicator: Communicator) -> tuple[int, i
     return balanced(store.document_lengths + 1, communicator.size).range(communicator.rank)
 
 
-def _vectors_of_all(encoder: Any, store: TokenStore, path: Path, communicator: Communicator) -> np.ndarray:
-    """Return the embeddings of all documents, mapped into memory: the mean of a document's windows.
-
-    Call it on all ranks.
-    """
-    low, high = own_documents(store, communicator)
-
-    def encode() -> np.ndarray:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Only the first rank shows its progress.
-        with Progress("encoding", high - low, "documents", 2.0 if communicator.rank == 0 else math.inf) as progress:
-            return encode_documents(encoder, store, np.arange(low, high), progress=progress)
-
-    stack_rows(communicator, [run_on_all_ranks(communicator, encode)], path)
-    return np.load(path, mmap_mode="r")
-
-
 def precision(
     truth: csr_matrix, predicted: csr_matrix, communicator: Communicator, ks: Sequence[int] = (1, 3, 5)
 ) -> dict[str, float]:
-    """Return the precision at some k, in percent, over the documents of all ranks. Call it on all ranks.
-
-    Example:
-        >>> precision(truth, predicted, communicator)
-        {'P@1': 45.2, 'P@3': 34.9, 'P@5': 28.1}
-
-    Args:
-        truth: this rank's documents × nodes, an entry for each positive.
-        predicted: this rank's documents × nodes, with scores.
-        communicator: the ranks.
-        ks: numbers of predictions per document.
-    """
+    """Return the precision at some k, in percent, over the documents of all ranks, which must all call it."""
     hits = mark_hits(as_truth(truth), top_labels(predicted, max(ks)))
     mine = np.array([len(hits), *(hits[:, :k].sum() for k in ks)], np.float64)
     documents, *found = communicator.allreduce_array(mine)
@@ -105,15 +77,16 @@ class LevelByLevel:
     _vectors: np.ndarray | None = field(default=None, init=False)
 
     def train(self) -> tuple[list[LabelHead], list[LevelResult]]:
-        """Train the levels that are not complete; return the heads and results of all levels.
-
-        On return, the encoder has the weights of the last level.
+        """Train the levels that are not complete; return the heads and results of all levels. On return, the encoder
+        has the weights of the last level.
         """
         world, data, settings = self.strategy.communicator, self.data, self.settings
         tasks = levels_of(data.tree, data.Y, max_match_clusters=settings.max_match_clusters, weights=True)
         params = per_level(settings.params, len(tasks), "matcher_params_chain")
         pred_params = per_level(settings.pred_params, len(tasks), "the matcher's prediction parameters")
-        held_out = self._held_out_tasks(len(tasks))
+        held_out: list[LevelTask] = []
+        if data.validation is not None:
+            held_out = levels_of(data.tree, data.validation.Y, max_match_clusters=settings.max_match_clusters)
         writer = None
         if self.logdir is not None and world.rank == 0:
             writer = tf.summary.create_file_writer(log_folder(self.logdir))
@@ -146,16 +119,11 @@ class LevelByLevel:
                 if now.eval_by_true_shorlist and held_out and number:
                     parents = self._own_held_out(held_out[number - 1].targets)
                 result = fine_tune_level(
-                    self.strategy,
-                    self.encoder,
-                    head,
-                    LevelData(data.store, sampler, data.pad_id, data.rows),
-                    now,
-                    folder=place / "training",
-                    seed=settings.seed,
+                    self.strategy, self.encoder, head, LevelData(data.store, sampler, data.pad_id, data.rows), now,
+                    folder=place / "training", seed=settings.seed,
                     summaries=None if writer is None else LevelSummaries(writer, task.level),
                     validate=self._validator(head, held_out[number], parents, shown) if held_out else None,
-                )
+                )  # fmt: skip
                 results.append(result)
                 self._vectors = None
                 # 4. Predictions, if a later level takes negatives from them.
@@ -170,13 +138,21 @@ class LevelByLevel:
         return heads, results
 
     def vectors(self) -> np.ndarray:
-        """Return the embeddings of all documents by the current encoder; computed once per level.
-
-        Of documents of several windows, which the head scores one by one, these are the mean.
+        """Return the embeddings of all documents by the current encoder; computed once per level. A document of several
+        windows, which the head scores one by one, has their mean.
         """
         if self._vectors is None:
-            path, world = self.folder / "vectors.npy", self.strategy.communicator
-            self._vectors = _vectors_of_all(self.encoder, self.data.store, path, world)
+            path, store, world = self.folder / "vectors.npy", self.data.store, self.strategy.communicator
+            low, high = own_documents(store, world)
+
+            def encode() -> np.ndarray:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                quiet_s = 2.0 if world.rank == 0 else math.inf  # only rank 0 shows its progress
+                with Progress("encoding", high - low, "documents", quiet_s) as progress:
+                    return encode_documents(self.encoder, store, np.arange(low, high), progress=progress)
+
+            stack_rows(world, [run_on_all_ranks(world, encode)], path)
+            self._vectors = np.load(path, mmap_mode="r")
         return self._vectors
 
     def _own_held_out(self, matrix: csr_matrix) -> csr_matrix:
@@ -185,43 +161,23 @@ class LevelByLevel:
         low, high = own_documents(self.data.validation.store, self.strategy.communicator)
         return matrix[low:high]
 
-    def _held_out_tasks(self, levels: int) -> list[LevelTask]:
-        data = self.data
-        if data.validation is None:
-            return []
-        return levels_of(data.tree, data.validation.Y, max_match_clusters=self.settings.max_match_clusters)[:levels]
-
     def _bootstrap(
-        self,
-        head: LabelHead,
-        task: LevelTask,
-        params: MatcherParams,
-        matched: csr_matrix | None,
+        self, head: LabelHead, task: LevelTask, params: MatcherParams, matched: csr_matrix | None,
         parent_head: LabelHead | None,
-    ) -> None:
-        """Set the initial rows from the documents that are trained on."""
+    ) -> None:  # fmt: skip
+        """Set the initial rows from the training documents."""
         vectors, rows = self.vectors() if params.bootstrap in NEED_VECTORS else None, self.data.rows
         if rows is not None:
             task = replace(task, targets=task.targets[rows])
             matched = None if matched is None else matched[rows]
             vectors = None if vectors is None else vectors[rows]
         bootstrap(
-            head,
-            params.bootstrap,
-            task=task,
-            matched=matched,
-            vectors=vectors,
-            parent_head=parent_head,
-            loss_function=params.loss_function,
-            seed=self.settings.seed,
-        )
+            head, params.bootstrap, task=task, matched=matched, vectors=vectors, parent_head=parent_head,
+            loss_function=params.loss_function, seed=self.settings.seed,
+        )  # fmt: skip
 
     def _predict_all(
-        self,
-        head: LabelHead,
-        task: LevelTask,
-        parents: csr_matrix | None,
-        params: MatcherPredParams,
+        self, head: LabelHead, task: LevelTask, parents: csr_matrix | None, params: MatcherPredParams
     ) -> csr_matrix:
         """Return predictions for all documents on every rank; each rank computes those of its own documents."""
         world, store = self.strategy.communicator, self.data.store
@@ -229,7 +185,10 @@ class LevelByLevel:
         assert parents is not None or task.nr_parents == 1
         above = None if task.nr_parents == 1 or parents is None else parents[low:high]
         if store.nr_documents == len(store):
-            own = _predicted(head, np.asarray(self.vectors()[low:high]), above, task, params)
+            own = predict_level(
+                head, np.asarray(self.vectors()[low:high]), above, task.splits,
+                only_topk=params.only_topk, post_processor=params.post_processor,
+            )  # fmt: skip
         else:
             own = self._predict_windows(head, task, store, above, params)
         return csr_matrix(vstack(world.allgather(own), format="csr"))
@@ -244,13 +203,9 @@ class LevelByLevel:
         return self._predict_windows(head, task, self.data.validation.store, above, params)
 
     def _predict_windows(
-        self,
-        head: LabelHead,
-        task: LevelTask,
-        store: TokenStore,
-        parents: csr_matrix | None,
+        self, head: LabelHead, task: LevelTask, store: TokenStore, parents: csr_matrix | None,
         params: MatcherPredParams,
-    ) -> csr_matrix:
+    ) -> csr_matrix:  # fmt: skip
         """Return predictions for this rank's documents of a store, from the scores of their windows."""
         world = self.strategy.communicator
         low, high = own_documents(store, world)
@@ -259,7 +214,12 @@ class LevelByLevel:
         for first, last in equal_rounds(begins, WINDOWS_AT_ONCE, world) or [(0, 0)]:
             vectors, windows = encode_windows(self.encoder, store, np.arange(low + first, low + last))
             above = None if parents is None else parents[first:last]
-            parts.append(_predicted(head, vectors, above, task, params, windows))
+            parts.append(
+                predict_level(
+                    head, vectors, above, task.splits, only_topk=params.only_topk,
+                    post_processor=params.post_processor, windows=windows,
+                )
+            )  # fmt: skip
         return csr_matrix(vstack(parts, format="csr"))
 
     def _validator(
@@ -296,21 +256,6 @@ class LevelByLevel:
             return None, steps
         parts = found["data"], found["indices"], found["indptr"]
         return csr_matrix(parts, shape=(self.data.store.nr_documents, head.nr_nodes)), steps
-
-
-def _predicted(
-    head: LabelHead,
-    vectors: np.ndarray,
-    parents: csr_matrix | None,
-    task: LevelTask,
-    params: MatcherPredParams,
-    windows: np.ndarray | None = None,
-) -> csr_matrix:
-    """Return the best nodes of a level with its prediction parameters."""
-    return predict_level(
-        head, vectors, parents, task.splits,
-        only_topk=params.only_topk, post_processor=params.post_processor, windows=windows,
-    )  # fmt: skip
 
 
 def _numpy(variable: tf.Variable) -> np.ndarray:

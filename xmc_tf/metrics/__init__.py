@@ -1,10 +1,4 @@
-"""Measures of predictions: ranking metrics, propensities, buckets of label frequency, ensembles, a report.
-
-Example:
-    >>> from xmc_tf.metrics import measure
-    >>> overall, *_ = measure(truth, prediction, ks=[1, 3, 5])
-    >>> overall.at("P", 1)
-"""
+"""Metrics of predictions: ranking metrics, propensities, buckets of label frequency, ensembles, a report."""
 
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
 from xmc_tf.metrics.evaluation import evaluate, inverse_propensity
@@ -14,21 +8,7 @@ from xmc_tf.metrics.ranking import LabelCounts, as_truth, count_labels, mark_hit
 from xmc_tf.metrics.table import format_table, percent
 
 __all__ = [
-    "ENSEMBLES",
-    "MEASURES",
-    "FrequencyBuckets",
-    "LabelCounts",
-    "Measures",
-    "as_truth",
-    "count_labels",
-    "ensemble",
-    "evaluate",
-    "format_table",
-    "inverse_propensity",
-    "mark_hits",
-    "measure",
-    "pecos_lines",
-    "percent",
-    "precision_and_recall",
-    "top_labels",
-]
+    "ENSEMBLES", "MEASURES", "FrequencyBuckets", "LabelCounts", "Measures", "as_truth", "count_labels", "ensemble",
+    "evaluate", "format_table", "inverse_propensity", "mark_hits", "measure", "pecos_lines", "percent",
+    "precision_and_recall", "top_labels",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Labels that are paths of categories, such as ``Shoes > Boots``: their measures by level, and backing off."""
+"""Labels that are paths of categories, such as ``Shoes > Boots``: metrics by level, and backing off."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,36 +11,24 @@ from xmc_tf.metrics.ranking import NO_LABEL, as_truth, top_labels
 from xmc_tf.metrics.table import percent
 
 _SEPARATORS = (" > ", ">", "→", "»", "::", "/")
-_MOST_PATHS = 0.5  # least share of the labels that are paths, and most of these that begin in a way of their own
+_MOST_PATHS = 0.5  # minimum share of labels that are paths, and maximum share of different top categories among these
 
 
 @dataclass(frozen=True)
 class CategoryPaths:
-    """The categories above each label.
+    """The categories above each label."""
 
-    Args:
-        parts: the categories of each label, from the top.
-        separator: between them.
-    """
-
-    parts: tuple[tuple[str, ...], ...]
+    parts: tuple[tuple[str, ...], ...]  # the categories of each label, from the top
     separator: str
 
     @classmethod
     def of(cls, names: Sequence[str] | None) -> Self | None:
-        """Return the paths that label names are; None if they are none.
-
-        Example:
-            >>> CategoryPaths.of(["Shoes > Boots", "Shoes > Sandals", "Hats > Caps", "Hats > Berets"]).depth
-            2
-
-        Args:
-            names: label names, or None.
-        """
+        """Return the paths that label names contain; None if they are not paths."""
         if not names or any("://" in name for name in names):  # addresses have slashes too
             return None
         for separator in _SEPARATORS:
-            paths = [_parts(name, separator) for name in names]
+            parts = (name.partition("\t")[0].split(separator) for name in names)
+            paths = [tuple(part.strip() for part in one if part.strip()) for one in parts]
             long = [path for path in paths if len(path) > 1]
             top = {path[0] for path in long}
             if len(long) >= _MOST_PATHS * len(paths) and len(top) <= _MOST_PATHS * len(long):
@@ -53,12 +41,7 @@ class CategoryPaths:
         return max(map(len, self.parts))
 
     def right_by_level(self, truth: smat.spmatrix, predicted: smat.spmatrix) -> list[float]:
-        """Return for each level the share of documents whose best label is right down to there.
-
-        Args:
-            truth: documents × labels.
-            predicted: documents × labels, the scores.
-        """
+        """Return for each level the share of documents whose best label is right down to that level."""
         true, best = as_truth(truth), top_labels(predicted, 1)[:, 0]
         rows = np.repeat(np.arange(true.shape[0]), np.diff(true.indptr))
         shares = []
@@ -72,14 +55,9 @@ class CategoryPaths:
         return shares
 
     def back_off(self, labels: Iterable[tuple[int, float]], least: float) -> tuple[str, float] | None:
-        """Return the category of a document that is sure enough: its best label, or else one above it.
-
-        The probability of a category is the sum of those of all labels below it. A document with such a label has one
-        label, so that probabilities with a sum below 1 are scaled to 1.
-
-        Args:
-            labels: numbers and probabilities of its labels, the best first.
-            least: the probability that is enough. Where no category reaches it, the top one is returned.
+        """Return the most specific category whose probability reaches ``least``: the best label, or else one above it.
+        If no category reaches it, the top one is returned. The probability of a category is the sum of those of all
+        labels below it. Such documents have one label each, so probabilities with a sum below 1 are scaled to 1.
         """
         found = list(labels)
         if not found:
@@ -94,16 +72,11 @@ class CategoryPaths:
 
 
 def level_shares(names: Sequence[str] | None, truth: smat.spmatrix, predicted: smat.spmatrix) -> list[float]:
-    """Return of label names that are paths the shares of :meth:`CategoryPaths.right_by_level`; else nothing."""
+    """Return the shares of `CategoryPaths.right_by_level`; an empty list if the names are not paths."""
     paths = CategoryPaths.of(names)
     return [] if paths is None else paths.right_by_level(truth, predicted)
 
 
 def level_sentence(shares: Sequence[float]) -> str:
-    """Return these shares as a sentence."""
     listed = ", ".join(f"{level}: {percent(share)}" for level, share in enumerate(shares, 1))
     return f"% of documents whose best label is right down to each level of its category path: {listed}"
-
-
-def _parts(name: str, separator: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in name.partition("\t")[0].split(separator) if part.strip())

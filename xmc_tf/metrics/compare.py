@@ -1,4 +1,4 @@
-"""Comparison of several systems on the same truth, as text or as JSON."""
+"""Comparison of several systems on the same truth, as text or JSON."""
 
 import math
 from collections.abc import Sequence
@@ -12,48 +12,33 @@ from xmc_tf.metrics.measures import MEASURES, FrequencyBuckets, Measures, measur
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.table import format_table, percent
 
-# Measures that share a table.
+# Metrics that share a table.
 _TABLES = (("P", "R", "nDCG"), ("PSP", "PSnDCG"), ("micro-F1", "macro-F1"), ("P-near", "P-sibling"))
 
 
 @dataclass(frozen=True)
 class MeasuredSystem:
-    """The measures of one system.
-
-    Args:
-        name: its name.
-        overall: the measures over all labels.
-        buckets: the measures over each bucket of label frequency that has true labels.
-    """
+    """The metrics of one system."""
 
     name: str
     overall: Measures
-    buckets: list[Measures]
+    buckets: list[Measures]  # those that have true labels
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Systems measured on the same documents.
+    """Systems measured on the same documents."""
 
-    Args:
-        ks: the cut-offs to show; the systems may be measured at more.
-        documents: number of documents.
-        labels: number of labels.
-        labels_per_document: mean number of true labels.
-        occurs_in: where label frequencies were counted: "training" or "test".
-        systems: in the order given.
-    """
-
-    ks: tuple[int, ...]
+    ks: tuple[int, ...]  # the cut-offs to show; the systems may be measured at more
     documents: int
     labels: int
-    labels_per_document: float
-    occurs_in: str
+    labels_per_document: float  # mean number of true labels
+    occurs_in: str  # where label frequencies were counted: "training" or "test"
     systems: list[MeasuredSystem]
 
     @property
     def measures(self) -> list[str]:
-        """The measures in the order of ``MEASURES``."""
+        """The metrics in the order of ``MEASURES``."""
         return [name for name in MEASURES if name in self.systems[0].overall.values]
 
     def to_text(self, width: int = 100) -> str:
@@ -86,7 +71,7 @@ class Comparison:
         return title + "\n\n" + format_table(header, rows, left=3, width=width)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same as an object; values are shares from 0 to 1, null for undefined ones."""
+        """Return the same as an object; values are shares from 0 to 1, null if undefined."""
         return {
             "documents": self.documents,
             "labels": self.labels,
@@ -98,13 +83,8 @@ class Comparison:
                     "name": system.name,
                     **self._flat(system.overall),
                     "buckets": [
-                        {
-                            "occurs": bucket.bucket,
-                            "labels": bucket.labels,
-                            "documents": bucket.documents,
-                            **self._flat(bucket),
-                        }
-                        for bucket in system.buckets
+                        {"occurs": one.bucket, "labels": one.labels, "documents": one.documents, **self._flat(one)}
+                        for one in system.buckets
                     ],
                 }
                 for system in self.systems
@@ -121,24 +101,13 @@ def compare(
     predictions: Sequence[tuple[str, smat.spmatrix | np.ndarray]],
     ks: Sequence[int],
     *,
-    bounds: Sequence[int] = (10, 50),
-    training_frequency: np.ndarray | None = None,
-    gains: np.ndarray | None = None,
-    broader: smat.csr_matrix | None = None,
-    details: bool = False,
+    bounds: Sequence[int] = (10, 50),  # of the frequency buckets, inclusive
+    training_frequency: np.ndarray | None = None,  # of each label; by default the truth is counted
+    gains: np.ndarray | None = None,  # inverse propensities
+    broader: smat.csr_matrix | None = None,  # labels × broader terms
+    details: bool = False,  # measure at every k from 1, for the charts of a report
 ) -> Comparison:
-    """Measure every prediction on the truth.
-
-    Args:
-        truth: documents × labels.
-        predictions: the names and scores of the systems.
-        ks: the cut-offs to show.
-        bounds: upper bounds of the frequency buckets; empty: no buckets.
-        training_frequency: number of occurrences of each label in training; by default the truth is counted.
-        gains: the inverse propensity of each label, for PSP and PSnDCG.
-        broader: labels × terms, the broader terms of the labels, for P-near and P-sibling.
-        details: whether to measure at every k from 1, for the charts of a report.
-    """
+    """Measure every prediction (name and scores) on the truth."""
     true = as_truth(truth)
     occurs = np.bincount(true.indices, minlength=true.shape[1])
     frequency = occurs if training_frequency is None else training_frequency
@@ -151,10 +120,7 @@ def compare(
         )  # fmt: skip
         systems.append(MeasuredSystem(name, overall, [part for part in parts if part.labels]))
     return Comparison(
-        ks=tuple(sorted(set(ks))),
-        documents=true.shape[0],
-        labels=true.shape[1],
-        labels_per_document=true.nnz / true.shape[0],
-        occurs_in="test" if training_frequency is None else "training",
+        ks=tuple(sorted(set(ks))), documents=true.shape[0], labels=true.shape[1],
+        labels_per_document=true.nnz / true.shape[0], occurs_in="test" if training_frequency is None else "training",
         systems=systems,
-    )
+    )  # fmt: skip

@@ -13,20 +13,13 @@ from xmc_tf.metrics.measures import check_shapes
 def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> smat.csr_matrix:
     """Combine several predictions into one over all labels that any of them contains.
 
-    - ``average``: the mean score; a label missing in a prediction counts as 0 there.
+    - ``average``: the mean score; a label missing in a prediction counts as 0, so scores must not be negative.
     - ``rank_average``: the mean of points for the rank: the first label gets the length of the longest list, each
       further label one less.
     - ``sigmoid_average``, ``softmax_average``: the mean after a sigmoid, or a softmax over a document's list.
     - ``round_robin``: the first of every prediction in turn, then the second of every one, and so on.
 
-    ``average`` needs scores of the same scale that are not negative, because missing labels count as 0.
-
-    Args:
-        way: one of ``ENSEMBLES``.
-        predictions: at least two, of the same documents and labels, in any order within a row.
-
-    Returns:
-        CSR, every row sorted by descending score, ties by label id.
+    The result is CSR, every row sorted by descending score, ties by label id.
     """
     if way not in ENSEMBLES:
         raise InputError(f"unknown ensemble {way!r}", expected=", ".join(ENSEMBLES), received=way)
@@ -38,43 +31,34 @@ def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> sma
 
 
 def _average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
-    # Not with scipy's +, which drops scores of 0: a label predicted with score 0 is a prediction.
-    total = _stacked(predictions)
+    row = np.concatenate([np.repeat(np.arange(p.shape[0]), np.diff(p.indptr)) for p in predictions])
+    column = np.concatenate([p.indices for p in predictions])
+    data = np.concatenate([p.data for p in predictions])
+    # Not with scipy's +, which drops scores of 0: a label predicted with score 0 is a prediction. The conversion from
+    # coo to csr sums duplicates and keeps zeros.
+    total = smat.coo_matrix((data, (row, column)), shape=predictions[0].shape).tocsr()
     total.sum_duplicates()
     total.data /= len(predictions)
     return total
 
 
-def _rank_average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
-    return _average(_points(predictions))
-
-
-def _sigmoid_average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
-    # With tanh, which cannot overflow.
-    return _average([_with_scores(p, 0.5 * (1.0 + np.tanh(0.5 * p.data))) for p in predictions])
-
-
-def _softmax_average(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
-    return _average([_with_scores(p, _softmax(p)) for p in predictions])
-
-
 def _round_robin(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
     # On equal ranks the earlier prediction wins by a bonus below one point, so the ranks never mix.
     count = len(predictions)
-    points = [
+    best, *others = (
         _with_scores(p, p.data + (count - number) / (count + 1.0)) for number, p in enumerate(_points(predictions))
-    ]
-    best = points[0]
-    for other in points[1:]:
+    )
+    for other in others:
         best = best.maximum(other)
     return _with_scores(best, best.data / count)
 
 
 ENSEMBLES: dict[str, Callable[[list[smat.csr_matrix]], smat.csr_matrix]] = {
     "average": _average,
-    "rank_average": _rank_average,
-    "sigmoid_average": _sigmoid_average,
-    "softmax_average": _softmax_average,
+    "rank_average": lambda ps: _average(_points(ps)),
+    # With tanh, which cannot overflow.
+    "sigmoid_average": lambda ps: _average([_with_scores(p, 0.5 * (1.0 + np.tanh(0.5 * p.data))) for p in ps]),
+    "softmax_average": lambda ps: _average([_with_scores(p, _softmax(p)) for p in ps]),
     "round_robin": _round_robin,
 }
 """The methods to combine predictions."""
@@ -83,12 +67,8 @@ ENSEMBLES: dict[str, Callable[[list[smat.csr_matrix]], smat.csr_matrix]] = {
 def _points(predictions: list[smat.csr_matrix]) -> list[smat.csr_matrix]:
     """Return points for the rank: the length of the longest list for the first label, one less for each further."""
     longest = max(int(np.diff(p.indptr).max(initial=0)) for p in predictions)
-    return [_with_scores(p, longest - _ranks(p)) for p in predictions]
-
-
-def _ranks(prediction: smat.csr_matrix) -> np.ndarray:
-    """Return the position of each entry in its row, from 0."""
-    return np.arange(prediction.nnz) - np.repeat(prediction.indptr[:-1], np.diff(prediction.indptr))
+    ranks = (np.arange(p.nnz) - np.repeat(p.indptr[:-1], np.diff(p.indptr)) for p in predictions)
+    return [_with_scores(p, longest - rank) for p, rank in zip(predictions, ranks, strict=True)]
 
 
 def _softmax(prediction: smat.csr_matrix) -> np.ndarray:
@@ -104,11 +84,7 @@ def _softmax(prediction: smat.csr_matrix) -> np.ndarray:
 
 def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
     """Return a float64 copy with duplicates summed and each row by descending score, ties by label id."""
-    rows = smat.csr_matrix(
-        (prediction.data.astype(np.float64), prediction.indices, prediction.indptr),
-        shape=prediction.shape,
-        copy=True,
-    )
+    rows = _with_scores(prediction, prediction.data)
     rows.sum_duplicates()
     indices, data = rows.indices.astype(np.int32), rows.data
     _sort_rows(rows.indptr.astype(np.int64), indices, data)
@@ -117,7 +93,7 @@ def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
 
 @kernel
 def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
-    """Sort each row by descending score in place; the sort is stable, so that ties keep their ascending labels."""
+    """Sort each row by descending score in place; the sort is stable, so ties keep their ascending labels."""
     for row in range(len(indptr) - 1):
         begin, end = indptr[row], indptr[row + 1]
         order = np.argsort(-data[begin:end], kind="mergesort")
@@ -128,12 +104,3 @@ def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Non
 def _with_scores(matrix: smat.csr_matrix, data: np.ndarray) -> smat.csr_matrix:
     """Return the same entries with other scores."""
     return smat.csr_matrix((np.asarray(data, np.float64), matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)
-
-
-def _stacked(predictions: list[smat.csr_matrix]) -> smat.csr_matrix:
-    """Return all entries of all predictions; a label appears in a row as often as it was predicted."""
-    row = np.concatenate([np.repeat(np.arange(p.shape[0]), np.diff(p.indptr)) for p in predictions])
-    column = np.concatenate([p.indices for p in predictions])
-    data = np.concatenate([p.data for p in predictions])
-    # The conversion from coo to csr sums duplicates and keeps zeros.
-    return smat.coo_matrix((data, (row, column)), shape=predictions[0].shape).tocsr()

@@ -1,4 +1,4 @@
-"""Evaluation of predictions, with propensity-scored metrics if training labels are given; and their loading."""
+"""Evaluation of predictions, with propensity-scored metrics if training labels are given."""
 
 import logging
 from collections.abc import Sequence
@@ -14,18 +14,10 @@ from xmc_tf.metrics.ranking import as_truth
 
 
 def inverse_propensity(frequency: np.ndarray, documents: int, a: float = 0.55, b: float = 1.5) -> np.ndarray:
-    """Return the weight of finding each label: large for rare labels, towards 1 for frequent ones.
+    """Return the weight of finding each label: large for rare labels, close to 1 for frequent ones.
 
-    ``1 / p = 1 + C (n + b)^-a`` with ``C = (ln N - 1)(b + 1)^a``, for a label of n among N training documents.
-
-    Args:
-        frequency: the number of training documents of every label.
-        documents: the number of training documents.
-        a: 0.55 in general; 0.5 for Wikipedia, 0.6 for Amazon in the extreme classification repository.
-        b: 1.5 in general; 0.4 for Wikipedia, 2.6 for Amazon.
-
-    Returns:
-        One weight per label, at least 1.
+    For a label of n among N training documents: ``1 / p = 1 + C (n + b)^-a`` with ``C = (ln N - 1)(b + 1)^a``. The
+    extreme classification repository uses a = 0.5 and b = 0.4 for Wikipedia, 0.6 and 2.6 for Amazon.
     """
     if documents < 1:
         raise InputError("propensities need training documents", expected="at least 1")
@@ -39,14 +31,7 @@ def inverse_propensity(frequency: np.ndarray, documents: int, a: float = 0.55, b
 
 
 def load_prediction(path: str | Path, name: str = "the prediction") -> smat.spmatrix | np.ndarray:
-    """Load a prediction with ``load_matrix``.
-
-    Rows of predictions are sorted by score, so there is no warning about unsorted labels.
-
-    Args:
-        path: documents × labels, .npz or .npy.
-        name: its name in messages.
-    """
+    """Load a prediction like `load_matrix`, without a warning about unsorted labels: rows are sorted by score."""
     logger = logging.getLogger("xmc_tf.data")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -57,12 +42,9 @@ def load_prediction(path: str | Path, name: str = "the prediction") -> smat.spma
 
 
 def evaluate(
-    truth: smat.spmatrix | np.ndarray,
-    predictions: smat.spmatrix | np.ndarray,
-    ks: Sequence[int] = (1, 3, 5),
-    *,
+    truth: smat.spmatrix | np.ndarray, predictions: smat.spmatrix | np.ndarray, ks: Sequence[int] = (1, 3, 5), *,
     training_labels: smat.spmatrix | np.ndarray | None = None,
-) -> Measures:
+) -> Measures:  # fmt: skip
     """Measure predictions against the true labels.
 
     Example:
@@ -75,14 +57,13 @@ def evaluate(
         truth: documents × labels; every nonzero entry is a label.
         predictions: documents × labels, the scores.
         ks: the cut-offs.
-        training_labels: documents × labels of the training data; adds PSP and PSnDCG, which give rare labels more
-            weight.
+        training_labels: documents × labels of the training data; adds PSP and PSnDCG, which weight rare labels higher.
 
     Returns:
         Precision, recall, nDCG and F1 at each cut-off, from 0 to 1.
 
     Raises:
-        InputError: the shapes do not fit, or the numbers are not finite.
+        InputError: the shapes do not match, or the numbers are not finite.
     """
     gains = None
     if training_labels is not None:

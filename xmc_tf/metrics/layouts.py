@@ -14,13 +14,7 @@ DOCUMENTS = 1 << 16  # documents per block, to bound memory
 
 
 def precision_and_recall(predicted: smat.csr_matrix, truth: Any, layout: str = "table") -> str:
-    """Return precision and recall of a prediction as text.
-
-    Args:
-        predicted: documents × labels, the scores.
-        truth: documents × labels.
-        layout: ``table``, or ``pecos`` for the lines that PECOS's commands print.
-    """
+    """Return precision and recall as a table; with the layout "pecos", as the lines that PECOS's commands print."""
     if layout == "pecos":
         return pecos_lines(predicted, truth)
     most = int(np.diff(predicted.indptr).max(initial=1))
@@ -35,15 +29,8 @@ def precision_and_recall(predicted: smat.csr_matrix, truth: Any, layout: str = "
 def pecos_lines(
     predicted: smat.spmatrix | np.ndarray, truth: Any, topk: int = PECOS_TOPK, name: str = "the prediction"
 ) -> str:
-    """Return precision and recall at 1 to ``topk`` in the three lines that PECOS prints.
-
-    Numbers are added and divided in PECOS's order, so that the last digit is rounded as in PECOS.
-
-    Example:
-        >>> print(pecos_lines(predicted, truth, topk=3))
-        ==== evaluation results ====
-        prec   = 62.34 50.83 40.56
-        recall = 12.01 27.49 35.70
+    """Return precision and recall at 1 to ``topk`` in the three lines that PECOS prints. Numbers are added and divided
+    in PECOS's order, so that the last digit is rounded as in PECOS.
     """
     check_shapes(truth, predicted, name)
     true = as_truth(truth)

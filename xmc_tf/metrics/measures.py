@@ -3,12 +3,9 @@
 With a hierarchy of the labels, P-near and P-sibling also count near misses: predicted labels that are broader or
 narrower terms of true labels, or their siblings.
 
-Over a bucket, the truth is restricted to the bucket's labels, while the system's top k stays the same:
-
-- P counts the hits with labels of the bucket over all documents, so that the buckets add up to the total;
-- R, nDCG, PSP and PSnDCG are means over the documents that have a label of the bucket;
-- F1 is computed over the bucket's labels;
-- P-near and P-sibling count the predicted labels of the bucket.
+Over a bucket, the truth is restricted to the bucket's labels, while the system's top k stays the same: P counts the
+hits with labels of the bucket over all documents, so that the buckets add up to the total; R, nDCG, PSP and PSnDCG
+are means over the documents that have a label of the bucket; F1, P-near and P-sibling count the bucket's labels.
 """
 
 import itertools
@@ -19,34 +16,28 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as smat
 
+from xmc_tf.common.compiled import kernel
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.ranking import NO_LABEL, as_truth, count_labels, mark_hits, top_labels
-from xmc_tf.metrics.sums import MeasureSums, sum_over_documents
 from xmc_tf.metrics.table import format_table, percent
 
 _DOCUMENTS = 4096  # at a time, to bound memory
+# Sums over documents, for each cut-off: found labels, their share of the true ones, discounted hits / their maximum,
+# gains of found labels, their maximum, discounted gains / the maximum for gains of 0 and 1, the maximum of these, and
+# predicted labels.
+_HITS, _RECALL, _NDCG, _GAIN, _BEST_GAIN, _PSNDCG, _BEST_PSNDCG, _PREDICTED = range(8)
 
 
 class NearMisses(NamedTuple):
-    """Predicted labels that are true or near a true label: bool [documents, ranks].
+    """Predicted labels that are true or near a true label: bool [documents, ranks]."""
 
-    Attributes:
-        near: true, or directly broader or narrower than a true label of the document.
-        sibling: the same, or with a direct broader term in common with a true label.
-    """
-
-    near: np.ndarray
-    sibling: np.ndarray
+    near: np.ndarray  # true, or directly broader or narrower than a true label
+    sibling: np.ndarray  # the same, or with a direct broader term in common with a true label
 
 
 def mark_near(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, broader: smat.csr_matrix) -> NearMisses:
-    """Mark the predicted labels that are true or near a true label of their document.
-
-    Args:
-        truth: the result of ``as_truth``.
-        top: the result of ``top_labels``.
-        hits: the result of ``mark_hits``.
-        broader: labels × terms, with an entry for each direct broader term of a label; the first terms are the labels.
+    """Mark the predicted labels that are true or near a true label of their document. ``broader`` is labels × terms,
+    with an entry for each direct broader term of a label; the first terms are the labels.
     """
     broader = smat.csr_matrix(broader, dtype=np.float32)
     of_labels = smat.csr_matrix(broader[:, : broader.shape[0]])
@@ -66,28 +57,14 @@ def mark_near(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, broader
 
 @dataclass(frozen=True)
 class FrequencyBuckets:
-    """An assignment of each label to a bucket of frequency; the first bucket has the labels that do not occur.
+    """An assignment of each label to a bucket of frequency; the first bucket has the labels that do not occur."""
 
-    Args:
-        names: names of the buckets: "0", "1 to 10", "11 to 50", "over 50".
-        of_label: the bucket of each label.
-    """
-
-    names: tuple[str, ...]
-    of_label: np.ndarray
+    names: tuple[str, ...]  # "0", "1 to 10", "11 to 50", "over 50"
+    of_label: np.ndarray  # the bucket of each label
 
     @classmethod
     def by_frequency(cls, frequency: np.ndarray, bounds: Sequence[int]) -> "FrequencyBuckets":
-        """Put each label into the first bucket whose upper bound is at least its frequency.
-
-        Example:
-            >>> Buckets.by_frequency(np.array([0, 3, 11]), [10, 50]).of_label
-            array([0, 1, 2], dtype=int32)
-
-        Args:
-            frequency: number of occurrences of each label.
-            bounds: upper bounds (inclusive), ascending.
-        """
+        """Put each label into the first bucket whose upper bound (ascending, inclusive) is at least its frequency."""
         if not bounds or min(bounds) < 1 or any(b <= a for a, b in itertools.pairwise(bounds)):
             raise InputError(
                 "the bounds of the buckets are invalid",
@@ -106,33 +83,24 @@ MEASURES = ("P", "R", "nDCG", "PSP", "PSnDCG", "micro-F1", "macro-F1", "P-near",
 
 @dataclass(frozen=True)
 class Measures:
-    """All measures of one prediction over one set of labels.
+    """All metrics of one prediction over one set of labels."""
 
-    Args:
-        bucket: the bucket's name; "" for all labels.
-        documents: number of documents with at least one of the labels.
-        labels: number of labels that are true for at least one document.
-        ks: the cut-offs of ``values``.
-        values: measure → one number (0 to 1) per k; NaN if undefined.
-    """
-
-    bucket: str
-    documents: int
-    labels: int
+    bucket: str  # "" for all labels
+    documents: int  # with at least one of the labels
+    labels: int  # that are true for at least one document
     ks: tuple[int, ...]
-    values: dict[str, np.ndarray]
+    values: dict[str, np.ndarray]  # metric → one number (0 to 1) per k; NaN if undefined
 
     def at(self, measure: str, k: int) -> float:
-        """Return the value of ``measure`` at ``k``."""
         return float(self.values[measure][self.ks.index(k)])
 
     def __str__(self) -> str:
-        """Return a table of all measures, in percent."""
+        """Return a table of all metrics, in percent."""
         rows = [[name, *map(percent, values)] for name, values in self.values.items()]
         return format_table(["", *(f"@{k}" for k in self.ks)], rows)
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks: all measures, in percent."""
+        """Return a table for notebooks: all metrics, in percent."""
         rows = [["%", *(f"@{k}" for k in self.ks)]]
         rows += [[name, *map(percent, values)] for name, values in self.values.items()]
         cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
@@ -140,32 +108,14 @@ class Measures:
 
 
 def measure(
-    truth: smat.spmatrix | np.ndarray,
-    prediction: smat.spmatrix | np.ndarray,
-    ks: Sequence[int] = (1, 3, 5),
-    *,
-    buckets: FrequencyBuckets | None = None,
-    gains: np.ndarray | None = None,
-    broader: smat.csr_matrix | None = None,
+    truth: smat.spmatrix | np.ndarray, prediction: smat.spmatrix | np.ndarray, ks: Sequence[int] = (1, 3, 5), *,
+    buckets: FrequencyBuckets | None = None, gains: np.ndarray | None = None, broader: smat.csr_matrix | None = None,
     name: str = "the prediction",
-) -> list[Measures]:
-    """Measure one prediction against the truth.
-
-    A document without true labels counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are true
-    for at least one document, so that its denominator is the same for every system.
-
-    Args:
-        truth: documents × labels; nonzero entries are labels.
-        prediction: documents × labels, the scores, in any order.
-        ks: the cut-offs.
-        buckets: buckets of labels to measure separately as well.
-        gains: the inverse propensity of each label; without it, PSP and PSnDCG are left out.
-        broader: labels × terms, with an entry for each direct broader term of a label; the first terms are the labels.
-            Without it, P-near and P-sibling are left out.
-        name: name of the prediction in errors.
-
-    Returns:
-        The measures over all labels, then those over each bucket.
+) -> list[Measures]:  # fmt: skip
+    """Return the metrics of a prediction over all labels, then those over each bucket. A document without true labels
+    counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are true for at least one document, so that
+    its denominator is the same for every system. Without ``gains`` (inverse propensities), PSP and PSnDCG are left out;
+    without ``broader``, P-near and P-sibling.
     """
     ks = check_ks(ks)
     check_shapes(truth, prediction, name)
@@ -175,14 +125,14 @@ def measure(
 
     names = buckets.names if buckets else ()
     group = buckets.of_label if buckets else np.zeros(true.shape[1], np.int32)
-    *parts, whole = sum_over_documents(true, top, hits, group, max(len(names), 1), gains)
+    sums, documents_of = _sum_over_documents(true, top, hits, group, max(len(names), 1), gains)
     counts = [count_labels(true, top[:, :k], hits[:, :k]) for k in ks]
     near_misses = None if broader is None else mark_near(true, top, hits, broader)
     occurs = counts[0].true > 0
     label_f1 = np.stack([count.f1 for count in counts])
 
-    def of(bucket: str, sums: MeasureSums, members: np.ndarray, documents: int) -> Measures:
-        """Return the measures over ``documents`` documents and those of the labels that occur."""
+    def of(bucket: str, sums: np.ndarray, members: np.ndarray, documents: int) -> Measures:
+        """Return the metrics over ``documents`` documents and the members that occur."""
         labels = occurs & members
         values = _values(sums, documents, true.shape[0], int(counts[0].true[labels].sum()), ks)
         values["macro-F1"] = label_f1[:, labels].mean(axis=1) if labels.any() else np.full(len(ks), np.nan)
@@ -194,10 +144,9 @@ def measure(
             values["P-sibling"] = _precision(near_misses.sibling & counted, ks)
         return Measures(bucket, documents, int(labels.sum()), ks, values)
 
-    overall = of("", whole, np.ones(true.shape[1], bool), true.shape[0])
+    overall = of("", sums[-1], np.ones(true.shape[1], bool), true.shape[0])
     return [overall] + [
-        of(bucket, sums, group == number, sums.documents)
-        for number, (bucket, sums) in enumerate(zip(names, parts, strict=False))
+        of(bucket, sums[number], group == number, int(documents_of[number])) for number, bucket in enumerate(names)
     ]
 
 
@@ -238,20 +187,83 @@ def _shape_text(matrix: smat.spmatrix | np.ndarray) -> str:
 
 
 def _values(
-    sums: MeasureSums, documents: int, all_documents: int, true: int, ks: Sequence[int]
+    sums: np.ndarray, documents: int, all_documents: int, true: int, ks: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Return the measures of one bucket of labels except macro F1, given its sums."""
+    """Return the metrics of one bucket of labels except macro F1."""
     at = np.array(ks) - 1
     nothing = np.zeros(len(at))
+    hits, recall, ndcg, gain, best_gain, gain_ndcg, best_gain_ndcg, predicted = sums[:, at]
     return {
-        "P": _ratio(sums.hits[at], all_documents * (at + 1.0) if documents else nothing),
-        "R": _ratio(sums.recall[at], nothing + documents),
-        "nDCG": _ratio(sums.ndcg[at], nothing + documents),
-        "PSP": _ratio(sums.gain[at], sums.best_gain[at]),
-        "PSnDCG": _ratio(sums.gain_ndcg[at], sums.best_gain_ndcg[at]),
-        "micro-F1": _ratio(2 * sums.hits[at], sums.predicted[at] + true if true else nothing),
+        "P": _ratio(hits, all_documents * (at + 1.0) if documents else nothing),
+        "R": _ratio(recall, nothing + documents),
+        "nDCG": _ratio(ndcg, nothing + documents),
+        "PSP": _ratio(gain, best_gain),
+        "PSnDCG": _ratio(gain_ndcg, best_gain_ndcg),
+        "micro-F1": _ratio(2 * hits, predicted + true if true else nothing),
     }
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+
+
+def _sum_over_documents(
+    truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, group: np.ndarray, groups: int, gains: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return float64 [buckets + 1, sums, cut-offs], the last for all labels, and the documents of each bucket."""
+    sums, documents = np.zeros((groups + 1, 8, top.shape[1])), np.zeros(groups + 1, np.int64)
+    _accumulate(
+        np.require(truth.indptr, np.int64, ["C", "W"]), np.require(truth.indices, np.int32, ["C", "W"]), top, hits,
+        np.require(group, np.int32, ["C", "W"]),
+        np.ones(truth.shape[1]) if gains is None else np.require(gains, np.float64, ["C", "W"]),
+        1.0 / np.log2(np.arange(2, top.shape[1] + 2)), sums, documents,
+    )  # fmt: skip
+    return sums, documents
+
+
+@kernel
+def _accumulate(
+    indptr: np.ndarray, indices: np.ndarray, top: np.ndarray, hits: np.ndarray, group: np.ndarray, gains: np.ndarray,
+    discount: np.ndarray, sums: np.ndarray, documents: np.ndarray,
+) -> None:  # fmt: skip
+    everything, ranks = sums.shape[0] - 1, top.shape[1]
+    true = np.zeros(everything + 1, np.int64)
+    best = np.zeros((everything + 1, ranks), np.float64)
+    for row in range(top.shape[0]):
+        true[:] = 0
+        begin, end = indptr[row], indptr[row + 1]
+        # Best gains first: in this order, an ideal system has the r-th label of a bucket at rank r.
+        for position in np.argsort(-gains[indices[begin:end]]):
+            label = indices[begin + position]
+            for both in range(2):
+                of = everything if both else group[label]
+                if true[of] < ranks:
+                    best[of, true[of]] = gains[label]
+                true[of] += 1
+        for of in range(everything + 1):
+            documents[of] += true[of] > 0
+            found, predicted = 0, 0
+            dcg, ideal, gain, best_gain, gain_dcg, best_dcg = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            for rank in range(ranks):
+                label = top[row, rank]
+                if label >= 0 and (of == everything or group[label] == of):
+                    predicted += 1
+                    if hits[row, rank]:
+                        found += 1
+                        dcg += discount[rank]
+                        gain += gains[label]
+                        gain_dcg += gains[label] * discount[rank]
+                sums[of, _PREDICTED, rank] += predicted
+                if true[of] == 0:
+                    continue
+                if rank < true[of]:
+                    ideal += discount[rank]
+                    best_gain += best[of, rank]
+                    best_dcg += best[of, rank] * discount[rank]
+                sums[of, _HITS, rank] += found
+                sums[of, _RECALL, rank] += found / true[of]
+                sums[of, _NDCG, rank] += dcg / ideal
+                sums[of, _GAIN, rank] += gain
+                sums[of, _BEST_GAIN, rank] += best_gain
+                sums[of, _PSNDCG, rank] += gain_dcg / ideal
+                sums[of, _BEST_PSNDCG, rank] += best_dcg / ideal

@@ -14,17 +14,11 @@ NO_LABEL = -1
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """Counts of each label in the truth and in the top k.
+    """Counts of each label in the truth and in the top k."""
 
-    Args:
-        true: number of documents for which the label is true.
-        predicted: number of documents with the label in the top k.
-        found: number of documents with the label in both.
-    """
-
-    true: np.ndarray
-    predicted: np.ndarray
-    found: np.ndarray
+    true: np.ndarray  # number of documents for which the label is true
+    predicted: np.ndarray  # number of documents with the label in the top k
+    found: np.ndarray  # both
 
     @property
     def f1(self) -> np.ndarray:
@@ -34,15 +28,7 @@ class LabelCounts:
 
 
 def as_truth(matrix: smat.spmatrix | np.ndarray, name: str = "the truth") -> smat.csr_matrix:
-    """Return the truth as a 0/1 CSR matrix with sorted labels; nonzero entries are labels.
-
-    Args:
-        matrix: documents × labels, of any type.
-        name: its name in errors.
-
-    Returns:
-        A new matrix without explicit zeros and duplicates.
-    """
+    """Return the truth as a new 0/1 CSR matrix, sorted, without duplicates; nonzero entries are labels."""
     truth = _canonical(matrix, name)
     truth.data = (truth.data != 0).astype(np.float32)
     truth.eliminate_zeros()
@@ -50,18 +36,9 @@ def as_truth(matrix: smat.spmatrix | np.ndarray, name: str = "the truth") -> sma
 
 
 def top_labels(prediction: smat.spmatrix | np.ndarray, k: int, name: str = "the prediction") -> np.ndarray:
-    """Return the best ``k`` labels of every document, best first; ties in the order of the label ids.
-
-    Entries may be in any order. An explicit zero is a prediction with score 0; scores of duplicate entries are added,
-    as scipy does. Entries that are not stored are not predicted.
-
-    Args:
-        prediction: documents × labels, the scores.
-        k: number of labels to keep.
-        name: name of the prediction in errors.
-
-    Returns:
-        int32 array (documents, k); ``NO_LABEL`` if a document has fewer predictions.
+    """Return the best ``k`` labels of every document, best first: int32 [documents, k], padded with ``NO_LABEL``. Ties
+    are in the order of the label ids. Entries may be in any order. An explicit zero is a prediction with score 0;
+    scores of duplicate entries are added, as in scipy.
     """
     if k < 1:
         raise InputError("k is too small", expected="at least 1", received=str(k))
@@ -80,12 +57,7 @@ def top_labels(prediction: smat.spmatrix | np.ndarray, k: int, name: str = "the 
 
 
 def mark_hits(truth: smat.csr_matrix, top: np.ndarray) -> np.ndarray:
-    """Return which of the top labels are true, as a bool array of the shape of ``top``.
-
-    Args:
-        truth: the result of ``as_truth``.
-        top: the result of ``top_labels``.
-    """
+    """Return which of the top labels are true: bool, of the shape of ``top``."""
     hits = np.zeros(top.shape, dtype=np.bool_)
     _mark(*_arrays(truth), top, hits)
     return hits
@@ -102,7 +74,7 @@ def count_labels(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray) -> L
 
 
 def _canonical(matrix: smat.spmatrix | np.ndarray, name: str) -> smat.csr_matrix:
-    """Return a CSR copy with sorted indices and without duplicates, to which the caller may write."""
+    """Return a writable CSR copy with sorted indices and without duplicates."""
     if isinstance(matrix, np.ndarray) and matrix.ndim != 2:
         raise InputError(
             f"{name} is not a matrix",

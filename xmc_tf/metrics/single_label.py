@@ -1,4 +1,4 @@
-"""Measures of single-label data, where each document has exactly one label: accuracy, F1, confusion matrix."""
+"""Metrics of single-label data, where each document has exactly one label: accuracy, F1, confusion matrix."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,53 +8,34 @@ import scipy.sparse as smat
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.measures import check_shapes
-from xmc_tf.metrics.ranking import NO_LABEL, LabelCounts, as_truth, top_labels
+from xmc_tf.metrics.ranking import NO_LABEL, as_truth, count_labels, mark_hits, top_labels
 from xmc_tf.metrics.table import format_table, percent
 
-_CONFUSIONS, _NAME_LENGTH = 5, 32  # that are shown
+_CONFUSIONS, _NAME_LENGTH = 5, 32  # maximum numbers of confusions and characters that are shown
 
 
 @dataclass(frozen=True)
 class MistakenLabel:
-    """A pair of labels that is confused.
-
-    Args:
-        true: number of the true label.
-        predicted: number of the label that was predicted instead.
-        documents: number of documents.
-        share: of the documents of the true label.
-    """
+    """A pair of labels that is confused."""
 
     true: int
     predicted: int
     documents: int
-    share: float
+    share: float  # of the documents of the true label
 
 
 @dataclass(frozen=True, eq=False)
 class SingleLabelMeasures:
-    """The measures of the first label that is predicted for each document.
-
-    Args:
-        documents: number of documents.
-        accuracy: share of documents whose label was predicted.
-        micro_f1: F1 over all documents and labels; equal to the accuracy if each document gets a prediction.
-        macro_f1: mean of the F1 of the labels that occur in the documents, each with the same weight.
-        matrix: true label × predicted label, numbers of documents.
-    """
+    """The metrics of the first label that is predicted for each document."""
 
     documents: int
     accuracy: float
-    micro_f1: float
-    macro_f1: float
-    matrix: smat.csr_matrix
+    micro_f1: float  # equal to the accuracy if each document has a prediction
+    macro_f1: float  # mean over the labels that occur in the documents
+    matrix: smat.csr_matrix  # true label × predicted label, numbers of documents
 
     def confusions(self, most: int = 10) -> list[MistakenLabel]:
-        """Return the pairs of labels that are confused most often.
-
-        Args:
-            most: number of pairs.
-        """
+        """Return the pairs of labels that are confused most often."""
         entries = self.matrix.tocoo()
         wrong = np.flatnonzero((entries.row != entries.col) & (entries.data > 0))
         order = wrong[np.lexsort((entries.col[wrong], entries.row[wrong], -entries.data[wrong]))][:most]
@@ -68,16 +49,11 @@ class SingleLabelMeasures:
         ]  # fmt: skip
 
     def to_json(self) -> dict[str, float]:
-        """Return the measures by name."""
         return {"accuracy": self.accuracy, "micro-F1": self.micro_f1, "macro-F1": self.macro_f1}
 
     def lines(self, names: Sequence[str] | None, baseline: float | None = None) -> list[str]:
-        """Return the measures and the most confused labels as lines for a terminal.
-
-        Args:
-            names: label names; None: labels go by their numbers.
-            baseline: accuracy of always predicting the label that is most frequent in the training documents
-                (default: that of the label that is most frequent in these).
+        """Return the metrics and the most confused labels as lines for a terminal. ``baseline`` is the accuracy of
+        always predicting one label: by default, the most frequent one in these documents.
         """
         if baseline is None:
             baseline = float(self.matrix.sum(axis=1).max()) / self.documents
@@ -89,45 +65,28 @@ class SingleLabelMeasures:
         ]
         out = format_table(["", "%"], rows, indent="  ").splitlines()
         if confused := self.confusions(_CONFUSIONS):
-            shown = [
-                _shortened(names[at]) if names else str(at) for one in confused for at in (one.true, one.predicted)
-            ]
+
+            def shown(label: int) -> str:
+                name = names[label] if names else str(label)
+                return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
+
             table = [
-                [true, predicted, f"{one.documents:,}", f"{one.share:.0%}"]
-                for one, true, predicted in zip(confused, shown[::2], shown[1::2], strict=True)
+                [shown(one.true), shown(one.predicted), f"{one.documents:,}", f"{one.share:.0%}"] for one in confused
             ]
             head = ["true label", "predicted instead", "documents", "of the label"]
             out += ["", "most confused:", "", *format_table(head, table, left=2, indent="  ").splitlines()]
         return out
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
-
-
 def is_single_label(truth: smat.spmatrix) -> bool:
-    """Return whether each document has exactly one label.
-
-    Args:
-        truth: documents × labels.
-    """
+    """Return whether each document has exactly one label."""
     rows = as_truth(truth)
     return rows.shape[0] > 0 and bool((np.diff(rows.indptr) == 1).all())
 
 
 def measure_single_label(truth: smat.spmatrix, predictions: smat.spmatrix) -> SingleLabelMeasures:
-    """Measure the first predicted label of each document against its only true one.
-
-    Example:
-        >>> measure_single_label(truth, predictions).accuracy
-        0.8125
-
-    Args:
-        truth: documents × labels, one label per document.
-        predictions: documents × labels, the scores. A document without a prediction counts as wrong.
-
-    Raises:
-        InputError: a document has no label or several, or the shapes do not fit.
+    """Measure the first predicted label of each document against its only true one. A document without a prediction
+    counts as wrong.
     """
     check_shapes(truth, predictions, "the prediction")
     true = as_truth(truth)
@@ -138,20 +97,12 @@ def measure_single_label(truth: smat.spmatrix, predictions: smat.spmatrix) -> Si
             f"document {row:,} has {counts[row]} labels", expected="one label per document",
             fix="use evaluate, which measures several labels per document",
         )  # fmt: skip
-    best, labels = top_labels(predictions, 1)[:, 0], true.shape[1]
-    given = best != NO_LABEL
-    pairs = (np.ones(given.sum(), np.int64), (true.indices[given], best[given]))
-    matrix = smat.csr_matrix(pairs, shape=(labels, labels))
-    of = LabelCounts(
-        true=np.bincount(true.indices, minlength=labels),
-        predicted=np.bincount(best[given], minlength=labels),
-        found=matrix.diagonal(),
-    )
-    right, documents = int(of.found.sum()), len(best)
+    top, labels = top_labels(predictions, 1), true.shape[1]
+    given = top[:, 0] != NO_LABEL
+    pairs = (np.ones(given.sum(), np.int64), (true.indices[given], top[given, 0]))
+    of = count_labels(true, top, mark_hits(true, top))
+    right, documents = int(of.found.sum()), len(top)
     return SingleLabelMeasures(
-        documents,
-        right / documents,
-        2 * right / (documents + int(given.sum())),
-        float(of.f1[of.true > 0].mean()),
-        matrix,
-    )
+        documents, right / documents, 2 * right / (documents + int(given.sum())), float(of.f1[of.true > 0].mean()),
+        smat.csr_matrix(pairs, shape=(labels, labels)),
+    )  # fmt: skip

@@ -11,20 +11,13 @@ def percent(value: float) -> str:
 def format_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, width: int = 100, indent: str = ""
 ) -> str:
-    """Align the columns; columns beyond ``width`` go into further tables that repeat the left columns.
+    """Align the columns; columns beyond ``width`` go into further tables that repeat the first ``left`` columns.
 
     Example:
         >>> print(format_table(["system", "P@1", "P@3"], [["ours", "42.91", "33.10"]]))
         system    P@1    P@3
         ------  -----  -----
         ours    42.91  33.10
-
-    Args:
-        header: the columns' names.
-        rows: the cells as strings.
-        left: number of first columns with names, which are left-aligned and repeated.
-        width: width of the screen.
-        indent: prefix of every line.
     """
     wide = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
     fixed = sum(wide[:left]) + 2 * left + len(indent)
@@ -36,19 +29,10 @@ def format_table(
             used = fixed
         blocks[-1].append(column)
         used += wide[column] + 2
-    return "\n\n".join(_block(header, rows, left, wide, block, indent) for block in blocks)
 
-
-def _block(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    left: int,
-    wide: Sequence[int],
-    columns: Sequence[int],
-    indent: str,
-) -> str:
-    def line(cells: Sequence[str]) -> str:
+    def line(cells: Sequence[str], columns: list[int]) -> str:
         named = [cells[i].ljust(wide[i]) for i in range(left)]
         return (indent + "  ".join(named + [cells[i].rjust(wide[i]) for i in columns])).rstrip()
 
-    return "\n".join([line(header), line(["-" * w for w in wide]), *map(line, rows)])
+    lines = header, ["-" * w for w in wide], *rows
+    return "\n\n".join("\n".join(line(cells, block) for cells in lines) for block in blocks)

@@ -1,4 +1,4 @@
-"""A second look at the labels of documents, by what a model is made of."""
+"""Audit of the labels of documents with a model's parts."""
 
 import logging
 from collections.abc import Sequence
@@ -37,18 +37,7 @@ def audit_documents(
     most: int,
     threads: int,
 ) -> Audit:
-    """Return the findings about the labels of documents.
-
-    Args:
-        model: the model.
-        X: features of the documents.
-        texts: their texts, or None.
-        labels: their labels.
-        params: training parameters of the model's rankers.
-        documents: what each document is called, or None.
-        most: maximum number of findings of each kind.
-        threads: number of threads; -1: one per core.
-    """
+    """Return the findings about the labels of documents; ``params`` trained the model's rankers."""
     if params.mode != "full-model":
         raise InputError("this model predicts clusters of labels, not labels", expected="a model of labels")
     trees = [model.tree, *model.more_trees][:AUXILIARY_TREES]
@@ -91,5 +80,5 @@ def _known_labels(labels: LabelData, names: Sequence[str] | None, nr_labels: int
     known = set(names)
     kept = [[name for name in own if name in known] for own in labels.names]
     if unknown := sum(len(own) for own in labels.names) - sum(map(len, kept)):
-        _LOG.warning("%s labels of documents are unknown to the model and are not looked at", f"{unknown:,}")
+        _LOG.warning("%s labels of documents are unknown to the model and are ignored", f"{unknown:,}")
     return matrix_of_names(kept, names, "the model's label names")

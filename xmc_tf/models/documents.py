@@ -1,7 +1,4 @@
-"""Documents and labels in every form that people have them, read into what models take.
-
-All methods of all models read their arguments by :func:`read_documents`.
-"""
+"""Documents and labels in every form that users have them, read into the form that models take."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,14 +61,7 @@ class FrameColumns(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class ReadDocuments:
-    """Documents and labels as models take them.
-
-    Args:
-        texts: the texts, or None.
-        features: the features, in the form in which they came; None if there are texts.
-        labels: the labels, or None.
-        columns: the columns that they come from, or None.
-    """
+    """Documents and labels as models take them."""
 
     texts: Texts | None
     features: Any = None
@@ -84,11 +74,7 @@ class ReadDocuments:
         return as_features(self.features) if self.texts is None else self.texts
 
     def labelled(self) -> "LabelData":
-        """Return the labels.
-
-        Raises:
-            InputError: there are none.
-        """
+        """Return the labels; refuse documents without any."""
         if self.labels is None:
             raise InputError(
                 "labels is missing", expected="the labels of each document",
@@ -108,25 +94,12 @@ def read_documents(
     name: str = "texts",
     labels_name: str = "labels",
 ) -> ReadDocuments:
-    """Read documents, and labels if there are any, in every form that people have them.
+    """Read documents, and labels if there are any, in every form that users have them.
 
-    Example:
         >>> read_documents({"title": ["Rye bread"], "subjects": ["baking; bread"]}, "subjects").texts
         ['Rye bread']
 
-    Args:
-        documents: texts, features or a table; see :func:`xmc_tf.data.documents.read_texts`. A dictionary of texts is a
-            table with one row, and a list of dictionaries is one with a row for each.
-        labels: labels; see :func:`xmc_tf.tables.label_forms.read_labels`; or the name of the table's column of labels.
-        columns: which columns hold the texts, and how labels are separated.
-        trained: the columns that the model was trained on.
-        training: whether these are training documents.
-        labelled: whether a table must have labels.
-        name: name of the argument of documents, for messages.
-        labels_name: name of the argument of labels.
-
-    Raises:
-        InputError: something is no text or label, or a column does not exist.
+    A dictionary of texts is a table with one row, and a list of dictionaries is a table with a row for each.
     """
     columns = columns or {}
     if unknown := set(columns) - set(FrameColumns.__annotations__):
@@ -158,14 +131,7 @@ def read_documents(
 
 
 class SourceDocuments(NamedTuple):
-    """The documents of a table.
-
-    Attributes:
-        texts: their texts, on one line each.
-        labels: their labels.
-        columns: names of the columns.
-        ids: what each document is called: its identifier in the table, or else its line.
-    """
+    """The documents of a table."""
 
     texts: list[str]
     labels: list[list[str]]
@@ -174,15 +140,7 @@ class SourceDocuments(NamedTuple):
 
 
 def documents_of_source(source: "TableReader", options: "ColumnOptions", *, labelled: bool) -> SourceDocuments:
-    """Return the documents of a table.
-
-    Rows of the same document are one, if a column names the document.
-
-    Args:
-        source: the table.
-        options: which columns hold texts and labels.
-        labelled: whether there must be labels.
-    """
+    """Return the documents of a table; rows that name the same document are merged."""
     from xmc_tf.tables.columns import SAMPLE, TrainedColumns, choose_columns
     from xmc_tf.tables.reading.records import TableRow
 
@@ -213,16 +171,7 @@ def labelled_rows(
 ) -> tuple[list[str], list[list[str]], list[str]]:
     """Return texts, labels and names of a table's documents; those without a text or a label are counted and left out.
 
-    The name of a document is what the table calls it, or its line.
-
-    Args:
-        table: path of the table.
-        source: how it is read.
-        options: which columns hold texts and labels.
-        used_for: what the rows are used for, for messages, such as "appended".
-
-    Raises:
-        InputError: no row has a text and a label.
+    ``used_for`` says in the warning what the rows are used for, such as "appended".
     """
     from xmc_tf.tables.reading.sources import open_source
 
@@ -256,7 +205,6 @@ def _as_table(documents: Any) -> Any:
 
 
 def _is_numeric(frame: Any) -> bool:
-    """Return whether a table contains numbers only."""
     from xmc_tf.tables.reading.structured import Frame
 
     rows = [row.cells for row, _ in zip(Frame(frame).records(), range(_SAMPLE), strict=False)]  # type: ignore[union-attr]
@@ -271,7 +219,7 @@ def _read_frame(
     labelled: bool,
     names: tuple[str, str],
 ) -> ReadDocuments:
-    """Return the texts of a table, and its labels or those that come apart from it."""
+    """Return the texts of a table, and its labels or those that were passed separately."""
     from xmc_tf.tables.columns import ColumnOptions
     from xmc_tf.tables.label_forms import LISTS, LabelData
     from xmc_tf.tables.reading.structured import Frame
@@ -309,7 +257,6 @@ def _series_name(values: Any) -> str | None:
 
 
 def _read_labels(labels: Any, separator: str | None, name: str) -> "LabelData":
-    """Read labels, and count the documents that have none."""
     from xmc_tf.tables.label_forms import read_labels
 
     found = read_labels(labels, separator, name)
@@ -319,6 +266,5 @@ def _read_labels(labels: Any, separator: str | None, name: str) -> "LabelData":
 
 
 def _count_bare(labels: Sequence[Sequence[Any]], name: str) -> None:
-    """Warn of documents without labels."""
     if bare := sum(not own for own in labels):
         _LOG.warning("%s: %s of %s documents have no label", name, f"{bare:,}", f"{len(labels):,}")

@@ -1,4 +1,4 @@
-"""The parts that all model folders share: ``params.json``, label names, the vectorizer, and their checks."""
+"""The common parts of all model folders: ``params.json``, label names, the vectorizer, and their checks."""
 
 import json
 import logging
@@ -22,10 +22,9 @@ from xmc_tf.common.folders.checksums import (
 from xmc_tf.common.folders.locks import folder_lock
 from xmc_tf.common.folders.model_kind import model_kind
 from xmc_tf.common.folders.model_parts import ENCODER, LABELS, MODEL, PARTS, RANKER, TREE
-from xmc_tf.common.folders.placing import JOURNAL, finish_placing, placed_folder
+from xmc_tf.common.folders.placing import PENDING, finish_placing, placed_folder
 from xmc_tf.common.numbers import MOST_TREES
 from xmc_tf.common.progress import Progress
-from xmc_tf.models.card import remove_card
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.rankers.layout.stored import known_records
 
@@ -35,10 +34,12 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _VERSION = 1
 _ABOUT_THE_FOLDER = ("format", "version", "checksum", "files")  # the rest is the model's own metadata
+CARD = "README.md"
+MARK = "<!-- Written by xmc_tf: `xmc-tf report` replaces this file. Remove this line to keep your changes. -->"
+_CARD_HEAD = 20_000
 
 
 def _no_model(folder: Path) -> InputError:
-    """Return the error for a folder that has no ``params.json``."""
     if folder.name and folder.with_name(f"{folder.name}.work").is_dir() and not folder.exists():
         return InputError(
             f"{folder} does not exist yet: the training is not finished",
@@ -54,11 +55,11 @@ def _no_model(folder: Path) -> InputError:
 
 
 def read_metadata(folder: Path) -> ModelMetadata:
-    """Read a model's metadata from ``params.json``; warns where the file has changed since it was saved."""
+    """Read ``params.json``; warn if the file has changed since it was saved."""
     path = folder / MODEL_HEADER
-    if not path.exists() and (folder / JOURNAL).exists():
+    if not path.exists() and (folder / PENDING).exists():
         with folder_lock(folder):
-            finish_placing(folder)
+            finish_placing(folder, MODEL)
     if not path.exists():
         raise _no_model(folder)
     content: dict[str, Any] = read_unchanged_json(path, expected="a model's parameters", fix="copy the model again")
@@ -69,7 +70,7 @@ def read_metadata(folder: Path) -> ModelMetadata:
             received=repr(content.get("version")),
             fix="load it with the version of xmc_tf that wrote it, or train it again",
         )
-    # Only a warning: people edit parameters by hand, as they do in PECOS's folders, and mean it.
+    # Only a warning, because people edit parameters by hand on purpose, as they do in PECOS's folders.
     if is_unchanged(content) is False:
         _LOG.warning(
             "%s has changed since it was saved (expected checksum %s, received %s). If you edited it, delete its line "
@@ -80,7 +81,7 @@ def read_metadata(folder: Path) -> ModelMetadata:
 
 
 def kind_of(folder: Path) -> str:
-    """Return "XTransformer" or "XLinear" for a model's folder, ours or PECOS's; raises where there is not a model."""
+    """Return "XTransformer" or "XLinear" for a model's folder, ours or PECOS's."""
     return model_kind(folder) or read_metadata(folder).model
 
 
@@ -90,14 +91,7 @@ def write_model_folder(
     names: Sequence[str] | None,
     metadata: ModelMetadata,
 ) -> None:
-    """Write the folder of a model, completely or not at all; an older model there is replaced, other files stay.
-
-    Args:
-        folder: the model's folder.
-        parts: by name, a function that writes the part to a path.
-        names: label names, or None.
-        metadata: the model metadata for ``params.json``, which also records the checksums of all files.
-    """
+    """Write the folder of a model, completely or not at all; an older model there is replaced, other files stay."""
     remove_card(Path(folder))
     with placed_folder(folder, MODEL) as place, Progress("writing the model", len(parts), "parts") as progress:
         for part in PARTS:
@@ -106,7 +100,7 @@ def write_model_folder(
                 progress.add(1)
         if names:
             (place / LABELS).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-        # Last of all, because without it there is no model.
+        # Written last, because without it the folder is not a model.
         about = {"format": MODEL_FORMAT, "version": _VERSION, "checksum": ""}
         files = record_files(place, exclude=[MODEL_HEADER], known=known_records(place))
         content: dict[str, Any] = {**about, **metadata.content, "files": files}
@@ -115,7 +109,7 @@ def write_model_folder(
 
 
 def read_names(folder: Path, count: int) -> list[str] | None:
-    """The names that training checked and kept; only their number is looked at again."""
+    """Return the label names, or None; training has checked them, so only their number is checked again."""
     path = folder / LABELS
     try:
         with verified(path):
@@ -133,12 +127,7 @@ def read_names(folder: Path, count: int) -> list[str] | None:
 
 
 def link_part(source: Path, target: Path) -> None:
-    """Write a part of a model to another model's folder: hard links, or copies if the file system has no links.
-
-    Args:
-        source: the part.
-        target: its new place, which must not exist.
-    """
+    """Write a part of a model to another folder: as hard links, or as copies if the file system has no links."""
     shutil.copytree(source, target, copy_function=_link_or_copy)
 
 
@@ -150,12 +139,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def further_trees(folder: Path, metadata: ModelMetadata) -> list[Path]:
-    """Return the folders of the trees after the first, each with ``tree/`` and ``ranker/``.
-
-    Args:
-        folder: the folder of the further trees.
-        metadata: the model metadata, which says how many trees there are.
-    """
+    """Return the folders of the trees after the first, each with ``tree/`` and ``ranker/``."""
     count = metadata.content.get("nr_trees", 1)
     if not isinstance(count, int) or not 1 <= count <= MOST_TREES:
         raise InputError(f"{folder.parent / MODEL_HEADER}: nr_trees is {count!r}", expected=f"1 to {MOST_TREES}")
@@ -163,13 +147,7 @@ def further_trees(folder: Path, metadata: ModelMetadata) -> list[Path]:
 
 
 def check_parts(folder: Path, metadata: ModelMetadata, found: Iterable[tuple[str, str, int]]) -> None:
-    """Refuse parts that were copied together from two models.
-
-    Args:
-        folder: the model's.
-        metadata: the model metadata of ``params.json``.
-        found: for each part, its name, a key of the metadata, and the number that the part has for that key.
-    """
+    """Refuse parts of two models; ``found`` has for each part its name, a key of the metadata, and its number."""
     for part, key, number in found:
         if number != metadata.content.get(key, number):
             raise InputError(
@@ -181,7 +159,6 @@ def check_parts(folder: Path, metadata: ModelMetadata, found: Iterable[tuple[str
 
 
 def nr_dense(metadata: ModelMetadata, folder: Path) -> int:
-    """Return the number of dense features."""
     value = metadata.content.get("nr_dense", 0)
     if not isinstance(value, int) or value < 0:
         raise InputError(f"{folder / 'params.json'}: nr_dense is {value!r}", expected="a whole number of at least 0")
@@ -189,7 +166,7 @@ def nr_dense(metadata: ModelMetadata, folder: Path) -> int:
 
 
 def load_tfidf(folder: Path | None, metadata: ModelMetadata) -> "Tfidf":
-    """A model's vectorizer; loading it loads TensorFlow."""
+    """Return a model's vectorizer; loading it loads TensorFlow."""
     if folder is None or not folder.is_dir():
         if folder is not None and metadata.content.get("tfidf_params"):
             raise InputError(
@@ -204,3 +181,19 @@ def load_tfidf(folder: Path | None, metadata: ModelMetadata) -> "Tfidf":
     from xmc_tf.features import Tfidf
 
     return Tfidf.load(folder)
+
+
+def is_foreign(path: Path) -> bool:
+    """Return whether a file has content that is not a card of ours."""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        head = file.read(_CARD_HEAD)
+    return bool(head) and MARK.encode() not in head
+
+
+def remove_card(folder: Path) -> None:
+    """Remove our card from the folder of a model that is about to be replaced; other people's files stay."""
+    path = folder / CARD
+    if path.is_file() and not is_foreign(path):
+        path.unlink()

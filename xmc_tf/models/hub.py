@@ -15,14 +15,7 @@ _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
 
 
 def download(address: str) -> Path:
-    """Download a model folder, or find it in the hub's cache, and return its place.
-
-    Args:
-        address: ``hf://user/model``, or ``hf://user/model@revision``.
-
-    Raises:
-        InputError: the address is wrong, huggingface_hub is not installed, or the hub refuses it.
-    """
+    """Download a model folder, or find it in the hub's cache, and return its path."""
     repository, revision = _parsed(address)
     hub = _hub()
     try:
@@ -34,7 +27,7 @@ def download(address: str) -> Path:
 def push(folder: str | Path, address: str, *, private: bool = True) -> str:
     """Upload a model folder to the Hugging Face hub, with its model card if ``xmc-tf report`` has written one.
 
-    You must be logged in (``hf auth login``). Everything in the folder is uploaded: kept training data too.
+    You must be logged in (``hf auth login``). All files in the folder are uploaded, including kept training data.
 
     ``xmc_tf.push("model", "hf://user/model")`` returns ``'https://huggingface.co/user/model'``.
 

@@ -24,18 +24,7 @@ Labels: TypeAlias = spmatrix | np.ndarray | Iterable[Iterable[str] | str | int] 
 def label_matrix(labels: "LabelData", names: Sequence[str] | None = None) -> tuple[spmatrix, list[str] | None]:
     """Return the label matrix of training documents, and the label names.
 
-    Example:
-        >>> Y, names = label_matrix(read_labels([["kitchen", "food"], ["garden"]]))
-        >>> names
-        ['food', 'garden', 'kitchen']
-
-    Args:
-        labels: the labels of the documents.
-        names: label names in the order of the columns. Default: those of a DataFrame's columns; for lists, the names
-            in the lists, sorted; else labels have no names.
-
-    Raises:
-        InputError: a name is not in ``names``.
+    Without ``names``, these are the columns of a DataFrame, or the sorted names of lists; else labels have no names.
     """
     names = None if names is None else _checked(names)
     if labels.is_matrix:
@@ -51,16 +40,7 @@ def label_matrix(labels: "LabelData", names: Sequence[str] | None = None) -> tup
 
 
 def true_labels(labels: "LabelData", documents: Any, nr_labels: int, names: Sequence[str] | None) -> csr_matrix:
-    """Return the label matrix of documents that a model is evaluated on.
-
-    Labels that the model does not know have columns after its own, so that they count as misses.
-
-    Args:
-        labels: the labels of the documents.
-        documents: the documents.
-        nr_labels: number of labels of the model.
-        names: label names of the model.
-    """
+    """Return the label matrix of test documents; labels that the model does not know come last and count as misses."""
     if labels.is_matrix and (labels.columns is None or names is None):
         matrix: Any = labels.matrix()
         check_validation_input(matrix, nr_labels)
@@ -71,14 +51,13 @@ def true_labels(labels: "LabelData", documents: Any, nr_labels: int, names: Sequ
 
 
 def _matrix_with_unknown(labels: "LabelData", nr_labels: int, names: Sequence[str] | None) -> csr_matrix:
-    """Return the matrix of labels that have names; unknown ones are counted, named, and come last."""
     names = needed_names(names, nr_labels)
     every = [*names, *unknown_labels(labels, names)]
     return matrix_of_names(labels.names, every, "the model's label names")
 
 
 def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:
-    """Return the label names of a model, or refuse labels that are names if it has none."""
+    """Return the label names of a model; refuse labels that are names if the model has none."""
     if names is None:
         raise InputError(
             "the labels are names, but the model's labels have no names",
@@ -90,15 +69,7 @@ def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:
 
 
 def unknown_labels(labels: "LabelData", names: Sequence[str]) -> list[str]:
-    """Return the labels that a model does not know, sorted; a warning counts and names them.
-
-    Args:
-        labels: the labels of the documents.
-        names: label names of the model.
-
-    Raises:
-        InputError: the model knows none of the labels.
-    """
+    """Return the labels that a model does not know, sorted; a warning counts and names them."""
     documents = labels.names
     known = set(names)
     unknown: dict[str, int] = {}
@@ -136,13 +107,7 @@ def _checked(names: Sequence[str]) -> list[str]:
 
 
 def matrix_of_names(documents: list[list[str]], names: Sequence[str], called: str) -> csr_matrix:
-    """Return documents × labels, with an entry of 1 for each label of a document.
-
-    Args:
-        documents: the label names of each document.
-        names: all names, in the order of the columns.
-        called: what they are called in errors.
-    """
+    """Return documents × labels, with an entry of 1 for each label; errors call the names ``called``."""
     column_of = {name: column for column, name in enumerate(names)}
     if len(column_of) != len(names):
         double = next(name for column, name in enumerate(names) if column_of[name] != column)

@@ -1,5 +1,3 @@
-"""One function that loads a model of either kind."""
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +19,8 @@ def load(folder: str | Path, *, runtime: str = "auto") -> "Model":
         [[('scipy.sparse', 0.71), …]]
 
     Args:
-        folder: the model's folder, which training wrote; or ``hf://user/model`` or ``hf://user/model@revision`` for one
-            on the Hugging Face hub, which :func:`push` has uploaded.
+        folder: the folder that training wrote; or ``hf://user/model`` or ``hf://user/model@revision`` for a model on
+            the Hugging Face hub, which :func:`push` has uploaded.
         runtime: what computes an encoder: "tensorflow", "onnx" (ONNX Runtime), or "auto": TensorFlow, unless it is not
             installed or the model was exported for ONNX Runtime. A linear model needs neither.
 

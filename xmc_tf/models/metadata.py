@@ -1,5 +1,3 @@
-"""The metadata of a model, which ``params.json`` contains."""
-
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,16 +19,9 @@ ADDED = "nr_added_labels"  # labels that rankers and trees do not know
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """The metadata of a model: parameters, shapes, seed, versions.
+    """The metadata of a model: parameters, shapes, seed, versions, as ``params.json`` contains them.
 
     It cannot be changed; :meth:`replace` returns a changed copy. Unknown keys and the order of the keys are kept.
-
-    Example:
-        >>> XTransformer.load("model").metadata.nr_labels
-        3956
-
-    Args:
-        content: the metadata by key, as JSON.
     """
 
     content: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +30,6 @@ class ModelMetadata:
         object.__setattr__(self, "content", MappingProxyType(copy.deepcopy(dict(self.content))))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy by content; a mapping proxy cannot be pickled."""
         return type(self), (dict(self.content),)
 
     def __repr__(self) -> str:
@@ -50,7 +40,6 @@ class ModelMetadata:
         return copy.deepcopy(dict(self.content))
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with other values."""
         return type(self)({**self.content, **changes})
 
     @property
@@ -60,12 +49,12 @@ class ModelMetadata:
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels, including those that were added after the training."""
+        """Number of labels, including those that were added after training."""
         return int(self._number("nr_labels")) + int(self.content.get(ADDED, 0))
 
     @property
     def nr_features(self) -> int:
-        """Number of features of the rankers, the embedding included; without rankers, the size of the embedding."""
+        """Number of features of the rankers, including the embedding; without rankers, the size of the embedding."""
         return int(self._number("nr_features")) if "nr_features" in self.content else self.embedding_dim
 
     @property
@@ -95,7 +84,7 @@ class ModelMetadata:
 
     @property
     def reading(self) -> Reading:
-        """The way in which the encoder reads documents; models of older versions truncate them."""
+        """The encoder's way of reading documents; models of older versions truncate them."""
         if "long_texts" not in self.content:
             return Reading(self.truncate_length)
         long_texts = self._value("long_texts")
@@ -119,12 +108,12 @@ class ModelMetadata:
 
     @property
     def ensemble_method(self) -> str:
-        """The scores that count by default: those of the label head, of the rankers, or of both."""
+        """Whose scores count by default: those of the label head, of the rankers, or of both."""
         return str(self._value("ensemble_method"))
 
     @property
     def pooling(self) -> str:
-        """The pooling of the encoder; "auto": its own file says it."""
+        """The pooling of the encoder; "auto": as the encoder's own file says."""
         return str(self.content.get("pooling", "auto"))
 
     @property
@@ -139,7 +128,7 @@ class ModelMetadata:
 
     @property
     def columns(self) -> "TrainedColumns | None":
-        """The columns of the table that the model was trained on; None: it was not a table."""
+        """The columns of the training table, or None."""
         if COLUMNS not in self.content:
             return None
         from xmc_tf.tables.columns import TrainedColumns  # a query needs no table
@@ -147,11 +136,6 @@ class ModelMetadata:
         return TrainedColumns.from_json(self.content[COLUMNS])
 
     def with_columns(self, columns: "TrainedColumns | None") -> Self:
-        """Return a copy with the columns of a training table.
-
-        Args:
-            columns: the columns; None: it was not a table.
-        """
         return self if columns is None else self.replace(**{COLUMNS: columns.to_json()})
 
     @property
@@ -161,11 +145,7 @@ class ModelMetadata:
         return [str(text) for text in found] if isinstance(found, list) else []
 
     def with_examples(self, texts: Sequence[str]) -> Self:
-        """Return a copy with the beginnings of some documents, to try the model with.
-
-        Args:
-            texts: the documents; only the first few are kept.
-        """
+        """Return a copy with the beginnings of the first few documents."""
         return self.replace(**{EXAMPLES: [text[:_EXAMPLE_LENGTH] for text in texts[:_EXAMPLES]]})
 
     def _value(self, key: str) -> Any:

@@ -1,9 +1,9 @@
-"""The base class of both models: their interface, and the methods that both have in common."""
+"""The base class of both models: their interface, and the methods that they share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -14,11 +14,10 @@ from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.growing.trained_documents import TrainedDocuments
-from xmc_tf.models.keywords import BestKeywords, ExportKeywords, PredictionKeywords, read_keywords
 from xmc_tf.models.labels import Labels, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.results import named, over_all_labels
-from xmc_tf.params import RankerParams
+from xmc_tf.params import PredictionOptions, RankerParams
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -28,6 +27,71 @@ if TYPE_CHECKING:
     from xmc_tf.serving.export import Exported, ModelParts
 
 # Measuring, auditing and exporting are imported when they are used: prediction does not need them.
+
+
+class SearchKeywords(TypedDict, total=False):
+    """Keywords that predictions and exports share."""
+
+    beam_size: int | None
+    only_topk: int | None
+    post_processor: str | None
+    scores: str | None
+    threshold: float | None
+    min_precision: float | None
+
+
+class ExportKeywords(SearchKeywords, total=False):
+    """The fields of :class:`PredictionOptions` that an exported model keeps."""
+
+    k: int | None
+    """The same as ``only_topk``, which is PECOS's name: number of labels per document."""
+
+
+class BestKeywords(SearchKeywords, FrameColumns, total=False):
+    """The keywords of ``best``, whose ``k`` is an argument."""
+
+    only_labels: Iterable[str | int] | None
+    """Names or numbers of the labels that may be predicted (default: all)."""
+
+    ensemble_method: str | None
+    max_pred_chunk: int
+    batch_tokens: int
+    threads: int
+    quiet: bool
+
+
+class PredictionKeywords(BestKeywords, total=False):
+    """The fields of :class:`PredictionOptions` as keywords, and a DataFrame's columns."""
+
+    k: int | None
+    """The same as ``only_topk``."""
+
+
+class TrainingKeywords(FrameColumns, total=False):
+    """Further keywords of :meth:`XRLinear.train`, and a DataFrame's columns."""
+
+    probabilities: bool | None
+    """Predict calibrated probabilities instead of the rankers' scores, learned from documents that are held out for
+    that; they also rank labels better (default: if there are enough documents)."""
+
+
+class ReadKeywords(NamedTuple):
+    """The keywords of a prediction or an export."""
+
+    options: PredictionOptions
+    columns: FrameColumns
+    only_labels: Iterable[str | int] | None
+
+
+def read_keywords(keywords: Mapping[str, Any]) -> ReadKeywords:
+    columns = {name: value for name, value in keywords.items() if name in FrameColumns.__annotations__}
+    options = {name: value for name, value in keywords.items() if name not in columns}
+    only_labels = options.pop("only_labels", None)
+    if (k := options.pop("k", None)) is not None:
+        if options.get("only_topk") is not None:
+            raise InputError("k and only_topk are the same option", fix="leave one of them out")
+        options["only_topk"] = k
+    return ReadKeywords(PredictionOptions(**options), cast(FrameColumns, columns), only_labels)
 
 
 class Model(ABC):
@@ -85,7 +149,7 @@ class Model(ABC):
 
     @abstractmethod
     def only(self, labels: Iterable[str | int]) -> Self:
-        """Return a model that predicts some labels only, and shares its parts with this one, which stays as it is.
+        """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
 
         Example:
             >>> some = model.only([0, 2])
@@ -99,7 +163,7 @@ class Model(ABC):
         """
 
     def _restriction(self, labels: Iterable[str | int], allowed: np.ndarray | None) -> np.ndarray:
-        """Return the numbers of chosen labels among those that may be predicted."""
+        """Return the numbers of the chosen labels among those that may be predicted."""
         chosen = chosen_labels(labels, self.names, self.nr_labels)
         found = chosen if allowed is None else np.intersect1d(chosen, allowed)
         if not len(found):
@@ -126,18 +190,18 @@ class Model(ABC):
 
     @abstractmethod
     def export_parts(self) -> "ModelParts":
-        """Return the parts that a SavedModel of this model is made of."""
+        """Return the parts of a SavedModel of this model."""
 
     @abstractmethod
     def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
-        """Return the features that the rankers read of documents, and the parameters of their training."""
+        """Return the features that the rankers read of documents, and the parameters that they were trained with."""
 
     def best(
         self, texts: DocumentsLike, k: int = 5, *, X: Any = None, **options: Unpack[BestKeywords]
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each document, best first.
 
-        A label without a name goes by its number.
+        A label without a name is given by its number.
 
         Args:
             texts: documents, as :meth:`predict` takes them.
@@ -168,8 +232,8 @@ class Model(ABC):
             labels: labels, as :meth:`train` takes them. Labels that the model does not know count as misses; a warning
                 names them.
             X: as for :meth:`predict`.
-            ks: cut-offs: the numbers of best labels that are measured.
-            k: one cut-off, instead of ``ks``.
+            ks: numbers of best labels to measure at.
+            k: one such number, instead of ``ks``.
             **columns: of a DataFrame, as for :meth:`train`.
         """
         from xmc_tf.metrics import evaluate
@@ -192,17 +256,17 @@ class Model(ABC):
         threads: int = -1,
         **columns: Unpack[FrameColumns],
     ) -> "Audit":
-        """Return what is probably missing or wrong in the labels of documents, and why.
+        """Return the labels of documents that are probably missing or wrong, and why.
 
-        The documents may be those that the model was trained on: each is looked at by rankers that are trained without
-        it. An encoder is not trained again. Of documents that it was fine-tuned on, it knows the labels, so fewer of
+        The documents may be those that the model was trained on: each is judged by rankers that are trained without it.
+        An encoder is not trained again. It knows the labels of the documents that it was fine-tuned on, so fewer of
         their errors are found. See the how-to guide on auditing labels.
 
         Args:
             texts: documents, as :meth:`train` takes them.
             labels: their labels, as :meth:`train` takes them. Labels that the model does not know are left out.
             X: as for :meth:`predict`.
-            documents: what each document is called (default: its number).
+            documents: names of the documents (default: their numbers).
             most: maximum number of findings of each kind.
             threads: number of threads; -1: one per core. The result does not depend on it.
             **columns: of a DataFrame, as for :meth:`train`.
@@ -244,5 +308,4 @@ class Model(ABC):
     def _read(
         self, documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, labelled: bool = False
     ) -> ReadDocuments:
-        """Return documents and labels of any form; see :func:`xmc_tf.models.documents.read_documents`."""
         return read_documents(documents, labels, columns, trained=self.metadata.columns, labelled=labelled)

@@ -1,4 +1,4 @@
-"""Documents shared out to the ranks, and what they make of them put together again."""
+"""Predictions of documents that are divided among the ranks."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def share_of(count: int, communicator: Communicator) -> slice:
-    """This rank's documents among ``count``: neighbours, about as many on each rank."""
+    """Return this rank's contiguous range of ``count`` documents."""
     cuts = np.linspace(0, count, communicator.size + 1).astype(int)
     return slice(int(cuts[communicator.rank]), int(cuts[communicator.rank + 1]))
 
@@ -24,20 +24,14 @@ def share_of(count: int, communicator: Communicator) -> slice:
 def predict_over_ranks(
     predict: Callable[[slice], csr_matrix], count: int, communicator: Communicator
 ) -> csr_matrix | None:
-    """Each rank predicts its share; rank 0 gets the whole, the others None. All ranks call it together.
-
-    Args:
-        predict: predicts the documents of a slice.
-        count: number of documents.
-        communicator: the ranks.
-    """
+    """Predict each rank's range of the documents; return all predictions on rank 0, None on others. Collective."""
     own = run_on_all_ranks(communicator, lambda: predict(share_of(count, communicator)))
     parts = communicator.gather(own)
     return (vstack(parts, format="csr") if len(parts) > 1 else parts[0]) if parts else None
 
 
 def measure_over_ranks(model: "Model", held_out: "Documents", communicator: Communicator, layout: str = "table") -> str:
-    """Precision and recall on held-out documents, in this layout; on the other ranks an empty text."""
+    """Return precision and recall of held-out documents, as text; on other ranks than 0 an empty one. Collective."""
     from xmc_tf.metrics import precision_and_recall  # predictions alone need no measures
 
     texts, X = held_out.texts, held_out.X

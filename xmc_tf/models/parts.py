@@ -41,15 +41,7 @@ if TYPE_CHECKING:
 
 
 class Parts:
-    """The parts of a model, loaded when they are first used: to encode texts, no rankers are loaded.
-
-    Args:
-        parts: where each of them lies.
-        metadata: the model metadata of ``params.json``.
-        names: of the labels, where they have any.
-        where: the folder that is named in messages.
-        kept: what has to live as long as the model.
-    """
+    """The parts of a model, loaded when they are first used: to encode texts, no rankers are loaded."""
 
     asked_runtime = "auto"
 
@@ -66,15 +58,15 @@ class Parts:
         self.names = list(names) if names else None
         self.folder, self._kept = where, kept
         self.told_of_truncation = False
-        self.output_labels: np.ndarray | None = None  # those that may be predicted, where not all may
+        self.output_labels: np.ndarray | None = None  # labels that may be predicted; None: all
 
     @classmethod
     def at(cls, folder: Path, metadata: ModelMetadata) -> Self:
-        """Return the parts in a model's folder; no part is loaded.
+        """Return the parts in a model's folder, without loading any.
 
         Args:
             folder: the model's folder.
-            metadata: the model metadata of ``params.json``.
+            metadata: the content of its ``params.json``.
         """
         return cls({name: folder / name for name in FOLDERS if (folder / name).is_dir()}, metadata, where=folder)
 
@@ -112,12 +104,12 @@ class Parts:
 
     @property
     def makes_features(self) -> bool:
-        """Whether texts are enough: the model has a vectorizer, or its rankers see the embedding only."""
+        """Whether the model needs only texts: it has a vectorizer, or its rankers read the embedding only."""
         return FEATURES in self.parts or self.nr_given_features == 0
 
     @property
     def nr_given_features(self) -> int:
-        """Number of features that the caller gives for each document, beside the embedding."""
+        """Number of features that the caller passes for each document, beside the embedding."""
         return self.metadata.nr_features - self.metadata.embedding_dim
 
     @cached_property
@@ -147,7 +139,7 @@ class Parts:
 
     @cached_property
     def hierarchy(self) -> LabelHierarchy | None:
-        """The broader terms of the labels; None: the model has none."""
+        """The broader terms of the labels, or None."""
         place = self.parts.get(HIERARCHY)
         if place is None:
             return None
@@ -186,7 +178,7 @@ class Parts:
     @property
     def runtime(self) -> str:
         """The runtime of the encoder: "tensorflow" or "onnx"."""
-        from xmc_tf.encoder.runtime import choose_runtime
+        from xmc_tf.encoder.onnx.encoder import choose_runtime
 
         return choose_runtime(self.asked_runtime, self.parts[ENCODER])
 
@@ -203,7 +195,7 @@ class Parts:
     def tensorflow_encoder(self) -> "Encoder":
         """The encoder in TensorFlow, which can be trained, saved, and exported as a SavedModel."""
         from xmc_tf.encoder import Encoder
-        from xmc_tf.encoder.runtime import choose_runtime
+        from xmc_tf.encoder.onnx.encoder import choose_runtime
 
         choose_runtime(TENSORFLOW, self.parts[ENCODER])
         return Encoder.load(self.parts[ENCODER], pooling=self.metadata.pooling)
@@ -217,16 +209,15 @@ class Parts:
 
     @cached_property
     def matcher(self) -> "LabelSearch":
-        """The label heads of the levels that were fine-tuned on."""
+        """The label heads of the fine-tuned levels."""
         if HEAD not in self.parts:
             raise InputError(
                 f"{self.folder} has no label head: its encoder was not fine-tuned",
                 fix="train it with --do-fine-tune true, or use the rankers' scores: ensemble method concat-only",
             )
-        from xmc_tf.matcher.label_search import load_label_search
-        from xmc_tf.matcher.pecos_head import load_pecos_head
+        from xmc_tf.matcher.label_search import load_label_search, load_pecos_head
 
-        # Whole in every process, which answers its own documents; training has seen to it that heads are not huge.
+        # Every process loads the whole head, for its own documents; training limits its size.
         place = self.parts[HEAD]
         if place.is_file():
             return load_pecos_head(place, self.nr_labels, self.metadata.embedding_dim)

@@ -1,13 +1,13 @@
-"""Model folders of ``pecos.xmc.xtransformer``: recognised, read where they lie, and converted when they are saved.
+"""Model folders of ``pecos.xmc.xtransformer``: read in place, and converted when they are saved.
 
 param.json                     the class, the number of labels
 text_encoder/param.json        parameters of the encoder's last level
 text_encoder/text_encoder/     the transformer, as a Hugging Face folder
 text_encoder/text_tokenizer/   its tokenizer
-text_encoder/text_model        the label head of the last level that was fine-tuned, as torch.save wrote it
+text_encoder/text_model        the label head of the last fine-tuned level, as torch.save wrote it
 concat_model/                  the rankers on [features ; embedding], as a folder of XLinear; absent with only_encoder
 
-PECOS predicts with the rankers alone where there are any, and so does a model that is loaded from such a folder.
+With rankers, PECOS predicts with them alone, and so does a model that is loaded from such a folder.
 ``text_encoder/concat_model``, which PECOS uses during training only, is not read.
 """
 
@@ -36,11 +36,7 @@ _FOLDERS = ("checkpoint_dir", "cache_dir", "init_model_dir", "model_shortcut")  
 
 
 def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
-    """Return where the parts of a PECOS model lie, and the model's metadata as our own ``params.json`` has them.
-
-    Raises:
-        InputError: naming the file: it is missing, damaged, or asks for something that is not supported.
-    """
+    """Return the paths of the parts of a PECOS model, and its metadata as our own ``params.json`` has them."""
     inner = folder / "text_encoder"
     if not (inner / "text_encoder" / "config.json").is_file():
         raise InputError(
@@ -91,7 +87,7 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
 
 
 def converted_parts(model: "Parts") -> dict[str, Callable[[Path], object]]:
-    """Return, by name, functions that write the parts of a model from a PECOS folder in our own format."""
+    """Return, by name, functions that write the parts of a PECOS model in our own format."""
 
     def write_encoder(place: Path) -> None:
         model.tensorflow_encoder.save(place)
@@ -100,7 +96,7 @@ def converted_parts(model: "Parts") -> dict[str, Callable[[Path], object]]:
     parts: dict[str, Callable[[Path], object]] = {ENCODER: write_encoder}
     if RANKER in model.parts:
         parts[TREE] = lambda place: save_chain(place, model.tree)
-        # A copy and never a second name: PECOS writes into its files in place.
+        # A copy and never a link, because PECOS writes into its files in place.
         parts[RANKER] = lambda place: shutil.copytree(model.parts[RANKER], place, copy_function=shutil.copy2)
     if HEAD in model.parts:
         parts[HEAD] = lambda place: model.matcher.save(place)
@@ -108,7 +104,6 @@ def converted_parts(model: "Parts") -> dict[str, Callable[[Path], object]]:
 
 
 def converted_metadata(model: "Parts") -> ModelMetadata:
-    """Return the metadata of a model from a PECOS folder for ``params.json``."""
     # The encoder's own file has the pooling.
     metadata = {key: value for key, value in model.metadata.content.items() if key != "pooling"}
     return ModelMetadata({**metadata, "versions": package_versions("tensorflow", "transformers")})
@@ -126,7 +121,7 @@ def _pooling_and_size(path: Path) -> tuple[str, int]:
         )
     pooling = _POOLING[kind]
     if kind == "xlnet":
-        # Here PECOS leaves the pooling to what the configuration calls the summary.
+        # For XLNet, PECOS takes the pooling from the configuration's summary options.
         summary = config.get("summary_type", "last"), config.get("summary_activation", "tanh") or None
         if summary not in (("last", None), ("last", "tanh")) or config.get("summary_use_proj", True):
             raise InputError(

@@ -1,4 +1,4 @@
-"""From texts to labels: vectors, the label head's search, the rankers' search, and whose scores count."""
+"""From texts to labels with an XR-Transformer: embeddings, label head, rankers, and how their scores are combined."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -18,7 +18,6 @@ from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, ov
 from xmc_tf.params import PredictionOptions
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
-from xmc_tf.pipeline.steps import side_by_side
 from xmc_tf.rankers.deepening import deepened
 from xmc_tf.rankers.ensemble import TreeEnsemble, trees_of
 
@@ -27,31 +26,29 @@ POOL = 100  # labels that an ensemble looks at, of each of the two
 
 
 def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
-    """The best labels of texts: by probability where the model has probabilities, else by the scores."""
+    """Return the best labels of texts: by probability if the model has probabilities, else by score."""
     own = options.ensemble_method in (None, model.metadata.content.get("ensemble_method"))
     evidence = model.evidence if own else None
     decision = decide(options, None if evidence is None else evidence.fusion)
-    options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
-    X = own_features(model, texts, X, method_of(options))
-    if not decision.probable:
-        found = over_all_labels(scored(model, texts, X, options), model.nr_labels, model.output_labels)
-        return found if decision.threshold is None else above(found, decision.threshold)
-    assert evidence is not None
     topk = _topk(model, options)
-    options = for_fusion(model, options)
+    if decision.probable:
+        options = for_fusion(model, options)
 
-    def combined(some: Texts, some_X: Features | None) -> csr_matrix:
-        vectors: list[np.ndarray] = []
+    def best(some: Texts, some_X: Features | None) -> csr_matrix:
+        if not decision.probable:
+            found, _ = scored(model, some, some_X, options)
+            found = over_all_labels(found, model.nr_labels, model.output_labels)
+            return found if decision.threshold is None else above(found, decision.threshold)
 
-        def search(size: int) -> csr_matrix:
-            return scored(model, some, some_X, dataclasses.replace(options, only_topk=size), vectors)
+        def search(size: int) -> tuple[csr_matrix, np.ndarray]:
+            found, vectors = scored(model, some, some_X, dataclasses.replace(options, only_topk=size))
+            return found, rows_of_length(1.0, vectors)
 
-        return fused(
-            evidence, search, some, topk, decision.threshold, options.threads,
-            lambda: rows_of_length(1.0, np.concatenate(vectors)) if vectors else None,
-        )  # fmt: skip
+        assert evidence is not None
+        return fused(evidence, search, some, topk, decision.threshold, options.threads)
 
-    return in_pieces(combined, texts, X, options.max_pred_chunk, model.nr_labels)
+    X = own_features(model, texts, X, method_of(model, options))
+    return in_pieces(best, texts, X, options.max_pred_chunk, model.nr_labels)
 
 
 def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
@@ -60,29 +57,9 @@ def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
     return dataclasses.replace(options, scores=None, post_processor=bounded_post_processor(name))
 
 
-def scored(
-    model: Parts, texts: Texts, X: Any, options: PredictionOptions, vectors: list[np.ndarray] | None = None
-) -> csr_matrix:
-    """Return the best labels of texts by their scores, in pieces, so that memory is bounded whatever their number.
-
-    Args:
-        model: the model.
-        texts: the documents.
-        X: the caller's features, if the model needs them.
-        options: options of the prediction.
-        vectors: list to which the embeddings of the documents are appended, of all pieces; None: they are not kept.
-    """
-    options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
-    return in_pieces(
-        lambda some, some_X: _predict(model, some, some_X, options, vectors),
-        texts, own_features(model, texts, X, method_of(options)), options.max_pred_chunk, model.nr_labels,
-    )  # fmt: skip
-
-
-def method_of(options: PredictionOptions) -> str:
-    """Return the ensemble method, once the model's default has been filled in."""
-    assert options.ensemble_method is not None
-    return options.ensemble_method
+def method_of(model: Parts, options: PredictionOptions) -> str:
+    """Return the ensemble method: that of the options, or the model's default."""
+    return options.ensemble_method or model.metadata.ensemble_method
 
 
 def vectors_of(
@@ -101,22 +78,14 @@ def vectors_of(
 
 
 def embedded(model: Parts, texts: Texts) -> np.ndarray:
-    """Return the embeddings of texts, of length 1."""
+    """Return the embeddings of texts, scaled to length 1."""
     return rows_of_length(1.0, vectors_of(model, texts, PredictionOptions().batch_tokens))
 
 
 def windows_of(
     model: Parts, texts: Texts, batch_tokens: int, reading: Reading, quiet: bool = False
 ) -> Iterator[WindowEmbeddings]:
-    """Yield the embeddings of the windows of texts, of some texts at a time.
-
-    Args:
-        model: the model.
-        texts: the documents.
-        batch_tokens: number of tokens to encode at a time.
-        reading: how the documents become windows.
-        quiet: whether to hide progress.
-    """
+    """Yield the embeddings of the windows of texts, for some texts at a time."""
     from xmc_tf.encoder import encode_windows, groups_of_documents
     from xmc_tf.encoder.tokenizer import TruncationCounter
 
@@ -128,7 +97,7 @@ def windows_of(
             tokens, counts = model.tokenizer.windows(lines, reading, truncation)
             ids = np.concatenate([np.zeros(0, np.int32), *tokens])
             lengths = np.array([len(one) for one in tokens], np.int32)
-            store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path("the texts"), counts)
+            store = TokenStore(ids, lengths, {"fingerprint": "", "about": {}}, Path(), counts)
             for low, high in groups_of_documents(store, np.arange(end - begin)):
                 yield encode_windows(
                     model.encoder, store, np.arange(low, high), batch_tokens=batch_tokens, progress=progress
@@ -138,41 +107,33 @@ def windows_of(
         model.told_of_truncation = truncation.truncated > 0 or truncation.folded > 0
 
 
-def _predict(
-    model: Parts,
-    texts: Texts,
-    features: Features | None,
-    options: PredictionOptions,
-    kept: list[np.ndarray] | None = None,
-) -> csr_matrix:
-    kept = [] if kept is None else kept
-    if method_of(options) == "concat-only":
+def scored(model: Parts, texts: Texts, X: Features | None, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:
+    """Return the best labels of texts by score, and the embeddings of the texts; ``X`` are checked features."""
+    method = method_of(model, options)
+    if method == "concat-only":
         vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
-        kept.append(vectors)
-        return _by_rankers(model, ranker_features(model, texts, features, vectors, options), options)
-    if method_of(options) == "transformer-only":
-        vectors, by_heads = _encoded_and_scored(model, texts, options)
-        kept.append(vectors)
-        return by_heads
+        return _by_rankers(model, ranker_features(model, texts, X, vectors, options), options), vectors
+    if method == "transformer-only":
+        return _by_heads(model, texts, options)
+    embeddings = []
 
     def blended(size: int) -> csr_matrix:
         more = dataclasses.replace(options, only_topk=size)
-        vectors, by_heads = _encoded_and_scored(model, texts, more)
-        if size == POOL:
-            kept.append(vectors)
-        X = ranker_features(model, texts, features, vectors, options)
-        return blend(method_of(options), by_heads, _by_rankers(model, X, more, size), size)
+        by_heads, vectors = _by_heads(model, texts, more)
+        embeddings.append(vectors)
+        found = _by_rankers(model, ranker_features(model, texts, X, vectors, options), more, size)
+        return blend(method, by_heads, found, size)
 
-    # What only one of the two has among its best counts as nothing in the other.
-    return deepened(blended, _topk(model, options), POOL)
+    # A label that only one of the two has among its best scores 0 in the other.
+    return deepened(blended, _topk(model, options), POOL), embeddings[0]
 
 
-def _encoded_and_scored(model: Parts, texts: Texts, options: PredictionOptions) -> tuple[np.ndarray, csr_matrix]:
-    """Return the embeddings of texts and the best labels of the label heads."""
+def _by_heads(model: Parts, texts: Texts, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:
+    """Return the best labels of the label heads, and the embeddings of the texts."""
     reading = model.metadata.reading
     if reading.max_windows == 1:
         vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
-        return vectors, predict_by_heads(model, WindowEmbeddings.of_single_windows(vectors), options)
+        return predict_by_heads(model, WindowEmbeddings.of_single_windows(vectors), options), vectors
     # The heads score the windows of some documents at a time, because there may be too many for memory.
     vectors = np.empty((len(texts), model.metadata.embedding_dim), np.float32)
     parts: list[csr_matrix] = []
@@ -181,25 +142,18 @@ def _encoded_and_scored(model: Parts, texts: Texts, options: PredictionOptions) 
         vectors[low : low + windows.nr_documents] = windows.of_documents(reading.combine)
         low += windows.nr_documents
         parts.append(predict_by_heads(model, windows, options))
-    return vectors, csr_matrix(vstack(parts, format="csr"))
+    return csr_matrix(vstack(parts, format="csr")), vectors
 
 
 def ranker_features(
     model: Parts, texts: Texts, features: Features | None, vectors: np.ndarray, options: PredictionOptions
 ) -> Features:
-    """Return the features that the rankers read: TF-IDF of the texts or the caller's features, then the embeddings.
-
-    Args:
-        model: the model.
-        texts: the documents.
-        features: the caller's features, if the model needs them.
-        vectors: the documents' embeddings.
-        options: options of the prediction.
-    """
+    """Return the features that the rankers read: TF-IDF of the texts or the caller's features, then the embeddings."""
     sparse, dense = (features.sparse, features.dense) if features is not None else (None, None)
     if "features" in model.parts:
         sparse = model.tfidf.transform(texts, threads=options.threads, quiet=options.quiet)
-    return side_by_side(sparse, dense, rows_of_length(model.metadata.embedding_weight, vectors))
+    vectors = rows_of_length(model.metadata.embedding_weight, vectors)
+    return as_features((sparse, vectors if dense is None else np.hstack([dense, vectors])))
 
 
 def _by_rankers(model: Parts, X: Features, options: PredictionOptions, first: int | None = None) -> csr_matrix:
@@ -218,20 +172,15 @@ def _by_rankers(model: Parts, X: Features, options: PredictionOptions, first: in
 def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: PredictionOptions) -> csr_matrix:
     """Return the best labels of the label heads' own search.
 
-    The score of a label is the largest of the document's windows: each window was a training instance, and what it says
-    about a label does not fade among the other windows.
-
-    Args:
-        model: the model.
-        windows: the embeddings of the documents' windows.
-        options: options of the prediction.
+    A label's score is the largest over the document's windows: each window was a training instance, and its evidence
+    must not fade among the other windows.
     """
     matcher = model.matcher
     found = matcher.predict(
         windows.vectors,
         only_topk=_topk(model, options),
         beam_size=options.beam_size or model.metadata.beam_size,
-        post_processor=options.post_processor or head_post_processor(model, method_of(options)),
+        post_processor=options.post_processor or head_post_processor(model, method_of(model, options)),
         only_labels=labels_of_rankers(model.output_labels, int(model.metadata.content["nr_labels"])),
         windows=windows.splits,
     )
@@ -254,7 +203,7 @@ def head_post_processor(model: Parts, method: str) -> str:
 
 
 def own_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | None:
-    """Return the features that the caller gave, checked against what the model needs."""
+    """Return the features that the caller passed, checked against what the model needs."""
     if X is None:
         if model.makes_features or method == "transformer-only":
             return None

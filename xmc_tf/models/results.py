@@ -1,4 +1,4 @@
-"""The result of a prediction: named, measured, and printed or saved, in the same way by both models' commands."""
+"""The result of a prediction: pieced together, named, measured, and printed or saved."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ Names = Sequence[str] | Mapping[int, str] | None
 
 
 def named(predicted: csr_matrix, names: Names) -> Iterator[list[tuple[str, float]]]:
-    """Yield each document's labels by name, with scores; a label without a name goes by its number."""
+    """Yield each document's labels by name, with scores; a label without a name is given by its number."""
     for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True):
         labels, scores = predicted.indices[a:b], predicted.data[a:b]
         yield [
@@ -39,13 +39,7 @@ def above(predicted: csr_matrix, threshold: float) -> csr_matrix:
 
 
 def over_all_labels(found: csr_matrix, nr_labels: int, allowed: np.ndarray | None) -> csr_matrix:
-    """Return rankers' scores as a prediction of all labels of a model, of which some may be unknown to the rankers.
-
-    Args:
-        found: documents × labels of the rankers.
-        nr_labels: number of labels of the model.
-        allowed: labels that may be predicted; None: all.
-    """
+    """Return rankers' scores as a prediction of all labels of a model, including those that the rankers do not know."""
     if allowed is not None and allowed.min() >= found.shape[1]:
         found = csr_matrix(found.shape, dtype=found.dtype)
     if found.shape[1] == nr_labels:
@@ -56,12 +50,7 @@ def over_all_labels(found: csr_matrix, nr_labels: int, allowed: np.ndarray | Non
 
 
 def labels_of_rankers(chosen: np.ndarray | None, nr_labels: int) -> np.ndarray | None:
-    """Return the chosen labels that rankers know; at least one, since rankers need it.
-
-    Args:
-        chosen: label numbers, ascending; None: all.
-        nr_labels: number of labels of the rankers.
-    """
+    """Return the chosen labels (ascending numbers) that the rankers know; at least one, since rankers need it."""
     if chosen is None:
         return None
     known = chosen[chosen < nr_labels]
@@ -69,7 +58,7 @@ def labels_of_rankers(chosen: np.ndarray | None, nr_labels: int) -> np.ndarray |
 
 
 def rows_of(documents: Any, rows: slice) -> Any:
-    """Return some neighbouring documents: texts, features, or rows of a matrix; None of None."""
+    """Return some neighbouring documents: texts, features, or rows of a matrix; None for None."""
     if documents is None or (rows.start, rows.stop) == (0, count_of(documents)):
         return documents
     if isinstance(documents, TextFile):
@@ -78,7 +67,6 @@ def rows_of(documents: Any, rows: slice) -> Any:
 
 
 def count_of(documents: Any) -> int:
-    """Return the number of documents: texts, features, or rows of a matrix."""
     if isinstance(documents, Features):
         return documents.nr_rows
     return int(documents.shape[0]) if isinstance(documents, csr_matrix) else len(documents)
@@ -87,15 +75,7 @@ def count_of(documents: Any) -> int:
 def in_pieces(
     predict: Callable[[Any, Any], csr_matrix], documents: Any, X: Any, size: int, nr_labels: int
 ) -> csr_matrix:
-    """Predict some documents at a time, so that memory is bounded whatever their number.
-
-    Args:
-        predict: predicts texts or features, the latter beside texts.
-        documents: all documents.
-        X: features beside texts, or another matrix of the same documents; or None.
-        size: number of documents at a time.
-        nr_labels: number of labels of the model.
-    """
+    """Predict ``size`` documents at a time, so that memory is bounded; ``X`` are further rows of the same documents."""
     count = count_of(documents)
     pieces = [slice(first, min(first + size, count)) for first in range(0, count, size)]
     parts = [predict(rows_of(documents, piece), rows_of(X, piece)) for piece in pieces]
@@ -105,11 +85,7 @@ def in_pieces(
 
 
 def load_true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix | None:
-    """Read the true labels of the documents; None without a path.
-
-    Raises:
-        InputError: if they belong to other documents or to another number of labels.
-    """
+    """Read the true labels of the documents; None without a path."""
     if path is None:
         return None
     Y = load_matrix(path, name="labels")
@@ -119,15 +95,7 @@ def load_true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_ma
 
 
 def give_result(predicted: csr_matrix, names: Names, path: str | None, Y: csr_matrix | None, layout: str) -> None:
-    """Save a prediction, or print it; then print precision and recall if there are true labels.
-
-    Args:
-        predicted: documents × labels.
-        names: the labels' names.
-        path: the file to write, JSON lines if it ends in .jsonl, else a matrix; None to print what is not measured.
-        Y: the true labels.
-        layout: of precision and recall.
-    """
+    """Save a prediction (as JSON lines for .jsonl, else as a matrix) or print it; then measure it if ``Y`` is given."""
     if path is not None:
         _save(path, predicted, names)
     elif Y is None:
@@ -153,32 +121,23 @@ def _save(path: str, predicted: csr_matrix, names: Names) -> None:
 
 def fused(
     evidence: ProbabilityModel,
-    search: Callable[[int], csr_matrix],
+    search: Callable[[int], tuple[csr_matrix, np.ndarray | None]],
     texts: Texts | None,
     only_topk: int,
     threshold: float | None,
     threads: int,
-    vectors: Callable[[], np.ndarray | None] = lambda: None,
 ) -> csr_matrix:
     """Return the probabilities of the best labels of documents: documents × labels, descending within a row.
 
-    The candidates of the rankers are the same however many labels are wanted. Labels beyond them follow in the rankers'
-    order, with smaller probabilities.
-
-    Args:
-        evidence: turns scores into probabilities.
-        search: returns a number of best labels by the rankers' scores, of which the shorter list is the beginning.
-        texts: the texts of the documents; None: only their features are known.
-        only_topk: number of labels per document.
-        threshold: labels with a lower probability are left out; None: none.
-        threads: number of threads; -1: one per core.
-        vectors: returns the embeddings of the documents, of length 1, after the search.
+    ``search`` returns a number of best labels, of which a shorter list is the beginning, and the embeddings (length 1)
+    or None. The candidates do not depend on ``only_topk``: labels after the first POOL follow in the rankers' order,
+    with smaller probabilities.
     """
-    scores = search(max(only_topk, POOL))
+    scores, vectors = search(max(only_topk, POOL))
     pooled = beginning(scores, POOL)
     if only_topk <= POOL:
-        return evidence.combine(pooled, texts, only_topk, threshold or 0.0, threads, vectors())
-    found = evidence.combine(pooled, texts, only_topk, 0.0, threads, vectors())
+        return evidence.combine(pooled, texts, only_topk, threshold or 0.0, threads, vectors)
+    found = evidence.combine(pooled, texts, only_topk, 0.0, threads, vectors)
     further = over_all_labels(beyond(scores, POOL), evidence.nr_labels, evidence.allowed)
     found = beginning(extended(found, further, shares=True), only_topk)
     return found if threshold is None else above(found, threshold)

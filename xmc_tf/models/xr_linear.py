@@ -1,8 +1,3 @@
-"""The whole linear model, from raw text or features to label names, in one folder.
-
-``common/folders/model_parts.py`` lists the parts of the folder.
-"""
-
 import dataclasses
 import inspect
 from collections.abc import Iterable, Sequence
@@ -17,11 +12,10 @@ from xmc_tf.data import Features, Texts, as_features, check_pair, check_training
 from xmc_tf.fusion import POOL, Decision, bounded_post_processor, decide
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.keywords import PredictionKeywords, TrainingKeywords, read_keywords
 from xmc_tf.models.labels import Labels, label_matrix
 from xmc_tf.models.linear.folder import load_model, write_model
 from xmc_tf.models.linear.parts import LinearParts
-from xmc_tf.models.model import Model
+from xmc_tf.models.model import Model, PredictionKeywords, TrainingKeywords, read_keywords
 from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
@@ -80,7 +74,7 @@ class XRLinear(LinearParts, Model):
     def _predict(
         self, options: PredictionOptions, decision: Decision, documents: Texts | Features, X: Features | None
     ) -> csr_matrix:
-        """Return the best labels of some documents: of texts, or of features."""
+        """Return the best labels of some texts or features."""
         texts = None
         if isinstance(documents, Features):
             X = documents if X is None else X
@@ -92,7 +86,7 @@ class XRLinear(LinearParts, Model):
             assert self.evidence is not None
             post, topk = bounded_post_processor(self.post_processor), options.only_topk or self.only_topk
             return fused(
-                self.evidence, lambda size: search(only_topk=size, post_processor=post), texts, topk, threshold,
+                self.evidence, lambda size: (search(only_topk=size, post_processor=post), None), texts, topk, threshold,
                 options.threads,
             )  # fmt: skip
         found = search(only_topk=options.only_topk, post_processor=post)
@@ -100,7 +94,7 @@ class XRLinear(LinearParts, Model):
         return found if threshold is None else above(found, threshold)
 
     def only(self, labels: Iterable[str | int]) -> Self:
-        """Return a model that predicts some labels only, and shares its parts with this one, which stays as it is.
+        """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
 
         Args:
             labels: names or numbers of the labels.
@@ -172,10 +166,10 @@ class XRLinear(LinearParts, Model):
         Args:
             texts: the documents, as :meth:`train` takes them.
             labels: their labels, as :meth:`train` takes them. Documents without labels are left out.
-            new_labels: whether there may be labels that the model does not have, which are then added; or their names,
-                in the order of their numbers, with alternative names after tabs.
+            new_labels: whether to add labels that the model does not have; or their names, in the order of their
+                numbers, with alternative names after tabs.
             exact: solve these clusters again on all their documents, as a training with the same tree does. By default
-                their weights are moved to the new documents, which takes as long as these alone take.
+                their weights are moved towards the new documents, which takes only the time of these documents.
             threads: number of threads; -1: one per core. The result does not depend on it.
             **columns: of a DataFrame, as for :meth:`train`.
 
@@ -196,10 +190,10 @@ class XRLinear(LinearParts, Model):
     def with_corrections(
         self, texts: DocumentsLike, labels: Labels | None = None, *, threads: int = -1, **columns: Unpack[FrameColumns]
     ) -> Self:
-        """Return the model with other labels of documents that it was trained on.
+        """Return the model with other labels for documents that it was trained on.
 
-        The clusters that change are solved again. Their weights are those that a training on the corrected labels with
-        the same tree gives. Vocabulary, label tree and calibration stay as they are. Documents are recognised by their
+        The clusters that change are solved again. Their weights are those of a training on the corrected labels with
+        the same tree. Vocabulary, label tree and calibration stay as they are. Documents are recognised by their
         features; those that the model was not trained on are counted and left out.
 
         Example:
@@ -245,10 +239,10 @@ class XRLinear(LinearParts, Model):
         return without_labels(self, labels)
 
     def with_merged_labels(self, groups: Iterable[Iterable[str | int]], *, threads: int = -1) -> Self:
-        """Return the model with some labels merged: documents that have one of a group have the merged label.
+        """Return the model with some labels merged: a document that has one of a group gets the merged label.
 
         Only the clusters that change are solved again. Where names of labels are evidence, the names of merged labels
-        are found as alternative names of the one that stays.
+        become alternative names of the label that stays.
 
         Example:
             >>> texts, labels = ["soup with herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
@@ -282,9 +276,9 @@ class XRLinear(LinearParts, Model):
         )  # fmt: skip
 
     def export_parts(self) -> "ModelParts":
-        """Return the parts that a SavedModel of this model is made of."""
-        from xmc_tf.serving.evidence import EvidenceParts
+        """Return the parts of a SavedModel of this model."""
         from xmc_tf.serving.export import ModelParts
+        from xmc_tf.serving.fused_search import EvidenceParts
 
         evidence = None
         if self.evidence is not None:
@@ -352,7 +346,7 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the inputs do not fit together, or a label is not among ``names``.
         """
-        from xmc_tf.models.linear.training import LinearData, LinearRecipe, train_linear
+        from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 
         columns = cast(FrameColumns, {name: one for name, one in further.items() if name != "probabilities"})
         read = read_documents(texts, labels, columns, training=True, labelled=True)
@@ -365,17 +359,17 @@ class XRLinear(LinearParts, Model):
         own_tree = tree if isinstance(tree, LabelTree) else None
         features = as_features(tree) if tree is not None and own_tree is None else None
         data = LinearData(Y, read.texts, X, lines=lines, tree=own_tree, label_features=features)
-        recipe = LinearRecipe(
+        options = LinearOptions(
             params or XRLinearParams(), effort=effort, probabilities=further.get("probabilities"),
             label_names=label_names, keep_training_data=keep_training_data, seed=seed, threads=threads,
         )  # fmt: skip
-        model = cls.of(train_linear(data, recipe))
+        model = cls.of(train_linear(data, options))
         model.metadata = model.metadata.with_columns(read.columns)
         return model
 
     @classmethod
     def of(cls, parts: LinearParts) -> Self:
-        """Return a model of its parts.
+        """Return the model with these parts.
 
         Args:
             parts: the parts, as a training returns them.

@@ -1,10 +1,6 @@
-"""``XTransformer``: the whole model, from text to labels, in one folder.
-
-``common/folders/model_parts.py`` lists the parts of the folder.
-"""
-
 import dataclasses
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -14,32 +10,32 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import pecos_class
-from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES, RANKER
+from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES, RANKER, TRAINING
 from xmc_tf.common.process.extras import require
+from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.data import Features, Texts, as_features, chosen_labels
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.evidence.stage import evidence_stage
+from xmc_tf.models.evidence_stage import evidence_stage
 from xmc_tf.models.explaining.explanation import Explanation
 from xmc_tf.models.explaining.linear import one_text
 from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
-from xmc_tf.models.keywords import PredictionKeywords, read_keywords
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.model import Model
+from xmc_tf.models.model import Model, PredictionKeywords, read_keywords
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
 from xmc_tf.models.prediction import own_features, predict, ranker_features, vectors_of
 from xmc_tf.models.results import labels_of_rankers
-from xmc_tf.models.training_run import TrainingRun
 from xmc_tf.params import PredictionOptions, RankerParams, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import is_chosen
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
+from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -47,16 +43,54 @@ if TYPE_CHECKING:
     from xmc_tf.serving.export import ModelParts
 
 
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """Options of a training run; the model depends only on ``seed`` and ``effort``.
+
+    Example:
+        >>> XTransformer.train(texts, labels, run=TrainingRun(work_dir="model.work", logdir="logs"))
+
+    Args:
+        work_dir: folder for finished stages. With the same folder, the same call resumes an interrupted training.
+            Required for several ranks, on a shared disk (default: a temporary folder).
+        logdir: folder for TensorBoard's log files (default: none are written).
+        strategy: distribution over ranks (default: the ranks of the launcher).
+        threads: number of threads for tree and rankers; -1: one per core.
+        seed: random seed.
+        effort: "fast", "balanced" or "best": choose the number and shapes of the rankers' label trees by the data
+            (default: one tree, as the parameters say).
+    """
+
+    work_dir: str | Path | None = None
+    logdir: str | Path | None = None
+    strategy: "CollectiveStrategy | None" = None
+    threads: int = -1
+    seed: int = 0
+    effort: str | None = None
+
+    def open(self) -> "tuple[Stages, TemporaryFolder | None]":
+        """Return the stages of the training, and the temporary folder that contains them, if there is one."""
+        communicator = self.strategy.communicator if self.strategy is not None else choose_communicator()
+        if self.work_dir is not None:
+            return Stages(self.work_dir, communicator), None
+        if communicator.size > 1:
+            raise InputError(
+                "several ranks need a shared folder",
+                expected="run=TrainingRun(work_dir=...)",
+                received="work_dir None",
+            )
+        temporary = TemporaryFolder()
+        return Stages(Path(temporary.name) / "work", communicator), temporary
+
+
 class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached properties for read-only
-    """A fine-tuned encoder, its label head, and rankers on [features ; vector].
+    """A fine-tuned encoder, its label head, and rankers on [features ; embedding].
 
     Example:
         >>> model = XTransformer.load("model")
         >>> model.best(["gradient of a sparse matrix"], k=3)
         [[('scipy.sparse', 0.71), …]]
     """
-
-    # Made, written, read.
 
     @classmethod
     def train(
@@ -135,12 +169,12 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         strategy: "CollectiveStrategy | None" = None,
         kept: Any = None,
     ) -> Self:
-        """Train a model in stages.
+        """Train a model in stages; the finished ones are not repeated. Internal: :meth:`train` calls it.
 
         Args:
             inputs: the training data.
             recipe: all options.
-            stages: the stages; those that are complete are not repeated.
+            stages: the stages, in a work folder.
             strategy: distribution over ranks (default: over those of the stages).
             kept: an object that must live as long as the model, such as a temporary folder.
         """
@@ -227,8 +261,6 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         model.names = read_names(folder, metadata.nr_labels)
         return model
 
-    # What it does.
-
     def encode(
         self,
         texts: DocumentsLike,
@@ -267,7 +299,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         return predict(self, self._texts(texts, columns), X, chosen)
 
     def only(self, labels: Iterable[str | int]) -> Self:
-        """Return a model that predicts some labels only, and shares its parts with this one, which stays as it is.
+        """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
 
         Args:
             labels: names or numbers of the labels.
@@ -295,8 +327,8 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             self.ranker.set_output_constraint(labels_of_rankers(self.output_labels, self.ranker.nr_labels))
 
     def export_parts(self) -> "ModelParts":
-        """Return the parts that a SavedModel of this model is made of."""
-        from xmc_tf.models.exporting.saved_model import parts_of
+        """Return the parts of a SavedModel of this model."""
+        from xmc_tf.models.saved_model import parts_of
 
         return parts_of(self)
 
@@ -333,9 +365,22 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             folder: the new model's folder.
             precision: number format of the encoder's matrices: "fp32"; or "int8", which is faster and less exact.
         """
-        from xmc_tf.models.exporting.onnx import export_onnx
+        from xmc_tf.encoder.onnx.encoder import GRAPH, write_encoder
 
-        export_onnx(self, folder, precision)
+        if pecos_class(self.folder) or (self.parts[ENCODER] / GRAPH).is_file():
+            raise InputError(
+                f"{self.folder} cannot be exported for ONNX Runtime", expected="a model that xmc_tf has trained",
+                received="a folder of PECOS" if pecos_class(self.folder) else "a model that was exported already",
+                fix="xmc_tf.load(folder).save(new folder) converts a model of PECOS",
+            )  # fmt: skip
+
+        def write(place: Path) -> None:
+            write_encoder(self.parts[ENCODER], place, pooling=self.metadata.pooling, precision=precision)
+            self.tokenizer.save(place)
+
+        parts: dict[str, Any] = {name: partial(link_part, source) for name, source in self.parts.items()}
+        parts.pop(TRAINING, None)  # a server trains nothing
+        write_model_folder(folder, parts | {ENCODER: write}, self.names, self.metadata)
 
     def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
         options, lines = PredictionOptions(threads=threads), texts_only(read)
@@ -345,7 +390,6 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         return ranker_features(self, lines, given, vectors, options), params
 
     def _texts(self, documents: Any, columns: FrameColumns) -> Texts:
-        """Return the texts of documents of any form."""
         return texts_only(self._read(documents, None, columns))
 
 
@@ -360,14 +404,7 @@ def _hierarchy_stage(hierarchy: LabelHierarchy, stages: Stages) -> Stage:
 
 
 def texts_only(read: ReadDocuments) -> Texts:
-    """Return the texts of documents.
-
-    Args:
-        read: the documents.
-
-    Raises:
-        InputError: they are features.
-    """
+    """Return the texts of documents; refuse features."""
     if read.texts is None:
         raise InputError(
             "texts contains features", expected="texts: an encoder reads nothing else",
@@ -377,7 +414,6 @@ def texts_only(read: ReadDocuments) -> Texts:
 
 
 def _held_out(validation: tuple[Any, ...], nr_labels: int, names: Sequence[str] | None) -> Documents:
-    """Return the held-out documents."""
     texts, labels, *features = validation
     X = as_features(features[0]) if features and features[0] is not None else None
     read = read_documents(texts, labels, name="validation")

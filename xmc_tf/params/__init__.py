@@ -2,17 +2,7 @@
 
 from xmc_tf.params.arguments import add_arguments, from_arguments, truth
 from xmc_tf.params.base import Params, per_level, with_effect
-from xmc_tf.params.choices import (
-    BOOTSTRAPS,
-    ENSEMBLES,
-    LOSSES,
-    POST_PROCESSORS,
-    RELEVANCE_MODES,
-    RELEVANCE_NORMS,
-    SCHEDULES,
-    SCORES,
-    SOLVERS,
-)
+from xmc_tf.params.choices import ENSEMBLES, POST_PROCESSORS
 from xmc_tf.params.effort import (
     EFFORT_TIMES,
     EFFORTS,
@@ -21,15 +11,9 @@ from xmc_tf.params.effort import (
     params_of_effort,
     several_trees,
 )
-from xmc_tf.params.files import (
-    linear_skeleton,
-    load_block,
-    load_blocks,
-    skeleton,
-    skeleton_of,
-    xtransformer_skeleton,
-)
+from xmc_tf.params.files import linear_skeleton, load_block, load_blocks, skeleton, skeleton_of, xtransformer_skeleton
 from xmc_tf.params.linear import (
+    HierarchicalKMeansParams,
     LinearChainParams,
     LinearChainPredParams,
     LinearLevelParams,
@@ -70,5 +54,3 @@ from xmc_tf.params.shared_flags import (
     warn_without_effect,
 )
 from xmc_tf.params.tfidf import TfidfParams, tfidf_of_pecos
-from xmc_tf.params.tree import HierarchicalKMeansParams
-from xmc_tf.params.values import knob

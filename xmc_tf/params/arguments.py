@@ -1,4 +1,4 @@
-"""Conversion of parameter classes to command-line flags, and of flags to parameters."""
+"""Command-line flags from parameter classes, and parameters from flags."""
 
 import argparse
 import dataclasses
@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import whole
 from xmc_tf.params.base import Params, shapes
-from xmc_tf.params.values import MisfitError, Shape
+from xmc_tf.params.values import MisfitError
 
 P = TypeVar("P", bound=Params)
+_METAVARS = {bool: "true/false", int: "INT", float: "NUMBER"}
 
 
 def add_arguments(
@@ -20,43 +21,23 @@ def add_arguments(
     flags: Mapping[str, tuple[str, ...]] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add a flag for each named parameter, with the type, default, choices and help of the class.
-
-    Example:
-        >>> flags = {"threads": ("-n", "--threads")}
-        >>> add_arguments(parser, HierarchicalKMeansParams, "nr_splits", "threads", flags=flags)
-
-    Args:
-        parser: the parser, or a group of it.
-        cls: the parameter class.
-        *names: the parameters that get a flag (default: all that are single values).
-        flags: spellings that replace ``--the-parameters-name``.
-        defaults: defaults that replace the class's, for commands whose defaults differ in PECOS.
-    """
+    """Add a flag for each named parameter (default: all single values) with the class's type, choices and help."""
     known = {field.name: field for field in dataclasses.fields(cls)}
     for name in names or [name for name, shape in shapes(cls).items() if not dataclasses.is_dataclass(shape.type)]:
         field, shape = known[name], shapes(cls)[name]
         parser.add_argument(
             *(flags or {}).get(name, (f"--{name.replace('_', '-')}",)),
             dest=name,
-            type=_converter(shape),
+            type={bool: truth, int: whole}.get(shape.type, shape.type),
             choices=field.metadata["choices"] or None,
             default=(defaults or {}).get(name, field.default),
-            metavar=_metavar(shape) if not field.metadata["choices"] else None,
+            metavar=None if field.metadata["choices"] else _METAVARS.get(shape.type, "TEXT"),
             help=field.metadata["help"].replace("%", "%%"),
         )
 
 
 def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) -> P:
-    """Return the parameters and their nested blocks, read from the flags of the same names.
-
-    A flag that is a parameter of several blocks (``nr_splits``, ``threads``) applies to all of them, as in PECOS.
-
-    Args:
-        cls: the parameter class.
-        arguments: the parsed flags; None for flags that are not set.
-        **given: parameters that do not come from flags.
-    """
+    """Return the parameters; a flag that several nested blocks have (``threads``) applies to all, as in PECOS."""
     values = dict(given)
     for name, shape in shapes(cls).items():
         if name in values:
@@ -68,13 +49,9 @@ def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) ->
     try:
         return cls(**values)
     except MisfitError as misfit:
-        # Name the flag instead of the parameter.
-        raise InputError(
-            f"--{misfit.key.replace('_', '-')} {misfit.fault}",
-            expected=misfit.expected,
-            received=misfit.received,
-            fix=misfit.fix,
-        ) from None
+        flag = f"--{misfit.key.replace('_', '-')}"
+        fault = f"{flag} {misfit.fault}"
+        raise InputError(fault, expected=misfit.expected, received=misfit.received, fix=misfit.fix) from None
 
 
 def truth(text: str) -> bool:
@@ -84,11 +61,3 @@ def truth(text: str) -> bool:
     if text.lower() in ("false", "f", "no", "n", "0"):
         return False
     raise argparse.ArgumentTypeError(f"expected true or false, received {text!r}")
-
-
-def _converter(shape: Shape) -> Any:
-    return {bool: truth, int: whole}.get(shape.type, shape.type)
-
-
-def _metavar(shape: Shape) -> str:
-    return {bool: "true/false", int: "INT", float: "NUMBER"}.get(shape.type, "TEXT")

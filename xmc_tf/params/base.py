@@ -14,19 +14,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Params:
-    """Base of the parameter classes: frozen, with every value checked on creation.
-
-    Example:
-        >>> HierarchicalKMeansParams(nr_splits=8).to_json()["nr_splits"]
-        8
-        >>> HierarchicalKMeansParams.from_json({"nr_splits": "8"})
-        Traceback (most recent call last):
-        InputError: nr_splits has the wrong type ...
-    """
+    """Base of the parameter classes: frozen, with every value checked on creation."""
 
     # PECOS's name of the class, written as `__meta__` so that PECOS can load our files.
     pecos_name: ClassVar[str] = ""
-    # Keys of older files that have no effect any more.
+    # Keys of older files that no longer have an effect.
     retired: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -36,17 +28,17 @@ class Params:
         self.check_together()
 
     def check_together(self) -> None:
-        """Check rules for more than one parameter; raises `MisfitError`."""
+        """Check rules that involve several parameters; raises `MisfitError`."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
         """Create parameters from JSON; missing keys keep their defaults.
 
         Args:
-            data: the block as returned by `json.load`. ``__meta__`` is ignored, retired keys cause a warning.
+            data: the block as returned by `json.load`. ``__meta__`` is ignored; retired keys log a warning.
 
         Raises:
-            InputError: an unknown key, a wrong type or an invalid value; the error names the key's dotted path.
+            InputError: a key is unknown, or a value is invalid; the error names the key's dotted path.
         """
         retired: list[str] = []
         params = cls.read(data, "", retired)
@@ -55,17 +47,16 @@ class Params:
 
     @classmethod
     def read(cls, data: Any, place: str, retired: list[str]) -> Self:
-        """Read a block at ``place`` of a larger one as `from_json` does; add its retired keys to ``retired``.
+        """Read a block of a parameter file, as `from_json` does.
 
         Args:
             data: the block: a JSON object.
-            place: its path in the whole file, for messages.
+            place: its path in the file, for messages.
             retired: receives the paths of keys that no longer have an effect.
         """
         if not isinstance(data, dict):
-            raise MisfitError(
-                place or cls.__name__, "is not a block", expected="a JSON object {...}", received=shown(data)
-            )
+            where = place or cls.__name__
+            raise MisfitError(where, "is not a block", expected="a JSON object {...}", received=shown(data))
         fields = shapes(cls)
         values: dict[str, Any] = {}
         for key, value in data.items():
@@ -90,34 +81,18 @@ class Params:
         return data
 
 
-_SHAPES: dict[type, dict[str, Shape]] = {}
-
-
+@cache
 def shapes(cls: type[Params]) -> dict[str, Shape]:
-    """Return the allowed form of each parameter of a class by its name; cached per class."""
-    if cls not in _SHAPES:
-        hints = typing.get_type_hints(cls)
-        _SHAPES[cls] = {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
-    return _SHAPES[cls]
+    """Return the allowed form of each parameter of a class."""
+    hints = typing.get_type_hints(cls)
+    return {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
 
 
 def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...]:
-    """Return one entry for each of ``depth`` levels: a single entry stands for all of them.
+    """Return one entry for each level; a single entry stands for all.
 
-    A list written for one tree may not fit another tree's depth. The last entry, which matters most, always applies to
-    the last level: a list that is too long loses its first entries, and one that is too short repeats its first entry.
-    Both log a warning.
-
-    Example:
-        >>> per_level("tfn", 3)
-        ('tfn', 'tfn', 'tfn')
-        >>> per_level(("tfn", "tfn", "man"), 2)
-        ('tfn', 'man')
-
-    Args:
-        chain: one entry, or a tuple of them from the top level down.
-        depth: number of levels.
-        name: the parameter's name, for the warning.
+    A list of another length is fitted, with a warning: if too long, it loses its first entries; if too short, it
+    repeats its first one.
     """
     if not isinstance(chain, list | tuple):
         return (chain,) * depth
@@ -136,8 +111,7 @@ def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...
 
 @cache
 def _warn_of_another_depth(name: str, entries: int, depth: int) -> None:
-    """Log a warning once, however often the list is read."""
-    done = f"the last {depth} serve" if entries > depth else "the first also serves the levels above it"
+    done = f"the last {depth} are used" if entries > depth else "the first is also used above it"
     _LOG.warning("%s has %d entries, the tree has %d levels: %s", name, entries, depth, done)
 
 
@@ -154,13 +128,12 @@ def unknown_key(key: str, place: str, known: list[str]) -> MisfitError:
 
 
 def warn_of_retired(keys: list[str]) -> None:
-    """Log a warning that lists the keys of a file without effect."""
     if keys:
         _LOG.warning("retired parameters have no effect and were ignored: %s", ", ".join(keys))
 
 
 def with_effect(block: Any) -> Any:
-    """Return parameters in JSON form without those that leave a result as it is."""
+    """Return parameters in JSON form without those that do not change the result."""
     if isinstance(block, dict):
         return {name: with_effect(value) for name, value in block.items() if name not in ("threads", "verbose")}
     return [with_effect(value) for value in block] if isinstance(block, list | tuple) else block

@@ -26,12 +26,12 @@ RANKER_MODES = ("full-model", "matcher", "ranker")
 
 
 def ranker_negatives(text: str) -> str:
-    """Check a sum of negative samplings for a ranker: tfn, man, usn."""
+    """Check a ranker's negative sampling: a sum of tfn, man, usn."""
     return _sum_of(text, ("tfn", "man", "usn"))
 
 
 def matcher_negatives(text: str) -> str:
-    """Check a negative sampling for a matcher: a sum of tfn and man, or all."""
+    """Check a matcher's negative sampling: a sum of tfn and man, or all."""
     if text.lower() == "all":
         return "all"
     try:

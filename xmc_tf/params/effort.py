@@ -1,13 +1,12 @@
-"""Efforts: the number and shapes of the label trees, chosen by the data and by how much time a training may take."""
+"""Efforts: the number and shapes of the label trees, chosen by the size of the data and the time to spend."""
 
 import argparse
 import dataclasses
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import MOST_TREES, whole
-from xmc_tf.params.linear import LinearChainParams, LinearLevelParams, RankerParams
+from xmc_tf.params.linear import HierarchicalKMeansParams, LinearLevelParams
 from xmc_tf.params.models import XRLinearParams, XTransformerParams
-from xmc_tf.params.tree import HierarchicalKMeansParams
 
 EFFORTS = {
     "fast": "one tree: about twice the time of the defaults, better labels",
@@ -19,43 +18,40 @@ EFFORTS = {
 EFFORT_TIMES = {"fast": 2, "balanced": 8, "best": 50}
 """Training time of the rankers at each effort, as a multiple of the time with the defaults."""
 
-# Labels per leaf, tree by tree. Two sizes differ more than two seeds do, and what differs is worth averaging.
+# Labels per leaf, tree by tree: two sizes make trees more different than two seeds do, so averaging helps more.
 _LEAF_SIZES = (100, 400)
 _TREES = {"fast": 1, "balanced": 4, "best": 6}
 # Every node below the root of a flat tree is a model on all documents: beyond this number, levels are cheaper.
 _MOST_CLUSTERS = 512
-# Without a tree, every label is a model on all documents: the most documents times labels that are worth it.
+# Without a tree, every label is a model on all documents: the maximum of documents times labels for which it pays off.
 _MOST_WITHOUT_TREE = {"fast": 0, "balanced": 5e7, "best": 4e9}
-_DENSE_COST = 20  # a document with an embedding costs a model on all documents this many times as much
-# Half of the solver's usual weight of the loss: the mean over trees gains from models that fit less closely.
+_DENSE_COST = 20  # how much more a document with an embedding costs a model on all documents
+# Half of the solver's default weight of the loss: averaging works better with models that fit less closely.
 _COST = 0.5
 
 
 def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> None:
-    """Add the flags for the number of trees, and for the effort that chooses it.
-
-    Args:
-        flags: a parser, or a group of its flags.
-        tables: whether the command also trains on tables, where the effort has a default.
-    """
+    """Add --trees and --effort; ``tables``: the command also trains on tables, where the effort has a default."""
     flags.add_argument(
         "--trees",
         type=whole,
         default=1,
         metavar="INT",
-        help="number of label trees of the rankers, with successive seeds; their scores are averaged: more find better "
-        "labels, and take as many times the time and memory of the rankers",
+        help="number of label trees of the rankers, with successive seeds, whose scores are averaged; more find better "
+        "labels, and multiply the rankers' time and memory",
     )
     costs = "; ".join(f"{name}: {cost}" for name, cost in EFFORTS.items())
-    what, default = "number and shapes of the label trees, Cp and Cn", "one tree, as the other flags say"
+    what, default = "number and shapes of the label trees, Cp and Cn", "one tree, set by the other flags"
     if tables:
-        what = "number and shapes of the rankers' label trees, and of rankers without an encoder Cp and Cn,"
-        default = f"on a table without an encoder balanced; else {default}"
-    compared = " On a table without an encoder, fast compares no settings on validation documents, and best the most."
+        what = "number and shapes of the rankers' label trees (without an encoder, also Cp and Cn)"
+        default = f"balanced on a table without an encoder, else {default}"
+    compared = (
+        " On a table without an encoder, fast compares no settings on validation documents, and best compares the most."
+    )
     flags.add_argument(
         "--effort",
         choices=tuple(EFFORTS),
-        help=f"choose {what} by the data ({costs}, as far as rankers are concerned).{compared if tables else ''} "
+        help=f"choose {what} by the data (cost of the rankers: {costs}).{compared if tables else ''} "
         f"(default: {default})",
     )
 
@@ -63,24 +59,11 @@ def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> Non
 def params_of_effort(
     params: XRLinearParams, effort: str | None, nr_documents: int, nr_labels: int, *, dense: bool = False
 ) -> XRLinearParams:
-    """Return the parameters with trees and solver settings chosen by the data.
+    """Return the parameters with trees and solver settings chosen by the data; unchanged without an effort.
 
-    The trees are flat: their nodes are children of the root up to some hundred clusters, which finds better labels
-    than several narrow levels. Settings of the solver that are not the defaults stay as they are.
-
-    Example:
-        >>> len(params_of_effort(XRLinearParams(), "balanced", 150_000, 16_000).trees)
-        4
-
-    Args:
-        params: the parameters; the first tree's seed and threads apply to all trees.
-        effort: "fast", "balanced" or "best"; None: the parameters as they are.
-        nr_documents: number of training documents.
-        nr_labels: number of labels.
-        dense: whether the features contain embeddings, with which a model without a tree costs more.
-
-    Raises:
-        InputError: the effort is unknown, or the parameters set the shapes of the trees themselves.
+    The trees are flat: up to some hundred clusters are children of the root, which finds better labels than several
+    narrow levels. Solver settings that differ from the defaults stay. With ``dense`` features, a model without a tree
+    costs more.
     """
     if effort is None:
         return params
@@ -101,28 +84,19 @@ def params_of_effort(
     trees = [tree for tree in trees if tree.max_leaf_size < nr_labels]
     cost = nr_documents * nr_labels * (_DENSE_COST if dense else 1)
     if not trees or cost <= _MOST_WITHOUT_TREE[effort]:
-        trees = [*trees[: _TREES["best"] if effort == "best" else _TREES[effort] - 1], _no_tree(first, nr_labels)]
-    return dataclasses.replace(
-        params, tree=tuple(trees) if len(trees) > 1 else trees[0], ranker=_with_cost(params.ranker)
-    )
+        no_tree = dataclasses.replace(first, max_leaf_size=max(nr_labels, first.max_leaf_size))
+        trees = [*trees[: _TREES["best"] if effort == "best" else _TREES[effort] - 1], no_tree]
+    ranker, chain, level = params.ranker, params.ranker.hlm_args.model_chain, LinearLevelParams()
+    if not isinstance(chain, tuple) and (chain.Cp, chain.Cn) == (level.Cp, level.Cn):
+        changed = dataclasses.replace(chain, Cp=_COST, Cn=_COST)
+        ranker = dataclasses.replace(ranker, hlm_args=dataclasses.replace(ranker.hlm_args, model_chain=changed))
+    return dataclasses.replace(params, tree=tuple(trees) if len(trees) > 1 else trees[0], ranker=ranker)
 
 
 def encoder_params_of_effort(
     params: XTransformerParams, effort: str | None, nr_documents: int, nr_labels: int
 ) -> XTransformerParams:
-    """Return the parameters of a model with an encoder, with the rankers' trees chosen by the data.
-
-    The solver's settings and the tree for fine-tuning stay as they are.
-
-    Args:
-        params: the parameters; the seed and threads of the rankers' first tree apply to all of them.
-        effort: "fast", "balanced" or "best"; None: the parameters as they are.
-        nr_documents: number of training documents.
-        nr_labels: number of labels.
-
-    Raises:
-        InputError: the effort is unknown, there are no rankers, or the parameters set the trees' shapes themselves.
-    """
+    """Return the parameters with the rankers' trees chosen by the data; the solver and the fine-tuning tree stay."""
     if effort is not None and params.only_encoder:
         raise InputError(
             f"the effort {effort!r} chooses the trees of rankers, and there are none",
@@ -137,41 +111,17 @@ def encoder_params_of_effort(
 def several_trees(
     tree: HierarchicalKMeansParams, count: int
 ) -> HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...]:
-    """Return the parameters of several trees of the same shape, with successive seeds; of one tree, as they are.
-
-    Args:
-        tree: the parameters of the first tree.
-        count: number of trees.
-    """
+    """Return the parameters of several trees of the same shape, with successive seeds."""
     if not 1 <= count <= MOST_TREES:
-        raise InputError(
-            "--trees is out of range", expected=f"a whole number from 1 to {MOST_TREES}", received=str(count)
-        )
-    if count == 1:
-        return tree
-    return tuple(dataclasses.replace(tree, seed=tree.seed + number) for number in range(count))
+        wanted = f"a whole number from 1 to {MOST_TREES}"
+        raise InputError("--trees is out of range", expected=wanted, received=str(count))
+    trees = tuple(dataclasses.replace(tree, seed=tree.seed + number) for number in range(count))
+    return trees if count > 1 else tree
 
 
 def _tree(first: HierarchicalKMeansParams, number: int, nr_labels: int) -> HierarchicalKMeansParams:
-    """Return the shape and seed of a tree."""
-    leaf = _LEAF_SIZES[number % len(_LEAF_SIZES)]
-    clusters = 1
+    leaf, clusters = _LEAF_SIZES[number % len(_LEAF_SIZES)], 1
     while clusters * leaf < nr_labels:
         clusters *= 2
     splits = max(2, clusters) if clusters <= _MOST_CLUSTERS else first.nr_splits
     return dataclasses.replace(first, nr_splits=splits, max_leaf_size=leaf, seed=first.seed + number)
-
-
-def _no_tree(first: HierarchicalKMeansParams, nr_labels: int) -> HierarchicalKMeansParams:
-    """Return the parameters of a tree whose root has all labels as children."""
-    return dataclasses.replace(first, max_leaf_size=max(nr_labels, first.max_leaf_size))
-
-
-def _with_cost(params: RankerParams) -> RankerParams:
-    """Return the parameters with a lower weight of the loss, if they have the default one."""
-    chain, usual = params.hlm_args.model_chain, LinearLevelParams()
-    if isinstance(chain, tuple) or (chain.Cp, chain.Cn) != (usual.Cp, usual.Cn):
-        return params
-    changed = dataclasses.replace(chain, Cp=_COST, Cn=_COST)
-    args = LinearChainParams(neg_mining_chain=params.hlm_args.neg_mining_chain, model_chain=changed)
-    return dataclasses.replace(params, hlm_args=args)

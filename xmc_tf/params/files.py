@@ -1,8 +1,8 @@
-"""Parameter files: reading, and writing of skeletons with the defaults."""
+"""Parameter files, and skeletons with the defaults."""
 
 import json
-import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,13 +10,10 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.params.base import Params, unknown_key, warn_of_retired
-from xmc_tf.params.linear import RankerParams, RankerPredParams
+from xmc_tf.params.linear import HierarchicalKMeansParams, RankerParams, RankerPredParams
 from xmc_tf.params.models import XTransformerParams, XTransformerPredParams
 from xmc_tf.params.tfidf import TfidfParams
-from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import MisfitError
-
-_LOG = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=Params)
 
@@ -24,96 +21,65 @@ _LISTS = ("indexer_params",)  # several trees have a list of blocks
 _FEATURES = "tfidf_params"  # the TF-IDF of texts; PECOS has no such block and ignores ours
 
 
-def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: type[Params]) -> dict[str, Any]:
-    """Read the blocks of a parameter file.
-
-    Args:
-        path: the JSON file.
-        ignore: keys of the file to skip.
-        **classes: the parameter class of each block.
-
-    Returns:
-        The parameters by block; None for missing blocks.
-
-    Raises:
-        InputError: a value cannot be used; the error names the file and the key's dotted path.
-    """
-    data = _read_json(existing_file(path, "parameters"))
+@contextmanager
+def _read(path: str | Path) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """Yield a file's content and a list for its retired keys; name the file in errors and warnings."""
     retired: list[str] = []
-    blocks: dict[str, Any] = dict.fromkeys(classes)
+    form = "a parameter file: JSON, as --generate-params-skeleton writes it"
+    file = existing_file(path, "parameters")
+    data: Any = read_json(file, expected=form, top=None, unique_keys=True, foreign=True)
+    if not isinstance(data, dict):
+        raise InputError(f"{file} contains no parameters", expected="a JSON object {...}", received=type(data).__name__)
     try:
-        for key, value in data.items():
-            if key in classes:
-                blocks[key] = None if value is None else _read_block(classes[key], value, key, retired)
-            elif key not in ignore and key != "__meta__":
-                raise unknown_key(key, "", list(classes))
+        yield data, retired
     except MisfitError as misfit:
         raise misfit.found_in(path) from None
     warn_of_retired([f"{path}: {key}" for key in retired])
+
+
+def load_blocks(path: str | Path, *, ignore: Collection[str] = (), **classes: type[Params]) -> dict[str, Any]:
+    """Read the named blocks of a parameter file; None for missing blocks."""
+    blocks: dict[str, Any] = dict.fromkeys(classes)
+    with _read(path) as (data, retired):
+        for key, value in data.items():
+            cls = classes.get(key)
+            if cls is None and key not in ignore and key != "__meta__":
+                raise unknown_key(key, "", list(classes))
+            if cls is not None and key in _LISTS and isinstance(value, list) and value:
+                blocks[key] = tuple(cls.read(one, f"{key}[{i}]", retired) for i, one in enumerate(value))
+            elif cls is not None and value is not None:
+                blocks[key] = cls.read(value, key, retired)
     return blocks
 
 
-def _read_block(cls: type[Params], value: Any, key: str, retired: list[str]) -> Any:
-    """Return a block, or for several label trees the block of each."""
-    if key in _LISTS and isinstance(value, list) and value:
-        return tuple(cls.read(one, f"{key}[{i}]", retired) for i, one in enumerate(value))
-    return cls.read(value, key, retired)
-
-
 def load_block(path: str | Path, cls: type[P]) -> P:
-    """Read a file with a single block, without a name around it.
-
-    Args:
-        path: the JSON file.
-        cls: the block's parameter class.
-
-    Raises:
-        InputError: a value cannot be used; the error names the file and the key's dotted path.
-    """
-    data = _read_json(existing_file(path, "parameters"))
-    retired: list[str] = []
-    try:
-        params = cls.read(data, "", retired)
-    except MisfitError as misfit:
-        raise misfit.found_in(path) from None
-    warn_of_retired([f"{path}: {key}" for key in retired])
-    return params
+    """Read a file that is a single block."""
+    with _read(path) as (data, retired):
+        return cls.read(data, "", retired)
 
 
 def skeleton_of(params: Params) -> str:
-    """Return a single block as the text of a file for `load_block`."""
+    """Return the text of a file for `load_block`."""
     return json.dumps(params.to_json(), indent=1)
 
 
 def skeleton(**blocks: Params) -> str:
-    """Return parameters as the text of a parameter file.
-
-    Example:
-        >>> print(skeleton(train_params=XTransformerParams(), pred_params=XTransformerPredParams()))
-    """
+    """Return the text of a parameter file."""
     return json.dumps({name: params.to_json() for name, params in blocks.items()}, indent=1)
 
 
 def xtransformer_skeleton() -> str:
-    """Return a parameter file of the whole model with all defaults, to edit."""
+    """Return a parameter file of the whole model with all defaults."""
     return skeleton(
         train_params=XTransformerParams(), pred_params=XTransformerPredParams(), **{_FEATURES: TfidfParams()}
     )
 
 
 def linear_skeleton() -> str:
-    """Return a parameter file of the linear model with all defaults, to edit."""
+    """Return a parameter file of the linear model with all defaults."""
     return skeleton(
         train_params=RankerParams(),
         pred_params=RankerPredParams(),
         indexer_params=HierarchicalKMeansParams(),
         **{_FEATURES: TfidfParams()},
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    form = "a parameter file: JSON, as --generate-params-skeleton writes it"
-    data: Any = read_json(path, expected=form, top=None, unique_keys=True, foreign=True)
-    if not isinstance(data, dict):
-        raise InputError(f"{path} contains no parameters", expected="a JSON object {...}", received=type(data).__name__)
-    return data

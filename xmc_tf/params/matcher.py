@@ -1,5 +1,3 @@
-"""Parameters of the encoder's fine-tuning on one level of the tree."""
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,22 +19,22 @@ class MatcherParams(Params):
     negative_sampling: str = knob(
         "all",
         parse=choices.matcher_negatives,
-        help="negative sampling: all nodes of the last level, the only one that is trained then; tfn, man, or tfn+man",
+        help="negative sampling: tfn, man, tfn+man, or all nodes, which trains only the last level",
     )
     loss_function: str = knob("cross-entropy", choices=choices.LOSSES, help="loss of the label head")
     bootstrap_method: str = knob("centroid", choices=choices.BOOTSTRAPS, help="initial weights of the label head")
     lr_schedule: str = knob("linear", choices=choices.SCHEDULES, help="learning-rate schedule")
-    threshold: float = knob(0.1, low=0, help="set weights of the linear parts to 0 whose absolute value is below this")
+    threshold: float = knob(0.1, low=0, help="zero linear weights below this magnitude")
     hidden_dropout_prob: float = knob(0.1, low=0, below=1, help="dropout rate of the encoder's hidden layers")
     batch_size: int = knob(
-        32, low=1, help="documents per step and rank, or windows of long ones; larger is faster and takes more memory"
+        32, low=1, help="documents (or windows of long ones) per step and rank; larger is faster and takes more memory"
     )
     batch_gen_workers: int = knob(4, low=0, help="no effect: batches are made by TensorFlow's own threads")
     max_active_matching_labels: int | None = knob(
         None,
         low=1,
-        help="maximum number of candidates per document, which limits time and memory; of more, a random sample is "
-        "used (default: no limit)",
+        help="maximum number of candidates per document, which limits time and memory; if there are more, a random "
+        "sample is used (default: no limit)",
     )
     max_num_labels_in_gpu: int = knob(
         65536, low=1, help="no effect: the label head is sharded over the ranks and stays on the device"
@@ -60,8 +58,8 @@ class MatcherParams(Params):
     save_steps: int = knob(250, low=1, help="save a checkpoint and validate every this many steps")
     cost_sensitive_ranker: bool = knob(
         False,
-        help="weight each cluster by the number of the document's labels in it, where bootstrap_method is linear, as "
-        "weighted-linear does; of no effect with other methods",
+        help="with bootstrap_method linear, weight each cluster by the number of the document's labels in it, as "
+        "weighted-linear does; no effect with other methods",
     )
     pre_tokenize: bool = knob(True, help="no effect: documents are always tokenized before training")
     pre_tensorize_labels: bool = knob(True, help="no effect: label batches are always made before training")
@@ -98,7 +96,7 @@ class MatcherParams(Params):
         "auto",
         choices=choices.PRECISIONS,
         help="half-precision format of the encoder's matrix products in training; auto: bf16 where it is faster "
-        "(processors with AMX or of AMD with AVX512-BF16, GPUs with tensor cores)",
+        "(Intel processors with AMX, AMD processors with AVX512-BF16, GPUs with tensor cores)",
     )
     head_precision: str = knob(
         "fp32",
@@ -131,17 +129,17 @@ class MatcherParams(Params):
 
     @property
     def bootstrap(self) -> str:
-        """The method that makes the initial weights; PECOS has two names for weighted-linear."""
+        """Method that makes the label head's initial weights; PECOS has two names for weighted-linear."""
         weighted = self.bootstrap_method == "linear" and self.cost_sensitive_ranker
         return "weighted-linear" if weighted else self.bootstrap_method
 
     @property
     def trains_head_in_place(self) -> bool:
-        """True if the label head's rows are in bfloat16 and updated while their gradients are computed."""
+        """True if the label head is bfloat16 and updated while its gradients are computed."""
         return self.head_precision == "bf16"
 
     def check_together(self) -> None:
-        """Check that an encoder is given, and what a head in bfloat16 needs."""
+        """Check that an encoder is given, and what a bfloat16 head needs."""
         if self.trains_head_in_place:
             for name, needed in (("negative_sampling", "all"), ("gradient_accumulation_steps", 1)):
                 if getattr(self, name) != needed:
@@ -174,7 +172,7 @@ class MatcherPredParams(Params):
         choices=choices.ENSEMBLES,
         help="how the scores of the label head and the rankers are combined (default: average for a head trained with "
         "cross-entropy, whose scores are probabilities; else the rankers' scores alone); transformer-only in PECOS's "
-        "files applies to the levels during fine-tuning, as in PECOS, and not to the labels",
+        "files applies only to the levels during fine-tuning, as in PECOS",
     )
     truncate_length: int = knob(
         128, low=2, help="maximum number of tokens that the encoder reads at once; larger is slower"
@@ -187,5 +185,5 @@ class MatcherPredParams(Params):
         "truncate_length tokens and use the mean or the max of the windows' embeddings",
     )
     max_windows: int = knob(
-        16, low=1, help="maximum number of windows per document, the rest is ignored; larger is slower on long texts"
+        16, low=1, help="maximum number of windows per document (the rest is ignored); larger is slower on long texts"
     )

@@ -1,13 +1,10 @@
-"""Parameters of whole models: tree, encoder, rankers."""
-
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xmc_tf.params.base import Params
-from xmc_tf.params.linear import RankerParams, RankerPredParams
+from xmc_tf.params.linear import HierarchicalKMeansParams, RankerParams, RankerPredParams
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.tfidf import TfidfParams
-from xmc_tf.params.tree import HierarchicalKMeansParams
 from xmc_tf.params.values import knob
 
 
@@ -45,8 +42,7 @@ class XTransformerParams(Params):
     retired: ClassVar[tuple[str, ...]] = ("save_emb_dir",)
 
     preliminary_indexer_params: HierarchicalKMeansParams = field(
-        default_factory=HierarchicalKMeansParams,
-        metadata={"help": "tree for fine-tuning the encoder"},
+        default_factory=HierarchicalKMeansParams, metadata={"help": "tree for fine-tuning the encoder"}
     )
     refined_indexer_params: HierarchicalKMeansParams | tuple[HierarchicalKMeansParams, ...] = field(
         default_factory=HierarchicalKMeansParams,
@@ -65,13 +61,13 @@ class XTransformerParams(Params):
     # Options that PECOS does not have.
     probabilities: bool | None = knob(
         None,
-        help="predict calibrated probabilities, learned from documents that are held out, instead of scores (default: "
-        "if names of labels are evidence)",
+        help="predict calibrated probabilities, learned from held-out documents, instead of scores (default: if "
+        "label names are evidence)",
     )
     label_names: bool | None = knob(
         None,
-        help="find the names of labels in texts, as evidence for calibrated probabilities; better answers, up to twice "
-        "the training time of the rankers (default: if there are label names)",
+        help="find label names in texts, as evidence for calibrated probabilities; better answers, up to twice the "
+        "training time of the rankers (default: if there are label names)",
     )
     embedding_weight: float | None = knob(
         None,

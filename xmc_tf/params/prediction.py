@@ -1,4 +1,4 @@
-"""The options of a prediction: one class for all models, made by flags and by Python's keywords alike."""
+"""Prediction options: one class for all models, for flags and Python keywords alike."""
 
 import argparse
 import dataclasses
@@ -32,7 +32,7 @@ _FLAGS = {
 
 @dataclass(frozen=True)
 class PredictionOptions(Params):
-    """Options of a prediction, the keywords of ``predict`` and ``best``; None stands for the model's default.
+    """Options of a prediction, the keywords of ``predict`` and ``best``; None means the model's default.
 
     Example:
         >>> options = PredictionOptions(only_topk=3, beam_size=20)
@@ -44,8 +44,8 @@ class PredictionOptions(Params):
         post_processor: function applied to the scores of each level; only for scores of rankers.
         scores: "probability", calibrated from rankers and label names; or "ranker", as PECOS computes them (default:
             probabilities if the model was trained with label names).
-        threshold: labels with a lower score are left out (default: none).
-        min_precision: leave out labels, so that at least this share of the others is right, on held-out documents.
+        threshold: minimum score of a label (default: none).
+        min_precision: keep only so many labels that this share of them is right on held-out documents.
         ensemble_method: of an XR-Transformer: "concat-only" for the rankers' scores, "transformer-only" for the label
             head's, or "average", "rank_average", "round_robin" of both.
         max_pred_chunk: number of documents to predict at a time, which bounds the memory.
@@ -72,8 +72,8 @@ class PredictionOptions(Params):
         None,
         above=0,
         below=1,
-        help="return as many labels as possible, up to -k per document, so that this share of them is right (0 to 1); "
-        "measured on documents held out from training",
+        help="return as many labels as possible, up to -k per document, of which at least this share is right (0 to "
+        "1), measured on documents held out from training",
     )
     ensemble_method: str | None = knob(
         None,
@@ -99,14 +99,14 @@ class PredictionOptions(Params):
 
     @property
     def search(self) -> dict[str, Any]:
-        """The options of the search through the tree, by name."""
+        """Options of the search through the tree, by name."""
         return {name: getattr(self, name) for name in SEARCH}
 
     def refuse(self, problems: Mapping[str, str]) -> None:
-        """Refuse options that a use of them cannot have.
+        """Reject options that differ from their defaults where they cannot be used.
 
         Args:
-            problems: for each such option, why.
+            problems: the reason for each such option.
 
         Raises:
             InputError: one of them differs from its default.
@@ -121,17 +121,11 @@ class PredictionOptions(Params):
 
 
 def add_prediction_options(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the flags of some options."""
     add_arguments(parser, PredictionOptions, *names, flags=_FLAGS)
 
 
 def options_of_flags(arguments: argparse.Namespace, *names: str) -> PredictionOptions:
-    """Return the options that the flags of some options say.
-
-    Args:
-        arguments: the parsed flags, of which others may have names of options and another meaning.
-        *names: the options.
-    """
+    """Return the options from the named flags only: others may share an option's name but not its meaning."""
     return from_arguments(PredictionOptions, argparse.Namespace(**{name: getattr(arguments, name) for name in names}))
 
 
@@ -139,21 +133,7 @@ Level = TypeVar("Level", LinearLevelPredParams, MatcherPredParams)
 
 
 def override_levels(chain: Level | tuple[Level, ...], depth: int, options: PredictionOptions) -> tuple[Level, ...]:
-    """Return the prediction parameters of each level, with the options of the search overridden.
-
-    Example:
-        >>> options = PredictionOptions(beam_size=10, only_topk=5)
-        >>> [level.only_topk for level in override_levels(LinearLevelPredParams(), 3, options)]
-        [10, 10, 5]
-
-    Args:
-        chain: one block for all levels, or one per level.
-        depth: number of levels.
-        options: the beam size applies to all levels but the last, the number of labels to the last.
-
-    Returns:
-        One block per level, from the top down.
-    """
+    """Return the prediction parameters of each level; the beam size overrides all levels but the last."""
     levels = list(per_level(chain, depth, "model_chain"))
     for i, level in enumerate(levels):
         keep = options.only_topk if i == depth - 1 else options.beam_size

@@ -1,4 +1,4 @@
-"""Parameters of sequence models, read from TOML: one flat block of keys."""
+"""Parameters of sequence models: one flat block of keys in TOML."""
 
 import tomllib
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ SEQUENCE_MODELS = ("bert4rec", "sasrec")
 
 @dataclass(frozen=True)
 class SequenceParams(Params):
-    """Parameters of the training of a sequence model. Batch sizes are per rank."""
+    """Training parameters of a sequence model. Batch sizes are per rank."""
 
     retired = ("streaming", "mixed_precision", "jit_xla", "use_tpu", "write_format", "steps_per_execution")
 
@@ -28,9 +28,9 @@ class SequenceParams(Params):
     data_dir: str = knob("data", help="folder of prepared interactions")
     train_data: str = knob("part_*.npz", help="parts of data_dir to train on, with wildcards")
     eval_data: str = knob("part_*.npz", help="parts of data_dir whose users are evaluated, with wildcards")
-    max_len: int = knob(50, low=2, high=10_000, help="length of a sequence: the last items that the model sees")
+    max_len: int = knob(50, low=2, high=10_000, help="maximum length of a sequence: the model sees the last items")
     sliding_step: int = knob(
-        25, low=1, help="items from one sequence of a long history to the next; at most max_len, smaller repeats more"
+        25, low=1, help="step, in items, between the sequences of a long history; at most max_len, smaller repeats more"
     )
     num_workers: int = knob(2, low=1, high=64, help="threads that prepare batches ahead")
     # Model.
@@ -38,31 +38,31 @@ class SequenceParams(Params):
     n_heads: int = knob(2, low=1, help="attention heads; embed_dim must be a multiple")
     n_layers: int = knob(2, low=1, high=64, help="transformer layers")
     mask_prob: float = knob(0.2, low=0.0, below=1.0, help="probability of masking an item; bert4rec only")
-    dropout: float = knob(0.1, low=0.0, below=1.0, help="share of numbers set to 0 in training")
+    dropout: float = knob(0.1, low=0.0, below=1.0, help="dropout rate")
     # Loss.
     loss: str = knob(
         "full", choices=("full", "sampled"), help="softmax over all items, or over a sample: faster beyond 100,000"
     )
     negatives: int = knob(2048, low=1, help="items in the sample of a step, shared by all ranks; loss sampled only")
     sampling: str = knob(
-        "log-uniform", choices=("log-uniform", "frequency"), help="distribution of the sample; both are corrected for"
+        "log-uniform",
+        choices=("log-uniform", "frequency"),
+        help="distribution of the sample; the loss is corrected for it",
     )
     # Training.
     n_epochs: int = knob(10, low=1, help="passes over the sequences")
-    max_steps: int = knob(0, low=0, help="number of steps, instead of n_epochs; 0: by n_epochs")
+    max_steps: int = knob(0, low=0, help="number of training steps; 0: use n_epochs")
     learning_rate: float = knob(1e-3, above=0.0, help="peak learning rate of Adam")
-    lr_schedule: str = knob("constant", choices=SCHEDULES, help="course of the learning rate")
+    lr_schedule: str = knob("constant", choices=SCHEDULES, help="learning-rate schedule")
     lr_cycles: int = knob(
         1, low=1, help="number of times that cosine_with_restarts falls from the peak to 0; 1: it does not restart"
     )
     warmup_steps: int = knob(0, low=0, help="steps in which the learning rate rises from 0")
-    weight_decay: float = knob(0.0, low=0.0, help="weight decay, apart from the gradient, as in AdamW")
+    weight_decay: float = knob(0.0, low=0.0, help="weight decay, decoupled from the gradient as in AdamW")
     max_grad_norm: float = knob(5.0, above=0.0, help="maximum gradient norm (larger gradients are scaled down to it)")
     per_device_train_batch_size: int = knob(128, low=1, help="sequences in a step, per rank")
     per_device_eval_batch_size: int = knob(256, low=1, help="users in a batch of evaluation, per rank")
-    patience: int = knob(
-        3, low=0, help="evaluations without a better NDCG@10 after which training ends; 0: never ends early"
-    )
+    patience: int = knob(3, low=0, help="stop early after this many evaluations without a better NDCG@10; 0: never")
     eval_steps: int = knob(0, low=0, help="steps between evaluations and checkpoints; 0: after each epoch")
     logging_steps: int = knob(100, low=1, help="steps between log lines")
     seed: int = knob(42, low=0, high=2**31 - 1, help="seed of initial values, order, masks, samples, and dropout")
@@ -73,9 +73,9 @@ class SequenceParams(Params):
     route: str = knob(
         "features",
         choices=("features", "rows"),
-        help="what ranks exchange for a sampled loss: vectors of positions, or rows of sampled items",
+        help="what ranks exchange for a sampled loss: embeddings of positions (features), or rows of sampled items",
     )
-    wire: str = knob("fp32", choices=WIRES, help="format of what ranks exchange; fewer bits round more")
+    wire: str = knob("fp32", choices=WIRES, help="number format of that exchange; fewer bits are less exact")
     # Output.
     model_dir: str = knob("model", help="folder for the model; checkpoints are beside it, in model_dir.work")
     logdir: str | None = knob(None, help="folder for TensorBoard; default: none")
@@ -100,17 +100,7 @@ class SequenceParams(Params):
 
 
 def load_sequence_params(path: str | Path) -> SequenceParams:
-    """Read the parameters of a sequence model from a TOML file; missing keys have their defaults.
-
-    Example:
-        >>> load_sequence_params("configs/bert4rec.toml").n_heads
-
-    Args:
-        path: the file.
-
-    Raises:
-        InputError: the file is not TOML, or a key or value is not allowed; the error names it.
-    """
+    """Read the parameters of a sequence model from a TOML file; missing keys keep their defaults."""
     path = existing_file(path, "configuration")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))

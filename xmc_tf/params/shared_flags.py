@@ -1,4 +1,4 @@
-"""Flags that several commands share, so that they mean the same everywhere."""
+"""Flags that several commands share."""
 
 import argparse
 import logging
@@ -32,21 +32,14 @@ WITHOUT_EFFECT: Mapping[str, Mapping[str, str]] = {
         "--shard-scheme": "the ranks share the documents of every epoch evenly",
         "--max-shard-size": "documents are read from files that are mapped into memory",
     },
-    "predict": {
-        "--batch-gen-workers": _BATCHES,
-        "--seed": "prediction is deterministic",
-    },
+    "predict": {"--batch-gen-workers": _BATCHES, "--seed": "prediction is deterministic"},
     "encode": {
         "--batch-gen-workers": _BATCHES,
         "--max-pred-chunk": "documents are read in batches; only their embeddings are kept in memory",
         "--local_rank": "each rank takes its device by its number on the host",
     },
-    "linear.train": {
-        "--main-workload-factor": "ranks take work as they become free",
-    },
-    "preprocess build": {
-        "--dtype": "features are always float32",
-    },
+    "linear.train": {"--main-workload-factor": "ranks take work as they become free"},
+    "preprocess build": {"--dtype": "features are always float32"},
     "preprocess run": {
         "--batch-size": "only vectorizers that are transformers have batches",
         "--use-gpu": "TF-IDF runs on the CPU",
@@ -57,13 +50,13 @@ SHORT_FORMS = {"--main-workload-factor": ("-mwf",), "--dtype": ("-t",)}
 
 
 def add_without_effect(parser: argparse.ArgumentParser, command: str) -> None:
-    """Accept the command's flags without effect; each takes one value. The reference lists them, the help does not."""
+    """Accept the command's flags without effect, each with one value; the reference lists them, the help does not."""
     for flag in WITHOUT_EFFECT[command]:
         parser.add_argument(*SHORT_FORMS.get(flag, ()), flag, metavar="VALUE", help=argparse.SUPPRESS)
 
 
 def warn_without_effect(arguments: argparse.Namespace, command: str) -> None:
-    """Warn about each flag that was given and has no effect."""
+    """Warn about each flag that is set but has no effect."""
     for flag, reason in WITHOUT_EFFECT[command].items():
         if getattr(arguments, flag.strip("-").replace("-", "_")) is not None:
             _LOG.warning("%s has no effect: %s", flag, reason)
@@ -73,27 +66,17 @@ _Flags = argparse._ActionsContainer  # a parser, or a group of its flags
 
 
 def add_model(flags: _Flags, *, required: bool = False) -> None:
-    """Add the flag for the folder of the model."""
     flags.add_argument("-m", "--model-folder", required=required, metavar="DIR", help="folder of the model")
 
 
 def add_model_place(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the folder of the model as an argument and as a flag; see :func:`model_place`.
-
-    Args:
-        parser: the command's.
-        what: what the folder may be.
-    """
+    """Add the model's folder as an argument and as a flag; read it with :func:`model_place`."""
     parser.add_argument("model_place", nargs="?", metavar="MODEL", help=what)
     parser.add_argument("-m", "--model-folder", metavar="MODEL", help="the same")
 
 
 def model_place(arguments: argparse.Namespace) -> str:
-    """Return the folder of the model, which a command line names by either spelling.
-
-    Raises:
-        InputError: it names none, or two.
-    """
+    """Return the model's folder from whichever of the two the command line has."""
     given: list[str] = [one for one in (arguments.model_place, arguments.model_folder) if one is not None]
     if len(given) != 1:
         raise InputError(
@@ -104,76 +87,51 @@ def model_place(arguments: argparse.Namespace) -> str:
 
 
 def add_texts(flags: _Flags, *, required: bool = False) -> None:
-    """Add the flag for the file of texts."""
     flags.add_argument("-t", "--text-path", required=required, metavar="FILE", help="texts, one per line")
 
 
-def _query(text: str) -> str:
-    """Return a text of the command line, or the one on standard input."""
-    return sys.stdin.read().strip() if text == "-" else text
-
-
 def add_queries(flags: _Flags) -> None:
-    """Add the flag for texts on the command line."""
     flags.add_argument(
-        "-q", "--query", nargs="+", action="extend", metavar="TEXT", type=_query,
+        "-q", "--query", nargs="+", action="extend", metavar="TEXT",
+        type=lambda text: sys.stdin.read().strip() if text == "-" else text,
         help="one or several texts; may be repeated; - reads one from standard input",
     )  # fmt: skip
 
 
 def add_predictions(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for the predictions to write, and for the true labels to measure them by."""
     parser.add_argument(
-        "-o",
-        "--save-pred-path",
-        metavar="FILE",
+        "-o", "--save-pred-path", metavar="FILE",
         help="output file: a matrix, or with the extension .jsonl one line per document (default: print)",
-    )
+    )  # fmt: skip
     parser.add_argument("-y", "--label-path", metavar="FILE", help="true labels; prints precision and recall")
     add_layout(parser)
 
 
 def add_batch_size(parser: argparse.ArgumentParser) -> None:
-    """Add the flag for the number of documents that the encoder gets at a time."""
-    parser.add_argument(
-        "--batch-size",
-        type=whole,
-        default=32,
-        metavar="INT",
-        help="number of documents, or windows of long ones, of full length to encode at a time",
-    )
+    said = "number of full-length documents (or windows of long ones) to encode at a time"
+    parser.add_argument("--batch-size", type=whole, default=32, metavar="INT", help=said)
 
 
 def add_gpu(parser: argparse.ArgumentParser) -> None:
-    """Add the flag for the use of GPUs."""
     parser.add_argument("--use-gpu", type=truth, default=True, metavar="true/false", help="use GPUs if there are any")
 
 
 def add_runtime(parser: argparse._ActionsContainer) -> None:
-    """Add the flag for what computes an encoder."""
     parser.add_argument(
-        "--runtime",
-        choices=RUNTIMES,
-        default="auto",
-        help="what computes an encoder (default: TensorFlow, unless it is not installed or the model was exported for "
+        "--runtime", choices=RUNTIMES, default="auto",
+        help="runtime of the encoder (default: TensorFlow, unless it is not installed or the model was exported for "
         "ONNX Runtime)",
-    )
+    )  # fmt: skip
 
 
 def add_threads(parser: argparse.ArgumentParser, *short: str) -> None:
-    """Add the flag for the number of threads; ``short``: its short form."""
     parser.add_argument(
         *short, "--threads", type=thread_number, default=-1, metavar="INT", help="number of threads; -1: one per core"
     )
 
 
 def add_label_names(flags: _Flags, *, with_effort: bool = False) -> None:
-    """Add the flags for the names of the labels, and for probabilities, with or without names.
-
-    Args:
-        flags: a parser, or a group of its flags.
-        with_effort: whether names are learned, and scores are probabilities, only with --effort by default.
-    """
+    """Add the flags for label names and probabilities; ``with_effort``: without --effort, both are off by default."""
     only = "with --effort, " if with_effort else ""
     flags.add_argument(
         "--labels", metavar="FILE",
@@ -184,41 +142,39 @@ def add_label_names(flags: _Flags, *, with_effort: bool = False) -> None:
         help="SKOS vocabulary (.ttl, .rdf, .xml, .nt) with the names of the labels; each line of --labels is then a "
         "concept's identifier or preferred name",
     )  # fmt: skip
-    enough = "if names are evidence; of linear rankers on a table, if there are enough documents"
+    enough = "if names are evidence; for linear rankers on a table, if there are enough documents"
     flags.add_argument(
         "--probabilities", type=truth, default=None, metavar="true/false",
-        help="predict calibrated probabilities instead of the rankers' scores, learned from documents that are held "
-        "out for that; they rank labels better, and --min-precision needs them "
+        help="predict calibrated probabilities, learned from held-out documents, instead of the rankers' scores; they "
+        "rank labels better, and --min-precision needs them "
         f"(default: {only}{enough})",
     )  # fmt: skip
     flags.add_argument(
         "--label-names", type=truth, default=None, metavar="true/false",
-        help="learn from the names of labels: each is a document with its label, and evidence where a text mentions "
-        "it; better answers, with probabilities, and labels without documents are found "
+        help="learn from label names: each is a document with its label, and evidence where a text mentions it; gives "
+        "better answers, with probabilities, and finds labels without documents "
         f"(default: {only}if there are texts and label names)",
     )  # fmt: skip
 
 
 def add_keep_training_data(flags: _Flags, default: bool | None = False) -> None:
-    """Add the flag that keeps the training data in the model; of None, a training on a table decides by its size."""
+    """Add --keep-training-data; default None: training on a table decides by the size."""
     said = "up to 20 MB" if default is None else str(default).lower()
     flags.add_argument(
         "--keep-training-data", nargs="?", const=True, type=truth, default=default, metavar="true/false",
-        help="keep features and labels of the training documents in the model, for xmc-tf append; they take about 8 "
-        "bytes for each different word or n-gram of a document, and whoever has the model has them "
+        help="keep the training documents' features and labels in the model, for xmc-tf append; they take about 8 "
+        "bytes per distinct word or n-gram of a document, and anyone who has the model has them "
         f"(default: {said})",
     )  # fmt: skip
 
 
 def add_only_labels(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that restricts the labels a command predicts."""
     parser.add_argument(
         "--only-labels", metavar="FILE", help="predict only these labels: names or numbers (from 0), one per line"
     )
 
 
 def add_layout(parser: _Flags, default: str = "table") -> None:
-    """Add the flag for the layout of precision and recall."""
     parser.add_argument(
         "--layout", choices=("table", "pecos"), default=default,
         help="layout of precision and recall: a table, or the lines that PECOS prints (prec = ..., recall = ...; "
@@ -227,12 +183,10 @@ def add_layout(parser: _Flags, default: str = "table") -> None:
 
 
 def add_force(parser: _Flags) -> None:
-    """Add the flag that lets outputs replace files of others."""
     parser.add_argument("--force", action="store_true", help="replace files that this command has not written")
 
 
 def add_verbosity(parser: _Flags) -> None:
-    """Add the flag for the level of log messages."""
     parser.add_argument(
         "--verbose-level", type=whole, default=1, choices=range(4), metavar="0-3",
         help="log level; 0: warnings, 1: progress, 2 and 3: details",

@@ -1,4 +1,4 @@
-"""Parameters of the TF-IDF features, and their conversion from PECOS's vectorizer configurations."""
+"""TF-IDF parameters, and their conversion from PECOS's vectorizer configurations."""
 
 import json
 import math
@@ -18,16 +18,14 @@ TFIDF_FLAGS = ("language", "pieces", "piece_weight", "ngram_max", "min_df", "max
 
 
 def first_language(setting: str) -> str | None:
-    """Return the first code of a setting of languages; None if it has none."""
+    """Return the first language code of a setting; None if it has none."""
     return None if setting in (AUTO, AS_WRITTEN) else setting.partition(",")[0]
 
 
 def _languages(text: str) -> str:
-    """Return codes of languages in their canonical form."""
     codes = [code.strip().lower() for code in text.split(",")]
-    if not all(re.fullmatch("[a-z]{2,4}", code) for code in codes) or (
-        len(codes) > 1 and {AUTO, AS_WRITTEN} & {*codes}
-    ):
+    mixed = len(codes) > 1 and {AUTO, AS_WRITTEN} & {*codes}
+    if mixed or not all(re.fullmatch("[a-z]{2,4}", code) for code in codes):
         raise ValueError(f"{AUTO}, {AS_WRITTEN}, or codes of languages, such as fi or fi,sv")
     return ",".join(dict.fromkeys(codes))
 
@@ -39,7 +37,7 @@ class TfidfParams(Params):
     ngram_max: int = knob(2, low=1, high=8, help="maximum length of word n-grams")
     min_df: int = knob(2, low=1, help="minimum number of documents that contain a feature")
     max_features: int = knob(
-        500_000, low=1, help="maximum number of features, the most frequent are kept; smaller saves memory and time"
+        500_000, low=1, help="maximum number of features (the most frequent are kept); smaller saves memory and time"
     )
     sublinear_tf: bool = knob(True, help="replace the count of a term by 1 + log(count)")
     lowercase: bool = knob(True, help="convert texts to lower case")
@@ -48,23 +46,23 @@ class TfidfParams(Params):
     language: str = knob(
         AUTO,
         parse=_languages,
-        help="language of the texts, whose words are replaced by their dictionary forms (lemmas): a code such as fi, "
-        "or several as fi,sv; auto: found in the texts; none: words are taken as written",
+        help="language of the texts, in which words are replaced by their dictionary forms (lemmas): a code such as "
+        "fi, or several such as fi,sv; auto: detected in the texts; none: words are used as written",
     )
     pieces: int = knob(
         5,
         low=3,
         high=16,
         also=(0,),
-        help="number of characters of the pieces of words of 6 characters or more, which match parts of compounds and "
-        "other forms of a word; 0: no pieces",
+        help="length of the pieces of words of 6 characters or more, which match parts of compounds and other forms of "
+        "a word; 0: no pieces",
     )
     piece_weight: float | None = knob(
         None,
         above=0,
         high=10,
-        help="weight of pieces in relation to words (default: 0.5; in languages that write compounds as one word 0.7; "
-        "for texts of more than 40 words 0.2 less)",
+        help="weight of pieces relative to words (default: 0.5; in languages that write compounds as one word 0.7; for "
+        "texts of more than 40 words 0.2 less)",
     )
 
     @property
@@ -74,7 +72,7 @@ class TfidfParams(Params):
 
     @classmethod
     def of_header(cls, header: Mapping[str, Any]) -> "TfidfParams":
-        """Return the parameters in the header of a fitted TF-IDF; version 1 has words as written, without pieces.
+        """Return the parameters of a saved TF-IDF; in version 1, words are taken as written, without pieces.
 
         Args:
             header: the content of its ``params.json``.
@@ -101,7 +99,7 @@ class TfidfParams(Params):
 
     @classmethod
     def plain(cls, **changes: Any) -> "TfidfParams":
-        """Return parameters for words as they are written, without pieces.
+        """Return parameters for words as written, without pieces.
 
         Args:
             **changes: further parameters.
@@ -110,8 +108,7 @@ class TfidfParams(Params):
 
 
 _ALL = 2**31 - 1
-# Key → the only value that our TF-IDF supports. It is also PECOS's default, except for add_one_idf: our weights always
-# add 1.
+# Key → the only value that our TF-IDF supports, which is PECOS's default (except for add_one_idf).
 _FIXED: Mapping[str, Any] = {
     "truncate_length": -1,
     "max_df_ratio": 1.0,
@@ -128,22 +125,7 @@ _WITHOUT_EFFECT = ("buffer_size", "threads")
 
 
 def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
-    """Return the parameters that correspond to a vectorizer configuration of PECOS.
-
-    Missing keys have PECOS's defaults: single words, no limits, case kept, plain counts.
-
-    Example:
-        >>> tfidf_of_pecos('{"type": "tfidf", "kwargs": {"ngram_range": [1, 2]}}', "config.json", 1000).ngram_max
-        2
-
-    Args:
-        text: JSON, with ``type`` and ``kwargs``.
-        place: the file or flag of the configuration, for messages.
-        nr_documents: number of documents, for ``min_df_ratio``.
-
-    Raises:
-        InputError: our TF-IDF does not support a value; the error names the key.
-    """
+    """Return the parameters of a vectorizer configuration of PECOS (JSON); errors name ``place``, its file or flag."""
     config = parse_json(text, of=place, expected="a vectorizer configuration", top=None, foreign=True)
     if not isinstance(config, dict) or config.get("type") != "tfidf":
         raise InputError(
@@ -172,11 +154,8 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
         "min_df": max(1, count, math.ceil(share * nr_documents)),
         "max_features": kwargs.get("max_feature", 0) or _ALL,
         "sublinear_tf": kwargs.get("sublinear_tf", False),
-        "language": AS_WRITTEN,
-        "pieces": 0,
-        "lowercase": False,
-        "min_word_length": 1,
         "norm": norm,
+        **{"language": AS_WRITTEN, "pieces": 0, "lowercase": False, "min_word_length": 1},
     }
     try:
         return TfidfParams.from_json(values)
@@ -193,13 +172,11 @@ def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:
     base = kwargs["base_vect_configs"]
     if not (isinstance(base, list) and len(base) == 1 and isinstance(base[0], dict)):
         received = f"{len(base)}" if isinstance(base, list) else type(base).__name__
-        raise InputError(
-            f"{place}: base_vect_configs must have one vectorizer", expected="one object in a list", received=received
-        )
+        problem = f"{place}: base_vect_configs must have one vectorizer"
+        raise InputError(problem, expected="one object in a list", received=received)
     if others := set(kwargs) - {"base_vect_configs", "norm_p", "buffer_size", "threads"}:
-        raise InputError(
-            f"{place}: unknown key {min(others)}", expected="base_vect_configs, norm_p", received=min(others)
-        )
+        other = min(others)
+        raise InputError(f"{place}: unknown key {other}", expected="base_vect_configs, norm_p", received=other)
     norm_p = kwargs.get("norm_p", 2)
     if norm_p not in (1, 2):
         raise _unsupported(place, "norm_p", "1 or 2", norm_p)

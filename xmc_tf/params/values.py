@@ -1,10 +1,11 @@
-"""The allowed values of parameters, and the error for other values."""
+"""Allowed values of parameters, and the error for other values."""
 
 import dataclasses
 import difflib
 import json
 import math
 import numbers
+import operator
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +16,7 @@ from xmc_tf.common.numbers import LARGEST_INT32
 
 
 class MisfitError(InputError):
-    """An error about a parameter, which stores its key so that outer blocks can prepend theirs."""
+    """An error about a parameter; it stores the key so that outer blocks can prepend theirs."""
 
     def __init__(self, key: str, problem: str, *, expected: str, received: str, fix: str = "") -> None:
         super().__init__(f"{key} {problem}", expected=expected, received=received, fix=fix)
@@ -29,7 +30,6 @@ class MisfitError(InputError):
 
 
 def join(place: str, key: str) -> str:
-    """Return the dotted path of ``key`` inside ``place``."""
     return f"{place}.{key}" if place else key
 
 
@@ -45,35 +45,14 @@ def knob(
     also: Sequence[float] = (),
     parse: Callable[[str], str] | None = None,
 ) -> Any:
-    """Return a field of a parameter class with its meaning and allowed values.
-
-    Args:
-        default: its default.
-        help: its meaning in one line, shown by command lines and the reference.
-        choices: allowed values of a string.
-        low: smallest allowed number.
-        high: largest allowed number.
-        above: exclusive lower bound.
-        below: exclusive upper bound.
-        also: further allowed numbers, such as -1 for "all cores".
-        parse: returns the canonical form of a string, or raises ValueError with the expected form.
-    """
-    metadata = {
-        "help": help,
-        "choices": tuple(choices),
-        "low": low,
-        "high": high,
-        "above": above,
-        "below": below,
-        "also": tuple(also),
-        "parse": parse,
-    }
-    return dataclasses.field(default=default, metadata=metadata)
+    """Return a field of a parameter class."""
+    metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high, "above": above, "below": below}
+    return dataclasses.field(default=default, metadata={**metadata, "also": tuple(also), "parse": parse})
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The form of a parameter according to its annotation: its type, and whether it allows null or a list."""
+    """The form of a parameter according to its annotation."""
 
     type: type
     optional: bool
@@ -82,18 +61,11 @@ class Shape:
     @classmethod
     def of(cls, annotation: Any) -> Self:
         """Return the shape of ``int``, ``int | None``, ``str | tuple[str, ...]`` and the like."""
-        parts = (
-            typing.get_args(annotation)
-            if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
-            else (annotation,)
-        )
-        plain = [part for part in parts if isinstance(part, type) and part is not types.NoneType]
-        plain = [part for part in plain if typing.get_origin(part) is None]
-        return cls(
-            type=plain[0],
-            optional=types.NoneType in parts,
-            chain=any(typing.get_origin(part) is tuple for part in parts),
-        )
+        union = typing.get_origin(annotation) in (types.UnionType, typing.Union)
+        parts = typing.get_args(annotation) if union else (annotation,)
+        origins = [typing.get_origin(part) for part in parts]
+        plain = [part for part, origin in zip(parts, origins, strict=True) if part is not types.NoneType and not origin]
+        return cls(type=plain[0], optional=types.NoneType in parts, chain=tuple in origins)
 
     @property
     def is_block(self) -> bool:
@@ -102,15 +74,11 @@ class Shape:
 
 
 def checked(field: dataclasses.Field, shape: Shape, value: Any) -> Any:
-    """Return ``value`` in the canonical form of the parameter, or raise `MisfitError`."""
+    """Return ``value`` in the parameter's canonical form, or raise `MisfitError`."""
     if shape.chain and isinstance(value, list | tuple):
         if not value:
-            raise MisfitError(
-                field.name,
-                "is an empty list",
-                expected="at least one entry, for the first level",
-                received="[]",
-            )
+            wanted = "at least one entry, for the first level"
+            raise MisfitError(field.name, "is an empty list", expected=wanted, received="[]")
         return tuple(_one(field, shape, f"{field.name}[{i}]", entry) for i, entry in enumerate(value))
     return _one(field, shape, field.name, value)
 
@@ -118,33 +86,31 @@ def checked(field: dataclasses.Field, shape: Shape, value: Any) -> Any:
 def _one(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
     if value is None and shape.optional:
         return None
-    value = _typed(field, shape, key, value)
-    meta = field.metadata
+    value, meta = _typed(field, shape, key, value), field.metadata
     if isinstance(value, str):
         if meta.get("choices") and value not in meta["choices"]:
             close = nearest(value, meta["choices"])
-            raise MisfitError(
-                key,
-                "is not an allowed value",
-                expected=expected(field, shape),
-                received=shown(value),
-                fix=f"did you mean {shown(close)}?" if close else "use one of them",
-            )
+            fix = f"did you mean {shown(close)}?" if close else "use one of them"
+            problem = "is not an allowed value"
+            raise MisfitError(key, problem, expected=expected(field, shape), received=shown(value), fix=fix)
         if meta.get("parse"):
             try:
                 value = meta["parse"](value)
             except ValueError as error:
                 raise MisfitError(key, "is not an allowed value", expected=str(error), received=shown(value)) from None
-    elif isinstance(value, int | float) and not isinstance(value, bool) and not _within(value, meta):
-        raise MisfitError(key, "is out of range", expected=expected(field, shape), received=shown(value))
-    elif type(value) is int and meta.get("high") is None and value > LARGEST_INT32:
-        raise MisfitError(key, "is out of range", expected=f"at most {LARGEST_INT32}", received=shown(value))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        bounds = [(holds, meta[name]) for name, holds, _ in _BOUNDS if meta.get(name) is not None]
+        inside = math.isfinite(value) and all(holds(value, bound) for holds, bound in bounds)
+        if value not in meta.get("also", ()) and not inside:
+            raise MisfitError(key, "is out of range", expected=expected(field, shape), received=shown(value))
+        if type(value) is int and meta.get("high") is None and value > LARGEST_INT32:
+            raise MisfitError(key, "is out of range", expected=f"at most {LARGEST_INT32}", received=shown(value))
     return value
 
 
 def _typed(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
     """Return ``value`` in the parameter's type: 1 is accepted for a float, true is not."""
-    kind = shape.type
+    kind, fix = shape.type, ""
     is_truth = isinstance(value, bool) or type(value).__name__ == "bool"  # numpy's bool too
     if kind is bool and is_truth:
         return bool(value)
@@ -154,37 +120,20 @@ def _typed(field: dataclasses.Field, shape: Shape, key: str, value: Any) -> Any:
         return float(value)
     if kind not in (bool, int, float) and isinstance(value, kind):
         return value
-    raise MisfitError(
-        key,
-        "has the wrong type",
-        expected=expected(field, shape),
-        received=f"{shown(value)} ({_TYPE_NAMES.get(type(value), type(value).__name__)})",
-        fix=_fix_type(kind, value),
-    )
+    if isinstance(value, str) and kind in (bool, int, float):
+        fix = f"write {'true or false' if kind is bool else 'the number'} without quotes"
+    elif kind is int and isinstance(value, float) and value.is_integer():
+        fix = f"write {int(value)}"
+    received = f"{shown(value)} ({_TYPE_NAMES.get(type(value), type(value).__name__)})"
+    raise MisfitError(key, "has the wrong type", expected=expected(field, shape), received=received, fix=fix)
 
 
-def _fix_type(kind: type, value: Any) -> str:
-    if isinstance(value, str) and kind in (int, float):
-        return "write the number without quotes"
-    if isinstance(value, str) and kind is bool:
-        return "write true or false without quotes"
-    if kind is int and isinstance(value, float) and value.is_integer():
-        return f"write {int(value)}"
-    return ""
-
-
-def _within(value: float, meta: Any) -> bool:
-    if value in meta.get("also", ()):
-        return True
-    return (
-        math.isfinite(value)
-        and (meta.get("low") is None or value >= meta["low"])
-        and (meta.get("high") is None or value <= meta["high"])
-        and (meta.get("above") is None or value > meta["above"])
-        and (meta.get("below") is None or value < meta["below"])
-    )
-
-
+_BOUNDS: tuple[tuple[str, Callable[[Any, Any], bool], str], ...] = (
+    ("low", operator.ge, "at least"),
+    ("above", operator.gt, "above"),
+    ("high", operator.le, "at most"),
+    ("below", operator.lt, "below"),
+)
 _TYPE_NAMES: dict[type, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -205,14 +154,9 @@ def expected(field: dataclasses.Field, shape: Shape) -> str:
     else:
         words = _TYPE_NAMES.get(shape.type, f"a block of {shape.type.__name__}")
         bounds = [
-            f"{sign} {meta[bound] if isinstance(meta[bound], int) else format(meta[bound], 'g')}"
-            for bound, sign in (
-                ("low", "at least"),
-                ("above", "above"),
-                ("high", "at most"),
-                ("below", "below"),
-            )
-            if meta.get(bound) is not None
+            f"{sign} {meta[name] if isinstance(meta[name], int) else format(meta[name], 'g')}"
+            for name, _, sign in _BOUNDS
+            if meta.get(name) is not None
         ]
         words = " ".join([words, " and ".join(bounds)]).strip()
     words += "".join(f", or {value:g}" for value in meta.get("also", ()))
@@ -231,7 +175,7 @@ _LONGEST_COMPARED = 200
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to ``name``; None also for a long one, whose search takes long."""
+    """Return the most similar known name; None also for long names, whose search is slow."""
     if len(name) > _LONGEST_COMPARED:
         return None
     by_lower = {entry.lower(): entry for entry in known}

@@ -1,1 +1,1 @@
-"""The stages of a training: features, trees, fine-tuned encoder, embeddings, rankers, each made once."""
+"""The stages of training: features, trees, fine-tuned encoder, embeddings, rankers."""

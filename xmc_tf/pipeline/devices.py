@@ -9,14 +9,8 @@ _LOG = logging.getLogger(__name__)
 
 
 def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
-    """Assign this process its own GPU, if its host has one; must be called before TensorFlow computes anything.
-
-    Args:
-        communicator: tells which of the host's processes this is.
-        use_gpu: false for the CPU even where there are GPUs.
-
-    Returns:
-        What was chosen, in words.
+    """Assign this process its own GPU, if its host has one, and return the device names. Must be called before
+    TensorFlow computes anything.
     """
     with muted_stderr():
         import tensorflow as tf
@@ -29,17 +23,14 @@ def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
             gpus = [gpus[communicator.local_rank % len(gpus)]]
             tf.config.set_visible_devices(gpus, "GPU")
         for gpu in gpus:
-            # All of the memory at once would leave none to a second process, nor to a look at nvidia-smi.
+            # Leave memory to other processes, instead of reserving all of it at the start.
             tf.config.experimental.set_memory_growth(gpu, True)
     return ", ".join(gpu.name.removeprefix("/physical_device:") for gpu in gpus)
 
 
 def choose_precision(communicator: Communicator, name: str) -> str:
-    """Return the number format of an encoder's products in training, the same on all ranks: "off", "fp16" or "bf16".
-
-    Args:
-        communicator: the ranks.
-        name: a value of ``mixed_precision``; "auto": bfloat16 if it is faster on all ranks.
+    """Return the number format of matrix products in training, the same on all ranks: "off", "fp16" or "bf16". "auto"
+    chooses bfloat16 if it is faster on all ranks.
     """
     if name != "auto":
         return name

@@ -1,4 +1,4 @@
-"""The documents' vectors in one file that all ranks fill, block by block, and that an interrupted run takes up."""
+"""The documents' embeddings in one file, which all ranks fill block by block and an interrupted run resumes."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,8 +10,7 @@ import numpy as np
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.marks import EMBEDDINGS
 from xmc_tf.common.progress import Progress
-from xmc_tf.data.npz.writing import padded_head
-from xmc_tf.data.row_file import RowFile
+from xmc_tf.data.npz.writing import RowFile, padded_head
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -20,35 +19,27 @@ if TYPE_CHECKING:
     from xmc_tf.data import TokenStore
     from xmc_tf.encoder import Encoder
 
-BLOCK = 256  # documents that are done or not; not a rank's share, since the next run may have other ranks
-GROUP = 4096  # documents that are encoded together, so that there are enough of like length, and then written down
+BLOCK = 256  # documents, the unit of progress; not a rank's share, because the next run may have other ranks
+GROUP = 4096  # documents encoded and written together, so that there are enough of similar length
 
 
 def embed_documents(
     encoder: "Encoder",
     store: "TokenStore",
-    folder: Path,
+    folder: Path,  # shared by all ranks
     communicator: Communicator,
     *,
     length: float = 1.0,
-    combine: str = "mean",
+    combine: str = "mean",  # or "max", over the windows of a document
     batch_tokens: int = 16384,
 ) -> dict[str, Any]:
-    """Write the embeddings of all documents, scaled to one length, to ``folder/E.npy``; all ranks must call it.
-
-    Args:
-        encoder: the same on all ranks.
-        store: the documents.
-        folder: which all ranks see; blocks that an interrupted run has written there are not made again.
-        communicator: the ranks.
-        length: of every vector.
-        combine: "mean" or "max", how the embeddings of a document's windows become one.
-        batch_tokens: how many tokens the encoder takes at once.
+    """Write the embeddings of all documents, scaled to one length, to ``folder/E.npy``; all ranks must call it. Blocks
+    that an interrupted run has written are not computed again.
     """
     path, shape = folder / "E.npy", (store.nr_documents, encoder.dim)
     done = on_first_rank(communicator, lambda: _prepare(path, shape))
     waiting = np.setdiff1d(np.arange(-(-shape[0] // BLOCK)), done)
-    # Neighbours in turn: whatever the order of the documents is, long ones come to all ranks.
+    # Ranks take blocks in turn, so that in any order of the documents, all ranks get long ones.
     mine = waiting[communicator.rank :: communicator.size]
 
     def encode(rows: np.ndarray, progress: Progress) -> np.ndarray:
@@ -65,18 +56,13 @@ def embed_documents(
 
 
 def rows_of_length(length: float, vectors: np.ndarray) -> np.ndarray:
-    """The rows scaled to one length; a row of zeros stays one."""
+    """Return the rows scaled to one length; rows of zeros stay zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True) / np.float32(length)
     return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
 
 
 def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
-    """Write embeddings, scaled to length 1, to another file, some at a time.
-
-    Args:
-        vectors: as long as they are.
-        path: of the ``.npy`` file.
-    """
+    """Write embeddings, scaled to length 1, to another ``.npy`` file, in groups of rows."""
     with atomic_file(path) as part, part.open("wb") as file:
         file.write(padded_head(np.dtype(np.float32), vectors.shape, 0, len(EMBEDDINGS)))
         for low in range(0, len(vectors), GROUP):
@@ -85,7 +71,7 @@ def copy_of_length_one(vectors: np.ndarray, path: Path) -> None:
 
 
 def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    """Create the file, or open one that was begun; return the blocks that it already has."""
+    """Create the file, or open an unfinished one; return the blocks that it already contains."""
     records = list(path.parent.glob("done.*"))
     done = sorted({block for record in records for block in _blocks_in(record)})
     if not path.exists() or not done:
@@ -97,7 +83,7 @@ def _prepare(path: Path, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _blocks_in(record: Path) -> Iterator[int]:
-    """The blocks that a rank has written down as done; a line that was cut short does not count."""
+    """Yield the blocks that a rank has recorded as done; an incomplete last line does not count."""
     for line in record.read_text(encoding="ascii").split("\n")[:-1]:
         if line.isdigit():
             yield int(line)
@@ -106,12 +92,11 @@ def _blocks_in(record: Path) -> Iterator[int]:
 def _encode_blocks(
     encode: Callable[[np.ndarray, Progress], np.ndarray], nr_documents: int, path: Path, blocks: np.ndarray, rank: int
 ) -> None:
-    """Encode this rank's blocks, some at a time."""
     with RowFile(path) as file, (path.parent / f"done.{rank}").open("a", encoding="ascii") as record:
-        record.write("\n")  # a line that was cut short must not run into ours
+        record.write("\n")  # ends an incomplete last line
         groups = np.array_split(blocks, max(1, -(-len(blocks) * BLOCK // GROUP)))
         todo = int(sum(min(BLOCK, nr_documents - int(block) * BLOCK) for block in blocks))
-        # One bar over all of the rank's documents, and the first rank's alone.
+        # Only rank 0 shows its progress.
         with Progress("encoding", todo, "documents", quiet_s=2.0 if rank == 0 else math.inf) as progress:
             for some in groups:
                 rows = [np.arange(block * BLOCK, min((block + 1) * BLOCK, nr_documents)) for block in some]

@@ -1,4 +1,4 @@
-"""Whose scores count: those of the label head, those of the rankers, or both."""
+"""Which scores predictions use: those of the label head, those of the rankers, or both."""
 
 from scipy.sparse import csr_matrix
 
@@ -9,15 +9,9 @@ from xmc_tf.rankers.deepening import beginning
 
 
 def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:
-    """The ensemble method of a model that is not told otherwise at prediction.
-
-    PECOS's parameter files say ``transformer-only`` of every level and mean the head's scores while levels are
-    fine-tuned; labels are then the rankers'. So do we read them: where there are rankers, ``transformer-only`` has to
-    be asked for by name.
-
-    Args:
-        recipe: what the user said.
-        head_of_labels: whether there is a head that scores labels, and not clusters of them.
+    """Return the default ensemble method of a model. PECOS's parameter files say ``transformer-only`` for every level,
+    meaning the head's scores during fine-tuning, although the rankers then score the labels. With rankers,
+    ``transformer-only`` is therefore used only if the flag says so.
     """
     rankers = not recipe.params.only_encoder
     if (own := recipe.prediction.ensemble_method) is not None:
@@ -41,12 +35,5 @@ def is_chosen(recipe: Recipe) -> bool:
 
 
 def blend(method: str, heads: csr_matrix, rankers: csr_matrix, only_topk: int) -> csr_matrix:
-    """One prediction of two.
-
-    Args:
-        method: average, rank_average or round_robin.
-        heads: documents × labels, the scores of the label head.
-        rankers: documents × labels, those of the rankers.
-        only_topk: labels to keep.
-    """
+    """Return the ``only_topk`` best labels of two predictions combined; both are documents × labels."""
     return beginning(ensemble(method, [heads, rankers]), only_topk)

@@ -1,4 +1,4 @@
-"""Scores of documents that rankers were not trained on."""
+"""Scores of documents on which the rankers were not trained."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -17,26 +17,19 @@ from xmc_tf.fusion import (
     held_out_folds,
 )
 from xmc_tf.params import RankerParams, RankerPredParams, XTransformerParams
-from xmc_tf.pipeline.rare_features import rare_features, without_features
 from xmc_tf.rankers.ensemble import Rankers, rankers_of
 from xmc_tf.rankers.fit import train_trees
 
 AUXILIARY_TREES = 2
-"""Number of label trees that scores of held-out documents come from; more teach the fusion no better."""
+"""Number of label trees that score held-out documents; more do not improve the fusion."""
 
 
 class HeldOutRankers(NamedTuple):
-    """Rankers that have not seen some documents, and these documents.
-
-    Attributes:
-        rankers: the rankers.
-        X: features of the documents, without those that would not exist without them.
-        post_processor: one with scores from 0 to 1; None: that of the rankers.
-    """
+    """Rankers that were trained without some documents, and these documents."""
 
     rankers: Rankers
-    X: Features
-    post_processor: str | None
+    X: Features  # features of the documents, without those that exist only because of them
+    post_processor: str | None  # one with scores from 0 to 1; None: that of the rankers
 
 
 class TrainWithout(Protocol):
@@ -51,13 +44,13 @@ class TrainWithout(Protocol):
 Planted = tuple[Sequence[Sequence[spmatrix]], Sequence[RankerPredParams]]
 """The cluster matrices of each tree, and the prediction parameters of its rankers."""
 Plant = Callable[[Features, csr_matrix], Planted]
-"""Returns the trees over the labels of some documents."""
+"""Build the trees over the labels of some documents."""
 
 
 def held_out_trainer(
     X: Features,
     Y: spmatrix,
-    plant: Plant,
+    plant: Plant,  # must not know the held-out documents: they would then be found by their own trees
     *,
     nr_names: int = 0,
     R: spmatrix | None = None,
@@ -66,20 +59,7 @@ def held_out_trainer(
     threads: int = -1,
     seed: int = 0,
 ) -> TrainWithout:
-    """Return a function that trains rankers on some documents and all names, for other documents.
-
-    Args:
-        X: all documents, and behind them the names of labels.
-        Y: their labels.
-        plant: makes the trees. Trees that know the held-out documents would put labels, of which they hold all
-            documents, where these documents are found.
-        nr_names: number of names.
-        R: relevance of the labels, or None.
-        params: training parameters of the rankers.
-        user_negatives: additional negatives, or None.
-        threads: number of threads; -1: one per core.
-        seed: the training seed.
-    """
+    """Return a function that trains rankers on some documents and all names (the last rows), for other documents."""
     Y = csr_matrix(Y)
     counts = None if X.sparse is None else np.bincount(X.sparse.indices, minlength=X.nr_sparse)
     names = np.arange(X.nr_rows - nr_names, X.nr_rows)
@@ -102,13 +82,7 @@ def held_out_trainer(
 
 
 def without_labels(Y: csr_matrix, nr_documents: int, hidden: np.ndarray | None) -> csr_matrix:
-    """Return labels without some of those of documents; names keep theirs.
-
-    Args:
-        Y: labels of documents, and behind them of names.
-        nr_documents: number of documents.
-        hidden: bool [labels]; None: none.
-    """
+    """Return Y without the hidden labels (bool [labels]) of documents; the rows after these, of names, keep theirs."""
     if hidden is None or not hidden.any():
         return Y
     out = Y.copy()
@@ -119,15 +93,7 @@ def without_labels(Y: csr_matrix, nr_documents: int, hidden: np.ndarray | None) 
 
 
 def held_out_scorer(X: Features, Y: spmatrix, plant: Plant, *, threads: int = -1, **more: Any) -> ScoreHeldOut:
-    """Return a function that trains rankers on some documents and scores others.
-
-    Args:
-        X: all documents.
-        Y: their labels.
-        plant: makes the trees.
-        threads: number of threads; -1: one per core.
-        **more: further arguments of :func:`held_out_trainer`.
-    """
+    """Return a function that trains rankers on some documents and scores others; ``more``: see `held_out_trainer`."""
     train = held_out_trainer(X, Y, plant, threads=threads, **more)
 
     def score(trained_on: np.ndarray, held_out: np.ndarray, hidden: np.ndarray) -> csr_matrix:
@@ -138,19 +104,13 @@ def held_out_scorer(X: Features, Y: spmatrix, plant: Plant, *, threads: int = -1
 
 
 def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_documents: int) -> EvidenceChoice:
-    """Return whether a model with an encoder has probabilities, and whether the names of labels are evidence for them.
-
-    Args:
-        params: its training options.
-        names: the names of the labels, or None.
-        nr_documents: number of training documents.
-    """
+    """Return whether a model with an encoder has probabilities, and whether label names are evidence for them."""
     # Where head and rankers are averaged, held-out documents also decide whether the head does harm.
+    averaged = params.do_fine_tune and params.head_gives_probabilities
     by_default = (
-        ""
-        if params.do_fine_tune and params.head_gives_probabilities
-        else ("without label names, an encoder is trained on all documents (--probabilities true holds some out)")
-    )
+        "" if averaged
+        else "without label names, an encoder is trained on all documents (--probabilities true holds some out)"
+    )  # fmt: skip
     obstacles = Obstacles(
         "" if names else "no label names", "--only-encoder, without rankers" if params.only_encoder else "", by_default
     )
@@ -158,11 +118,34 @@ def evidence_choice(params: XTransformerParams, names: Sequence[str] | None, nr_
 
 
 def held_out_documents(nr_documents: int, seed: int) -> np.ndarray:
-    """Return the documents that encoder and auxiliary rankers are not trained on, ascending; none of very few.
-
-    Args:
-        nr_documents: number of training documents.
-        seed: the training seed.
-    """
+    """Return the documents on which encoder and auxiliary rankers are not trained, ascending; none if there are few."""
     folds = held_out_folds(nr_documents, seed)
     return folds[0] if folds else np.zeros(0, np.int64)
+
+
+def rare_features(counts: np.ndarray | None, held_out: Features) -> np.ndarray | None:
+    """Return which sparse features would not exist without the held-out documents: bool, or None for none. A vectorizer
+    drops the rarest features. Those that reach the minimum number of documents only with the held-out ones occur in
+    these documents, but in no new document: with them, scores of held-out documents would be too low.
+    """
+    if counts is None or held_out.sparse is None or not counts.any():
+        return None
+    others = counts - np.bincount(held_out.sparse.indices, minlength=len(counts))
+    return (others < counts[counts > 0].min()) & (counts > 0)
+
+
+def without_features(X: Features, unwanted: np.ndarray | None) -> Features:
+    """Return documents without some of their sparse features (bool); each document keeps its norm."""
+    if unwanted is None or X.sparse is None:
+        return X
+    before, kept = _norms(X.sparse), X.sparse.copy()
+    kept.data[unwanted[kept.indices]] = 0
+    kept.eliminate_zeros()
+    after = _norms(kept)
+    scale = np.divide(before, after, out=np.ones_like(after), where=after > 0)
+    kept.data *= np.repeat(scale, np.diff(kept.indptr)).astype(np.float32)
+    return Features(kept, X.dense)
+
+
+def _norms(matrix: csr_matrix) -> np.ndarray:
+    return np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1), np.float64)).ravel()

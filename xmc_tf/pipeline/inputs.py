@@ -1,4 +1,4 @@
-"""The inputs of a training: the data, all options, and checksums of what the user gives."""
+"""The inputs of training: the data, all options, and checksums of what the user provides."""
 
 import dataclasses
 import hashlib
@@ -44,7 +44,7 @@ _PIECE = 1 << 22
 
 
 def checksum(thing: Any) -> str | None:
-    """A checksum of texts, names, a matrix, features or a tree; None for None."""
+    """Return a checksum of texts, names, a matrix, features or a tree; None for None."""
     if thing is None:
         return None
     total = hashlib.blake2b(digest_size=16)
@@ -62,12 +62,7 @@ def files_of(name: str) -> list[list[str | int]] | None:
 
 
 def same_everywhere(communicator: Communicator, checksums: Mapping[str, str | None]) -> None:
-    """Refuse ranks with different data: they would train without an error, and the model would be useless.
-
-    Args:
-        communicator: the ranks.
-        checksums: of each thing that was given, by what it is called.
-    """
+    """Raise an error if ranks have different data: training would succeed, but the model would be useless."""
     everyones = communicator.allgather((communicator.host, dict(checksums)))
 
     def compare() -> None:
@@ -97,7 +92,7 @@ def _add(total: Any, thing: Any) -> None:
             _add(total, array)
     elif issparse(thing):
         total.update(f"{thing.format} {thing.shape} ".encode())
-        # The type of the indices says how the file was written, not what is in it.
+        # The type of the indices depends on how the file was written, not on its content.
         for array in (thing.indptr, thing.indices):
             _add(total, array.astype(np.int64, copy=False))
         _add(total, thing.data)
@@ -116,21 +111,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Texts with their labels, and features where there are any.
-
-    Args:
-        texts: one a document.
-        Y: documents × labels.
-        X: documents × features.
-        files: where they come from, by "texts", "Y", "X", "names", for messages.
-        nr_names: number of names of labels, which are the last rows.
-    """
+    """Texts with their labels and, optionally, features."""
 
     texts: Texts
     Y: spmatrix
     X: Features | None = None
-    files: Mapping[str, Any] = field(default_factory=dict)
-    nr_names: int = 0
+    files: Mapping[str, Any] = field(default_factory=dict)  # for messages: sources of "texts", "Y", "X", "names"
+    nr_names: int = 0  # number of label names, which are the last rows
 
     @property
     def nr_documents(self) -> int:
@@ -138,11 +125,7 @@ class Documents:
         return int(self.Y.shape[0]) - self.nr_names
 
     def with_names(self, lines: Sequence[str]) -> "Documents":
-        """Return the documents, and behind them a further one for each name of a label, which has no other features.
-
-        Args:
-            lines: the name of each label; alternative names follow after tabs.
-        """
+        """Return the documents, followed by one for each label name, without other features."""
         names, X = NameDocuments.of(lines), self.X
         if X is not None:
             count = len(names.texts)
@@ -159,32 +142,20 @@ class Documents:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The options of a training.
-
-    Args:
-        params: of the trees, the encoder and the rankers.
-        pred_params: how the model predicts where it is not told otherwise.
-        tfidf: of the model's own features; None where features are given, or the rankers see the embedding alone.
-        prediction: options of the search, and whose scores count, that override ``pred_params``.
-        steps_scale: factors of the training steps, one per level; none for 1.
-        seed: of all that is random.
-        threads: of the linear parts; -1 for one per core.
-        logdir: where TensorBoard's files go.
-        effort: "fast", "balanced" or "best": the rankers' trees are chosen by the data; None: as ``params`` say.
-    """
+    """The options of training."""
 
     params: XTransformerParams = field(default_factory=XTransformerParams)
-    pred_params: XTransformerPredParams = field(default_factory=XTransformerPredParams)
-    tfidf: TfidfParams | None = None
-    prediction: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
-    steps_scale: tuple[float, ...] = ()
+    pred_params: XTransformerPredParams = field(default_factory=XTransformerPredParams)  # defaults for prediction
+    tfidf: TfidfParams | None = None  # None: features are given, or the rankers use only embeddings
+    prediction: PredictionOptions = PredictionOptions()  # noqa: RUF009  frozen; overrides pred_params
+    steps_scale: tuple[float, ...] = ()  # factors of the training steps, one per level; empty for 1
     seed: int = 0
-    threads: int = -1
-    logdir: str | None = None
-    effort: str | None = None
+    threads: int = -1  # of the linear parts; -1: one per core
+    logdir: str | None = None  # folder of TensorBoard's files
+    effort: str | None = None  # "fast", "balanced" or "best" choose the rankers' trees by the data; None: as params say
 
     def __post_init__(self) -> None:
-        encoder_params_of_effort(self.params, self.effort, 1, 1)  # refuse what no data could allow
+        encoder_params_of_effort(self.params, self.effort, 1, 1)  # raises errors that do not depend on the data
         if not 0 <= self.seed <= LARGEST_SEED:
             raise InputError(
                 "the seed is out of range",
@@ -194,62 +165,43 @@ class Recipe:
             )
 
     def for_data(self, nr_documents: int, nr_labels: int) -> Self:
-        """Return the options with the rankers' trees that the effort chooses.
-
-        Args:
-            nr_documents: number of training documents.
-            nr_labels: number of labels.
-        """
+        """Return the options with the rankers' trees that the effort chooses for data of this size."""
         params = encoder_params_of_effort(self.params, self.effort, nr_documents, nr_labels)
         return dataclasses.replace(self, params=params, effort=None)
 
     @property
     def first_level(self) -> MatcherParams:
-        """The parameters that say which encoder to begin with."""
+        """The parameters that say with which encoder training starts."""
         chain = self.params.matcher_params_chain
         return chain[0] if isinstance(chain, tuple) else chain
 
     @property
     def reading(self) -> Reading:
-        """The way in which the encoder reads documents."""
+        """How the encoder reads documents."""
         last = self.last_prediction
         return Reading.of(last.truncate_length, last.long_texts, last.max_windows)
 
     @property
     def last_prediction(self) -> MatcherPredParams:
-        """The parameters that say how documents are read and the finest head predicts."""
+        """The parameters that say how documents are read and how the finest head predicts."""
         chain = self.pred_params.matcher_params_chain
         return chain[-1] if isinstance(chain, tuple) else chain
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingInputs:
-    """The inputs of a training.
-
-    Args:
-        documents: to learn from.
-        tree: over the labels, instead of the preliminary one.
-        label_features: to cluster the labels by, instead of their documents.
-        names: of the labels.
-        validation: documents to measure on.
-        lines: the names of the labels with alternative names after tabs.
-        hierarchy: the broader terms of the labels, which the model keeps.
-    """
+    """The data of training."""
 
     documents: Documents
-    tree: LabelTree | None = None
-    label_features: Any = None
+    tree: LabelTree | None = None  # replaces the preliminary tree
+    label_features: Any = None  # cluster the labels by these instead of their documents
     names: Sequence[str] | None = None
     validation: Documents | None = None
-    lines: Sequence[str] | None = None
-    hierarchy: LabelHierarchy | None = None
+    lines: Sequence[str] | None = None  # the names of the labels with alternative names after tabs
+    hierarchy: LabelHierarchy | None = None  # the broader terms of the labels, which the model keeps
 
     def check(self, communicator: Communicator) -> dict[str, str | None]:
-        """Refuse data that do not fit together, or differ between ranks.
-
-        Returns:
-            The checksums of all that is trained on.
-        """
+        """Check that the data fit together and are the same on all ranks, and return their checksums."""
         on_first_rank(communicator, self._check_here)
         train, held_out = self.documents, self.validation
         sums = {
@@ -265,7 +217,7 @@ class TrainingInputs:
         return sums
 
     def with_names(self) -> "TrainingInputs":
-        """Return the inputs with a further document for each name of a label."""
+        """Return the inputs with an additional document for each label name."""
         assert self.lines is not None
         return dataclasses.replace(self, documents=self.documents.with_names(self.lines))
 
@@ -278,7 +230,7 @@ class TrainingInputs:
         for what, count in (("the tree", self.tree and self.tree.nr_labels), ("label features", self._nr_described)):
             if count is not None and count != train.nr_labels:
                 raise InputError(
-                    f"{what} and the label matrix are not of the same labels",
+                    f"{what} and the label matrix have different labels",
                     expected=f"{train.nr_labels:,}, the columns of the label matrix",
                     received=f"{count:,}",
                 )

@@ -29,42 +29,29 @@ _LOG = logging.getLogger(__name__)
 _RECORD = "stage.json"
 _BEGUN = "begun.json"
 _MARK = "xmc_tf work folder"
-_FORMAT = 2  # of the stages' folders; another one makes all of them again
+_FORMAT = 2  # of the stages' folders; a change repeats all stages
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A complete stage.
-
-    Args:
-        name: what it is called.
-        folder: where its results lie.
-        hash: of its inputs, those of the stages before included.
-        record: values for the stages after it, and ``said``, the result in words.
-        seconds: how long it took, when it was made.
-        kept: whether it was there from before.
-    """
+    """A complete stage."""
 
     name: str
     folder: Path
-    hash: str
-    record: Record
-    seconds: float
-    kept: bool
+    hash: str  # of its inputs, including those of earlier stages
+    record: Record  # values for later stages, and ``said``, the result in words
+    seconds: float  # of computing it
+    kept: bool  # whether an earlier run completed it
 
 
 class Stages:
-    """The stages of one training, in order.
+    """The stages of one training, in order; all ranks must make the same calls.
 
     Example:
         >>> stages = Stages("model.work", choose())
         >>> tree = stages.run("tree", lambda folder: save_tree(folder), inputs={"Y": checksum(Y), "params": params})
-
-    Args:
-        folder: the work folder, which all ranks see.
-        communicator: the ranks; all of them make the same calls.
     """
 
     def __init__(self, folder: str | Path, communicator: Communicator) -> None:
@@ -83,15 +70,10 @@ class Stages:
         after: Sequence[Stage] = (),
         by_all: bool = False,
     ) -> Stage:
-        """Run a stage, or return its finished result.
-
-        Args:
-            name: of the stage and of its folder.
-            make: fills the folder and gives the stage's record. What an interrupted run has left in the folder is still
-                there, if it was of the same inputs: it may be taken up or written over.
-            inputs: all that the result depends on, as JSON or as parameters; not the number of ranks.
-            after: the stages whose results it builds on.
-            by_all: whether all ranks call ``make`` together, and rank 0's record counts; otherwise rank 0 does alone.
+        """Run a stage, or return its finished result. ``make`` fills the folder and returns the stage's record. If an
+        interrupted run had the same inputs, its files are still in the folder, to be continued or overwritten.
+        ``inputs`` are all that the result depends on, as JSON or parameters, without the number of ranks. Rank 0 calls
+        ``make``; with ``by_all`` all ranks do, and rank 0's record counts.
         """
         key = digest({"stage": name, "format": _FORMAT, "inputs": inputs, "after": [stage.hash for stage in after]})
         found = on_first_rank(self.communicator, lambda: self._find(name, key))
@@ -116,12 +98,7 @@ class Stages:
 
     @contextmanager
     def aside(self, name: str, said: Callable[[], str]) -> Iterator[None]:
-        """Log work between the stages that resumes by itself, such as tokenizing.
-
-        Args:
-            name: what it is called.
-            said: the result, asked when it is over.
-        """
+        """Log work between the stages that resumes by itself, such as tokenizing."""
         start = time.monotonic()
         yield
         stage = Stage(name, self.folder, "", {"said": said()}, time.monotonic() - start, kept=False)
@@ -129,17 +106,17 @@ class Stages:
         self.done.append(stage)
 
     def summary(self) -> list[list[str]]:
-        """A line for each stage: its name, the seconds it took, the result."""
+        """Return a line for each stage: its name, its seconds, its result."""
         return [
             [stage.name, f"{stage.seconds:.1f}" + (" (before)" if stage.kept else ""), stage.record.get("said", "")]
             for stage in self.done
         ]
 
     def remove(self) -> None:
-        """Remove the work folder, when its results are elsewhere."""
+        """Remove the work folder, after its results have been moved."""
 
         def remove() -> None:
-            # If we are stopped, the rest is still a work folder, in which nothing half removed counts as made.
+            # After an interruption, the rest is still a work folder, in which no half removed stage counts as complete.
             for stage in self.folder.iterdir():
                 if stage.is_dir():
                     _discard(stage, _RECORD, _BEGUN)
@@ -168,7 +145,7 @@ class Stages:
             )
 
     def _find(self, name: str, key: str) -> Record | None:
-        """The record of a complete stage of these inputs."""
+        """Return the record of a complete stage with these inputs."""
         record = _read(self.folder / name / _RECORD)
         return record if record is not None and record.get("hash") == key else None
 
@@ -187,9 +164,9 @@ class Stages:
         content = {"stage": name, "hash": key, "seconds": round(seconds, 3), "facts": record}
         (part / _RECORD).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         target = self.folder / name
-        _discard(target, _RECORD)  # of other inputs; a folder cannot take another's name
+        _discard(target, _RECORD)  # of other inputs; renaming does not replace a folder
         part.rename(target)
-        # Only now: without it what is made would not be taken up if we were stopped before the new name.
+        # Last: without this file, a run that is interrupted before the renaming could not be resumed.
         (target / _BEGUN).unlink()
 
     def _tell(self, message: str, *values: object) -> None:
@@ -198,7 +175,7 @@ class Stages:
 
 
 def digest(value: Any) -> str:
-    """A hash of anything that is JSON or holds parameters."""
+    """Return a hash of anything that is JSON or contains parameters."""
     text = json.dumps(value, sort_keys=True, default=_as_json)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -210,7 +187,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _discard(folder: Path, *records: str) -> None:
-    """Remove a folder, its record first: after an interruption, nothing resumes from the rest."""
+    """Remove a folder, its records first, so that nothing resumes from a half removed one."""
     for record in records:
         (folder / record).unlink(missing_ok=True)
     if folder.exists():
@@ -218,7 +195,7 @@ def _discard(folder: Path, *records: str) -> None:
 
 
 def _read(path: Path) -> Record | None:
-    """A record; None where there is none that can be read, since then the stage is made again."""
+    """Return a record; None if it cannot be read, because the stage is then repeated."""
     try:
         return dict(read_json(path))
     except (OSError, InputError):

@@ -1,4 +1,4 @@
-"""The steps of a training, each a stage: what it depends on, and what makes it."""
+"""The steps of training, each a stage: its inputs, and the function that computes it."""
 
 import dataclasses
 import shutil
@@ -27,7 +27,7 @@ from xmc_tf.rankers.levels import level_pred_params
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.tree import LabelTree
 
-# Of the matcher's parameters those that change how it computes or what it tells, and not what comes out.
+# The matcher's parameters that change how it computes or what it logs, but not its result.
 _WITHOUT_EFFECT = (
     "batch_gen_workers", "logging_steps", "pre_tokenize", "pre_tensorize_labels", "use_gpu", "checkpoint_dir",
     "cache_dir", "max_num_labels_in_gpu", "model_shortcut", "init_model_dir",
@@ -50,12 +50,12 @@ def _level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams,
 
 
 def _with_effect_on_level(params: MatcherParams) -> dict[str, Any]:
-    """Return the options that decide the result of a level."""
+    """Return the options that affect the result of a level."""
     return {name: value for name, value in params.to_json().items() if name not in _WITHOUT_EFFECT}
 
 
 def _without_reading(params: MatcherPredParams) -> dict[str, Any]:
-    """Return the options of a level's predictions without those of how documents are read, the same for all levels."""
+    """Return a level's prediction options without those of reading documents, which are the same for all levels."""
     return {name: value for name, value in params.to_json().items() if name not in ("long_texts", "max_windows")}
 
 
@@ -73,16 +73,8 @@ if TYPE_CHECKING:
 
 
 class TrainingSteps:
-    """The steps, with what they share; all ranks take the same ones in the same order.
-
-    What is expensive (encoder, tokens) is loaded or made only when a stage is made that needs it.
-
-    Args:
-        inputs: the training data.
-        recipe: how it is done.
-        stages: where results lie.
-        checksums: of the data.
-        evidence: whether the model has probabilities, and whether names are documents and evidence for them.
+    """The steps, and what they share; all ranks must run the same ones in the same order. What is expensive (encoder,
+    tokens) is loaded or computed only for a stage that needs it.
     """
 
     def __init__(
@@ -98,10 +90,10 @@ class TrainingSteps:
         self.communicator: Communicator = stages.communicator
         self._tokenizer_in = Path()
 
-    # What a document is.
+    # Documents: features and tokens.
 
     def features(self) -> Stage | None:
-        """TF-IDF of the texts, where they have no features yet and shall have some."""
+        """Compute TF-IDF features of the texts, if the recipe asks for them."""
         recipe, texts, params = self.recipe, self.inputs.documents.texts, self.recipe.tfidf
         if params is None:
             return None
@@ -119,7 +111,7 @@ class TrainingSteps:
         return self.stages.run("features", make, inputs=inputs, by_all=True)
 
     def pretrained(self) -> Stage:
-        """The encoder to begin with, copied to where all ranks find it, and the next run too."""
+        """Copy the encoder to start from to a folder in which all ranks, and the next run, find it."""
         first = self.recipe.first_level
         name = first.init_model_dir or first.model_shortcut
 
@@ -149,14 +141,13 @@ class TrainingSteps:
 
     @cached_property
     def tokenizer(self) -> "TextTokenizer":
-        """That of the encoder."""
         from xmc_tf.encoder import TextTokenizer
 
         return TextTokenizer.load(self._tokenizer_in)
 
     @cached_property
     def store(self) -> TokenStore:
-        """The documents' tokens; made once a host, and taken again where they are the same."""
+        """The tokens of the documents, computed once per host."""
         return self._tokens("tokens", self.inputs.documents.texts)
 
     @cached_property
@@ -169,7 +160,7 @@ class TrainingSteps:
     # The encoder, fitted to the labels.
 
     def first_tree(self, features: Stage | None, pretrained: Stage) -> Stage:
-        """The tree for fine-tuning: the user's, or one built from label features or from the documents' features."""
+        """Return the tree for fine-tuning: the user's, or one built from label features or documents' features."""
         data, params = self.inputs, self.recipe.params.preliminary_indexer_params
         if data.tree is not None:
             tree = data.tree
@@ -178,7 +169,7 @@ class TrainingSteps:
         if data.label_features is not None:
             features, vectors = None, None
         elif features is None and data.documents.X is None:
-            # Nothing but text: what the encoder makes of it before it has learned anything.
+            # There is only text: use the embeddings of the pretrained encoder.
             vectors = self.embeddings(pretrained, name="first-embeddings")
         else:
             vectors = None
@@ -194,7 +185,7 @@ class TrainingSteps:
         return self.stages.run("first-tree", make, inputs=self._labels_and(params), after=after, by_all=True)
 
     def fine_tuned(self, pretrained: Stage, tree: Stage, strategy: Callable[[], "CollectiveStrategy"]) -> Stage:
-        """The encoder fine-tuned level by level, and the heads of the levels."""
+        """Fine-tune the encoder level by level, with the heads of the levels."""
         recipe, own = self.recipe, self.inputs
         label_tree = read_tree(tree.folder)
         params, pred_params = _level_params(recipe, label_tree)
@@ -237,12 +228,11 @@ class TrainingSteps:
             **({"held out": len(self.held_out)} if len(self.held_out) else {}),
         } | self._reading
         stage = self.stages.run("fine-tuning", make, inputs=inputs, after=[pretrained, tree], by_all=True)
-        # The levels' checkpoints go when the stage is complete, and not a moment before: they are what it is made of.
+        # The levels' checkpoints are removed only after the stage is complete, because it resumes from them.
         on_first_rank(self.communicator, lambda: shutil.rmtree(stage.folder / "levels", ignore_errors=True))
         return stage
 
     def load_encoder(self, stage: Stage) -> "Encoder":
-        """The encoder of a stage."""
         from xmc_tf.encoder import Encoder
 
         return Encoder.load(stage.folder / "encoder", hidden_dropout_prob=self.recipe.first_level.hidden_dropout_prob)
@@ -250,7 +240,7 @@ class TrainingSteps:
     # The rankers.
 
     def embeddings(self, encoded: Stage, name: str = "embeddings") -> Stage:
-        """The documents' vectors, as long as they shall be beside the other features."""
+        """Compute the embeddings of the documents, with the length that they have beside the other features."""
         length = self.recipe.params.vector_length
         return self.stages.run(
             name,
@@ -268,7 +258,7 @@ class TrainingSteps:
         )
 
     def refined_tree(self, features: Stage | None, embeddings: Stage, number: int = 0) -> Stage:
-        """One of the rankers' trees, by features and vectors."""
+        """Build one of the rankers' trees from features and embeddings."""
         params = self.recipe.params.ranker_trees[number]
         name = "tree" if number == 0 else f"tree-{number}"
 
@@ -283,13 +273,13 @@ class TrainingSteps:
         return self.stages.run(name, make, inputs=self._labels_and(params), after=after, by_all=True)
 
     def rankers(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
-        """The rankers over the trees."""
-        # "wishes": renamed, it would repeat the stage in existing work folders.
+        """Train the rankers over the trees."""
+        # Renaming the key "wishes" would repeat the stage in existing work folders.
         inputs = {"wishes": self.recipe.prediction.search}
         return self._ranker_stage("rankers", features, embeddings, trees, inputs)
 
     def rankers_without_held_out(self, features: Stage | None, embeddings: Stage, trees: Sequence[Stage]) -> Stage:
-        """The rankers over trees like the first ones, which do not know the held-out documents."""
+        """Train rankers without the held-out documents, over trees like the first ones."""
         inputs = {"overrides": self.recipe.prediction.search, "held out": len(self.held_out), "version": 2}
         return self._ranker_stage("held-out", features, embeddings, trees[:AUXILIARY_TREES], inputs, self._trained_on)
 
@@ -321,7 +311,7 @@ class TrainingSteps:
         return self.stages.run(name, make, inputs=inputs, after=_there(features, embeddings, *trees), by_all=True)
 
     def all_features(self, features: Stage | None, vectors: Stage | None) -> Features:
-        """The documents' features and vectors side by side, mapped from where they lie."""
+        """Return the documents' features and embeddings side by side, mapped from their files."""
         sparse = dense = None
         if self.inputs.documents.X is not None:
             sparse, dense = self.inputs.documents.X.sparse, self.inputs.documents.X.dense
@@ -329,7 +319,7 @@ class TrainingSteps:
             sparse = as_features(load_matrix(features.folder / "X.npz", name="features")).sparse
         return side_by_side(sparse, dense, load_matrix(vectors.folder / "E.npy") if vectors else None)
 
-    # Smaller things.
+    # Helpers.
 
     @property
     def _trained_on(self) -> np.ndarray:
@@ -337,7 +327,7 @@ class TrainingSteps:
         return np.setdiff1d(np.arange(self.inputs.documents.Y.shape[0]), self.held_out, assume_unique=True)
 
     def _without_held_out(self, rows: np.ndarray) -> csr_matrix:
-        """Return the labels that the rankers for held-out documents learn: of some labels, they know only the names."""
+        """Return the labels for the held-out rankers, which know some labels only by name."""
         documents = self.inputs.documents
         Y = csr_matrix(documents.Y)
         if not documents.nr_names:
@@ -347,7 +337,7 @@ class TrainingSteps:
 
     @property
     def _reading(self) -> dict[str, Any]:
-        """The way in which documents are read, as inputs of a stage."""
+        """How documents are read, as inputs of a stage."""
         reading = self.recipe.reading
         windows = {"long_texts": reading.combine, "max_windows": reading.max_windows} if reading.max_windows > 1 else {}
         return {"truncate_length": reading.max_length} | windows
@@ -380,7 +370,7 @@ def _counts(store: TokenStore) -> str:
 
 
 def side_by_side(sparse: Any, dense: Any, vectors: Any) -> Features:
-    """Features, of which some may be missing, with the encoder's vectors as the last columns."""
+    """Return features, some of which may be missing, with the embeddings as the last columns."""
     if dense is not None and vectors is not None:
         dense = np.hstack([dense, vectors])
     elif dense is None:

@@ -89,12 +89,11 @@ If training is interrupted, run the same command again: it resumes, on the same 
 
 _EXPLICIT = (
     "negative_sampling",  # has a short form
-    "threshold",  # is the rankers' too
+    "threshold",  # the rankers have it too
 )
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser(
         "xmc_tf.train",
         _DESCRIPTION,
@@ -249,5 +248,5 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_switch(group: argparse._ArgumentGroup, flag: str, meaning: str) -> None:
-    """Add a flag that stands alone, as in PECOS, or takes true or false."""
+    """Add a flag that, as in PECOS, stands alone or takes true or false."""
     group.add_argument(flag, nargs="?", const=True, default=False, type=truth, metavar="true/false", help=meaning)

@@ -1,4 +1,4 @@
-"""From text and labels to a model's parts: the steps in their order."""
+"""From texts and labels to a model's parts: the steps in order."""
 
 import dataclasses
 import logging
@@ -24,33 +24,20 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainedParts:
-    """The result of a training.
+    """The result of training."""
 
-    Args:
-        parts: where each part of the model folder lies.
-        metadata: the model metadata for ``params.json``.
-        held_out: the stage of rankers that were trained without the held-out documents; None without probabilities.
-        label_names: whether names of labels are evidence.
-        embeddings: the stage of the documents' embeddings; None without rankers.
-    """
-
-    parts: dict[str, Path]
-    metadata: Record
-    held_out: Stage | None = None
-    label_names: bool = False
-    embeddings: Stage | None = None
+    parts: dict[str, Path]  # where each part of the model folder is
+    metadata: Record  # for ``params.json``
+    held_out: Stage | None = None  # rankers trained without the held-out documents; None without probabilities
+    label_names: bool = False  # whether label names are evidence
+    embeddings: Stage | None = None  # None without rankers
 
 
 def make_parts(
     inputs: TrainingInputs, recipe: Recipe, stages: Stages, strategy: Callable[[], "CollectiveStrategy"]
 ) -> TrainedParts:
-    """Make all parts of a model, or find them finished; all ranks must call it.
-
-    Args:
-        inputs: the training data, the same on all ranks.
-        recipe: how it is done.
-        stages: where the parts lie.
-        strategy: makes the strategy, where the encoder is fine-tuned: a frozen one needs no collectives on tensors.
+    """Make all parts of a model, or reuse finished ones; all ranks must call it, with the same inputs. ``strategy`` is
+    called only to fine-tune the encoder: a frozen one needs no collectives on tensors.
     """
     params, checksums = recipe.params, inputs.check(stages.communicator)
     evidence = evidence_choice(params, inputs.lines, inputs.documents.nr_documents)
@@ -65,7 +52,7 @@ def make_parts(
     why_not = {NO_PROBABILITIES: steps.evidence.why_not} if steps.evidence.why_not else {}
     metadata = describe(inputs, recipe) | {"embedding_dim": pretrained.record["dim"]} | why_not
 
-    # The encoder, fitted to the labels.
+    # The encoder, fine-tuned on the labels.
     first_tree = None
     if params.do_fine_tune or params.fix_clustering:
         first_tree = steps.first_tree(features, pretrained)
@@ -79,7 +66,7 @@ def make_parts(
     if params.only_encoder:
         return TrainedParts(parts, metadata)
 
-    # The rankers, on features and vectors side by side.
+    # The rankers, on features and embeddings side by side.
     embeddings = steps.embeddings(encoded)
     trees = [] if first_tree is None or not params.fix_clustering else [first_tree]
     for number in range(len(trees), len(params.ranker_trees)):
@@ -117,7 +104,7 @@ def describe(inputs: TrainingInputs, recipe: Recipe) -> Record:
 
 
 def portable(params: XTransformerParams) -> XTransformerParams:
-    """The parameters without this machine's folders, which a model has no use for elsewhere."""
+    """Return the parameters without this machine's folders, which mean nothing elsewhere."""
 
     def cleaned(level: MatcherParams) -> MatcherParams:
         name = level.init_model_dir or level.model_shortcut

@@ -26,37 +26,23 @@ def rankers_of(
     Y: spmatrix,
     trees: Sequence[LabelTree],
     params: RankerParams,
-    pred_params: Sequence[RankerPredParams],
+    pred_params: Sequence[RankerPredParams],  # defaults for the rankers of each tree
     communicator: Communicator,
     folder: Path,
     *,
     threads: int = -1,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Train the rankers and write them to ``folder/ranker``; all ranks must call it.
+    """Train the rankers and write them to ``folder/ranker``; all ranks must call it. Return the stage's record.
 
     Those of further trees, and the trees, go to ``folder/ensemble/1`` and so on, as in a model's folder.
-
-    Args:
-        X: all documents × features, mapped from the same files on all ranks.
-        Y: all documents × labels.
-        trees: over the labels.
-        params: of the training.
-        pred_params: how the rankers of each tree predict where they are not told otherwise; one block a level.
-        communicator: the ranks.
-        folder: which all ranks see.
-        threads: of each rank.
-        seed: of the solvers' visiting orders.
-
-    Returns:
-        The same on all ranks: how many levels, features and weights there are.
     """
 
     folders = [folder / "ranker", *(folder / f"ensemble/{number}/ranker" for number in range(1, len(trees)))]
     if communicator.size > 1:
         for one in folders:
             run_on_all_ranks(communicator, partial(one.parent.mkdir, parents=True, exist_ok=True))
-        # The stage's folder is of these inputs alone, and so is what an interrupted run has left in it.
+        # All files of the stage's folder, also those of an interrupted run, belong to these inputs.
         models = rankers_over_ranks(
             communicator, folders, RankerData(X, Y, trees), key="rankers", params=params,
             pred_params=pred_params, threads=threads, seed=seed,
@@ -84,7 +70,7 @@ def rankers_of(
 
 
 def write_tree(folder: Path, tree: LabelTree) -> dict[str, Any]:
-    """Write a tree to a stage's folder."""
+    """Write a tree to a stage's folder, and return the record."""
     save_chain(folder / "tree", tree)
     return {"said": " > ".join(f"{size:,}" for size in tree.level_sizes)}
 
@@ -99,17 +85,9 @@ def cluster_labels(
     label_features: Any = None,
     threads: int = -1,
 ) -> dict[str, Any]:
-    """Build a tree of similar labels; all ranks must call it, and the tree is the one that a single rank builds.
+    """Build a tree of similar labels; all ranks must call it, and the tree does not depend on their number.
 
-    Args:
-        folder: of the stage, which all ranks see.
-        Y: documents × labels.
-        X: documents × features, whose sums stand for the labels where they have no features of their own; the same on
-            all ranks, best mapped from the same files.
-        params: of the clustering.
-        communicator: the ranks.
-        label_features: labels × features.
-        threads: of each rank.
+    Labels without features are represented by the sums of their documents' features. X is the same on all ranks.
     """
     threads = threads_of_rank(communicator, threads)
     if label_features is not None:
@@ -133,11 +111,11 @@ def cluster_labels(
 def trees_over(
     X: Features, Y: spmatrix, options: Sequence[HierarchicalKMeansParams], threads: int = -1
 ) -> list[LabelTree]:
-    """Return trees over the labels of documents; each rank builds them alone, and they are the same."""
+    """Return trees over the labels of documents; each rank builds the same ones without the others."""
     embeddings = as_features(label_embedding("pifa", X, Y, threads=threads))
     return [build_tree(embeddings, one, Solo(), threads=threads) for one in options]
 
 
 def read_tree(folder: Path) -> LabelTree:
-    """The tree of a stage."""
+    """Load the tree of a stage."""
     return load_chain(folder / "tree")

@@ -1,4 +1,4 @@
-"""Work of the first rank, while the others wait for it without looking dead."""
+"""Work of rank 0, during which the other ranks wait but do not look dead."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,19 +12,10 @@ Result = TypeVar("Result")
 
 
 def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_s: float = 1.0) -> Result:
-    """Run ``work()`` on rank 0, and return its result, or raise its error, on all ranks.
-
-    The ranks exchange a word every ``every_s`` seconds meanwhile. In one long wait the transport would take rank 0 for
-    hung, and nobody would notice that a rank has died.
-
-    Args:
-        communicator: the ranks; all call this together.
-        work: must not talk to other ranks. Its result travels to them, so it should be small.
-        every_s: seconds between words.
-
-    Raises:
-        InputError: on all ranks, where the work raised one.
-        OSError: the same.
+    """Run ``work()`` on rank 0, and return its result, or raise its error, on all ranks; all must call it. The ranks
+    exchange a message every ``every_s`` seconds. In one long wait, the transport would take rank 0 for hung, and nobody
+    would notice that a rank has died. ``work`` must not communicate with other ranks; its result is sent to them, so it
+    should be small.
     """
     if communicator.size == 1:
         return work()
@@ -40,12 +31,12 @@ def on_first_rank(communicator: Communicator, work: Callable[[], Result], every_
             pass
         return communicator.broadcast(run_on_all_ranks(communicator, future.result))
     finally:
-        # Where another rank has died there is an error to be told at once, however long the work would still take.
+        # If another rank has died, raise the error now, and do not wait for the work.
         pool.shutdown(wait=False)
 
 
 def _ends_within(future: Future[Any], seconds: float) -> bool:
-    """Return whether the work has ended, even with an error, within so many seconds."""
+    """Return whether the work ends, even with an error, within this time."""
     try:
         future.exception(seconds)
     except NotYet:

@@ -1,1 +1,1 @@
-"""Estimates of memory, bytes sent and hours of a training, before any machine is rented."""
+"""Estimates of the memory, network traffic and duration of a training."""

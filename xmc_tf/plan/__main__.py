@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.plan``: estimate memory, bytes sent and hours of a training."""
+"""``python -m xmc_tf.plan``: estimate memory, network traffic and duration of a training."""
 
 import argparse
 import json
@@ -8,32 +8,25 @@ from collections.abc import Sequence
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.params.choices import HEAD_PRECISIONS
-from xmc_tf.plan.fine_tuning import FineTuningOptions
 from xmc_tf.plan.sizes import DEVICES, ENCODERS, DataSizes, Machines, encoder_size, parse_hosts
+from xmc_tf.plan.stages import FineTuningOptions
 from xmc_tf.plan.summary import estimate
 
-_DESCRIPTION = """Estimate memory per rank, bytes on the network and hours of a training, before it is started.
+_DESCRIPTION = """Estimate memory per rank, network traffic and duration of a training.
 
     python -m xmc_tf.plan --labels 3e6 --docs 2e6 --encoder bert-base --hosts 4x8 --device a100
     python -m xmc_tf.plan --labels 500k --docs 5M --hosts 1x2 --cores 8
 
-Without --encoder, linear rankers are planned. The estimates come from the code that divides the work, and from speeds
-that were measured or that you give."""
+Without --encoder, the estimate is for linear rankers. It is based on the code that divides the work, and on measured
+speeds or your own."""
 _OF_ENCODERS = (
-    "tokens",
-    "batch_size",
-    "epochs",
-    "max_match_clusters",
-    "half",
-    "head_precision",
-    "device",
-    "docs_per_second",
-)
+    "tokens", "batch_size", "epochs", "max_match_clusters", "half", "head_precision", "device", "docs_per_second"
+)  # fmt: skip
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 
 
 def number(text: str) -> float:
-    """Return a positive number such as ``3e6``, ``2M`` or ``500k``; for ``type=`` of an argument parser."""
+    """Return a positive number such as ``3e6``, ``2M`` or ``500k``."""
     match = re.fullmatch(r"(\d{1,15}(?:[_,]\d{3})*(?:\.\d+)?(?:e\+?\d{1,2})?)([kmgb]?)", text.strip().lower())
     value = float(re.sub("[_,]", "", match[1])) * _UNITS[match[2]] if match else 0.0
     if not 0 < value <= 1e13:
@@ -42,7 +35,7 @@ def number(text: str) -> float:
 
 
 def whole(text: str) -> int:
-    """Return a positive whole number such as ``3e6``; for ``type=`` of an argument parser."""
+    """Return a positive whole number such as ``3e6``."""
     value = number(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, received {text!r}")
@@ -50,21 +43,16 @@ def whole(text: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.plan", _DESCRIPTION)
     data, fine, machines = DataSizes(1, 1), FineTuningOptions(), Machines(1, 1)
-    group = out.add_argument_group("data")
-    add = group.add_argument
+    add = out.add_argument_group("data").add_argument
     add("--labels", type=whole, required=True, metavar="N", help="number of labels")
     add("--docs", type=whole, required=True, metavar="N", help="number of training documents")
     add("--labels-per-doc", type=number, default=data.labels_per_document, metavar="N", help="mean number of labels")
     add("--tokens", type=whole, default=data.tokens, metavar="N", help="mean number of tokens that the encoder reads")
-    add(
-        "--entries", type=number, default=data.entries, metavar="N", help="mean number of TF-IDF features of a document"
-    )
+    add("--entries", type=number, default=data.entries, metavar="N", help="mean number of TF-IDF features per document")
     add("--features", type=whole, default=data.features, metavar="N", help="number of different TF-IDF features")
-    group = out.add_argument_group("model")
-    add = group.add_argument
+    add = out.add_argument_group("model").add_argument
     add("--encoder", metavar="NAME", help=f"folder with config.json, or {', '.join(ENCODERS)}")
     add("--batch-size", type=whole, default=fine.batch_size, metavar="N", help="documents per step and rank")
     add("--epochs", type=number, default=fine.epochs, metavar="N", help="passes over the documents")
@@ -76,14 +64,9 @@ def parser() -> argparse.ArgumentParser:
     add("--trees", type=whole, default=1, metavar="N", help="number of trees of rankers")
     add("--nr-splits", type=whole, default=fine.nr_splits, metavar="N", help="number of children of a node of the tree")
     add(
-        "--max-leaf-size",
-        type=whole,
-        default=fine.max_leaf_size,
-        metavar="N",
-        help="maximum number of labels of a leaf",
+        "--max-leaf-size", type=whole, default=fine.max_leaf_size, metavar="N", help="maximum number of labels per leaf"
     )
-    group = out.add_argument_group("machines")
-    add = group.add_argument
+    add = out.add_argument_group("machines").add_argument
     add("--hosts", default="1x1", metavar="HxR", help="hosts x ranks per host, such as 4x8")
     add("--device", choices=sorted(DEVICES), default="cpu-core", help="what each rank computes on")
     add("--docs-per-second", type=number, metavar="N",
@@ -97,7 +80,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the estimate."""
     a = parser().parse_args(argv, cli.GivenFlags())
     if a.encoder is None:
         a.refuse(*_OF_ENCODERS, where="for linear rankers", fix="add --encoder, or leave it out")

@@ -1,4 +1,4 @@
-"""The sizes that an estimate starts from: the data, the encoder, the machines."""
+"""The sizes of the data, the encoder and the machines."""
 
 import json
 import re
@@ -11,53 +11,31 @@ from xmc_tf.common.files.json_files import parse_json
 
 @dataclass(frozen=True)
 class DataSizes:
-    """The sizes of the training data.
-
-    Args:
-        labels: number of labels.
-        documents: number of training documents.
-        labels_per_document: mean number of labels of a document.
-        entries: mean number of TF-IDF features of a document that are not 0.
-        features: number of different TF-IDF features.
-        tokens: mean number of tokens of a document that the encoder reads.
-    """
-
     labels: int
     documents: int
     labels_per_document: float = 5.0
-    entries: float = 40.0
-    features: int = 1_000_000
-    tokens: int = 128
+    entries: float = 40.0  # mean number of TF-IDF features of a document
+    features: int = 1_000_000  # different TF-IDF features
+    tokens: int = 128  # mean number that the encoder reads
 
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """The shape of a transformer encoder.
-
-    Args:
-        layers: number of layers.
-        width: dimension of token vectors and embeddings.
-        feed_forward: dimension of the inner layer.
-        heads: number of attention heads.
-        vocabulary: number of different tokens.
-        positions: number of learned positions.
-    """
-
     layers: int
-    width: int
-    feed_forward: int
+    width: int  # of embeddings
+    feed_forward: int  # width of the inner layer
     heads: int
     vocabulary: int
     positions: int = 512
 
     @property
     def layer_weights(self) -> int:
-        """Number of weights of all layers: attention, feed-forward, normalisation."""
+        """The number of weights of all layers: attention, feed-forward, normalization."""
         return self.layers * (4 * self.width**2 + 2 * self.width * self.feed_forward + 9 * self.width)
 
     @property
     def weights(self) -> int:
-        """Number of all weights, with the token embeddings."""
+        """The number of all weights, token embeddings included."""
         return self.layer_weights + (self.vocabulary + self.positions) * self.width
 
     def forward_flops(self, tokens: int) -> float:
@@ -65,11 +43,9 @@ class EncoderSize:
         return 2.0 * self.layer_weights * tokens + 4.0 * self.layers * tokens**2 * self.width
 
     def activation_bytes(self, tokens: int, half: bool) -> float:
-        """Return the memory that one document's activations take until the gradients are computed.
-
-        The formula counts what a layer keeps in half precision: 34 bytes per token and width, and 5 per attention
-        weight (Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198); twice that in single precision.
-        """
+        """Return the memory of one document's activations, which are kept until the gradients are computed."""
+        # In half precision, a layer keeps 34 bytes per token and width, and 5 per attention weight (Korthikanti et al.
+        # 2022, https://arxiv.org/abs/2205.05198).
         kept = self.layers * tokens * (34.0 * self.width + 5.0 * self.heads * tokens)
         return kept if half else 2 * kept
 
@@ -90,18 +66,14 @@ ENCODERS = {
 
 
 def encoder_size(name: str) -> EncoderSize:
-    """Return the shape of an encoder.
-
-    Args:
-        name: a name of ``ENCODERS``, with or without "-cased" or "-uncased"; or a folder with a ``config.json``.
-    """
+    """Return the shape of an encoder: a name of ``ENCODERS``, or a folder with a ``config.json``."""
     if (config := Path(name) / "config.json").is_file():
         return _from_config(config)
     known = re.sub(r"-(un)?cased$", "", name.lower().rpartition("/")[2])
     if known not in ENCODERS:
         raise InputError(
             f"--encoder {name} is not known", expected=f"a folder with a config.json, or {', '.join(ENCODERS)}",
-            fix="name one of similar size",
+            fix="use one of similar size",
         )  # fmt: skip
     return ENCODERS[known]
 
@@ -128,21 +100,15 @@ def _from_config(path: Path) -> EncoderSize:
 
 @dataclass(frozen=True)
 class Device:
-    """The sustained speed and the memory of what one rank computes on.
+    """The sustained speed and the memory of a device."""
 
-    Args:
-        single: floating-point operations per second in single precision (TF32 where the device has it).
-        half: the same in half precision.
-        memory: bytes; 0: the host's memory.
-    """
-
-    single: float
+    single: float  # floating-point operations per second, in TF32 if possible
     half: float
-    memory: float
+    memory: float  # bytes; 0: the host's memory
 
 
-# Of a GPU's peak, trainings of encoders commonly reach a third. The core's figure is that of fine-tuning
-# all-MiniLM-L6-v2 on two cores of a server with AVX-512.
+# Trainings of encoders commonly reach a third of a GPU's peak. The core's figure was measured by fine-tuning
+# all-MiniLM-L6-v2 on two cores with AVX-512.
 _OF_PEAK = 0.33
 DEVICES = {
     "cpu-core": Device(4e10, 4e10, 0),
@@ -156,31 +122,19 @@ DEVICES = {
 }
 
 
-# Bytes per second between ranks of one host, over PCI Express.
-_WITHIN_A_HOST = 2e10
+_WITHIN_A_HOST = 2e10  # bytes per second between ranks, over PCI Express
 
 
 @dataclass(frozen=True)
 class Machines:
-    """The machines of a training.
-
-    Args:
-        hosts: number of hosts.
-        ranks_per_host: number of ranks of each.
-        cores_per_rank: number of cores of each rank, for the rankers.
-        network: bytes per second that a host sends and receives at the same time.
-        memory: bytes of each host.
-    """
-
     hosts: int
     ranks_per_host: int
-    cores_per_rank: int = 4
-    network: float = 1.25e9
-    memory: float = 256e9
+    cores_per_rank: int = 4  # for the rankers
+    network: float = 1.25e9  # bytes per second of a host, in each direction
+    memory: float = 256e9  # bytes of each host
 
     @property
     def ranks(self) -> int:
-        """Number of all ranks."""
         return self.hosts * self.ranks_per_host
 
     @property
@@ -189,10 +143,8 @@ class Machines:
         return self.network / self.ranks_per_host if self.hosts > 1 else _WITHIN_A_HOST
 
     def ring_seconds(self, sent: float) -> float:
-        """Return the duration of an all-reduce of which each rank sends so many bytes to the next one.
-
-        Neighbours in the ring share a host, so only one rank per host sends its bytes over the network.
-        """
+        """Return the duration of an all-reduce in which each rank sends so many bytes to the next one."""
+        # Neighbours in the ring share a host, so only one rank per host uses the network.
         return sent / (self.network if self.hosts > 1 else _WITHIN_A_HOST)
 
     def pairwise_seconds(self, sent: float) -> float:
@@ -202,12 +154,7 @@ class Machines:
 
 
 def parse_hosts(text: str) -> tuple[int, int]:
-    """Return the number of hosts and of ranks of each from ``4x8`` or ``8``.
-
-    Example:
-        >>> parse_hosts("4x8"), parse_hosts("2")
-        ((4, 8), (1, 2))
-    """
+    """Return the number of hosts, and of ranks of each, from ``4x8`` or ``8``."""
     match = re.fullmatch(r"(?:(\d{1,5})\s*[x×X*]\s*)?(\d{1,5})", text.strip())
     hosts, ranks = (int(match[1] or 1), int(match[2])) if match else (0, 0)
     if hosts < 1 or ranks < 1:

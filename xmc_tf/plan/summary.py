@@ -1,42 +1,44 @@
-"""The estimate of a whole training: its stages, what does not fit, and what would help."""
+"""The estimate of a whole training, and its comparison with this machine."""
 
 import dataclasses
+import logging
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from xmc_tf.metrics.table import format_table
-from xmc_tf.plan.fine_tuning import FineTuningOptions, embeddings, fine_tuning
-from xmc_tf.plan.rankers import features, rankers, tree
 from xmc_tf.plan.sizes import DataSizes, Device, EncoderSize, Machines
-from xmc_tf.plan.stage import StageEstimate, duration, size
+from xmc_tf.plan.stages import (
+    FineTuningOptions,
+    StageEstimate,
+    duration,
+    embeddings,
+    features,
+    fine_tuning,
+    rankers,
+    size,
+    tree,
+)
 
-_SLOW_WIRE = 0.3
-# Of a device's memory, the framework and fragments take the rest.
-_USABLE = 0.9
+_LOG = logging.getLogger(__name__)
+_WORTH_SAYING_S = 120.0
+_SLOW_WIRE = 0.3  # share of the time
+_USABLE = 0.9  # share of the memory; the framework and fragments take the rest
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of a training.
-
-    Args:
-        stages: the stages, in their order.
-        warnings: what does not fit, with a fix.
-        assumptions: what the figures are based on.
-    """
-
     stages: tuple[StageEstimate, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # each with a fix
     assumptions: tuple[str, ...]
 
     @property
     def seconds(self) -> float:
-        """Duration of all stages."""
         return sum(stage.seconds for stage in self.stages)
 
     @property
     def disk(self) -> float:
-        """Bytes of the files of all stages."""
         return sum(stage.disk for stage in self.stages)
 
     def to_json(self) -> dict[str, Any]:
@@ -47,47 +49,34 @@ class Estimate:
         """Return the table, warnings and assumptions."""
         rows = [
             [
-                stage.name,
-                f"{size(stage.memory)} {'GPU' if stage.on_device else 'host'}",
-                size(stage.sent) if stage.sent else "–",
-                size(stage.disk) if stage.disk else "–",
-                duration(stage.seconds),
-                stage.detail,
+                stage.name, f"{size(stage.memory)} {'GPU' if stage.on_device else 'host'}",
+                *(size(number) if number else "–" for number in (stage.sent, stage.disk)), duration(stage.seconds),
             ]
             for stage in self.stages
-        ]
-        most = max(stage.sent for stage in self.stages)
-        sent = size(sum(stage.sent for stage in self.stages)) if most else "–"
-        rows.append(["total", "", sent, size(self.disk) if self.disk else "–", duration(self.seconds), ""])
-        table = format_table(["stage", "memory per rank", "sent per rank", "disk", "time"], [row[:5] for row in rows])
-        lines = [
-            line if number < 2 or not rows[number - 2][5] else f"{line}  {rows[number - 2][5]}"
-            for number, line in enumerate(table.splitlines())
-        ]
+        ]  # fmt: skip
+        sent = sum(stage.sent for stage in self.stages)
+        total = [size(number) if number else "–" for number in (sent, self.disk)]
+        rows.append(["total", "", *total, duration(self.seconds)])
+        lines = format_table(["stage", "memory per rank", "sent per rank", "disk", "time"], rows).splitlines()
+        for number, stage in enumerate(self.stages, 2):  # below the header and its line
+            lines[number] += f"  {stage.detail}"
         lines += ["", *(f"warning: {warning}" for warning in self.warnings)]
         return "\n".join([*lines, *(f"assumed: {one}" for one in self.assumptions)])
 
 
 def estimate(
-    data: DataSizes,
-    encoder: EncoderSize | None,
-    machines: Machines,
-    device: Device,
-    options: FineTuningOptions,
-    *,
+    data: DataSizes, encoder: EncoderSize | None, machines: Machines, device: Device, options: FineTuningOptions, *,
     trees: int = 1,
-) -> Estimate:
+) -> Estimate:  # fmt: skip
     """Estimate a training of linear rankers, or of an XR-Transformer if there is an encoder."""
     stages = [features(data, machines), tree(data, machines, options.max_leaf_size)]
     if encoder is not None:
         stages.append(fine_tuning(data, encoder, machines, device, options))
         stages.append(embeddings(data, encoder, machines, device, options))
-    width = encoder.width if encoder else 0
-    stages.append(
-        rankers(
-            data, width, machines, trees=trees, nr_splits=options.nr_splits, max_leaf_size=options.max_leaf_size
-        )
-    )  # fmt: skip
+    stages.append(rankers(
+        data, encoder.width if encoder else 0, machines, trees=trees, nr_splits=options.nr_splits,
+        max_leaf_size=options.max_leaf_size,
+    ))  # fmt: skip
     return Estimate(tuple(stages), tuple(_warnings(stages, machines, device)), tuple(_assumptions(encoder, options)))
 
 
@@ -108,10 +97,63 @@ def _warnings(stages: list[StageEstimate], machines: Machines, device: Device) -
 
 
 def _assumptions(encoder: EncoderSize | None, options: FineTuningOptions) -> list[str]:
-    found = ["label frequencies and matches as in library catalogues; rankers may need a third to twice this time"]
+    found = ["label frequencies as in library catalogues; rankers may take between a third and twice this time"]
     if encoder is not None and options.docs_per_second is None:
         found.append(
-            "the device's usual speed; measure yours with `xmc-tf train … --max-steps 20` and give its documents per "
-            "second and rank by --docs-per-second"
+            "the device's usual speed; measure yours with `xmc-tf train … --max-steps 20` and pass its documents per "
+            "second and rank as --docs-per-second"
         )
     return found
+
+
+def warn_of_needs(
+    data: DataSizes, folder: Path, threads: int, *, trees: int, shape: FineTuningOptions, streamed: bool | None = None
+) -> None:
+    """Log what a training of linear models in this process needs, if it is long; warn if the machine has less."""
+    machine = Machines(1, 1, threads)
+    stages = [
+        tree(data, machine, shape.max_leaf_size),
+        rankers(
+            data, 0, machine, trees=trees, nr_splits=shape.nr_splits, max_leaf_size=shape.max_leaf_size,
+            streamed=streamed,
+        ),
+    ]  # fmt: skip
+    most = max(stages, key=lambda stage: stage.memory)
+    disk, seconds = sum(stage.disk for stage in stages), sum(stage.seconds for stage in stages)
+    if seconds > _WORTH_SAYING_S:
+        _LOG.info(
+            "estimate: at most %s of memory, %s on the disk, %s", size(most.memory), size(disk), duration(seconds)
+        )  # fmt: skip
+    fix = "--layout search, a higher --threshold, or -z; see docs/how-to/memory.md"
+    if (memory := available_memory()) is not None and most.memory > memory:
+        _LOG.warning(
+            "the stage %s needs about %s of memory, but only %s are available, so it may be killed; fix: %s",
+            most.name, size(most.memory), size(memory), fix,
+        )  # fmt: skip
+    free = shutil.disk_usage(next(place for place in folder.absolute().parents if place.exists())).free
+    if disk > free:
+        _LOG.warning(
+            "the model needs about %s on the disk, but only %s are free at %s; fix: free space, or use another folder",
+            size(disk), size(free), folder.absolute().parent,
+        )  # fmt: skip
+
+
+def available_memory() -> float | None:
+    """Return the bytes that this process can still use, of the machine or its control group; None if unknown."""
+    found = []
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        found.append(1024.0 * int(lines["MemAvailable"].split()[0]))
+    except (OSError, KeyError, ValueError):
+        return None
+    limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
+    if limit is not None and used is not None:
+        found.append(max(limit - used, 0.0))
+    return min(found)
+
+
+def _number(path: Path) -> float | None:
+    try:
+        return float(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None

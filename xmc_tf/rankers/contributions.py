@@ -13,39 +13,21 @@ from xmc_tf.rankers.xlinear import XLinear
 
 @dataclass(frozen=True, eq=False)
 class NodeContributions:
-    """The score of one node of a path, and its parts: ``raw`` is the sum of all contributions.
+    """The score of one node of a path and its parts; ``raw`` is the sum of all contributions."""
 
-    Args:
-        level: level of the node, 0 below the root.
-        node: number of the node at its level; of the last level, the label.
-        raw: score before the post-processor.
-        score: score after the post-processor, combined with that of the parent.
-        features: sparse features of the document that have a weight, ascending.
-        weights: weight of each of them.
-        values: value of each of them in the document.
-        dense: sum of the contributions of all dense features.
-        bias: contribution of the constant feature.
-    """
-
-    level: int
-    node: int
-    raw: float
-    score: float
-    features: np.ndarray
+    level: int  # 0 below the root
+    node: int  # number of the node at its level; of the last level, the label
+    raw: float  # before the post-processor
+    score: float  # after the post-processor, combined with that of the parent
+    features: np.ndarray  # sparse features of the document that have a weight, ascending
     weights: np.ndarray
-    values: np.ndarray
-    dense: float
-    bias: float
+    values: np.ndarray  # their values in the document
+    dense: float  # sum of the contributions of all dense features
+    bias: float  # contribution of the constant feature
 
 
 def contributions(ranker: XLinear, X: Features, label: int) -> list[NodeContributions]:
-    """Return the nodes on the path to a label, the top first, with what the features of a document add to each.
-
-    Args:
-        ranker: the rankers of one tree.
-        X: the features of one document.
-        label: number of the label.
-    """
+    """Return the nodes on the path to a label, the top first, with what each feature of one document adds."""
     found: list[NodeContributions] = []
     for number, (level, node) in enumerate(zip(ranker.levels, path_to(ranker, label), strict=True)):
         code = post_processor_code(level.pred_params.post_processor)
@@ -58,7 +40,7 @@ def contributions(ranker: XLinear, X: Features, label: int) -> list[NodeContribu
 
 
 def path_to(ranker: XLinear, label: int) -> list[int]:
-    """Return the nodes on the path to a label, the top first and the label last."""
+    """Return the nodes on the path to a label, the top first."""
     nodes = [label]
     for level in reversed(ranker.levels[1:]):
         nodes.append(_parent(level, nodes[-1]))
@@ -66,13 +48,7 @@ def path_to(ranker: XLinear, label: int) -> list[int]:
 
 
 def labels_below(ranker: XLinear, level: int, node: int) -> np.ndarray:
-    """Return the labels below a node.
-
-    Args:
-        ranker: the rankers of one tree.
-        level: level of the node, 0 below the root.
-        node: number of the node at its level.
-    """
+    """Return the labels below a node; level 0 is the one below the root."""
     nodes = np.array([node])
     for below in ranker.levels[level + 1 :]:
         clusters = below.clusters

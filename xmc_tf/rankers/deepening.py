@@ -1,7 +1,7 @@
-"""Lists of the best labels of which the shorter one is always the beginning of the longer one.
+"""Lists of the best labels in which a longer list always begins with the shorter one.
 
-A search that combines several lists, as of several trees, depends on how long these are. So the first labels come from
-a search of a fixed size, however many are wanted, and further ones from deeper searches, behind them.
+The result of a search that combines several lists, such as one per tree, depends on their lengths. So the first labels
+come from a search of fixed size, however many are requested, and further ones from deeper searches follow.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,7 @@ GROWTH = 32
 
 
 def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) -> csr_matrix:
-    """Return the best labels of documents: documents × labels, descending within a row.
-
-    Args:
-        search: returns a number of best labels; the list depends on the number.
-        only_topk: number of labels per document.
-        first: size of the first search.
-    """
+    """Return the best labels, descending within a row; ``search(n)`` finds n of them, and the first n is ``first``."""
     found = search(first)
     while first < only_topk:
         first *= GROWTH
@@ -29,13 +23,9 @@ def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) ->
 
 
 def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_matrix:
-    """Return predictions with further labels behind those of each document, whose scores are not higher.
+    """Return predictions with the further labels of a deeper search behind them, whose scores are not higher.
 
-    Args:
-        found: documents × labels, descending within a row.
-        more: the same of a deeper search; labels that are found already stay as they are.
-        shares: whether the scores of the further labels are shares of the lowest one that is found; else they are at
-            most the lowest.
+    With ``shares``, the further scores are shares of the lowest score found; else they are capped at it.
     """
     nr_labels = found.shape[1]
     rows = np.repeat(np.arange(more.shape[0]), np.diff(more.indptr))
@@ -56,7 +46,7 @@ def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_m
 
 
 def beyond(found: csr_matrix, count: int) -> csr_matrix:
-    """Return the labels behind the first ones of each document, with their scores as shares of the last of these."""
+    """Return the labels after the first ``count`` of each document, with scores as shares of the last of these."""
     place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
     kept = place >= count
@@ -70,7 +60,7 @@ def beyond(found: csr_matrix, count: int) -> csr_matrix:
 
 
 def beginning(found: csr_matrix, count: int) -> csr_matrix:
-    """Return the first labels of each document."""
+    """Return the first ``count`` labels of each document."""
     place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
     kept = place < count
     indptr = np.concatenate([[0], np.cumsum(np.minimum(np.diff(found.indptr), count))]).astype(found.indptr.dtype)

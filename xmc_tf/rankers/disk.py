@@ -1,10 +1,10 @@
 """Rankers on disk, in PECOS's XLinear format, which both packages read.
 
-param.json                      marks the folder as an XLinear model
-ranker/param.json               depth, numbers of features, codes, labels
-ranker/<level>.model/           param.json, W.npz (features + bias row × nodes), C.npz (nodes × parents)
-search/                         of large models: the weights arranged for search, which only this package reads;
-                                of models of large data, W.npz is left out
+param.json                marks the folder as an XLinear model
+ranker/param.json         depth, numbers of features, codes, labels
+ranker/<level>.model/     param.json, W.npz (features + bias row × nodes), C.npz (nodes × parents)
+search/                   for large models: the weights arranged for search, which only this package reads; models of
+                          large data have no W.npz beside them
 """
 
 import json
@@ -40,13 +40,7 @@ _MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
 
 
 def save_levels(levels: Sequence[Level], folder: str | Path, nr_dense: int = 0) -> None:
-    """Write a folder of rankers, completely or not at all; replace older rankers there, keep other files.
-
-    Args:
-        levels: the rankers, the top first.
-        folder: the folder.
-        nr_dense: number of dense features, for the layout for search.
-    """
+    """Write a folder of rankers atomically; replace older rankers there, keep other files."""
     with placed_folder(folder, RANKERS) as part:
         write_parameters(levels, part)
         for t, level in enumerate(levels):
@@ -55,20 +49,13 @@ def save_levels(levels: Sequence[Level], folder: str | Path, nr_dense: int = 0) 
 
 
 def save_stored(levels: Sequence[Level], folder: str | Path, stored: StoredSearch) -> None:
-    """Write a folder of rankers whose weights are stored in their layout for search only, by linking it.
-
-    Args:
-        levels: the rankers, as they were loaded.
-        folder: the folder; older rankers there are replaced, other files stay.
-        stored: the layout.
-    """
+    """Write rankers whose weights exist in their layout for search only, by linking it; replace older rankers there."""
     with placed_folder(folder, RANKERS) as part:
         write_parameters(levels, part)
         link_search(stored, part)
 
 
 def level_folder(folder: Path, t: int) -> Path:
-    """Return the folder of a level in a model's folder."""
     return folder / "ranker" / f"{t}.model"
 
 
@@ -99,11 +86,10 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
 
 
 def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
-    """Read a folder of rankers, at least one level.
+    """Read a folder of rankers, and its stored layout for search if there is one.
 
-    Returns:
-        The levels, and the stored layout for search, if there is one. With it, weights are read when they are first
-        used; else they are checked now, and stay memory-mapped where the file allows it.
+    With it, weights are read when they are first used; else they are checked now, and stay memory-mapped where
+    possible.
     """
     folder = Path(folder)
     later = has_search(folder)

@@ -22,30 +22,15 @@ POOL = 30
 
 
 class EnsembleScores(NamedTuple):
-    """The candidate labels of documents, with the score of each in each tree.
+    """The candidate labels of documents, ascending within each document, with the score of each in each tree."""
 
-    The labels of document i are ``indices[indptr[i]:indptr[i + 1]]``, ascending; their scores are the same rows of
-    ``scores``.
-
-    Attributes:
-        indptr: int64 [documents + 1].
-        indices: int32 [candidates]: label numbers.
-        scores: float32 [candidates, trees]; 0 where the label is not among the best of a tree.
-        nr_labels: number of labels of the model.
-    """
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    scores: np.ndarray
+    indptr: np.ndarray  # int64 [documents + 1]
+    indices: np.ndarray  # int32 [candidates], label numbers
+    scores: np.ndarray  # float32 [candidates, trees]; 0 where the label is not among the best of a tree
     nr_labels: int
 
     def best(self, only_topk: int, threads: int = 1) -> csr_matrix:
-        """Return the best labels by their mean score: documents × labels, descending within a row.
-
-        Args:
-            only_topk: number of labels per document.
-            threads: number of threads; -1: one per core.
-        """
+        """Return the best labels by their mean score: documents × labels, descending within a row."""
         count = len(self.indptr) - 1
         nodes, means = np.empty((count, only_topk), np.int32), np.empty((count, only_topk), np.float32)
         sizes = np.zeros(count, np.int64)
@@ -59,17 +44,10 @@ class EnsembleScores(NamedTuple):
 
 @dataclass(eq=False)
 class TreeEnsemble:
-    """Linear rankers over several label trees; their scores are averaged.
+    """Linear rankers over several label trees of the same features and labels; their scores are averaged.
 
     A label that is not among the best of a tree counts as 0 there, so scores must not be negative: with the
-    post-processor "noop", and those whose scores are logarithms, such labels are scored in addition.
-
-    Example:
-        >>> ensemble = TreeEnsemble([XLinear.load("model/ranker"), XLinear.load("model/ensemble/1/ranker")])
-        >>> ensemble.predict(as_features(X), only_topk=5)
-
-    Args:
-        models: the rankers of each tree; of the same features and labels.
+    post-processor "noop", and with logarithms as scores, such labels are scored in addition.
     """
 
     models: list[XLinear]
@@ -89,7 +67,6 @@ class TreeEnsemble:
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels that can be predicted."""
         return self.models[0].nr_labels
 
     @property
@@ -99,17 +76,14 @@ class TreeEnsemble:
 
     @property
     def nr_dense(self) -> int:
-        """Number of dense features, which come after them."""
         return self.models[0].nr_dense
 
     @property
     def nr_features(self) -> int:
-        """Number of features of a document."""
         return self.models[0].nr_features
 
     @property
     def nr_weights(self) -> int:
-        """Number of weights of all trees."""
         return sum(model.nr_weights for model in self.models)
 
     @property
@@ -119,15 +93,11 @@ class TreeEnsemble:
 
     @property
     def only_topk(self) -> int:
-        """Number of labels per document that are predicted by default."""
+        """Default number of labels per document."""
         return self.models[0].only_topk
 
     def most_labels(self, beam_size: int | None = None) -> int:
-        """Return a number of labels that a search can always return, as long as there are candidates.
-
-        Args:
-            beam_size: nodes kept at each level above the labels; None: the model's own.
-        """
+        """Return a number of labels that a search can always return, as long as there are candidates."""
         return max(model.most_labels(beam_size) for model in self.models)
 
     def warn_if_out_of_reach(self, only_topk: int | None, beam_size: int | None) -> None:
@@ -136,26 +106,18 @@ class TreeEnsemble:
         widest.warn_if_out_of_reach(only_topk, beam_size)
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
-        """Restrict predictions to some labels; see :meth:`XLinear.set_output_constraint`.
-
-        Args:
-            labels: numbers of the labels that may be predicted; None for all.
-        """
+        """Restrict predictions to some labels, or to none (None); see :meth:`XLinear.set_output_constraint`."""
         labels = None if labels is None else list(labels)
         for model in self.models:
             model.set_output_constraint(labels)
 
     def only(self, labels: np.ndarray) -> "TreeEnsemble":
-        """Return rankers that predict some labels only; see :meth:`XLinear.only`.
-
-        Args:
-            labels: their numbers, ascending.
-        """
+        """Return rankers that predict only these labels (ascending); see :meth:`XLinear.only`."""
         return TreeEnsemble([model.only(labels) for model in self.models])
 
     @property
     def allowed(self) -> np.ndarray | None:
-        """Numbers of the labels that may be predicted, ascending; None: all."""
+        """Labels that may be predicted, ascending; None: all."""
         return self.models[0].allowed
 
     def scores(
@@ -167,15 +129,7 @@ class TreeEnsemble:
         post_processor: str | None = None,
         threads: int = -1,
     ) -> EnsembleScores:
-        """Return the labels that any tree finds for each document, with the score of each tree.
-
-        Args:
-            X: the documents.
-            beam_size: number of nodes kept at each level above the labels. Default: the model's.
-            candidates: number of labels per document that each tree finds.
-            post_processor: post-processor of all levels. Default: the model's.
-            threads: number of threads; -1: one per core.
-        """
+        """Return the labels that any tree finds among its best ``candidates``, with their scores in each tree."""
         found = [
             model.search(X, beam_size=beam_size, only_topk=candidates, post_processor=post_processor, threads=threads)
             for model in self.models
@@ -208,19 +162,7 @@ class TreeEnsemble:
         threads: int = -1,
         first: int = POOL,
     ) -> csr_matrix:
-        """Return the best labels of each document by their mean score over the trees.
-
-        Args:
-            X: the documents.
-            beam_size: number of nodes kept at each level above the labels. Default: the model's.
-            only_topk: number of labels per document. Default: the model's.
-            post_processor: post-processor of all levels. Default: the model's.
-            threads: number of threads; -1: one per core.
-            first: number of labels that each tree contributes to the first of the list.
-
-        Returns:
-            (documents × labels) scores, descending within a row.
-        """
+        """Return the best labels by their mean score over the trees, each of which first finds ``first`` labels."""
         most = self.only_topk if only_topk is None else only_topk
         if most < 1:
             raise InputError("beam size and top k must be at least 1", received=str(most))
@@ -232,13 +174,7 @@ class TreeEnsemble:
         return deepened(search, most, first)
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
-        """Return the mean scores of selected labels, each scored by every tree.
-
-        Args:
-            X: the documents.
-            selected: (documents × labels), with an entry for each score to compute.
-            post_processor: post-processor of all levels. Default: the model's.
-        """
+        """Return the mean scores of selected labels (the entries of documents × labels), each scored by every tree."""
         first, *others = (model.predict_selected(X, selected, post_processor=post_processor) for model in self.models)
         for other in others:
             first.data += other.data

@@ -1,9 +1,8 @@
 """Training rankers in one process: every cluster of every level is a task, solved by a pool of threads.
 
 Levels whose negatives come from the labels alone do not wait for each other: their clusters share one queue, the
-longest task first, so that a top level with a single cluster does not leave the other threads idle. A level that learns
-from its parent's mistakes ("man") starts a new queue. A task's result does not depend on the thread, nor on other
-tasks.
+longest task first, so that a top level with a single cluster does not leave threads idle. A level that learns from its
+parent's mistakes ("man") starts a new queue. A task's result depends neither on the thread nor on other tasks.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,25 +34,7 @@ def train_rankers(
     threads: int = -1,
     seed: int = 0,
 ) -> XLinear:
-    """Train linear rankers for every node of a label tree.
-
-    Example:
-        >>> model = train_rankers(as_features(X), Y, tree.to_chain())
-        >>> model.predict(as_features(X_test), only_topk=5)
-
-    Args:
-        X: features of the training documents.
-        Y: (documents × labels); an entry makes the label positive.
-        chain: cluster matrices of the tree, the top first; None: one-versus-all, without a tree. If the first has
-            several columns, levels are added above it by ``params``.
-        R: relevance of the positives, for cost-sensitive training.
-        params: losses, negatives, thresholds, and the part of the tree that is trained. A "ranker" predicts from the
-            ``codes`` of a matcher.
-        pred_params: the model's default prediction parameters.
-        user_negatives: see :func:`~xmc_tf.rankers.problems.user_matching`.
-        threads: number of threads; -1: one per core. The model does not depend on it.
-        seed: seed of the orders in which the solvers visit the documents.
-    """
+    """Train linear rankers for every node of a label tree; see :func:`train_trees`."""
     several = train_trees(
         X, Y, [chain], R=R, params=params, pred_params=None if pred_params is None else [pred_params],
         user_negatives=user_negatives, threads=threads, seed=seed,
@@ -73,20 +54,12 @@ def train_trees(
     threads: int = -1,
     seed: int = 0,
 ) -> list[XLinear]:
-    """Train linear rankers for the nodes of several trees over the same labels, with one queue for all clusters.
+    """Train linear rankers for several trees over the same labels, with one queue for all clusters.
 
-    The rankers of a tree are those that :func:`train_rankers` trains for it alone.
-
-    Args:
-        X: features of the training documents; they are prepared once for all trees.
-        Y: (documents × labels); an entry makes the label positive.
-        chains: cluster matrices of each tree, as in :func:`train_rankers`.
-        R: relevance of the positives, for cost-sensitive training.
-        params: as in :func:`train_rankers`, for all trees.
-        pred_params: default prediction parameters of each tree's model.
-        user_negatives: see :func:`~xmc_tf.rankers.problems.user_matching`.
-        threads: number of threads; -1: one per core. The models do not depend on it.
-        seed: seed of the orders in which the solvers visit the documents.
+    ``chains`` holds the cluster matrices of each tree, the top first; None is one-versus-all, and levels are added
+    above a first matrix of several columns. ``R`` is the relevance of the positives. The models do not depend on
+    ``threads``, and those of a tree not on the other trees. A "ranker" (``params.mode``) predicts from the ``codes`` of
+    a matcher.
     """
     check_pair(X, Y)
     params = params or RankerParams()
@@ -97,7 +70,7 @@ def train_trees(
     ]
     instances = Instances(X)
     models = [XLinear([], X.nr_sparse, X.nr_dense) for _ in trees]
-    release_freed_memory()  # of the stages before, where the trees were made and documents were held out
+    release_freed_memory()  # of earlier stages, which made the trees and held out documents
     for runs in zip_longest(*(levels.runs() for levels in trees)):
         problems: list[LevelProblem] = []
         tree_of: list[int] = []
@@ -140,4 +113,4 @@ def _solve(
         done[t].append(columns)
     for t, problem in enumerate(problems):
         yield matrix_of_columns(done[t], instances.weights_shape(problem))
-        release_freed_memory()  # the parts of this level, which would remain beside its matrix
+        release_freed_memory()  # the parts of this level, beside its matrix

@@ -12,13 +12,7 @@ from xmc_tf.params import LinearLevelPredParams
 
 @dataclass(frozen=True)
 class UnreadWeights:
-    """Weights on disk that are read when they are needed; a search in the stored layout does not need them.
-
-    Args:
-        shape: shape of the matrix.
-        nnz: number of weights.
-        read: reads the matrix.
-    """
+    """Weights on disk that are read when they are needed; a search in the stored layout does not need them."""
 
     shape: tuple[int, int]
     nnz: int
@@ -27,33 +21,25 @@ class UnreadWeights:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """One level of rankers.
+    """One level of rankers."""
 
-    Args:
-        stored: (features, then the bias if there is one) × nodes: the weights, CSC, or where to read them.
-        clusters: nodes × parents, CSC.
-        bias: value of the constant feature; 0 for none.
-        pred_params: default prediction parameters.
-    """
-
-    stored: csc_matrix | UnreadWeights
-    clusters: csc_matrix
-    bias: float
-    pred_params: LinearLevelPredParams
+    stored: csc_matrix | UnreadWeights  # features, then the bias if there is one, × nodes
+    clusters: csc_matrix  # nodes × parents
+    bias: float  # value of the constant feature; 0 for none
+    pred_params: LinearLevelPredParams  # the default ones
 
     @cached_property
     def weights(self) -> csc_matrix:
-        """The weights, read from the disk if they are not in memory yet."""
+        """The weights, read from disk if they are not in memory yet."""
         return self.stored.read() if isinstance(self.stored, UnreadWeights) else self.stored
 
     @property
     def nr_features(self) -> int:
-        """Number of features of a document; the bias is not one of them."""
+        """Number of features of a document, without the bias."""
         return int(self.stored.shape[0]) - (self.bias > 0)
 
     @property
     def nr_weights(self) -> int:
-        """Number of weights."""
         return int(self.stored.nnz)
 
     def __reduce__(self) -> tuple[Any, ...]:

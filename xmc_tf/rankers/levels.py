@@ -1,7 +1,4 @@
-"""The data of a training of rankers, and its levels: their labels, costs, clusters and parameters.
-
-The trained levels of a tree are all, those above a cut (a matcher), or those below it (a ranker).
-"""
+"""Training data of rankers, and their levels: all of a tree, those above a cut (a matcher), or below it (a ranker)."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -34,14 +31,10 @@ from xmc_tf.tree.grouping import cluster_matrix, upper_splits
 
 
 def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: RankerParams) -> list[csc_matrix]:
-    """Return the cluster matrices from a single root down.
+    """Return the cluster matrices from a single root down; levels are added above a first matrix of several columns.
 
-    Args:
-        chain: matrices of a tree, the top first. If the first has several columns, levels are added above: each
-            ``nr_splits`` neighbours get one parent, until at most ``min_codes`` nodes are left, which become the
-            root's children (with ``shallow``, immediately). None: all labels are the root's children.
-        nr_labels: number of columns of Y.
-        params: ``nr_splits``, ``min_codes`` and ``shallow``.
+    Each ``nr_splits`` neighbours get one parent, until at most ``min_codes`` nodes are left, which become the root's
+    children (with ``shallow``, immediately). Without a chain, all labels are the root's children.
     """
     if not chain:
         return [cluster_matrix(np.array([0, nr_labels]))]
@@ -60,12 +53,7 @@ def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: Ranker
 
 
 def trained_levels(params: RankerParams, depth: int) -> slice:
-    """Return the levels that ``mode`` and ``ranker_level`` choose.
-
-    Args:
-        params: mode "full-model", "matcher" (all but the last ``ranker_level`` levels) or "ranker" (only those).
-        depth: number of levels of the tree.
-    """
+    """Return the levels chosen by ``mode`` (a "matcher" is all but the last ``ranker_level``, a "ranker" these)."""
     if params.mode == "full-model":
         return slice(0, depth)
     most = depth - 1 if params.mode == "matcher" else depth
@@ -83,29 +71,14 @@ def trained_levels(params: RankerParams, depth: int) -> slice:
 def level_pred_params(
     params: RankerParams, pred_params: RankerPredParams, depth: int, options: PredictionOptions
 ) -> RankerPredParams:
-    """Return the prediction parameters with one block for each level that is trained.
-
-    Args:
-        params: say which levels of the tree are trained.
-        pred_params: one block for all levels, or one per level.
-        depth: number of levels of the tree.
-        options: options of the search that override ``pred_params``.
-    """
+    """Return the prediction parameters with one block for each trained level, overridden by ``options``."""
     nr_trained = len(range(depth)[trained_levels(params, depth)])
     chain = override_levels(pred_params.hlm_args.model_chain, nr_trained, options)
     return dataclasses.replace(pred_params, hlm_args=LinearChainPredParams(model_chain=chain))
 
 
 class Levels:
-    """The training problems of a tree's levels, the top first.
-
-    Args:
-        Y: (documents × labels).
-        chain: cluster matrices of the tree, as in ``train_rankers``.
-        R: relevance of the positives, or None.
-        params: training parameters; they also choose the levels that are trained.
-        user_negatives: see :func:`~xmc_tf.rankers.problems.user_matching`.
-    """
+    """The training problems of a tree's levels, the top first; ``params`` also chooses the levels that are trained."""
 
     def __init__(
         self,
@@ -139,12 +112,7 @@ class Levels:
         return [range(a, b) for a, b in zip(starts, [*starts[1:], self.depth], strict=True)]
 
     def problem(self, t: int, predicted: spmatrix | None = None) -> LevelProblem:
-        """Return the training problem of level ``t``.
-
-        Args:
-            t: the level.
-            predicted: predictions of the levels above, if level ``t`` waits for them.
-        """
+        """Return the training problem of level ``t``, with predictions of the levels above if it waits for them."""
         matched = None
         if self.clusters[t].shape[1] > 1:
             # The first level of a ranker has several parents, but no level above with their labels.
@@ -156,21 +124,13 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class RankerData:
-    """The documents, labels and trees that rankers are trained on.
+    """The documents, labels and trees to train on; only rank 0's ``R`` and ``user_negatives`` are read."""
 
-    Args:
-        X: documents × features, the same on all ranks; best memory-mapped from the same files.
-        Y: documents × labels; an entry makes the label positive.
-        trees: trees over the labels.
-        R: relevance of the positives, for cost-sensitive training. Only rank 0's is read.
-        user_negatives: see :func:`~xmc_tf.rankers.problems.user_matching`. Only rank 0's are read.
-    """
-
-    X: Features
-    Y: spmatrix
+    X: Features  # the same on all ranks; best memory-mapped from the same files
+    Y: spmatrix  # documents × labels; an entry makes the label positive
     trees: Sequence[LabelTree]
-    R: spmatrix | None = None
-    user_negatives: Mapping[int, spmatrix] | None = None
+    R: spmatrix | None = None  # relevance of the positives, for cost-sensitive training
+    user_negatives: Mapping[int, spmatrix] | None = None  # see `problems.user_matching`
 
     def levels(self, params: RankerParams) -> list[Levels]:
         """Return the training problems of the levels of each tree."""

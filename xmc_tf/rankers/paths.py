@@ -12,11 +12,7 @@ from xmc_tf.rankers.level import Level
 
 
 def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
-    """Return label numbers in ascending order, each once.
-
-    Raises:
-        InputError: if there are none, or one is not the number of a label.
-    """
+    """Return label numbers in ascending order, each once; InputError if there are none, or one does not exist."""
     numbers = np.asarray(labels if isinstance(labels, np.ndarray) else list(labels))
     if numbers.size == 0:
         raise InputError("no labels are given to predict", expected="at least one label number")
@@ -37,10 +33,7 @@ def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
 
 
 def restricted(levels: Sequence[Level], labels: np.ndarray) -> list[Level]:
-    """Return the levels with only the nodes that lead to ``labels``; the numbers of nodes and labels stay.
-
-    The result shares its weights with ``levels``.
-    """
+    """Return the levels with only the nodes that lead to ``labels``; numbers stay, and the weights are shared."""
     kept = np.zeros(levels[-1].clusters.shape[0], bool)
     kept[labels] = True
     out: list[Level] = []
@@ -56,21 +49,13 @@ def restricted(levels: Sequence[Level], labels: np.ndarray) -> list[Level]:
 
 
 class Paths(NamedTuple):
-    """The nodes of all levels on the paths to the selected labels; those of the top level first.
+    """The nodes of all levels on the paths to the selected labels, the top level first."""
 
-    Attributes:
-        indptr: (levels, queries + 1): position of each query's first node of a level in the arrays below.
-        node: number of the node within its level.
-        chunk: chunk that contains the node's weights.
-        child: position of the node in that chunk.
-        parent: position of the node's parent in these arrays; -1 for the root.
-    """
-
-    indptr: np.ndarray
-    node: np.ndarray
-    chunk: np.ndarray
-    child: np.ndarray
-    parent: np.ndarray
+    indptr: np.ndarray  # (levels, queries + 1): position of each query's first node of a level in the arrays below
+    node: np.ndarray  # number of the node within its level
+    chunk: np.ndarray  # chunk that contains the node's weights; nodes of the same chunk follow each other
+    child: np.ndarray  # position of the node in that chunk
+    parent: np.ndarray  # position of the node's parent in these arrays; -1 for the root
 
     def for_kernel(self) -> tuple[np.ndarray, ...]:
         """Return the arrays that the kernel reads, in its order."""
@@ -80,10 +65,7 @@ class Paths(NamedTuple):
 def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequence[Level]) -> Paths:
     """Return the ancestors of the selected labels of every query, each node once.
 
-    Args:
-        levels: the levels, perhaps restricted to some nodes.
-        selected: (queries × labels), with an entry for each score to compute.
-        arranged: the levels from which the chunks were made, with all nodes.
+    ``levels`` may be restricted to some nodes; ``arranged`` are the levels from which the chunks were made.
     """
     nr_queries = selected.shape[0]
     query = np.repeat(np.arange(nr_queries), np.diff(selected.indptr))

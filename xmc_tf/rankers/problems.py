@@ -22,22 +22,13 @@ from xmc_tf.rankers.kernels.task import Positives
 
 @dataclass(frozen=True, eq=False)
 class LevelProblem:
-    """The training problem of one level of rankers.
+    """The training problem of one level of rankers."""
 
-    Args:
-        labels: (documents × nodes of the level) CSC; the values of the entries are ignored.
-        clusters: (nodes of the level × parents) CSC.
-        matched: (documents × parents) CSC: negatives of a parent's children; None: all documents, one parent.
-        costs: cost of each positive, with the entries of ``labels``; None: all are 1.
-        covered: whether every positive is among its parent's matched documents.
-        params: training parameters.
-    """
-
-    labels: csc_matrix
-    clusters: csc_matrix
-    matched: csc_matrix | None
-    costs: csc_matrix | None
-    covered: bool
+    labels: csc_matrix  # documents × nodes of the level; the values of the entries are ignored
+    clusters: csc_matrix  # nodes of the level × parents
+    matched: csc_matrix | None  # documents × parents: negatives of a parent's children; None: all documents, one parent
+    costs: csc_matrix | None  # cost of each positive, with the entries of ``labels``; None: all are 1
+    covered: bool  # whether every positive is among its parent's matched documents
     params: LinearLevelParams
 
     @property
@@ -47,7 +38,6 @@ class LevelProblem:
 
     @cached_property
     def positives(self) -> Positives:
-        """The labels and costs in the form that kernels read."""
         return Positives(
             kernel_view(self.labels.indptr, np.int64),
             kernel_view(self.labels.indices, np.int32),
@@ -68,15 +58,7 @@ def label_chain(Y: spmatrix, chain: Sequence[csc_matrix]) -> list[csc_matrix]:
 def cost_chain(
     Y: spmatrix, R: spmatrix | None, chain: Sequence[csc_matrix], mode: str, norm: str
 ) -> list[csc_matrix | None]:
-    """Return the costs of every level's positives by ``rel_mode`` and ``rel_norm``.
-
-    Args:
-        Y: labels.
-        R: relevance of each positive label, with the entries of ``Y``; None: 1 for every positive.
-        chain: cluster matrices, the top first.
-        mode: disable, induce (sum relevance up the tree) or ranker-only (use it at the last level only).
-        norm: scaling of each document's costs: l1, l2, max or no-norm.
-    """
+    """Return the costs of every level's positives by ``rel_mode`` and ``rel_norm``; without ``R``, all count as 1."""
     if mode == "disable" or (mode == "ranker-only" and R is None):
         return [None] * len(chain)
     below = sorted_csc(Y if R is None else R).astype(np.float32, copy=True)
@@ -96,13 +78,9 @@ def matched_documents(
     predicted: spmatrix | None,
     user: spmatrix | None,
 ) -> csc_matrix:
-    """Return the documents matched to each parent by a sum of negative-sampling schemes.
+    """Return the documents matched to each parent by a sum of negative-sampling schemes ("tfn", "man", "usn").
 
-    Args:
-        scheme: "tfn", "man", "usn" or some of them joined by "+".
-        teacher: labels of the parents' level.
-        predicted: predictions of the parents' level, for "man".
-        user: the user's matching for this level, for "usn"; None if there is none.
+    ``teacher`` are the labels of the parents' level, ``predicted`` its predictions.
     """
     if scheme == "tfn":  # the most frequent scheme: the pattern of the labels
         pattern = sorted_csc(teacher)
@@ -120,15 +98,10 @@ def matched_documents(
 
 
 def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matrix]) -> list[csc_matrix | None]:
-    """Return the user's negatives for each level's parents.
+    """Return the user's negatives for each level: documents × parents; None if there are none.
 
-    Args:
-        user: matrices of negatives by the number of levels between their nodes and the labels: 0 for labels, 1 for
-            leaf clusters. The negatives of a level also mark its ancestors.
-        chain: cluster matrices, the top first.
-
-    Returns:
-        For each level, documents × parents of the level; None if there are no negatives.
+    They are given by the number of levels above the labels: 0 for labels, 1 for leaf clusters; and also mark all
+    ancestors.
     """
     depth = len(chain)
     matrices = {height: matrix for height, matrix in (user or {}).items() if matrix is not None}

@@ -12,7 +12,7 @@ from xmc_tf.data.features import Features
 
 
 def kernel_form(X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return sparse and dense features in the form that kernels read."""
+    """Return sparse features (CSR) and dense features in the form that kernels read."""
     n = X.nr_rows
     dense = np.zeros((n, 0), np.float32) if X.dense is None else kernel_view(X.dense, np.float32)
     if X.sparse is None:
@@ -22,12 +22,7 @@ def kernel_form(X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nda
 
 
 def code_arrays(codes: spmatrix, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the parents to start from, and their scores, in the form that kernels read (CSR).
-
-    Args:
-        codes: documents × parents of the first level.
-        shape: the expected shape.
-    """
+    """Return the parents to start from, and their scores, in the form that kernels read (CSR)."""
     if codes.shape != shape:
         raise InputError(
             "the codes to start from do not fit",
@@ -60,5 +55,4 @@ def ranked_csr(nodes: np.ndarray, scores: np.ndarray, found: np.ndarray, nr_labe
 
 @lru_cache(maxsize=4)
 def _empty_csr(rows: int, columns: int) -> csr_matrix:
-    """Return a matrix without entries, which is only to be copied."""
     return csr_matrix((rows, columns), dtype=np.float32)

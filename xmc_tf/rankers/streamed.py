@@ -1,7 +1,7 @@
 """Training rankers in one process whose weights do not fit in memory: they are written as they are solved.
 
-The weights go straight into the layout for search, cluster after cluster, and nowhere else. So memory holds the data
-and the clusters in work, and the disk holds the model once. The weights are those of ``fit.train_trees``, bit for bit.
+The weights go only into the layout for search, cluster after cluster. So memory holds the data and the clusters in
+work, and the disk holds the model once. The weights are those of ``fit.train_trees``, bit for bit.
 """
 
 from collections import deque
@@ -37,17 +37,10 @@ WAITING_WORDS = 1 << 28  # of solved clusters that wait for one before them, abo
 
 
 class _Piece(NamedTuple):
-    """Neighbouring clusters of a level, arranged for search.
-
-    Attributes:
-        table: rows, lengths and checksums of the chunks.
-        words: their words.
-        nr_labels: number of their labels.
-        nr_weights: number of their weights.
-    """
+    """Neighbouring clusters of a level, arranged for search."""
 
     table: ChunkTable
-    words: np.ndarray
+    words: np.ndarray  # of the chunks
     nr_labels: int
     nr_weights: int
 
@@ -61,18 +54,9 @@ def train_streamed(
     threads: int = -1,
     seed: int = 0,
 ) -> list[XLinear]:
-    """Train the rankers of several trees, one after the other, each into a folder.
+    """Train the rankers of several trees, one after the other, each into a folder that must not exist.
 
-    Args:
-        data: features, labels and trees; best memory-mapped.
-        folders: the folder of each tree's rankers, which must not exist.
-        params: training parameters.
-        pred_params: default prediction parameters of each tree's model.
-        threads: number of threads; -1: one per core. The files do not depend on it.
-        seed: seed of the orders in which the solvers visit the documents.
-
-    Returns:
-        The rankers, mapped from their folders.
+    The data is best memory-mapped, as are the rankers returned. The files do not depend on the number of threads.
     """
     X = data.X
     check_pair(X, data.Y)
@@ -175,14 +159,7 @@ def arranged(
     weights: tuple[np.ndarray, np.ndarray, np.ndarray], child_indptr: np.ndarray, instances: Instances,
     problem: LevelProblem,
 ) -> tuple[ChunkTable, np.ndarray]:  # fmt: skip
-    """Return the columns of neighbouring clusters, arranged for search.
-
-    Args:
-        weights: the columns in the order of the clusters, as CSC arrays.
-        child_indptr: where the columns of each cluster begin.
-        instances: the training features.
-        problem: the level.
-    """
+    """Return the columns of neighbouring clusters (CSC arrays in the order of the clusters), arranged for search."""
     nr_sparse, nr_dense, count = instances.nr_sparse, instances.dense.shape[1], len(child_indptr) - 1
     children = np.arange(child_indptr[-1], dtype=np.int32)
     table = ChunkTable(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint64))

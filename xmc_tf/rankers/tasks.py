@@ -1,8 +1,7 @@
 """Tasks, the smallest pieces of training: some sibling labels of one cluster, with the documents matched to it.
 
-The result of a task depends on the task alone: not on the thread or rank that solves it, nor on other tasks. It does
-depend on which labels share the task (they share the order in which documents are visited), so every way to train uses
-the same tasks.
+The result of a task does not depend on the thread or rank that solves it, nor on other tasks. It depends on which
+labels share the task (they share the order in which documents are visited), so every way to train uses the same tasks.
 """
 
 from collections import deque
@@ -37,27 +36,16 @@ _LOSSES = {
 
 
 class LevelTasks(NamedTuple):
-    """The tasks of a level, in the order of its clusters.
+    """The tasks of a level, in the order of its clusters."""
 
-    Args:
-        cluster: cluster of each task.
-        begin: position of its first label within the cluster, the most frequent label first.
-        end: position after its last label.
-        work: number of feature entries that one pass over all its labels reads.
-    """
-
-    cluster: np.ndarray
-    begin: np.ndarray
-    end: np.ndarray
-    work: np.ndarray
+    cluster: np.ndarray  # cluster of each task
+    begin: np.ndarray  # position of its first label within the cluster, the most frequent label first
+    end: np.ndarray  # position after its last label
+    work: np.ndarray  # number of feature entries that one pass over all its labels reads
 
 
 class Instances:
-    """The training features in the form that kernels read, shared by all threads.
-
-    Args:
-        X: the features; memory-mapped arrays stay mapped.
-    """
+    """The training features in the form that kernels read, shared by all threads; mapped arrays stay mapped."""
 
     def __init__(self, X: Features) -> None:
         self.nr_rows, self.nr_sparse = X.nr_rows, X.nr_sparse
@@ -89,12 +77,7 @@ def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
 
 
 def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
-    """Return the tasks of clusters.
-
-    Args:
-        children: number of labels of each cluster.
-        entries: number of values of the documents matched to it.
-    """
+    """Return the tasks of clusters with so many labels and so many values of matched documents."""
     children = children.astype(np.int64)
     pieces = -(-children // LABELS_PER_TASK)
     cluster = np.repeat(np.arange(len(children)), pieces)
@@ -117,15 +100,7 @@ def task_labels(problem: LevelProblem, cluster: int, begin: int, end: int) -> np
 def solve_task(
     instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, seed: int
 ) -> WeightColumns:
-    """Solve one task.
-
-    Args:
-        instances: the training features.
-        problem: the task's level.
-        cluster: the task's cluster.
-        labels: the task's labels, in the order of :func:`task_labels`.
-        seed: seed of the orders in which the solvers visit the documents.
-    """
+    """Solve one task, whose labels are in the order of :func:`task_labels`."""
     params = problem.params
     rows, in_match = matched_rows(instances, problem, cluster, labels)
     settings = solver_settings(params)
@@ -147,7 +122,6 @@ def solve_task(
 
 
 def solver_settings(params: LinearLevelParams) -> SolverSettings:
-    """Return the settings of a solver."""
     return SolverSettings(
         cp=params.Cp,
         cn=params.Cn,
@@ -160,19 +134,13 @@ def solver_settings(params: LinearLevelParams) -> SolverSettings:
 
 
 def solve_in_threads(calls: Iterable[tuple[int, Callable[[], Result]]], title: str, threads: int) -> Iterator[Result]:
-    """Yield the results of calls, in their order.
-
-    Args:
-        calls: the number of labels that a call solves, and the call; those that take longest first.
-        title: title of the progress bar.
-        threads: number of threads; -1: one per core.
-    """
+    """Yield the results of calls (number of labels, call) in their order, which should have the longest first."""
     calls = list(calls)
     total = sum(count for count, _ in calls)
     with Progress(title, total, "labels") as progress, ThreadPoolExecutor(thread_count(threads)) as pool:
         futures = deque((count, pool.submit(call)) for count, call in calls)
         try:
-            while futures:  # a result that is used is not referred to here
+            while futures:  # without a reference to results already used
                 count, future = futures.popleft()
                 yield future.result()
                 progress.add(count)

@@ -32,17 +32,7 @@ _NO_CODES = (np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float3
 
 @dataclass(eq=False)
 class XLinear:
-    """Linear rankers over a label tree.
-
-    Example:
-        >>> model = XLinear.load("model/ranker")
-        >>> model.predict(as_features(X), beam_size=10, only_topk=5)
-
-    Args:
-        levels: the top first.
-        nr_sparse: number of sparse features, which come first.
-        nr_dense: number of dense features, which come after them.
-    """
+    """Linear rankers over a label tree, the top level first; dense features come after the sparse ones."""
 
     levels: list[Level]
     nr_sparse: int
@@ -56,12 +46,11 @@ class XLinear:
         return f"XLinear({self.nr_labels:,} labels, {self.depth} levels, {self.nr_features:,} features)"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle: without the weights' arrangement for search, which is made again."""
+        """Return the state to pickle, without the arrangement for search, which is made again."""
         return {**vars(self), "_chunks": None, "_chunks_of": (0, 0, 0), "_stored": None}
 
     @property
     def depth(self) -> int:
-        """Number of levels."""
         return len(self.levels)
 
     @property
@@ -71,20 +60,14 @@ class XLinear:
 
     @property
     def nr_features(self) -> int:
-        """Number of features of a document."""
         return self.nr_sparse + self.nr_dense
 
     @property
     def nr_weights(self) -> int:
-        """Number of weights of all levels."""
         return sum(level.nr_weights for level in self.levels)
 
     def most_labels(self, beam_size: int | None = None) -> int:
-        """Return the number of labels that a search can return at most.
-
-        Args:
-            beam_size: nodes kept at each level above the labels; None: the model's own.
-        """
+        """Return the maximum number of labels that a search with this beam (default: the model's) can return."""
         reached, found = int(self.levels[0].clusters.shape[1]), 0
         for level in self.levels:
             children = np.sort(np.diff(level.clusters.indptr))[::-1]
@@ -120,16 +103,12 @@ class XLinear:
         return self._chunks
 
     def take_chunks(self, chunks: Chunks) -> None:
-        """Search in weights that are arranged already.
-
-        Args:
-            chunks: the weights of this model, with its dense features.
-        """
+        """Search in weights of this model that are arranged already."""
         self._chunks, self._chunks_of = chunks, (self.depth, self.nr_sparse, self.nr_dense)
 
     @property
     def stored_alone(self) -> bool:
-        """Whether the weights are on disk in their layout for search only, and the model is the one that was loaded."""
+        """Whether the weights exist on disk in their layout for search only, and the model is as it was loaded."""
         return self._stored is not None and self._stored.alone and self._all_levels is None
 
     def _with_chunks(self, nr_dense: int, threads: int, run: Callable[[Chunks], object]) -> None:
@@ -145,17 +124,9 @@ class XLinear:
             run(self.chunks(nr_dense, threads))
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
-        """Restrict predictions to some labels: the search then visits only nodes that lead to them.
+        """Restrict predictions to some labels (None: all): the search then visits only nodes that lead to them.
 
-        A folder that the model was loaded from stays as it is, and a later call can choose other labels. The weights
-        are neither read nor arranged again: a score is the same, bit for bit, as without the restriction.
-
-        Example:
-            >>> model.set_output_constraint([3, 14, 159])
-            >>> model.set_output_constraint(None)  # all labels again
-
-        Args:
-            labels: numbers of the labels that may be predicted; None for all.
+        The weights are neither read nor arranged again: a score is the same, bit for bit, as without the restriction.
         """
         levels = self._all_levels or self.levels
         if labels is None:
@@ -167,11 +138,7 @@ class XLinear:
             self._chunks = with_children(self._chunks, levels, self.levels)
 
     def only(self, labels: np.ndarray) -> "XLinear":
-        """Return rankers that predict some labels only, and share their weights with these.
-
-        Args:
-            labels: their numbers, ascending; those that these rankers may not predict are left out.
-        """
+        """Return rankers, sharing the weights, that predict only those of these labels (ascending) that are allowed."""
         levels = self._all_levels or self.levels
         chunks = self.chunks(self.nr_dense)
         out = replace(self, levels=restricted(self.levels, labels), _all_levels=levels)
@@ -180,7 +147,7 @@ class XLinear:
 
     @property
     def allowed(self) -> np.ndarray | None:
-        """Numbers of the labels that may be predicted, ascending; None: all."""
+        """Labels that may be predicted, ascending; None: all."""
         return None if self._all_levels is None else np.unique(self.levels[-1].clusters.indices)
 
     def predict(
@@ -193,19 +160,10 @@ class XLinear:
         codes: csr_matrix | None = None,
         threads: int = -1,
     ) -> csr_matrix:
-        """Return the best labels of each document, by beam search.
+        """Return the best labels of each document, by beam search: documents × labels, descending within a row.
 
-        Args:
-            X: the documents.
-            beam_size: number of nodes kept at each level above the labels. Default: the model's. Larger beams find
-                better labels and take longer.
-            only_topk: number of labels per document. Default: the model's.
-            post_processor: post-processor of all levels. Default: the model's.
-            codes: (documents × parents of the first level): parents to start from, with scores. Default: all.
-            threads: number of threads; -1: one per core.
-
-        Returns:
-            (documents × labels) scores, descending within a row.
+        Larger beams find better labels and take longer. ``codes`` (documents × parents of the first level) are the
+        parents to start from, with scores; default: all. Other defaults are the model's.
         """
         found = self.search(
             X, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, codes=codes, threads=threads
@@ -222,10 +180,7 @@ class XLinear:
         codes: csr_matrix | None = None,
         threads: int = -1,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return labels [documents, k] and their scores, best first, and the number of labels of each document.
-
-        The arguments are those of :meth:`predict`.
-        """
+        """Return labels [documents, k] and scores, best first, and the number of labels of each document."""
         self._check(X)
         most = [level.pred_params.only_topk for level in self.levels]
         if beam_size is not None:
@@ -264,13 +219,7 @@ class XLinear:
         return nodes, scores, found
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
-        """Return the scores of selected labels: those of a beam search that keeps all their ancestors.
-
-        Args:
-            X: the documents.
-            selected: (documents × labels), with an entry for each score to compute.
-            post_processor: post-processor of all levels. Default: the model's.
-        """
+        """Return the scores of selected labels (the entries): those of a beam search that keeps all their ancestors."""
         self._check(X)
         if selected.shape != (X.nr_rows, self.nr_labels):
             raise InputError(
@@ -291,13 +240,7 @@ class XLinear:
         return result
 
     def save(self, folder: str | Path, *, pecos: bool = False) -> None:
-        """Save the model as an XLinear folder of PECOS, or as it was stored.
-
-        Args:
-            folder: the folder.
-            pecos: also save a model whose weights are stored in their layout for search only in PECOS's format. This
-                reads them into memory.
-        """
+        """Save the model as it was stored, or with ``pecos`` as a PECOS folder, which needs its weights in memory."""
         if self.stored_alone and not pecos:
             assert self._stored is not None
             save_stored(self.levels, folder, self._stored)
@@ -306,26 +249,17 @@ class XLinear:
 
     @classmethod
     def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":
-        """Load an XLinear folder, of this package or of PECOS.
-
-        Args:
-            folder: the folder with ``param.json`` and ``ranker/``.
-            nr_dense: number of dense features, which come last. Default: 0; the queries then decide.
-        """
+        """Load an XLinear folder of this package or of PECOS; the last ``nr_dense`` features are dense."""
         levels, stored = load_levels(folder)
         return cls(levels, levels[0].nr_features - nr_dense, nr_dense, _stored=stored)
 
     @property
     def only_topk(self) -> int:
-        """Number of labels per document that are predicted by default."""
+        """Default number of labels per document."""
         return self.levels[-1].pred_params.only_topk
 
     def scores_may_be_negative(self, post_processor: str | None = None) -> bool:
-        """Return whether 0 is not the lowest score: without a post-processor, or if scores are logarithms.
-
-        Args:
-            post_processor: post-processor of all levels. Default: the model's.
-        """
+        """Return whether 0 is not the lowest score: without a post-processor, or if scores are logarithms."""
         name = post_processor or self.levels[-1].pred_params.post_processor
         return name == "noop" or name.startswith("log-")
 

@@ -45,19 +45,12 @@ def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
 
 @cache
 def choose_communicator() -> Communicator:
-    """Return this process's communicator, the same object on every call.
+    """Return this process's communicator, the same object on every call; the first call is collective.
 
     Processes that ``horovodrun`` has started over Gloo use Horovod; those that MPI has started (``mpiexec``, ``srun``,
     ``horovodrun --mpi``) use mpi4py. All others run alone. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrides this.
-    The training steps of a strategy use the same (``collective/engines``). The first call is collective.
-
-    If ``XMC_TF_STALL_TIMEOUT`` (seconds) is set, a rank that waits longer than that in a collective ends the run.
-
-    From then on, an error that ends one rank ends all of them, because under MPI the others would wait forever. The
-    ranks also end when their launcher ends.
-
-    Raises:
-        InputError: there are several processes, but the package through which they communicate cannot be imported.
+    From then on, an error that ends one rank ends all of them, because under MPI the others would wait forever. A wait
+    longer than ``XMC_TF_STALL_TIMEOUT`` seconds ends them too, and so does the end of their launcher.
     """
     launcher.end_with_launcher()
     run_records.start()
@@ -134,7 +127,7 @@ def _abort_all_on_failure(communicator: Communicator) -> None:
 
 
 def _caused_by_another_rank(error: BaseException) -> bool:
-    """Return whether this is an error that Horovod or Gloo raises because another rank has ended."""
+    """Return whether Horovod or Gloo raises this error because another rank has ended."""
     text = str(error)
     lost = "Connection closed by peer" in text or "Connection reset by peer" in text
     return "Horovod has been shut down" in text or (lost and "gloo" in text)

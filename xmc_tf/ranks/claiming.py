@@ -1,5 +1,3 @@
-"""Locks on the folders that all ranks of a run write to; rank 0 holds them."""
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,18 +13,7 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 def claimed_by_all(
     communicator: Communicator, folder: Path, kind: FolderKind, *work_folders: Path, fix: str = "use another folder"
 ) -> Iterator[None]:
-    """Lock the output folder and the work folders of a run; collective.
-
-    Args:
-        communicator: the ranks.
-        folder: the output folder.
-        kind: the kind of the output folder.
-        *work_folders: folders for unfinished work.
-        fix: the advice in the error when ``folder`` cannot be used.
-
-    Raises:
-        InputError: on all ranks, if a folder is in use or holds files of others that would be replaced.
-    """
+    """Lock, on rank 0, the output folder and the work folders of a run; collective, with errors raised on all ranks."""
     with ExitStack() as locks:
 
         def claim() -> None:

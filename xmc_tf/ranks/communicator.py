@@ -1,5 +1,3 @@
-"""The interface through which the ranks of a run communicate: objects and large arrays, sent as pieces of bytes."""
-
 import math
 import socket
 import zlib
@@ -20,18 +18,14 @@ CHUNK_BYTES = 1 << 30
 
 
 class Communicator(ABC):
-    """A rank of a run, and its collective operations, on top of four collectives for pieces, which backends implement.
+    """The interface through which the ranks of a run communicate; backends implement four collectives for bytes.
 
     All methods except ``abort`` are collective: all ranks must call them, in the same order. Objects are sent in a
     format that cannot run code (``common/wire.py`` lists the types). Arrays are sent without conversion, in messages of
     at most ``CHUNK_BYTES``.
-
-    Args:
-        rank: the number of this process among all ranks, from 0.
-        size: the number of ranks.
-        local_rank: the number of this process among the ranks on its host, from 0.
     """
 
+    # local_rank: the number of this process among the ranks on its host, from 0
     def __init__(self, rank: int, size: int, local_rank: int) -> None:
         self.rank, self.size, self.local_rank = rank, size, local_rank
         self.host = socket.gethostname()
@@ -131,8 +125,7 @@ class Communicator(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Send the first ``send_counts[0]`` rows to rank 0, the next ``send_counts[1]`` to rank 1, and so on.
 
-        Returns:
-            The rows received, in rank order, and the number of rows received from each rank.
+        Return the rows received, in rank order, and the number of rows received from each rank.
         """
         array = _plain(array, rows=True)
         counts = np.asarray(send_counts, dtype=np.int64)
@@ -245,7 +238,6 @@ def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:
-    """Return the array's memory as bytes."""
     return array.reshape(-1).view(np.uint8)
 
 

@@ -1,5 +1,3 @@
-"""The communicator over Horovod, for processes started by ``horovodrun``."""
-
 import os
 import sys
 
@@ -15,7 +13,7 @@ with muted_stderr():
 
 
 class HorovodCommunicator(Communicator):
-    """A communicator over Horovod.
+    """A communicator over Horovod, for processes started by ``horovodrun``.
 
     Messages go through main memory, whatever device the training uses. Their names differ from those of a training
     step, so that Horovod never mixes them up.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.data.npz.shared import RangeChecksum, SharedNpy, SharedNpz
+from xmc_tf.data.npz.writing import RangeChecksum, SharedNpy, SharedNpz
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
@@ -20,16 +20,12 @@ Range = Callable[[int, int], Iterator[np.ndarray]]
 
 
 def write_from_all_ranks(
-    communicator: Communicator, file: SharedNpz | SharedNpy, target: Path, ranges: Mapping[str, Range]
+    communicator: Communicator,
+    file: SharedNpz | SharedNpy,  # unfinished, with the same layout on all ranks
+    target: Path,
+    ranges: Mapping[str, Range],  # by array name; each rank must be able to make any range
 ) -> None:
-    """Write a file, each rank an equal range of every large array; collective. On return the file is complete.
-
-    Args:
-        communicator: the ranks.
-        file: the unfinished file, with the same layout on all ranks.
-        target: the final path.
-        ranges: by array name, a function that yields its entries; each rank must be able to make any range.
-    """
+    """Write a file, each rank an equal range of every large array; collective. On return the file is complete."""
     own = {}
     for name, numbers in ranges.items():
         begin, end = file.cuts(name, communicator.size)[communicator.rank : communicator.rank + 2]
@@ -42,15 +38,10 @@ def _shifted(numbers: Range, by: int, begin: int, end: int) -> Iterator[np.ndarr
 
 
 class OwnRange(NamedTuple):
-    """The entries of an array that only this rank has; they follow those of lower ranks.
-
-    Args:
-        length: their number.
-        numbers: yields a range of them, counted from 0.
-    """
+    """The entries of an array that only this rank has; they follow those of lower ranks."""
 
     length: int
-    numbers: Range
+    numbers: Range  # counted from 0
 
 
 def write_own_ranges(
@@ -59,12 +50,6 @@ def write_own_ranges(
     """Write a file from arrays of which each rank has its own range; collective.
 
     No two ranks write to the same page of the file: the rank that has the beginning of a page receives the rest of it.
-
-    Args:
-        communicator: the ranks.
-        file: the unfinished file, with the same layout on all ranks.
-        target: the final path.
-        own: by array name, this rank's entries.
     """
     rank, size, first = communicator.rank, communicator.size, communicator.rank == 0
     gathered = communicator.allgather({name: one.length for name, one in own.items()})

@@ -1,8 +1,4 @@
-"""mpi4py, as this package uses it: loaded beside TensorFlow, and waiting without keeping a core busy.
-
-MPI's own calls wait in a loop. With more ranks or other programs than cores, that delays everybody: the ranks that are
-waited for, too.
-"""
+"""mpi4py, loaded beside TensorFlow, and with waits that do not keep a core busy, which would delay the other ranks."""
 
 import os
 import time
@@ -25,11 +21,7 @@ _BYTES_PER_S = 1e9  # between ranks of a machine; they reach about twice as many
 
 
 def finish(request: MPI.Request) -> None:
-    """Wait for the end of a non-blocking operation for which other ranks may not be ready.
-
-    Args:
-        request: the operation, which sends little.
-    """
+    """Wait for the end of a non-blocking operation that sends little, and for which other ranks may not be ready."""
     begun = time.perf_counter()
     while not request.Test():
         waited = time.perf_counter() - begun
@@ -38,13 +30,9 @@ def finish(request: MPI.Request) -> None:
 
 
 def finish_sending(request: MPI.Request, size: int) -> None:
-    """Wait for the end of a non-blocking operation that all ranks have begun.
+    """Wait for the end of a non-blocking operation that all ranks have begun, in which this rank sends ``size`` bytes.
 
-    Data only move while a rank looks, so it pauses only when they take longer than they should.
-
-    Args:
-        request: the operation.
-        size: the bytes that this rank sends.
+    Data only move while a rank tests for the end, so it pauses only when they take longer than expected.
     """
     busy_s = _BUSY_S + size / _BYTES_PER_S
     begun = time.perf_counter()

@@ -1,5 +1,3 @@
-"""The communicator over MPI, through mpi4py and without TensorFlow."""
-
 import atexit
 import sys
 
@@ -13,7 +11,7 @@ _OPERATIONS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 
 
 class MpiCommunicator(Communicator):
-    """A communicator over MPI."""
+    """A communicator over MPI, through mpi4py and without TensorFlow."""
 
     def __init__(self) -> None:
         # A duplicate, so that messages are never mixed up with those of Horovod or of the user's code.
@@ -28,7 +26,6 @@ class MpiCommunicator(Communicator):
 
     @MARKS.as_wait("xmc_tf/communicator/barrier")
     def barrier(self) -> None:
-        """Wait until all ranks have called this method."""
         finish(self._world.Ibarrier())
 
     @MARKS.as_wait("xmc_tf/communicator/all-to-all")
@@ -69,11 +66,7 @@ class MpiCommunicator(Communicator):
 
 
 def _finalize() -> None:
-    """Finalize MPI at exit.
-
-    mpi4py does so after the interpreter's exit handlers, which commands skip (see ``cli.run``). ``mpiexec`` would then
-    report a crash.
-    """
+    """Finalize MPI at exit: commands skip what mpi4py would do later, and ``mpiexec`` would then report a crash."""
     horovod = sys.modules.get("horovod.tensorflow")
     if horovod is not None:
         horovod.shutdown()  # uses MPI, and may have initialized it

@@ -1,5 +1,3 @@
-"""Work on all ranks that fails on all of them if it fails on one, such as reading and writing files."""
-
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -10,19 +8,7 @@ Result = TypeVar("Result")
 
 
 def run_on_all_ranks(communicator: Communicator, work: Callable[[], Result]) -> Result:
-    """Run ``work()`` on each rank; if it fails on one, raise its error on all. Collective.
-
-    Args:
-        communicator: the ranks.
-        work: may raise ``InputError`` or ``OSError``; must not communicate with other ranks.
-
-    Returns:
-        The result of ``work()`` on this rank.
-
-    Raises:
-        InputError: an input of a rank is invalid; the message names the rank and its host.
-        OSError: a disk or memory error on a rank; the message names the rank and its host.
-    """
+    """Run ``work()``, which must not communicate, on each rank, and raise the error of one on all; collective."""
     result: Result
     mine: tuple[str, str] | None = None
     try:

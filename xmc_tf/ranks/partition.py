@@ -1,4 +1,4 @@
-"""The partition of rows over ranks: balanced contiguous ranges, and the moves when the number of ranks changes."""
+"""The partition of rows over ranks in balanced contiguous ranges."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +19,9 @@ class Partition:
         >>> partition = Partition(np.array([0, 4, 4, 10]))
         >>> partition.range(2), partition.owner([3, 4])
         ((4, 10), array([0, 2]))
-
-    Args:
-        bounds: ``[size + 1]``, ascending from 0 to the number of rows; a range may be empty.
     """
 
-    bounds: np.ndarray
+    bounds: np.ndarray  # [size + 1], ascending from 0 to the number of rows; a range may be empty
 
     def __post_init__(self) -> None:
         given = np.asarray(self.bounds)
@@ -52,7 +49,6 @@ class Partition:
 
     @property
     def rows(self) -> int:
-        """The total number of rows."""
         return int(self.bounds[-1])
 
     def range(self, rank: int) -> tuple[int, int]:
@@ -62,11 +58,7 @@ class Partition:
         return int(self.bounds[rank]), int(self.bounds[rank + 1])
 
     def owner(self, ids: np.ndarray | Sequence[int] | int) -> np.ndarray:
-        """Return the rank that holds each row, in the shape of ``ids``.
-
-        Raises:
-            InputError: a row is not in the partition; the message names the first few.
-        """
+        """Return the rank that holds each row, in the shape of ``ids``."""
         ids = np.asarray(ids)
         if ids.size and ids.dtype.kind not in "iu":
             raise InputError("row numbers have the wrong type", expected="whole numbers", received=f"{ids.dtype}")
@@ -82,12 +74,7 @@ class Partition:
 
 
 def even_rows(rows: int, size: int) -> Partition:
-    """Return ranges whose lengths differ by at most one row.
-
-    Args:
-        rows: the number of rows; 0 is allowed.
-        size: the number of ranks; it may exceed the number of rows.
-    """
+    """Return ranges whose lengths differ by at most one row."""
     _check_size(size)
     if rows < 0:
         raise InputError("the number of rows is negative", received=str(rows))
@@ -99,15 +86,11 @@ def balanced(
 ) -> Partition:
     """Return the ranges with the smallest maximum weight; among these, a nearly even choice.
 
+    ``boundaries`` are the rows at which a range may begin, besides row 0 and the end; default: every row.
+
     Example:
         >>> balanced([8, 1, 1, 1, 1], size=2).bounds
         array([0, 1, 5])
-
-    Args:
-        weights: the weight of each row, at least 0, such as its bytes or its work.
-        size: the number of ranks.
-        boundaries: the rows at which a range may begin, such as the first rows of clusters; default: every row. Row 0
-            and the end are always allowed.
     """
     _check_size(size)
     whole = _whole_weights(np.asarray(weights))

@@ -1,23 +1,13 @@
-"""Work in as many rounds on each rank, so that all ranks take part in the same collectives."""
-
 import numpy as np
 
 from xmc_tf.ranks.communicator import Communicator
 
 
 def equal_rounds(begins: np.ndarray, most: int, communicator: Communicator) -> list[tuple[int, int]]:
-    """Return ranges of documents with at most ``most`` entries each; call it on all ranks.
+    """Return ranges of documents with at most ``most`` entries each, or of one document with more; collective.
 
-    A document with more entries has a range of its own. All ranks get equally many ranges, so the last may be empty.
-
-    Example:
-        >>> equal_rounds(np.array([0, 3, 4, 9]), 4, Solo())
-        [(0, 2), (2, 3)]
-
-    Args:
-        begins: where the entries of each document begin, and the end of the last.
-        most: maximum number of entries of a range.
-        communicator: the ranks.
+    All ranks get equally many ranges, of which the last may be empty, so that all take part in the same collectives.
+    ``begins`` has the first entry of each document, and the end of the last.
     """
     ranges, low = [], 0
     while low < len(begins) - 1:

@@ -1,5 +1,3 @@
-"""Scanning large files by all ranks of a host, so that its disk is read once and not once per rank."""
-
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -10,13 +8,9 @@ Found = TypeVar("Found")
 
 
 class SharedScan:
-    """A scan in which each rank scans a part of its host's file; every host scans the whole file.
+    """A scan in which each rank scans a part of its host's file, so that a disk is read once and not once per rank.
 
-    Example:
-        >>> X = load_matrix("X.npz", scan=SharedScan(communicator))
-
-    Args:
-        communicator: the ranks; all of them scan at the same time, files that are known to be the same.
+    The files of all hosts must be the same. Making and using it is collective.
     """
 
     def __init__(self, communicator: Communicator) -> None:
@@ -25,7 +19,7 @@ class SharedScan:
         self._here = [rank for rank, host in enumerate(hosts) if host == communicator.host]
 
     def each(self, look: Callable[[int, int], Found]) -> list[Found]:
-        """Return what ``look`` found in each part; an ``InputError`` of one rank is raised on all."""
+        """Return what ``look`` found in each part; an error on one rank is raised on all."""
         place, count = self._here.index(self._communicator.rank), len(self._here)
         everyones = self._communicator.allgather(run_on_all_ranks(self._communicator, lambda: look(place, count)))
         return [everyones[rank] for rank in self._here]

@@ -1,5 +1,3 @@
-"""The communicator of a single process."""
-
 import sys
 
 import numpy as np
@@ -17,7 +15,7 @@ class Solo(Communicator):
         return "a single process"
 
     def barrier(self) -> None:
-        """Return at once: there is no other rank to wait for."""
+        pass
 
     def _alltoall(self, piece: np.ndarray, counts: np.ndarray) -> np.ndarray:
         return piece.copy()

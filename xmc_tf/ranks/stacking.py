@@ -10,10 +10,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.data.matrices import index_type, save_matrix
+from xmc_tf.data.matrices import index_type, open_matrix, save_matrix
 from xmc_tf.data.npz.reading import read_npy
-from xmc_tf.data.npz.shared import ArraySpec, SharedNpy, SharedNpz
-from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.data.npz.writing import ArraySpec, SharedNpy, SharedNpz
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import PIECE_ENTRIES, OwnRange, unfinished_path, write_own_ranges
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -23,17 +22,13 @@ _HELD_BYTES = 1 << 27  # per rank and kind of matrix
 
 
 class Pieces:
-    """The matrices of a rank for :func:`stack_rows`: the first ones stay in memory, the others go to disk.
+    """The matrices of a rank for ``stack_rows``: the first ones stay in memory, the others go to disk.
 
     Example:
         >>> with Pieces(folder / f"piece-{rank}", ".npz") as pieces:
         ...     for rows in made():
         ...         pieces.add(rows)
         ...     stack_rows(communicator, pieces.all, folder / "all.npz")
-
-    Args:
-        beginning: the common prefix of the files' paths.
-        suffix: .npz for CSR, .npy for dense matrices.
     """
 
     def __init__(self, beginning: Path, suffix: str) -> None:
@@ -52,7 +47,6 @@ class Pieces:
         self.all = []
 
     def add(self, rows: Rows) -> None:
-        """Add a matrix."""
         arrays = [rows] if isinstance(rows, np.ndarray) else [rows.data, rows.indices, rows.indptr]
         self._room -= sum(array.nbytes for array in arrays)
         if self._room < 0:
@@ -64,14 +58,7 @@ class Pieces:
 
 
 class _LazyMatrix(NamedTuple):
-    """A matrix that is opened on demand.
-
-    Args:
-        open: returns the matrix.
-        rows: the number of rows.
-        columns: the number of columns.
-        entries: the number of stored entries.
-    """
+    """A matrix that is opened on demand."""
 
     open: Callable[[], Any]
     rows: int
@@ -82,14 +69,8 @@ class _LazyMatrix(NamedTuple):
 def stack_rows(communicator: Communicator, mine: Sequence[Path | Rows], target: Path) -> None:
     """Stack the matrices of all ranks by rows in one file, as ``save_matrix`` would write it; collective.
 
-    Example:
-        >>> save_matrix(folder / f"{rank}.npz", rows_of(rank))
-        >>> stack_rows(communicator, [folder / f"{rank}.npz"], folder / "all.npz")
-
-    Args:
-        communicator: the ranks.
-        mine: this rank's matrices, CSR (.npz) or dense (.npy), in memory or as files of ``save_matrix``, which stay.
-        target: the file to write, of the same kind; written atomically. At least one rank must have a matrix.
+    The matrices are CSR (.npz) or dense (.npy), in memory or files of ``save_matrix``, which stay. The file is written
+    atomically. At least one rank must have a matrix.
     """
     pieces = run_on_all_ranks(communicator, lambda: [_piece(one, target.suffix == ".npy") for one in mine])
     summary = (sum(one.rows for one in pieces), sum(one.entries for one in pieces), [one.columns for one in pieces])

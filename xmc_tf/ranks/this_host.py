@@ -1,5 +1,3 @@
-"""Versions of what this host has installed, and its view of the files of other hosts."""
-
 import contextlib
 import platform
 import time

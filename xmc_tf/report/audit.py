@@ -14,35 +14,35 @@ from xmc_tf.common.process.terminal import printable
 from xmc_tf.models.documents import labelled_rows
 from xmc_tf.models.loading import load
 from xmc_tf.params import add_force, add_model, add_threads, add_verbosity
-from xmc_tf.report.audit_files import FINDINGS, refuse_audit, write_audit
+from xmc_tf.report.audit_files import AUDIT_FILES, FINDINGS, write_audit
+from xmc_tf.report.writing import refuse_report
 from xmc_tf.tables.reading_flags import add_label_options, add_reading_options, labelled_columns, source_options
 
 _DESCRIPTION = """List what is probably missing or wrong in the labels of a table, and why.
 
     python -m xmc_tf.report.audit data.csv -m model -o audit
 
-The table may be the one that the model was trained on: each document is looked at by rankers that are trained without
-it. The findings are of five kinds:
+The table may be the one that the model was trained on, because each document is checked by rankers that are trained
+without it. There are five kinds of findings:
 
   missing      a label that the document probably should have
   wrong        a label that the document probably should not have
   duplicates   two documents with nearly the same text and different labels
-  same labels  two labels that nobody can tell apart by the texts
+  same labels  two labels whose texts do not differ
   silent name  a label whose name is in none of its texts
 
-DIR/findings.csv has one row for each, with the reasons, how sure it is, and what is gained; DIR/audit.html is a page to
-read them. To accept findings of the kinds missing and wrong, write yes in the column accept, and correct the model:
+DIR/findings.csv has one row per finding, with its reason, probability and expected gain; DIR/audit.html shows them. To
+accept findings of the kinds missing and wrong, write yes in the column accept, and correct the model:
 
     python -m xmc_tf.append data.csv -m model --accepted audit/findings.csv"""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.report.audit", _DESCRIPTION)
     out.add_argument("table", metavar="TABLE", help="table of texts and labels")
     add_model(out, required=True)
     add = out.add_argument
-    add("-o", "--output", default="audit", metavar="DIR", help="folder of the findings")
+    add("-o", "--output", default="audit", metavar="DIR", help="folder for the findings")
     add("--most", type=whole, default=MOST, metavar="INT", help="maximum number of findings of each kind")
     add_threads(out, "-n")
     group = add_reading_options(out)
@@ -57,7 +57,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Look at the labels, and write the findings."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     announce_compiling()
@@ -65,9 +64,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise InputError(
             "--most is out of range", expected="a whole number of at least 1", received=str(arguments.most)
         )
-    refuse_audit(
-        "-o", arguments.output, {"TABLE": arguments.table, "-m": arguments.model_folder}, force=arguments.force
-    )
+    inputs = {"TABLE": arguments.table, "-m": arguments.model_folder}
+    refuse_report("-o", arguments.output, inputs, force=arguments.force, files=AUDIT_FILES)
     model = load(Path(arguments.model_folder))
     columns = model.metadata.columns
     options = replace(labelled_columns(arguments, columns), ids=arguments.id_column)

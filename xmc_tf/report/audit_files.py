@@ -1,38 +1,33 @@
-"""The files of an audit: a CSV table for a person to work through, and a page to read it."""
+"""The files of an audit: a CSV table to work through, and a page to read."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from xmc_tf.audit import Audit
-from xmc_tf.audit.corrections import ACCEPT, HEADER
+from xmc_tf.audit import KINDS, Audit, Finding
+from xmc_tf.audit.corrections import HEADER
+from xmc_tf.audit.finding import DUPLICATES, MISSING, SAME_LABELS, SILENT_NAME, WRONG
 from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.outputs import Named, refuse_output, refuse_output_folder
-from xmc_tf.report.page.audit import audit_page
-from xmc_tf.report.page.page import GENERATOR
+from xmc_tf.report.page.elements import Cell, Column, Html, name, paragraph, section, table, text
+from xmc_tf.report.page.page import GENERATOR, whole_page
 from xmc_tf.report.writing import write_csv
 
 FINDINGS, PAGE = "findings.csv", "audit.html"
-_TEXT = 200  # characters
-
-
-def refuse_audit(flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False) -> None:
-    """Refuse a folder for an audit that is an input, or in which it would replace a file of others.
-
-    Args:
-        flag: the folder's.
-        folder: the folder.
-        inputs: what the command reads, files and folders, by flag.
-        force: whether files of others are replaced.
-    """
-    refuse_output_folder(flag, folder, inputs)
-    for name, mark in ((FINDINGS, ",".join(HEADER)), (PAGE, GENERATOR)):
-        refuse_output(flag, Path(folder) / name, inputs, [mark], force=force)
+AUDIT_FILES = {FINDINGS: ",".join(HEADER), PAGE: GENERATOR}  # with a text by which each is recognised
+_CSV_TEXT, _PAGE_TEXT = 200, 160  # characters
+_SHOWN = 200
+_SURE = Column("sure", about="How likely the finding is right")
+_GAIN = Column("gain", about="Number of labels of documents that are expected to become right")
+_OF_LABEL = ("document", "label", "text", "why")
+_TEXTS = {
+    MISSING: _OF_LABEL, WRONG: _OF_LABEL, DUPLICATES: ("document", "text", "why"),
+    SAME_LABELS: ("label", "other label", "why"), SILENT_NAME: ("label", "why"),
+}  # fmt: skip
 
 
 def write_audit(
     audit: Audit, folder: str | Path, title: str = "Audit of the labels", ids: Mapping[str, str] | None = None
 ) -> Path:
-    """Write the findings of an audit: ``findings.csv`` to work through, and ``audit.html`` to read them.
+    """Write the findings of an audit as ``findings.csv``, to work through, and ``audit.html``, to read.
 
     Example:
         >>> model = load("model")
@@ -40,7 +35,7 @@ def write_audit(
 
     Args:
         audit: the findings.
-        folder: created if it does not exist; other files in it stay.
+        folder: created if it does not exist; other files in it are kept.
         title: title of the page.
         ids: identifiers of the labels by name.
 
@@ -51,25 +46,63 @@ def write_audit(
     folder.mkdir(parents=True, exist_ok=True)
     write_csv(folder / FINDINGS, HEADER, _rows(audit, ids or {}))
     with atomic_file(folder / PAGE) as part:
-        part.write_text(audit_page(audit, title, FINDINGS), encoding="utf-8", errors="replace")
+        body = "\n".join(filter(None, [_summary(audit), *(_findings(audit, kind) for kind in KINDS)]))
+        part.write_text(whole_page(title, text(str(audit)), body, FINDINGS), encoding="utf-8", errors="replace")
     return folder / PAGE
 
 
 def _rows(audit: Audit, ids: Mapping[str, str]) -> Iterable[list[object]]:
     data = audit.data
     for one in audit:
-        name = "" if one.label is None else data.label_name(one.label)
+        label = "" if one.label is None else data.label_name(one.label)
         document = "" if one.row is None else data.document_name(one.row)
         other = None
         if one.other is not None:
             other = data.label_name(one.other) if one.row is None else data.document_name(one.other)
-        text = audit.text_of(one)[:_TEXT]
-        identifier = "" if one.label is None else ids.get(name, str(one.label))
-        values = [
-            "", one.kind, one.row, document, text, name, identifier, other, one.why, f"{one.sure:.3f}",
-            f"{one.gain:.3f}",
-        ]  # fmt: skip
-        yield [dict(zip(HEADER, values, strict=True))[column] for column in HEADER]
+        identifier = "" if one.label is None else ids.get(label, str(one.label))
+        values: dict[str, object] = {
+            "accept": "", "kind": one.kind, "row": one.row, "document": document, "label": label,
+            "label_id": identifier, "text": audit.text_of(one)[:_CSV_TEXT], "other": other, "why": one.why,
+            "sure": f"{one.sure:.3f}", "gain": f"{one.gain:.3f}",
+        }  # fmt: skip
+        yield [values[column] for column in HEADER]
 
 
-__all__ = ["ACCEPT", "FINDINGS", "PAGE", "refuse_audit", "write_audit"]
+def _summary(audit: Audit) -> Html:
+    kinds = ((kind, audit.count_text(len(audit.of_kind(kind))), about) for kind, about in KINDS.items())
+    lines = "".join(f"<li>{text(kind)}: {count}. {text(about)}</li>" for kind, count, about in kinds)
+    return section(
+        "summary", "Summary", paragraph("Each document was checked by rankers that were trained without it."),
+        f"<ul>{lines}</ul>",
+        paragraph(
+            f"To accept corrections, write yes in the column accept of {FINDINGS}, for findings of the kinds missing "
+            f"and wrong, and run: <code>xmc-tf append TABLE -m MODEL --accepted {FINDINGS}</code>"
+        ),
+    )  # fmt: skip
+
+
+def _findings(audit: Audit, kind: str) -> Html:
+    found = audit.of_kind(kind)
+    if not found:
+        return ""
+    rows = [_cells(audit, one) for one in found[:_SHOWN]]
+    about = f"{KINDS[kind]} The table shows {len(rows):,} of {len(found):,}; {FINDINGS} has all of them."
+    caption = f"Findings of the kind {kind}, those with the largest gain first"
+    numbers = [_SURE] if kind in (MISSING, WRONG) else [_SURE, _GAIN]  # of a single label, both are the same
+    columns = [*(Column(title, "text") for title in _TEXTS[kind]), *numbers]
+    identifier = kind.replace(" ", "")
+    html = table(caption, columns, rows, style="sortable findings", tall=f"{identifier}-table")
+    return section(identifier, kind.capitalize(), paragraph(text(about, 300), "note"), html)
+
+
+def _cells(audit: Audit, one: Finding) -> list[Cell]:
+    data = audit.data
+    cells = {
+        "document": "" if one.row is None else name(data.document_name(one.row)),
+        "label": "" if one.label is None else name(data.label_name(one.label)),
+        "other label": "" if one.other is None or one.row is not None else name(data.label_name(one.other)),
+        "text": text(audit.text_of(one), _PAGE_TEXT), "why": text(one.why, 500),
+    }  # fmt: skip
+    texts = [Cell(cells[title], kind="text", style=title.split()[-1]) for title in _TEXTS[one.kind]]
+    sure, gain = (Cell(f"{getattr(one, what):.2f}", getattr(one, what), style=what) for what in ("sure", "gain"))
+    return [*texts, sure] if one.kind in (MISSING, WRONG) else [*texts, sure, gain]

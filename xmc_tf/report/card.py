@@ -1,4 +1,4 @@
-"""The model card: ``README.md`` in a model's folder, in the form in which the Hugging Face hub shows it."""
+"""The model card: ``README.md`` in a model's folder, in the format of the Hugging Face hub."""
 
 import json
 import logging
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.models.card import CARD, MARK, is_foreign
+from xmc_tf.models.folder import CARD, MARK, is_foreign
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.model import Model
 from xmc_tf.report.report import Report
@@ -21,22 +21,7 @@ _KINDS = {
 
 
 def write_card(folder: str | Path, model: Model, report: Report, data: str) -> Path | None:
-    """Write the card of a model, filled from a report on it.
-
-    A ``README.md`` that somebody else has written stays; a card of an earlier report is replaced.
-
-    Example:
-        >>> write_card("model", model, make_report(inputs), "data.csv")
-
-    Args:
-        folder: the model's folder.
-        model: the model.
-        report: the report.
-        data: what the model was measured on, such as the name of a table.
-
-    Returns:
-        The path of the card; None if a README of others is there.
-    """
+    """Write a model card from a report; return its path, or None if somebody else's ``README.md`` is there."""
     path = Path(folder) / CARD
     if is_foreign(path):
         _LOG.warning("%s was not written by xmc_tf and stays as it is: there is no model card", path)
@@ -47,21 +32,15 @@ def write_card(folder: str | Path, model: Model, report: Report, data: str) -> P
 
 
 def card_of(title: str, metadata: ModelMetadata, report: Report, data: str) -> str:
-    """Return the text of a model card.
-
-    Args:
-        title: name of the model.
-        metadata: its metadata.
-        report: the report on it.
-        data: what it was measured on.
-    """
     comparison = report.comparison
     measures = comparison.systems[0].overall
     measured = {f"{name}@{k}": measures.at(name, k) for name in _SHOWN if name in measures.values for k in measures.ks}
     measured = {name: value for name, value in measured.items() if value == value}
     encoder = _encoder(metadata)
+    header = _header(title, metadata, measured, data, encoder)
     return "\n".join([
-        "---", *_yaml(_header(title, metadata, measured, data, encoder)), "---",
+        # JSON is YAML, and safe for any text.
+        "---", *(f"{key}: {json.dumps(value)}" for key, value in header.items()), "---",
         MARK, "", f"# {_inline(title)}", "",
         f"{_KINDS.get(metadata.model, metadata.model)}. It chooses the best of {metadata.nr_labels:,} labels.",
         "", "## Use", "", "```python", "import xmc_tf", "",
@@ -69,8 +48,8 @@ def card_of(title: str, metadata: ModelMetadata, report: Report, data: str) -> s
         "## Data", "", *_data(metadata, report, data), "", "## Measures", "",
         f"Measured on {comparison.documents:,} documents that were not used in training, in percent.", "",
         *_table(measures.ks, {name: measures for name in _SHOWN if name in measures.values}), "",
-        "P: share of the first k labels that are right. R: share of a document's labels that they hold.",
-        "nDCG: both, the first ranks count most. PSP: P with rare labels weighing more.", "",
+        "P: share of the first k labels that are right. R: share of a document's labels that are among them.",
+        "nDCG: like P, but the first ranks count more. PSP: like P, but rare labels count more.", "",
         "## Settings", "", *_settings(metadata, report), "", "## Limits", "", *_limits(report, encoder), "",
     ])  # fmt: skip
 
@@ -78,27 +57,21 @@ def card_of(title: str, metadata: ModelMetadata, report: Report, data: str) -> s
 def _header(
     title: str, metadata: ModelMetadata, measured: Mapping[str, float], data: str, encoder: str
 ) -> dict[str, Any]:
-    """Return the header that the hub reads."""
+    """Return the metadata that the hub reads."""
     tfidf = metadata.content.get("tfidf_params")
     language = str((tfidf or {}).get("language", "")) if isinstance(tfidf, dict) else ""
     languages = [one for one in language.split(",") if len(one) == 2]
     metrics = [{"type": name, "name": name, "value": round(value, 4)} for name, value in measured.items()]
     task = {"type": "text-classification", "name": "Extreme multi-label classification"}
     return {
-        "library_name": "xmc_tf",
-        "pipeline_tag": "text-classification",
+        "library_name": "xmc_tf", "pipeline_tag": "text-classification",
         "tags": ["xmc_tf", "extreme-multi-label-classification"],
         **({"language": languages} if languages else {}),
         **({"base_model": encoder} if encoder.count("/") == 1 and not Path(encoder).is_absolute() else {}),
         "model-index": [
             {"name": title, "results": [{"task": task, "dataset": {"type": "table", "name": data}, "metrics": metrics}]}
         ],
-    }
-
-
-def _yaml(content: Mapping[str, Any]) -> list[str]:
-    """Return a header as lines; JSON is YAML, so each value is JSON on one line, whatever its text contains."""
-    return [f"{key}: {json.dumps(value)}" for key, value in content.items()]
+    }  # fmt: skip
 
 
 def _table(ks: Sequence[int], rows: Mapping[str, Any]) -> list[str]:
@@ -111,11 +84,10 @@ def _table(ks: Sequence[int], rows: Mapping[str, Any]) -> list[str]:
 
 def _data(metadata: ModelMetadata, report: Report, data: str) -> list[str]:
     documents = metadata.content.get("nr_documents")
-    lines = [f"- measured on: {_inline(data)}"]
-    if isinstance(documents, int):
-        lines.insert(0, f"- trained on {documents:,} documents")
+    lines = [f"- trained on {documents:,} documents"] if isinstance(documents, int) else []
+    lines.append(f"- measured on: {_inline(data)}")
     if columns := metadata.columns:
-        lines.append(f"- columns of texts: {', '.join(map(_inline, columns.texts))}; of labels: {columns.labels}")
+        lines.append(f"- text columns: {', '.join(map(_inline, columns.texts))}; label column: {columns.labels}")
     lines.append(f"- {report.comparison.labels_per_document:.1f} labels per document")
     return lines
 
@@ -127,17 +99,19 @@ def _settings(metadata: ModelMetadata, report: Report) -> list[str]:
 
 
 def _limits(report: Report, encoder: str) -> list[str]:
-    lines = ["- It finds labels that it has seen in training; texts of another kind or language get worse labels."]
+    lines = [
+        "- It finds only labels that were in the training data. Other kinds of texts or languages get worse labels."
+    ]
     if (coverage := report.coverage) is not None and coverage.unseen_labels:
         lines.append(f"- {coverage.unseen_labels:,} labels of the measured documents had no training document.")
     lines.append("- Features contain words of the training texts. Do not publish a model of confidential texts.")
     if encoder:
-        lines.append(f"- The encoder, {_inline(encoder)}, has a licence of its own, which its publisher states.")
+        lines.append(f"- The encoder, {_inline(encoder)}, has its own licence, which its publisher states.")
     return lines
 
 
 def _encoder(metadata: ModelMetadata) -> str:
-    """Return the name of the encoder that was fine-tuned; "" if there is none."""
+    """Return the name of the fine-tuned encoder, or ""."""
     if metadata.model != "XTransformer":
         return ""
     chain = metadata.content.get("train_params", {}).get("matcher_params_chain", {})
@@ -146,6 +120,6 @@ def _encoder(metadata: ModelMetadata) -> str:
 
 
 def _inline(text: str) -> str:
-    """Return a text that Markdown shows as it is, on one line."""
+    """Return a text on one line, escaped for Markdown."""
     shown = " ".join(text.split())
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in shown)

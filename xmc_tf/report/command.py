@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.report.command``: write a report on models, on documents of a data set."""
+"""``python -m xmc_tf.report.command``: report on models, measured on documents of a data set."""
 
 import argparse
 from collections.abc import Sequence
@@ -17,8 +17,7 @@ from xmc_tf.models.loading import load
 from xmc_tf.models.model import Model
 from xmc_tf.models.results import over_all_labels
 from xmc_tf.params import TfidfParams, add_force, add_verbosity
-from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs
-from xmc_tf.report.run_curves import curves_of_model
+from xmc_tf.report.inputs import MODEL_LABELS, ReportInputs, curves_of_model
 from xmc_tf.report.writing import refuse_report, write_report
 from xmc_tf.tables.splits import SPLITS, TEST, TRAIN, VALIDATION
 from xmc_tf.tables.store import TableStore
@@ -28,20 +27,19 @@ _DESCRIPTION = """Write a report on one or several models: one HTML page, and it
     python -m xmc_tf.report.command data.sqlite -m model -o report
     python -m xmc_tf.report.command data.sqlite -m small large -o report --split validation
 
-The documents are those of a data set that xmc-tf prepare or xmc-tf train has made of a table. Labels of model and data
-set are matched by name: a label that the model does not know counts as not found. For predictions in files, use
+The documents are in a data set that xmc-tf prepare or xmc-tf train has made from a table. Labels of model and data set
+are matched by name; a label that the model does not know counts as not found. For predictions in files, use
 python -m xmc_tf.evaluate --report."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.report.command", _DESCRIPTION)
     out.add_argument("data", metavar="DATA", help="data set: a database of xmc-tf prepare or xmc-tf train")
     add = out.add_argument
     add("-m", "--model-folder", required=True, nargs="+", metavar="DIR", help="models; the first is the main one")
-    add("-o", "--output", default="report", metavar="DIR", help="folder of the report")
+    add("-o", "--output", default="report", metavar="DIR", help="folder for the report")
     add("--split", default=TEST, metavar="NAME", help=f"documents to report on: {', '.join(SPLITS)}")
-    add("--title", metavar="TEXT", help="title of the report (default: of the model and the data set)")
+    add("--title", metavar="TEXT", help="title of the report (default: names of the model and the data set)")
     add("-k", "--only-topk", type=whole, default=MODEL_LABELS, metavar="INT", help="number of labels per document")
     add("-b", "--beam-size", type=whole, metavar="INT", help="number of nodes kept at each level (default: as trained)")
     add_force(out)
@@ -50,7 +48,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Predict, and write the report."""
     arguments = parser().parse_args(argv)
     cli.set_verbosity(arguments.verbose_level)
     announce_compiling()
@@ -62,67 +59,51 @@ def main(argv: Sequence[str] | None = None) -> None:
     split = arguments.split
     if not store.count(split):
         raise InputError(f"{arguments.data} has no documents in the split {split!r}", expected="at least one")
-    # Other documents than the test documents may have been used in training, which a model card must not measure.
+    # A model card must not measure documents that may have been used in training.
     card = arguments.model_folder[0] if split == TEST else None
     path = write_report(_inputs(arguments, store), arguments.output, model_folder=card, data=store.path.name)
     print(printable(str(path)))
 
 
 def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
-    """Return the inputs of the report, with one column for each label of the data set or of a model."""
-    split, texts = arguments.split, store.texts(arguments.split)
+    """Return the inputs of the report, with a column for each label of the data set or of any model."""
+    split, texts, names = arguments.split, store.texts(arguments.split), store.names
     folders = [Path(folder) for folder in arguments.model_folder]
-    names = store.names
     column = {name: number for number, name in enumerate(names)}
-    predictions: list[csr_matrix] = []
+    found: list[tuple[csr_matrix, np.ndarray]] = []
     first: Model | None = None
     for folder in folders:
         model = load(folder)
         first = first or model
-        own = _names_of(model, folder, names)
-        for name in own:
-            column.setdefault(name, len(column))
-        predicted = model.predict(texts, only_topk=arguments.only_topk, beam_size=arguments.beam_size)
-        to = np.array([column[name] for name in own])
-        predictions.append(
-            csr_matrix((predicted.data, to[predicted.indices], predicted.indptr), (len(texts), len(column)))
-        )
+        to = np.array([column.setdefault(name, len(column)) for name in _names_of(model, folder, names)])
+        found.append((model.predict(texts, only_topk=arguments.only_topk, beam_size=arguments.beam_size), to))
+    shape = (len(texts), len(column))
+    predictions = [csr_matrix((one.data, to[one.indices], one.indptr), shape) for one, to in found]
     header = folders[0] / "features" / "params.json"
     used = [TRAIN] if split != TEST else [TRAIN, VALIDATION]
     titles = _titles(folders)
     training = vstack([store.labels(one) for one in used], format="csr")
+    settings = {
+        "model": folders[0], "data set": store.path, "split": split, "labels per document": arguments.only_topk,
+        **({"features": TfidfParams.of_header(read_json(header)).description} if header.exists() else {}),
+    }  # fmt: skip
     return ReportInputs(
         arguments.title or f"{folders[0].name or 'model'}: {split} documents of {store.path.name}",
-        over_all_labels(store.labels(split), len(column), None),
-        over_all_labels(predictions[0], len(column), None),
-        names=list(column),
-        texts=texts,
-        document_names=store.document_names(split),
+        over_all_labels(store.labels(split), len(column), None), predictions[0], names=list(column), texts=texts,
+        document_names=store.document_names(split), model=first, name=titles[0],
         training_labels=None if split == TRAIN else over_all_labels(training, len(column), None),
-        model=first,
-        others={
-            title: over_all_labels(one, len(column), None)
-            for title, one in zip(titles[1:], predictions[1:], strict=True)
-        },
-        name=titles[0],
-        curves=curves_of_model(store, folders[0]),
-        settings={
-            "model": folders[0],
-            "data set": store.path,
-            "split": split,
-            "labels per document": arguments.only_topk,
-            **({"features": TfidfParams.of_header(read_json(header)).description} if header.exists() else {}),
-        },
-    )
+        others=dict(zip(titles[1:], predictions[1:], strict=True)), curves=curves_of_model(store, folders[0]),
+        settings=settings,
+    )  # fmt: skip
 
 
 def _names_of(model: Model, folder: Path, names: Sequence[str]) -> Sequence[str]:
-    """Return the label names of a model; a model without names must have as many labels as the data set."""
+    """Return the label names of a model; without names, its labels are taken for those of the data set."""
     if model.names:
         return model.names
     if model.tree.nr_labels != len(names):
         raise InputError(
-            f"{folder} has no label names, and another number of labels than the data set",
+            f"{folder} has no label names, and not as many labels as the data set",
             expected=f"{len(names):,} labels",
             received=f"{model.tree.nr_labels:,}",
             fix="train the model with --labels",
@@ -131,7 +112,7 @@ def _names_of(model: Model, folder: Path, names: Sequence[str]) -> Sequence[str]
 
 
 def _titles(folders: Sequence[Path]) -> list[str]:
-    """Return a name of its own for each model."""
+    """Return a unique name for each model."""
     names = [folder.name or str(folder) for folder in folders]
     return [
         name if names.count(name) == 1 else f"{folder} ({number})"

@@ -1,4 +1,4 @@
-"""The command that measures predictions: ``xmc_tf.evaluate`` and ``xmc_tf.linear.evaluate``."""
+"""The command that evaluates predictions: ``xmc_tf.evaluate`` and ``xmc_tf.linear.evaluate``."""
 
 import argparse
 import json
@@ -46,48 +46,38 @@ LabelledRows: TypeAlias = tuple[list[str], list[list[str]], list[str]]
 _MAX_CUT_OFFS = 10_000  # maximum number of cut-offs of one table
 
 
-def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
-    """Add the flags of the command; ``layout`` is the default of ``--layout``."""
+def evaluation_parser(module: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
+    parser = cli.make_parser(module, description, epilog=epilog)
     add = parser.add_argument
     add("table", nargs="?", metavar="TABLE", help="table of texts and labels that a model (-m) is measured on")
     add("-y", "--truth-path", metavar="PATH", help="true labels, documents × labels")
     add("-p", "--pred-path", nargs="+", default=[], metavar="PATH", help="predictions, of the same shape")
     add(
-        "-k",
-        "--topk",
-        "--only-topk",
-        dest="topk",
-        metavar="K",
+        "-k", "--topk", "--only-topk", dest="topk", metavar="K",
         help='values of k: a list such as 1,3,5, or one number N for 1 to N ("5," for 5 only) '
         f"(default: 1,3,5; with --layout pecos {PECOS_TOPK}, which stands for 1 to {PECOS_TOPK})",
-    )
+    )  # fmt: skip
     add_layout(parser, layout)
     add("--json", action="store_true", help="print one JSON object; values are from 0 to 1")
     add("--train-labels", metavar="PATH", help="training labels, for propensities and label frequencies")
     add("--propensity-a", type=float, default=0.55, metavar="A", help="parameter A of the propensity model")
     add("--propensity-b", type=float, default=1.5, metavar="B", help="parameter B of the propensity model")
     add(
-        "--buckets",
-        default="10,50",
-        metavar="BOUNDS",
+        "--buckets", default="10,50", metavar="BOUNDS",
         help="upper bounds of the label groups by frequency, counted in --train-labels if given, else in the true "
         'labels; "none": no groups',
-    )
+    )  # fmt: skip
     add(
-        "--ensemble",
-        nargs="+",
-        default=[],
-        choices=list(ENSEMBLES),
+        "--ensemble", nargs="+", default=[], choices=list(ENSEMBLES),
         help="also measure ensembles of the predictions, combined in these ways",
-    )
+    )  # fmt: skip
     add("--tags", nargs="+", metavar="NAME", help="names of the predictions, in the order of -p")
-    add("--labels", metavar="PATH", help="label names, one per line, for the report")
+    add("--labels", metavar="PATH", help="label names for the report, one per line")
     add_force(parser)
     add(
-        "--report",
-        metavar="DIR",
+        "--report", metavar="DIR",
         help="write DIR/report.html: metrics, thresholds, calibration, labels, confusions; also as JSON and CSV",
-    )
+    )  # fmt: skip
     add("--title", default="Evaluation of predictions", metavar="TEXT", help="title of the report")
     add_texts(parser)
     add_model(parser)
@@ -104,10 +94,10 @@ def add_flags(parser: argparse.ArgumentParser, layout: str) -> None:
         help="documents of TABLE to measure on: those that the model was not trained on, such as the test rows of its "
         "own table (unseen, the default), or all",
     )  # fmt: skip
+    return parser
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Measure the predictions and print the result."""
     pecos = args.layout == "pecos" and not args.json
     ks = _cut_offs(args.topk or (str(PECOS_TOPK) if pecos else "1,3,5"))
     if pecos and ks != tuple(range(1, len(ks) + 1)):
@@ -118,10 +108,15 @@ def evaluate(args: argparse.Namespace) -> None:
             fix=f"use -k {ks[-1]}, or --layout table",
         )
     bounds = [] if args.buckets == "none" else _numbers(args.buckets, "--buckets")
-    inputs = _of_table(args, ks, bounds) if args.table else _of_files(args, ks, bounds)
+    shared = {
+        "bounds": bounds, "ks": ks if args.topk or args.json else (),
+        "propensities": (args.propensity_a, args.propensity_b),
+    }  # fmt: skip
+    inputs = _of_table(args, ks[-1], shared) if args.table else _of_files(args, shared)
     single = is_single_label(inputs.truth)
     if pecos:
-        _print_pecos(inputs, ks[-1])
+        for name, predicted in inputs.systems.items():
+            print((f"{name}:\n" if inputs.others else "") + pecos_lines(predicted, inputs.truth, ks[-1], name))
     elif args.json:
         print(json.dumps(_as_json(inputs, single), ensure_ascii=False))
     elif single and args.topk is None:
@@ -139,7 +134,6 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 def _as_json(inputs: ReportInputs, single: bool) -> dict[str, Any]:
-    """Return the measures as an object, with those of single-label data and of category paths where they apply."""
     content = inputs.compared().to_json()
     for system, predicted in zip(content["systems"], inputs.systems.values(), strict=True):
         if single:
@@ -150,7 +144,6 @@ def _as_json(inputs: ReportInputs, single: bool) -> dict[str, Any]:
 
 
 def _single_label_text(inputs: ReportInputs) -> str:
-    """Return accuracy, F1 and confusions of each prediction."""
     blocks = [f"{inputs.truth.shape[0]:,} documents with one label each; -k 1,3,5 measures the first 5 labels"]
     for name, predicted in inputs.systems.items():
         lines = measure_single_label(inputs.truth, predicted).lines(inputs.names)
@@ -158,8 +151,7 @@ def _single_label_text(inputs: ReportInputs) -> str:
     return "\n\n".join(blocks)
 
 
-def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]) -> ReportInputs:
-    """Read true labels and predictions, and what a report shows beside them."""
+def _of_files(args: argparse.Namespace, shared: dict[str, Any]) -> ReportInputs:
     refuse_without_table(
         args, {"label_column": "--label-column", "label_separator": "--label-separator", "rows": "--rows"}
     )
@@ -172,11 +164,16 @@ def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     names = args.tags or short_names(args.pred_path)
     if len(names) != len(args.pred_path):
         raise InputError(
-            "--tags does not match the predictions",
-            expected=f"{len(args.pred_path)} names",
-            received=f"{len(names)}",
+            "--tags does not match the predictions", expected=f"{len(args.pred_path)} names", received=f"{len(names)}"
         )
-    _check_report(args)
+    inputs = {
+        "-y": args.truth_path, "-p": args.pred_path, "--train-labels": args.train_labels, "--labels": args.labels,
+        "-t": args.text_path, "-m": args.model_folder, "--vocabulary": args.vocabulary,
+    }  # fmt: skip
+    if args.report:
+        refuse_report("--report", args.report, inputs, force=args.force)
+    elif unused := next((flag for flag in ("-t", "-m") if inputs[flag]), None):
+        raise InputError(f"{unused} is only used for a report", expected="--report DIR too", received=f"only {unused}")
     truth = as_truth(load_matrix(args.truth_path, name="the truth"), args.truth_path)
     label_names = load_names(args.labels, truth.shape[1]) if args.labels else None
     training = None
@@ -193,7 +190,7 @@ def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
         check_shapes(truth, matrix, path)
     systems = dict(zip(names, matrices, strict=True))
     if len(systems) < len(names):
-        raise InputError("two predictions have the same name", expected="a name of its own for each", fix="use --tags")
+        raise InputError("two predictions have the same name", expected="unique names", fix="use --tags")
     systems |= {f"ensemble {way}": ensemble(way, matrices) for way in args.ensemble}
     model = None
     if args.model_folder:
@@ -204,17 +201,13 @@ def _of_files(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     (name, predicted), *others = systems.items()
     return ReportInputs(
         args.title, truth, predicted, label_names, TextFile(args.text_path) if args.text_path else None,
-        training_labels=training, model=model, others=dict(others), name=name, bounds=bounds,
-        ks=ks if args.topk or args.json else (),
-        propensities=(args.propensity_a, args.propensity_b), hierarchy=_hierarchy(args, label_names),
+        training_labels=training, model=model, others=dict(others), name=name, hierarchy=_hierarchy(args, label_names),
+        **shared,
     )  # fmt: skip
 
 
-def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]) -> ReportInputs:
-    """Return a model's predictions for a labelled table, and the table's labels.
-
-    Labels that the model does not know count as misses. Rows without a text or a label are counted and left out.
-    """
+def _of_table(args: argparse.Namespace, k: int, shared: dict[str, Any]) -> ReportInputs:
+    """Return a model's predictions for a labelled table. Labels that the model does not know count as misses."""
     from xmc_tf.models.documents import labelled_rows
     from xmc_tf.models.labels import matrix_of_names, true_labels, unknown_labels
     from xmc_tf.models.loading import load
@@ -234,9 +227,8 @@ def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
     announce_compiling()
     model = load(args.model_folder)
     options = labelled_columns(args, model.metadata.columns)
-    texts, labels, documents = _unseen(
-        args, model, labelled_rows(args.table, source_options(args), options, "measured")
-    )
+    rows = labelled_rows(args.table, source_options(args), options, "measured")
+    texts, labels, documents = _unseen(args, model, rows)
     own = LabelData(LISTS, labels)
     if model.names is None:
         names, truth = None, true_labels(own, texts, model.metadata.nr_labels, None)
@@ -244,17 +236,15 @@ def _of_table(args: argparse.Namespace, ks: Sequence[int], bounds: Sequence[int]
         names = [*model.names, *unknown_labels(own, model.names)]
         truth = matrix_of_names(own.names, names, "the model's label names")
     hierarchy = _hierarchy(args, names)
-    predicted = over_all_labels(model.predict(texts, only_topk=max(ks[-1], MODEL_LABELS)), truth.shape[1], None)
+    predicted = over_all_labels(model.predict(texts, only_topk=max(k, MODEL_LABELS)), truth.shape[1], None)
     name = (args.tags or [Path(args.model_folder).name or "model"])[0]
     return ReportInputs(
-        args.title, truth, predicted, names, texts, documents, model=model, name=name, bounds=bounds,
-        ks=ks if args.topk or args.json else (),
-        propensities=(args.propensity_a, args.propensity_b), hierarchy=hierarchy,
+        args.title, truth, predicted, names, texts, documents, model=model, name=name, hierarchy=hierarchy, **shared
     )  # fmt: skip
 
 
 def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> LabelledRows:
-    """Return the documents of a table that the model was not trained on, or all of them if the user wants that."""
+    """Return the documents that the model was not trained on, or all of them with ``--rows all``."""
     trained = model.trained_documents
     if args.rows == ALL or trained is None:
         return rows
@@ -265,8 +255,8 @@ def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> Lab
     if seen.all():
         raise InputError(
             f"{args.table}: the model was trained on all of these {count:,} documents",
-            expected="documents that it does not know: measured on its own, it is far better than on others",
-            fix="measure it on another table; or add --rows all to measure it on these",
+            expected="documents that it was not trained on: on its training data, it is far better than on others",
+            fix="use another table, or add --rows all to measure it on these",
         )
     _LOG.warning(
         "%s: the model was trained on %s of %s documents; it is measured on the other %s (--rows all: on all of them)",
@@ -278,7 +268,6 @@ def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> Lab
 
 
 def _hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHierarchy | None:
-    """Return the broader terms of labels in the vocabulary that is given; None without one."""
     vocabulary, language = args.vocabulary, args.language
     if vocabulary is None and language is None:
         return None
@@ -293,48 +282,14 @@ def _hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHi
     return load_hierarchy(names, existing_file(vocabulary, "vocabulary"), language)
 
 
-def _check_report(args: argparse.Namespace) -> None:
-    """Refuse a report that would replace an input, and inputs that only a report uses."""
-    inputs = {
-        "-y": args.truth_path, "-p": args.pred_path, "--train-labels": args.train_labels, "--labels": args.labels,
-        "-t": args.text_path, "-m": args.model_folder, "--vocabulary": args.vocabulary,
-    }  # fmt: skip
-    if args.report:
-        refuse_report("--report", args.report, inputs, force=args.force)
-        return
-    for flag, value in (("-t", args.text_path), ("-m", args.model_folder)):
-        if value:
-            raise InputError(f"{flag} is only used for a report", expected="--report DIR too", received=f"only {flag}")
-
-
-def evaluation_parser(module: str, description: str, epilog: str, layout: str) -> argparse.ArgumentParser:
-    """Return the parser of a command that measures predictions."""
-    parser = cli.make_parser(module, description, epilog=epilog)
-    add_flags(parser, layout)
-    return parser
-
-
 def short_names(paths: Sequence[str]) -> list[str]:
-    """Return file names, with as many of their folders as are needed to distinguish them.
-
-    Example:
-        >>> short_names(["run1/pred.npz", "run2/pred.npz"])
-        ['run1/pred.npz', 'run2/pred.npz']
-    """
+    """Return file names, with as many of their folders as are needed to distinguish them."""
     parts = [Path(path).parts for path in paths]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
         if len(set(names)) == len(names):
             return names
     return list(paths)
-
-
-def _print_pecos(inputs: ReportInputs, topk: int) -> None:
-    """Print one block per prediction; if there are several, a line with the name precedes each."""
-    for name, matrix in inputs.systems.items():
-        if inputs.others:
-            print(f"{name}:")
-        print(pecos_lines(matrix, inputs.truth, topk, name))
 
 
 def _cut_offs(text: str) -> tuple[int, ...]:

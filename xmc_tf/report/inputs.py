@@ -1,7 +1,6 @@
-"""The inputs of a report: predictions and true labels, and what helps to explain them."""
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,8 @@ from xmc_tf.metrics.evaluation import inverse_propensity
 from xmc_tf.metrics.measures import check_shapes
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.single_label import is_single_label
+from xmc_tf.tables.runs import Run, runs_of
+from xmc_tf.tables.store import TableStore
 
 if TYPE_CHECKING:
     from xmc_tf.data.vocabularies import LabelHierarchy
@@ -24,23 +25,12 @@ MODEL_LABELS = 20  # labels per document that are predicted for a report
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a chart, such as the loss over the steps of a training.
-
-    Example:
-        >>> Curve("level 1", steps=[100, 200], values=[31.2, 24.8], chart="training loss")
-
-    Args:
-        name: name of the line.
-        steps: the horizontal positions, ascending.
-        values: the value at each position.
-        chart: title of the chart; lines with the same title share one chart. Default: the line's name.
-        x_title: title of the horizontal axis.
-    """
+    """A line of a chart, such as the loss by step."""
 
     name: str
     steps: Sequence[float]
     values: Sequence[float]
-    chart: str = ""
+    chart: str = ""  # title; lines with the same title share a chart (default: the name)
     x_title: str = "step"
 
     def __post_init__(self) -> None:
@@ -54,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class ReportInputs:
-    """The inputs of a report. Only the first three are required; each further one adds to the report.
+    """The inputs of a report. Only the first three are required; each other one adds to the report.
 
     Example:
         >>> truth, predicted = load_matrix("Y.tst.npz"), load_matrix("pred.npz")
@@ -63,19 +53,19 @@ class ReportInputs:
     Args:
         title: title of the report.
         truth: documents × labels; every nonzero entry is a label.
-        predicted: documents × labels, the scores. 10 to 20 labels per document show what lower thresholds find.
-        names: label names, in the order of the columns. Default: labels go by their numbers.
+        predicted: documents × labels, the scores. 10 to 20 labels per document show what lower thresholds would find.
+        names: label names, in the order of the columns (default: labels are shown by number).
         texts: the documents, for examples; only the few that are shown are read.
-        document_names: what each document is called, such as "line 12 of data.csv". Default: its number.
+        document_names: names of the documents, such as "line 12 of data.csv" (default: their numbers).
         training_labels: documents × labels of the training data, for label frequencies and propensities.
         model: the model that predicted; adds the deciding words to examples, and near misses if it knows the broader
             terms of its labels.
         curves: learning curves.
-        others: further predictions of the same documents by name, to compare with.
+        others: other predictions for the same documents by name, to compare.
         name: name of ``predicted`` in comparisons.
         settings: anything to show in a table, such as parameters and durations.
-        ks: the cut-offs of P, R and nDCG (default: 1, 3 and 5; 1 alone where each document has one label).
-        bounds: upper bounds of the groups of labels by frequency; empty: no groups.
+        ks: the cut-offs of P, R and nDCG (default: 1, 3 and 5; only 1 if each document has one label).
+        bounds: upper bounds of the frequency groups of labels; empty: no groups.
         propensities: parameters A and B of the propensity model.
         hierarchy: the broader terms of the labels, for near misses (default: those that the model knows).
     """
@@ -98,7 +88,6 @@ class ReportInputs:
     hierarchy: "LabelHierarchy | None" = None
 
     def __post_init__(self) -> None:
-        """Check that everything belongs to the same documents and labels."""
         object.__setattr__(self, "truth", as_truth(self.truth))
         if not self.ks:
             object.__setattr__(self, "ks", (1,) if is_single_label(self.truth) else (1, 3, 5))
@@ -118,13 +107,11 @@ class ReportInputs:
             if received is not None and received != expected:
                 raise InputError(f"{what} do not fit the truth", expected=f"{expected:,}", received=f"{received:,}")
         if self.name in self.others:
-            raise InputError(
-                f"two predictions have the same name: {self.name!r}", expected="a name of its own for each"
-            )
+            raise InputError(f"two predictions have the same name: {self.name!r}", expected="unique names")
 
     @classmethod
     def of_model(cls, model: "Model", texts: Texts, truth: spmatrix, title: str, **more: Any) -> "ReportInputs":
-        """Return the inputs of a report on a model: its predictions of documents whose labels are known.
+        """Return the inputs of a report on a model, which predicts documents whose labels are known.
 
         Example:
             >>> model, texts = load("model"), TextFile("X.tst.txt")
@@ -135,7 +122,7 @@ class ReportInputs:
             texts: documents that were not used for training.
             truth: their labels, documents × labels.
             title: title of the report.
-            **more: further arguments of the class.
+            **more: other arguments of the class.
         """
         predicted = model.predict(texts, only_topk=max((MODEL_LABELS, *more.get("ks", ()))))
         return cls(title, truth, predicted, model.names, texts, model=model, **more)
@@ -147,24 +134,24 @@ class ReportInputs:
 
     @property
     def nr_documents(self) -> int:
-        """Number of documents."""
+        """The number of documents."""
         return int(self.truth.shape[0])
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels."""
+        """The number of labels."""
         return int(self.truth.shape[1])
 
     @property
     def training_frequency(self) -> np.ndarray | None:
-        """Number of training documents of each label, or None."""
+        """The number of training documents of each label, or None."""
         if self.training_labels is None:
             return None
         return np.bincount(self.training_labels.indices, minlength=self.nr_labels)
 
     @property
     def gains(self) -> np.ndarray | None:
-        """Inverse propensity of each label, or None."""
+        """The inverse propensity of each label, or None."""
         frequency = self.training_frequency
         if frequency is None or self.training_labels is None:
             return None
@@ -177,7 +164,7 @@ class ReportInputs:
         return None if hierarchy is None or self.names is None else hierarchy.broader_matrix(self.names)
 
     def compared(self, *, details: bool = False) -> Comparison:
-        """Return the measures of all predictions.
+        """Return the metrics of all predictions.
 
         Args:
             details: whether to measure at every k from 1, for charts.
@@ -188,7 +175,7 @@ class ReportInputs:
         )  # fmt: skip
 
     def document_name(self, document: int) -> str:
-        """Return what a document is called, or its number, from 1.
+        """Return the name of a document, or its number, from 1.
 
         Args:
             document: number of the document.
@@ -202,3 +189,18 @@ class ReportInputs:
             label: number of the label.
         """
         return str(label) if self.names is None else self.names[label]
+
+
+def curves_of(run: Run) -> list[Curve]:
+    """Return the learning curves of a run. A name such as ``"chart: line"`` is a line of a chart that others share."""
+    found = []
+    for name, points in run.curve.items():
+        chart, _, line = name.rpartition(": ")
+        found.append(Curve(line, [step for step, _ in points], [value for _, value in points], chart))
+    return found
+
+
+def curves_of_model(store: TableStore, folder: Path) -> list[Curve]:
+    """Return the learning curves of the last recorded training of a model, if any."""
+    runs = [run for run in runs_of(store) if Path(run.model).resolve() == folder.resolve()]
+    return curves_of(runs[-1]) if runs else []

@@ -1,4 +1,4 @@
-"""The report as data: everything that the page, the JSON file and the CSV files show."""
+"""The report as data, which the page, the JSON file and the CSV files show."""
 
 from dataclasses import dataclass
 
@@ -6,32 +6,30 @@ import numpy as np
 
 from xmc_tf.metrics.compare import Comparison, MeasuredSystem
 from xmc_tf.report.inputs import ReportInputs
-from xmc_tf.report.pairs import Pairs
-from xmc_tf.report.sections.calibration import Calibration, measure_calibration
-from xmc_tf.report.sections.confusion import Confusion, find_confusion
-from xmc_tf.report.sections.coverage import Coverage, measure_coverage
-from xmc_tf.report.sections.decisions import Decisions, decide, is_single_label
 from xmc_tf.report.sections.examples import Example, choose_examples
-from xmc_tf.report.sections.labels import LabelTable, count_per_label
-from xmc_tf.report.sections.thresholds import Thresholds, find_thresholds
+from xmc_tf.report.sections.labels import (
+    Confusion,
+    Coverage,
+    LabelTable,
+    count_per_label,
+    find_confusion,
+    measure_coverage,
+)
+from xmc_tf.report.sections.scores import (
+    Calibration,
+    Decisions,
+    Pairs,
+    Thresholds,
+    decide,
+    find_thresholds,
+    is_single_label,
+    measure_calibration,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A report as data.
-
-    Args:
-        inputs: the inputs of the report.
-        comparison: P, R, nDCG, PSP and F1 of all predictions, as ``xmc-tf evaluate`` computes them.
-        single_label: whether documents have one label each.
-        thresholds: precision and recall by threshold.
-        decisions: the labels that documents get.
-        calibration: how well scores can be read as probabilities.
-        labels: counts of each label.
-        confusion: confused labels.
-        coverage: test labels without training documents; None without training labels.
-        examples: documents that went right and wrong.
-    """
+    """A report as data."""
 
     inputs: ReportInputs
     comparison: Comparison
@@ -41,41 +39,27 @@ class Report:
     calibration: Calibration
     labels: LabelTable
     confusion: Confusion
-    coverage: Coverage | None
+    coverage: Coverage | None  # None without training labels
     examples: tuple[Example, ...]
 
     @property
     def system(self) -> MeasuredSystem:
-        """The measures of the prediction that the report is about."""
+        """The metrics of the main prediction."""
         return self.comparison.systems[0]
 
 
 def make_report(inputs: ReportInputs) -> Report:
-    """Compute a report.
-
-    Example:
-        >>> report = make_report(inputs)
-        >>> report.thresholds.best
-
-    Args:
-        inputs: the inputs of the report.
-    """
     frequency = inputs.training_frequency
-    comparison = inputs.compared(details=True)
     pairs = Pairs.of(inputs.truth, inputs.predicted)
     single = is_single_label(inputs.truth)
     thresholds = find_thresholds(pairs)
     decisions = decide(inputs.truth, pairs, thresholds)
     occurs = np.bincount(inputs.truth.indices, minlength=inputs.nr_labels)
     return Report(
-        inputs=inputs,
-        comparison=comparison,
-        single_label=single,
-        thresholds=thresholds,
-        decisions=decisions,
+        inputs, inputs.compared(details=True), single, thresholds, decisions,
         calibration=measure_calibration(pairs, pairs.best_of_documents if single else None),
         labels=count_per_label(decisions, occurs, frequency),
         confusion=find_confusion(inputs, decisions),
         coverage=None if frequency is None else measure_coverage(inputs.truth, frequency),
         examples=choose_examples(inputs, pairs, decisions),
-    )
+    )  # fmt: skip

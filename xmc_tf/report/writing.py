@@ -1,4 +1,4 @@
-"""Writing of a report: one page for people, and its data for programs."""
+"""Write a report: one page for people, and its data for programs."""
 
 import csv
 import json
@@ -17,8 +17,8 @@ from xmc_tf.report.page.labels import CONFUSIONS_FILE, LABELS_FILE
 from xmc_tf.report.page.page import GENERATOR, to_html
 from xmc_tf.report.report import Report, make_report
 from xmc_tf.report.sections.examples import Example
+from xmc_tf.report.sections.scores import Point
 from xmc_tf.report.sections.summary import sentences
-from xmc_tf.report.sections.thresholds import Point
 
 PAGE, DATA, THRESHOLDS_FILE = "report.html", "report.json", "thresholds.csv"
 _LABELS_HEADER = [
@@ -35,24 +35,24 @@ _FILES = {
 }
 
 
-def refuse_report(flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False) -> None:
-    """Refuse a folder for a report that is an input, or in which the report would replace a file of others.
-
-    Args:
-        flag: the folder's.
-        folder: the folder.
-        inputs: what the command reads, files and folders, by flag.
-        force: whether files of others are replaced.
-    """
+def refuse_report(
+    flag: str,
+    folder: str | Path,
+    inputs: Mapping[str, Named],
+    *,
+    force: bool = False,
+    files: Mapping[str, str] = _FILES,
+) -> None:
+    """Refuse an output folder that is an input, or in which a file of others would be replaced without ``force``."""
     refuse_output_folder(flag, folder, inputs)
-    for name, mark in _FILES.items():
+    for name, mark in files.items():
         refuse_output(flag, Path(folder) / name, inputs, [mark], force=force)
 
 
 def write_report(
     inputs: ReportInputs, folder: str | Path, *, model_folder: str | Path | None = None, data: str = ""
 ) -> Path:
-    """Write a report: ``report.html``, one page that needs nothing else, and its data as JSON and CSV.
+    """Write a report: ``report.html``, one page without external resources, and its data as JSON and CSV.
 
     Example:
         >>> inputs = ReportInputs("Subjects", load_matrix("Y.tst.npz"), load_matrix("pred.npz"))
@@ -61,19 +61,22 @@ def write_report(
 
     Args:
         inputs: predictions and true labels, and what helps to explain them.
-        folder: created if it does not exist; other files in it stay.
-        model_folder: folder of the model, whose model card is filled: ``README.md``, in the form of the Hugging Face
-            hub. The documents must not have been used in its training. None: no card.
-        data: name of what the model was measured on, for the card.
+        folder: created if it does not exist; other files in it are kept.
+        model_folder: folder of a model to write a model card to: ``README.md``, in the format of the Hugging Face hub.
+            The documents must not have been used in its training. Default: no card.
+        data: name of the data that the model was measured on, for the card.
 
     Returns:
         The path of the page.
     """
     folder = Path(folder)
     report = make_report(inputs)
-    write_csv(folder / LABELS_FILE, *_labels(report))
-    write_csv(folder / THRESHOLDS_FILE, *_thresholds(report))
-    write_csv(folder / CONFUSIONS_FILE, *_confusions(report))
+    write_csv(folder / LABELS_FILE, _LABELS_HEADER, _label_rows(report, report.labels.order.tolist()))
+    columns, name_of = list(Point.__dataclass_fields__), inputs.label_name
+    points = ([getattr(point, name) for name in columns] for point in report.thresholds.curve)
+    write_csv(folder / THRESHOLDS_FILE, columns, points)
+    confusions = ([name_of(pair.true), name_of(pair.assigned), pair.documents] for pair in report.confusion.pairs)
+    write_csv(folder / CONFUSIONS_FILE, _CONFUSIONS_HEADER, confusions)
     with atomic_file(folder / DATA) as part:
         part.write_text(json.dumps(to_json(report), ensure_ascii=True, indent=1) + "\n", encoding="utf-8")
     # Last, so that a page always has its files.
@@ -85,21 +88,11 @@ def write_report(
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """Return a report as values that JSON can hold; undefined numbers are null.
-
-    ``evaluation`` is what ``xmc-tf evaluate --json`` prints. Of the labels, those in the page are included; the CSV
-    file has all of them.
-
-    Args:
-        report: the report.
-    """
+    """Return a report as JSON values; undefined numbers are null. Only the labels of the page are included."""
     labels, name_of = report.labels, report.inputs.label_name
     return _without_nan({
-        "title": report.inputs.title,
-        "summary": sentences(report),
-        "evaluation": report.comparison.to_json(),
-        "single_label": report.single_label,
-        "rule": report.decisions.rule,
+        "title": report.inputs.title, "summary": sentences(report), "evaluation": report.comparison.to_json(),
+        "single_label": report.single_label, "rule": report.decisions.rule,
         "thresholds": {
             "best_f1": report.thresholds.best and asdict(report.thresholds.best),
             "for_precision": [
@@ -110,15 +103,14 @@ def to_json(report: Report) -> dict[str, Any]:
         "calibration": asdict(report.calibration),
         "coverage": None if report.coverage is None else asdict(report.coverage),
         "labels": [
-            dict(zip(_labels(report)[0], row, strict=True)) for row in _label_rows(report, labels.shown.tolist())
+            dict(zip(_LABELS_HEADER, row, strict=True)) for row in _label_rows(report, labels.shown.tolist())
         ],
         "confusion": {
             "pairs": [
                 {"true": name_of(pair.true), "assigned": name_of(pair.assigned), "documents": pair.documents}
                 for pair in report.confusion.pairs
             ],
-            "matrix_of": report.confusion.kind,
-            "names": list(report.confusion.names),
+            "matrix_of": report.confusion.kind, "names": list(report.confusion.names),
             "matrix": report.confusion.matrix.tolist(),
         },
         "examples": [_example(report, example) for example in report.examples],
@@ -131,21 +123,11 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file whose cells a spreadsheet program cannot execute.
-
-    Args:
-        path: the file.
-        header: names of the columns.
-        rows: the cells; None for an empty one.
-    """
+    """Write a CSV file whose cells a spreadsheet program cannot execute; None is an empty cell."""
     with atomic_file(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)
         writer.writerows([safe_cell(_known(cell)) for cell in row] for row in rows)
-
-
-def _labels(report: Report) -> tuple[list[str], Iterable[list[object]]]:
-    return _LABELS_HEADER, _label_rows(report, report.labels.order.tolist())
 
 
 def _label_rows(report: Report, chosen: Iterable[int]) -> Iterable[list[object]]:
@@ -159,34 +141,16 @@ def _label_rows(report: Report, chosen: Iterable[int]) -> Iterable[list[object]]
         ]  # fmt: skip
 
 
-def _thresholds(report: Report) -> tuple[list[str], Iterable[list[object]]]:
-    header = list(Point.__dataclass_fields__)
-    return header, ([getattr(point, name) for name in header] for point in report.thresholds.curve)
-
-
-def _confusions(report: Report) -> tuple[list[str], Iterable[list[object]]]:
-    name_of = report.inputs.label_name
-    rows = ([name_of(pair.true), name_of(pair.assigned), pair.documents] for pair in report.confusion.pairs)
-    return _CONFUSIONS_HEADER, rows
-
-
 def _example(report: Report, example: Example) -> dict[str, Any]:
+    name_of = report.inputs.label_name
     return {
-        "kind": example.kind,
-        "document": example.document,
-        "text": example.text,
-        "characters_left_out": example.cut,
+        "kind": example.kind, "document": example.document, "text": example.text, "characters_left_out": example.cut,
         "labels": [
-            {
-                "name": report.inputs.label_name(one.label),
-                "score": one.score,
-                "true": one.true,
-                "assigned": one.assigned,
-            }
+            {"name": name_of(one.label), "score": one.score, "true": one.true, "assigned": one.assigned}
             for one in example.labels
         ],
         "explained": None if example.explained is None else asdict(example.explained),
-    }
+    }  # fmt: skip
 
 
 def _known(cell: object) -> object:

@@ -1,1 +1,1 @@
-"""Next-item prediction: sequence models whose item table is sharded over the ranks."""
+"""Sequence models that predict the next item. Their item table is sharded over the ranks."""

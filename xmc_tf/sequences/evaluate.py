@@ -13,20 +13,19 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.sequences.data.batches import HeldOut
 from xmc_tf.sequences.data.folder import PARTS, PreparedFolder
 
-_DESCRIPTION = """Measure a sequence model: the last item of each user is to be predicted from those before it.
+_DESCRIPTION = """Measure a sequence model, which predicts the last item of each user from those before it.
 
     python -m xmc_tf.sequences.evaluate -m model --data data
 
-Recall@k is the share of users whose held-out item is among the k best of all items; NDCG@k and MRR also count its
-place. Among equal scores, the more frequent item comes first. Runs on several ranks too."""
+Recall@k is the share of users whose held-out item is among the k best of all items; NDCG@k and MRR also depend on its
+rank. Among equal scores, the more frequent item comes first. The command can run on several ranks."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.sequences.evaluate", _DESCRIPTION)
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
-    add("--data", required=True, metavar="DIR", help="folder of prepared interactions that the model was trained on")
+    add("--data", required=True, metavar="DIR", help="prepared interactions that the model was trained on")
     add("--eval-data", default=PARTS, metavar="PATTERN", help="parts of the data whose users are evaluated")
     add("--split", choices=("test", "validation"), default="test", help="the last item, or the last but one")
     add("--batch-size", type=positive, default=256, metavar="INT", help="users in a batch, per rank")
@@ -36,7 +35,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the metrics."""
     arguments = parser().parse_args(argv)
     world = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)

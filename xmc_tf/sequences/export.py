@@ -1,7 +1,6 @@
 """``python -m xmc_tf.sequences.export``: export a sequence model as a SavedModel for TensorFlow Serving."""
 
 import argparse
-import logging
 from collections.abc import Sequence
 
 from xmc_tf.common.files.outputs import refuse_model_folder
@@ -12,7 +11,6 @@ from xmc_tf.params import add_verbosity
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
-_LOG = logging.getLogger(__name__)
 _DESCRIPTION = """Export a sequence model as a SavedModel that TensorFlow Serving loads without this package.
 
     python -m xmc_tf.sequences.export -m model -o served/1
@@ -22,7 +20,6 @@ has "items", their "numbers" and "scores". On several ranks, each writes its row
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.sequences.export", _DESCRIPTION)
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
@@ -33,15 +30,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Export the model."""
     arguments = parser().parse_args(argv)
     world = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
     inputs = {"-m": arguments.model_folder}
     run_on_all_ranks(world, lambda: refuse_model_folder("-o", arguments.output, inputs, export=True))
     from xmc_tf.collective.strategy import CollectiveStrategy
-    from xmc_tf.sequences.model.folder import load_model
-    from xmc_tf.sequences.model.serving import export_model
+    from xmc_tf.sequences.model.folder import export_model, load_model
 
     model, _ = load_model(arguments.model_folder, CollectiveStrategy(world))
     export_model(arguments.output, model, arguments.model_folder, arguments.only_topk)

@@ -5,9 +5,9 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,18 +32,13 @@ _DESCRIPTION = """Predict the next items of histories, the best first.
 
 A line of histories.jsonl is a list of item names, or an object such as {"user": "ann", "items": ["tea", "milk"]}; the
 oldest item comes first. --data predicts for all users of prepared interactions. Items that the model does not know are
-left out of a history; without any known item, the prediction is that of an empty history. Runs on several ranks too."""
+ignored; without any known item, the prediction is that of an empty history. The command can run on several ranks."""
 
 
-class History(NamedTuple):
-    """A user's history: names, or item numbers."""
-
-    user: str | None
-    items: Any
+History: TypeAlias = tuple[str | None, Any]  # a user, and names or numbers of items
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.sequences.predict", _DESCRIPTION)
     add = out.add_argument
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
@@ -59,9 +54,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Predict, and print or write a line of JSON per history."""
     arguments = parser().parse_args(argv)
-    _require(arguments)
+    flags = {"-q": arguments.query, "-i": arguments.histories, "--data": arguments.data}
+    sources = [flag for flag, value in flags.items() if value]
+    if len(sources) != 1:
+        raise InputError(
+            "cannot tell which histories to predict",
+            expected="one of -q, -i and --data",
+            received=" and ".join(sources) or "none",
+        )
     world = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
     inputs = {"-i": arguments.histories, "--data": arguments.data}
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     data = run_on_all_ranks(world, lambda: PreparedFolder(arguments.data) if arguments.data else None)
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.sequences.model.folder import check_same_items, load_model
-    from xmc_tf.sequences.model.predicting import Predictor
+    from xmc_tf.sequences.model.ranking import Predictor
 
     model, names = load_model(arguments.model_folder, CollectiveStrategy(world))
     if data is not None:
@@ -86,41 +87,24 @@ def main(argv: Sequence[str] | None = None) -> None:
             first, last = (len(histories) * rank // world.size for rank in (world.rank, world.rank + 1))
             own = histories[first:last]
             predict = predictor.of_names if data is None else predictor.of_numbers
-            found = predict([one.items for one in own])
-            gathered = world.gather([(one.items, one.scores) for one in found])
-            rows = [row for rows in gathered for row in rows]
+            gathered = world.gather([(one.items, one.scores) for one in predict([items for _, items in own])])
             if world.rank == 0:
-                _write(out, histories, rows)
-
-
-def _require(arguments: argparse.Namespace) -> None:
-    flags = {"-q": arguments.query, "-i": arguments.histories, "--data": arguments.data}
-    given = [flag for flag, value in flags.items() if value]
-    if len(given) != 1:
-        raise InputError(
-            "it is not known which histories to predict",
-            expected="one of -q, -i and --data",
-            received=" and ".join(given) or "none",
-        )
-
-
-def _write(out: TextIO, histories: Sequence[History], rows: Sequence[tuple[list[str], list[float]]]) -> None:
-    for history, (items, scores) in zip(histories, rows, strict=True):
-        user = {} if history.user is None else {"user": history.user}
-        answer = {**user, "items": items, "scores": [round(score, 5) for score in scores]}
-        out.write(json.dumps(answer, ensure_ascii=False) + "\n")
+                for (user, _), (items, scores) in zip(histories, chain(*gathered), strict=True):
+                    answer = {"items": items, "scores": [round(score, 5) for score in scores]}
+                    named = answer if user is None else {"user": user, **answer}
+                    out.write(json.dumps(named, ensure_ascii=False) + "\n")
 
 
 def _of_data(data: PreparedFolder) -> Iterator[History]:
     for part in data.parts():
         for number, user in enumerate(part.users):
             items = np.asarray(part.items[part.splits[number] : part.splits[number + 1]])
-            yield History(user.decode("utf-8", errors="replace"), items)
+            yield user.decode("utf-8", errors="replace"), items
 
 
 def _of_arguments(arguments: argparse.Namespace) -> Iterator[History]:
     if arguments.query:
-        yield History(None, arguments.query)
+        yield None, arguments.query
         return
     path = existing_file(arguments.histories, "histories")
     with Path(path).open(encoding="utf-8", errors="replace") as file:
@@ -138,7 +122,7 @@ def _history(value: Any, place: str) -> History:
             received=json.dumps(value)[:80],
         )
     user = value.get("user") if isinstance(value, dict) else None
-    return History(None if user is None else str(user), [str(item) for item in items])
+    return None if user is None else str(user), [str(item) for item in items]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""``python -m xmc_tf.sequences.prepare``: read interactions of users with items into a folder to train on."""
+"""``python -m xmc_tf.sequences.prepare``: read interactions of users with items into a folder for training."""
 
 import argparse
 import json
-import logging
 from collections.abc import Sequence
 from glob import glob, has_magic
 from pathlib import Path
@@ -18,20 +17,18 @@ from xmc_tf.sequences.data.interactions import InteractionColumns
 from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
 from xmc_tf.tables.reading.options import SourceOptions
 
-_LOG = logging.getLogger(__name__)
 _KINDS = ("csv", "tsv", "jsonl", "parquet", "sqlite")
 _DESCRIPTION = """Read interactions of users with items into a folder of histories, to train a sequence model on.
 
     python -m xmc_tf.sequences.prepare interactions.csv -o data
     python -m xmc_tf.sequences.prepare "logs/*.parquet" -o data --user-column customer --min-item-count 5
 
-Tables: CSV and TSV, JSON lines, Parquet, SQLite; columns that are not named are found by their usual names. Items are
-numbered by frequency, and the histories of users are in the order of time. Memory grows with the number of items, not
-with the number of interactions."""
+Tables can be CSV, TSV, JSON lines, Parquet, or SQLite. Columns without a flag are found by their usual names. Items are
+numbered by frequency, and histories are in the order of time. Memory grows with the number of items, not with the
+number of interactions."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.sequences.prepare", _DESCRIPTION)
     add = out.add_argument
     add("tables", metavar="TABLE", nargs="+", help="files of interactions; may have wildcards")
@@ -45,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--separator", metavar="CHARACTER", help="between cells: one character, or tab")
     group.add_argument("--header", type=truth, metavar="true/false", help="the first row holds the names of columns")
     group.add_argument("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
-    group.add_argument("--max-bad-rows", type=share, default=0.01, metavar="SHARE", help="share that may be unusable")
+    group.add_argument(
+        "--max-bad-rows", type=share, default=0.01, metavar="SHARE", help="share of rows that may be unusable"
+    )
     add = out.add_argument_group("which interactions are used").add_argument
     add("--min-rating", type=float, metavar="NUMBER", help="leave out interactions with a lower rating")
     add("--min-item-count", type=positive, default=1, metavar="INT", help="leave out items with fewer interactions")
@@ -57,30 +56,24 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Read the interactions, and print a summary."""
-    arguments = parser().parse_args(argv)
-    cli.set_verbosity(arguments.verbose_level)
-    paths = _files(arguments.tables)
-    _refuse_inside(paths, Path(arguments.output))
-    refuse_other_folder("-o", arguments.output)
-    data = prepare(paths, arguments.output, _options(arguments))
-    print(printable(json.dumps(data.header) if arguments.json else _summary(data), keep="\n"))
-
-
-def _options(a: argparse.Namespace) -> InteractionOptions:
-    return InteractionOptions(
+    a = parser().parse_args(argv)
+    cli.set_verbosity(a.verbose_level)
+    paths = _files(a.tables)
+    for path in paths:
+        if Path(a.output).resolve() in path.resolve().parents:
+            raise InputError(f"-o {a.output} contains the table {path}", expected="a folder without inputs")
+    refuse_other_folder("-o", a.output)
+    options = InteractionOptions(
         InteractionColumns(a.user_column, a.item_column, a.time_column, a.rating_column),
         SourceOptions(a.format, a.encoding, a.separator, a.header, a.sqlite_table),
-        a.min_rating,
-        a.min_item_count,
-        a.min_user_count,
-        a.max_user_count,
-        a.max_bad_rows,
-    )
+        a.min_rating, a.min_item_count, a.min_user_count, a.max_user_count, a.max_bad_rows,
+    )  # fmt: skip
+    data = prepare(paths, a.output, options)
+    print(printable(json.dumps(data.header) if a.json else _summary(data), keep="\n"))
 
 
 def _files(patterns: Sequence[str]) -> list[Path]:
-    """Return the files that names and wildcards stand for, each once."""
+    """Return the files of names and wildcards, each once."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         matches = sorted(glob(pattern)) if has_magic(pattern) and not Path(pattern).exists() else [pattern]
@@ -90,27 +83,15 @@ def _files(patterns: Sequence[str]) -> list[Path]:
     return list(found)
 
 
-def _refuse_inside(paths: Sequence[Path], folder: Path) -> None:
-    """Refuse an output folder that holds an input."""
-    for path in paths:
-        if folder.resolve() in path.resolve().parents:
-            raise InputError(f"-o {folder} holds the table {path}", expected="a folder without inputs")
-
-
 def _summary(data: PreparedFolder) -> str:
     header = data.header
     average = header["interactions"] / max(header["users"], 1)
-    left_out = {
-        "unusable rows": header["rows_unusable"],
-        "below the minimum rating": header["rows_below_min_rating"],
-        "of rare users or items": header["rows_of_rare_users_and_items"],
-    }
-    lines = [
+    return (
         f"{data.folder}: {header['interactions']:,} interactions of {header['users']:,} users with "
-        f"{header['items']:,} items, {average:.1f} per user",
-        "left out: " + ", ".join(f"{count:,} {why}" for why, count in left_out.items()),
-    ]
-    return "\n".join(lines)
+        f"{header['items']:,} items, {average:.1f} per user\n"
+        f"left out: {header['rows_unusable']:,} unusable rows, {header['rows_below_min_rating']:,} below the minimum "
+        f"rating, {header['rows_of_rare_users_and_items']:,} of rare users or items"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.sequences.train``: train a sequence model, on one process or many."""
+"""``python -m xmc_tf.sequences.train``: train a sequence model, on one or several ranks."""
 
 import argparse
 import dataclasses
@@ -32,24 +32,22 @@ _DESCRIPTION = """Train a sequence model (BERT4Rec or SASRec) that predicts the 
     horovodrun -np 4 python -m xmc_tf.sequences.train --config configs/bert4rec.toml
     python -m xmc_tf.launch --np 2 -m xmc_tf.sequences.train --config configs/sasrec.toml
 
-The configuration names a folder that xmc_tf.sequences.prepare has written (data_dir) and the folder for the model
-(model_dir). Rerun an interrupted command to resume, on the same or a different number of ranks."""
+The configuration names the folder of xmc_tf.sequences.prepare (data_dir) and the folder for the model (model_dir).
+Rerun an interrupted command to resume, on the same or a different number of ranks."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser("xmc_tf.sequences.train", _DESCRIPTION)
     out.add_argument("--config", metavar="FILE", help="parameters: a TOML file")
     out.add_argument(
         "--set", metavar="KEY=VALUE", action="append", default=[], help="replace a parameter; may be repeated"
     )
-    out.add_argument("--show-config", action="store_true", help="print all parameters as TOML, and stop")
+    out.add_argument("--show-config", action="store_true", help="print all parameters as TOML, and exit")
     add_verbosity(out)
     return out
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Train and save a model."""
     arguments = parser().parse_args(argv)
     if arguments.show_config:
         print(_as_toml(_params(arguments)))
@@ -61,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             fix="python -m xmc_tf.sequences.train --show-config prints one with all defaults",
         )
     communicator = choose_communicator()
-    # What rank 0 says is said for all.
+    # Rank 0 logs for all.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if communicator.rank == 0:
         cli.on_interrupt(resume_hint)
@@ -79,7 +77,7 @@ def _train(communicator: Communicator, params: SequenceParams, folder: Path, wor
     from xmc_tf.sequences.model.folder import save_model
     from xmc_tf.sequences.model.ranking import Ranker
     from xmc_tf.sequences.model.recommender import Recommender, shape_of
-    from xmc_tf.sequences.training.training import train_recommender
+    from xmc_tf.sequences.training import train_recommender
 
     rank, size, shape = communicator.rank, communicator.size, shape_of(params)
     data = run_on_all_ranks(communicator, lambda: PreparedFolder(params.data_dir))
@@ -122,7 +120,7 @@ def _params(arguments: argparse.Namespace) -> SequenceParams:
 
 
 def with_settings(params: SequenceParams, settings: Sequence[str]) -> SequenceParams:
-    """Return parameters with some replaced by ``KEY=VALUE``, the value in TOML or a text without quotes."""
+    """Return parameters with some replaced by ``KEY=VALUE``; a value is TOML, or a text without quotes."""
     replaced: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -138,7 +136,7 @@ def with_settings(params: SequenceParams, settings: Sequence[str]) -> SequencePa
 
 
 def _check_resumable(communicator: Communicator, work: Path, params: SequenceParams, data: PreparedFolder) -> None:
-    """Refuse to resume a training with other parameters or data; keep a record of them for the next run."""
+    """Refuse to resume a training with other parameters or data; record them for the next run."""
     if communicator.rank != 0:
         return
     free = {"per_device_train_batch_size", "per_device_eval_batch_size", "num_workers", "model_parallel", "route",
@@ -150,7 +148,7 @@ def _check_resumable(communicator: Communicator, work: Path, params: SequencePar
         before = read_json(path, fix=f"remove {work} to start again")
         if different := [name for name in fixed if before.get(name) != fixed[name]]:
             name = different[0]
-            what = "the sequences of all ranks in a step" if name == "batch" else name
+            what = "the batch size of all ranks" if name == "batch" else name
             raise InputError(
                 f"{work} holds a training with another value of {what}",
                 expected=str(before.get(name)),
@@ -166,7 +164,7 @@ def _as_toml(params: SequenceParams) -> str:
     lines = []
     for field in dataclasses.fields(params):
         value = getattr(params, field.name)
-        text = json.dumps(value, ensure_ascii=False)  # the same as TOML for these types
+        text = json.dumps(value, ensure_ascii=False)  # JSON is TOML for these types
         line = f"{field.name} = {text}" if value is not None else f"# {field.name} ="
         lines.append(f"{line:<40} # {field.metadata['help']}")
     return "\n".join(lines)

@@ -1,1 +1,1 @@
-"""An HTTP server of a model folder, in the REST format of TensorFlow Serving, without TensorFlow Serving."""
+"""An HTTP server for models, in the REST format of TensorFlow Serving, without TensorFlow Serving."""

@@ -1,4 +1,4 @@
-"""``xmc-tf serve``: answer with the labels of texts, over HTTP."""
+"""``xmc-tf serve``: serve a model over HTTP."""
 
 import argparse
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ from xmc_tf.server.connections import BACKLOG, address_of, bound_socket, require
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser(
         "xmc_tf.server",
         "Serve a model over HTTP, in the REST format of TensorFlow Serving, without TensorFlow Serving.\n\n"
@@ -21,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
         "  GET  /healthz                            whether the server answers\n"
         "  GET  /monitoring/prometheus/metrics      metrics for Prometheus\n\n"
         "Texts of concurrent requests are predicted in batches. A new version of the model is served as soon as it is\n"
-        "in the folder. It has no encryption and no passwords: put a proxy such as nginx in front of it.",
+        "in the folder. There is no encryption or authentication: put a proxy such as nginx in front of the server.",
     )
     add_model_place(
         out,
@@ -32,31 +31,21 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address; 0.0.0.0: all of this machine")
     out.add_argument("-p", "--port", type=whole, default=8501, metavar="INT", help="port; 0: any free port")
     answers = out.add_argument_group("answers")
-    answers.add_argument(
-        "-k", "--only-topk", type=whole, default=10, metavar="INT", help="labels per text, unless a request says more"
-    )
-    answers.add_argument("--max-topk", type=whole, default=100, metavar="INT", help="most labels that a request gets")
-    answers.add_argument("-b", "--beam-size", type=whole, metavar="INT", help="beam size (default: the model's)")
-    answers.add_argument("--threshold", type=float, default=0.0, metavar="SCORE", help="leave out lower scores")
+    add = answers.add_argument
+    add("-k", "--only-topk", type=whole, default=10, metavar="INT", help="labels per text, unless the request sets k")
+    add("--max-topk", type=whole, default=100, metavar="INT", help="maximum number of labels per text")
+    add("-b", "--beam-size", type=whole, metavar="INT", help="beam size (default: the model's)")
+    add("--threshold", type=float, default=0.0, metavar="SCORE", help="leave out lower scores")
     add_runtime(answers)
-    limits = out.add_argument_group("limits")
-    limits.add_argument(
-        "--threads", type=thread_number, default=-1, metavar="INT", help="threads of a batch; -1: one per core"
-    )
-    limits.add_argument("--max-batch", type=whole, default=64, metavar="INT", help="most texts in a batch")
-    limits.add_argument(
-        "--max-waiting",
-        type=whole,
-        default=4096,
-        metavar="INT",
-        help="most texts without an answer; more get 503, or 413 if they are in one request",
-    )
-    limits.add_argument("--max-mb", type=whole, default=8, metavar="INT", help="largest request in MB")
-    limits.add_argument("--max-connections", type=whole, default=1000, metavar="INT", help="more get status 503")
-    limits.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS", help="time limit of a request")
-    limits.add_argument(
-        "--poll", type=float, default=5.0, metavar="SECONDS", help="time between two searches for a new version"
-    )
+    add = out.add_argument_group("limits").add_argument
+    add("--threads", type=thread_number, default=-1, metavar="INT", help="threads per batch; -1: one per core")
+    add("--max-batch", type=whole, default=64, metavar="INT", help="maximum number of texts in a batch")
+    add("--max-waiting", type=whole, default=4096, metavar="INT",
+        help="maximum number of waiting texts; more get status 503, or 413 if they are in one request")  # fmt: skip
+    add("--max-mb", type=whole, default=8, metavar="INT", help="maximum size of a request in MB")
+    add("--max-connections", type=whole, default=1000, metavar="INT", help="connections; more get status 503")
+    add("--timeout", type=float, default=30.0, metavar="SECONDS", help="time limit of a request")
+    add("--poll", type=float, default=5.0, metavar="SECONDS", help="time between two checks for a new version")
     return out
 
 
@@ -81,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         arguments.name, arguments.only_topk, max(arguments.max_topk, arguments.only_topk), arguments.max_batch,
         arguments.max_waiting, arguments.poll,
     )  # fmt: skip
-    bound.listen(BACKLOG)  # from here on clients wait for an answer; before, a proxy sees that the server is not ready
+    bound.listen(BACKLOG)  # only now, so that a proxy sees before that the server is not ready
     url = f"{address_of(bound)}/v1/models/{options.name}:predict"
     print(f"""{url}   (press Ctrl-C to stop)
 

@@ -1,4 +1,4 @@
-"""The ASGI application: what all routes share, such as limits of requests, errors as JSON, and refused requests."""
+"""The ASGI application: what all routes share, such as limits of requests and errors as JSON."""
 
 import asyncio
 import json
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from xmc_tf.common.errors import InputError
 
 _LOG = logging.getLogger(__name__)
-_SMALL = 64 << 10  # bytes of a body that are always received
-_MOST_LARGE = 16  # requests of the largest size that are held at the same time
-_LINGER_S = 5.0  # for a client that still sends its request to read why it was refused
+_SMALL = 64 << 10  # bytes of a body that need no reservation
+_MOST_LARGE = 16  # requests of the maximum size for which there is memory
+_LINGER_S = 5.0  # time for a client that still sends to read why it was refused
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -21,29 +21,14 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 
 class HttpAnswer(NamedTuple):
-    """An answer.
-
-    Attributes:
-        status: the HTTP status.
-        body: the content.
-        kind: its type.
-        headers: further headers.
-    """
-
     status: int
     body: bytes
-    kind: str = "application/json"
+    kind: str = "application/json"  # content type
     headers: tuple[tuple[str, str], ...] = ()
 
 
 class RefusedError(Exception):
-    """A refused request.
-
-    Args:
-        status: the HTTP status.
-        reason: the message.
-        *headers: further headers.
-    """
+    """A refused request: status, message, and further headers of the answer."""
 
     def __init__(self, status: int, reason: str, *headers: tuple[str, str]) -> None:
         super().__init__(reason)
@@ -51,60 +36,40 @@ class RefusedError(Exception):
 
 
 class Limits(NamedTuple):
-    """Limits of requests.
-
-    Attributes:
-        max_bytes: maximum size of a request.
-        seconds: time limit to receive a request.
-        connections: maximum number of connections; requests of others get status 503.
-    """
-
     max_bytes: int = 8 << 20
-    seconds: float = 30.0
-    connections: int = 1000
+    seconds: float = 30.0  # to receive a request
+    connections: int = 1000  # more get status 503
 
 
 class RequestMemory:
-    """The bytes that large requests hold, over all requests."""
-
     held = 0
 
 
 class Request:
-    """A request, whose body is received when it is asked for.
-
-    Args:
-        scope: ASGI's description of the request.
-        receive: ASGI's function for the next piece of the body.
-        limits: the limits.
-        memory: counts the bytes that large requests hold.
-    """
+    """A request, whose body is received on demand."""
 
     def __init__(self, scope: Message, receive: Receive, limits: Limits, memory: RequestMemory) -> None:
         self.path, self.method = str(scope["path"]), str(scope["method"])
         self._headers = [(key.decode("latin-1").lower(), value.decode("latin-1")) for key, value in scope["headers"]]
         self._receive, self._limits, self._memory = receive, limits, memory
         self._held = 0
-        self._waits = self.header("expect") is not None  # the client sends the body once it is asked for
+        self._waits = self.header("expect") is not None  # the client waits before it sends the body
         self._length = self.header("content-length") or "0"
         self.is_complete = not self._length.strip("0") and self.header("transfer-encoding") is None
 
     def all_headers(self, name: str) -> list[str]:
-        """Return all values of a header."""
         return [value for key, value in self._headers if key == name]
 
     def header(self, name: str) -> str | None:
-        """Return the first value of a header, or None."""
         return next(iter(self.all_headers(name)), None)
 
     def allow(self, *methods: str) -> None:
-        """Refuse other methods."""
         if self.method not in methods:
             allowed = ", ".join(methods)
             raise RefusedError(405, f"{self.path[:200]} only accepts {allowed}", ("allow", allowed))
 
     async def body(self) -> bytes:
-        """Return the body; refuse one that is too long or too slow, or more large ones than memory is set aside for."""
+        """Return the body; refuse one that is too long or too slow, or large when others fill the memory."""
         # The announced length counts from the start, so that a request is refused before it has been received.
         self._hold(int(self._length) if len(self._length) <= 18 else self._limits.max_bytes + 1)
         pieces, received = list[bytes](), 0
@@ -119,7 +84,7 @@ class Request:
         return b"".join(pieces)
 
     async def discard(self) -> None:
-        """Receive and forget the rest of the body for a while: a client that still sends would not read the answer."""
+        """Receive the rest of the body for a while, because a client that still sends would not read the answer."""
         if self._waits:
             return
         try:
@@ -130,7 +95,6 @@ class Request:
             return
 
     def release(self) -> None:
-        """Free the memory that the request holds."""
         self._memory.held -= self._held
         self._held = 0
 
@@ -143,7 +107,7 @@ class Request:
         return bytes(message.get("body", b""))
 
     def _hold(self, size: int) -> None:
-        """Count the bytes of a large request."""
+        """Reserve memory for a large request."""
         most = self._limits.max_bytes
         if size > most:
             raise RefusedError(413, f"the request is too long: at most {most:,} bytes")
@@ -157,30 +121,21 @@ class Request:
 
 
 class Routes(Protocol):
-    """The paths of an application, and their answers."""
-
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of all answers."""
+        """The headers of all answers."""
 
     async def answer(self, request: Request) -> HttpAnswer:
         """Return the answer to a request, or raise RefusedError or InputError."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Do what is done while the server runs."""
+        """Return a context that is active while the server runs."""
 
     def answered(self, status: int, seconds: float) -> None:
         """Count an answer."""
 
 
 class Application:
-    """An ASGI application.
-
-    Args:
-        routes: its paths and their answers.
-        limits: limits of requests.
-    """
-
     def __init__(self, routes: Routes, limits: Limits) -> None:
         self.routes, self.limits = routes, limits
         self.is_crowded: Callable[[], bool] = lambda: False
@@ -188,7 +143,6 @@ class Application:
         self._memory = RequestMemory()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve a connection's request, or start and stop with the server."""
         if scope["type"] == "lifespan":
             await receive()
             async with self.routes.running():
@@ -237,6 +191,5 @@ class Application:
 
 def as_json(status: int, content: Any, *headers: tuple[str, str]) -> HttpAnswer:
     """Return an answer in JSON; lone surrogates, which JSON can contain and UTF-8 cannot, become question marks."""
-    return HttpAnswer(
-        status, json.dumps(content, ensure_ascii=False).encode("utf-8", errors="replace"), headers=headers
-    )
+    body = json.dumps(content, ensure_ascii=False).encode("utf-8", errors="replace")
+    return HttpAnswer(status, body, headers=headers)

@@ -1,4 +1,4 @@
-"""The server's socket, and uvicorn, which speaks HTTP."""
+"""The server's socket, and uvicorn with limits of time and size that slow or hostile clients cannot extend."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,15 @@ from xmc_tf.common.process.extras import pip_install
 from xmc_tf.server.application import Application
 
 BACKLOG = 2048  # connections that wait to be accepted
-_BATCH_S = 5.0  # beyond the time limit of the requests, for the batch in progress
-_MOST_REFUSED = 2  # times the connections: those above the limit are told so, and those above this one are closed
+_MAX_HEAD = 64 << 10  # bytes of a request's first line and headers
+_SEND_S = 5.0  # time for a client to receive its answer
+_ARRIVE_S = 1.0  # time to receive a request that was sent before the server stopped
+_BATCH_S = 5.0  # for the batch in progress, beyond the time limit of the requests
+_MOST_REFUSED = 2  # times the limit of connections: above the limit they get status 503, above this they are closed
 
 
 def require_server() -> None:
-    """Raise an error with the command that installs what the server needs, if it is not installed."""
+    """Raise an error with the installation command if a package that the server needs is missing."""
     try:
         import httptools  # noqa: F401
         import prometheus_client  # noqa: F401
@@ -31,7 +34,7 @@ def require_server() -> None:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a socket on a port, which does not listen yet; a taken port is reported before a model is loaded."""
+    """Return a socket that does not listen yet, so that a port in use is reported before a model is loaded."""
     out = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -45,13 +48,13 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def address_of(bound: socket.socket) -> str:
-    """Return the URL of a socket, without a path."""
+    """Return the URL of a socket."""
     host, port = bound.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def serve(application: Application, bound: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM; requests that have arrived are answered."""
+    """Serve until Ctrl-C or SIGTERM, and answer the requests that have arrived."""
     server = _server(application)
     signals.allow_slow_end(server.config.timeout_graceful_shutdown + _BATCH_S)
     asyncio.run(server.serve([bound]))
@@ -72,25 +75,99 @@ def in_background(application: Application, bound: socket.socket) -> Iterator[st
 
 
 def _server(application: Application) -> Any:
-    """Return a uvicorn server with the limits of an application."""
     import uvicorn
 
-    from xmc_tf.server.limited_protocol import limited_protocol
-
-    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients' faults are warnings, and would fill the log
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # warnings are about clients, and would fill the log
     limits = application.limits
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application,
-            http=limited_protocol(limits.seconds, _MOST_REFUSED * limits.connections),
-            ws="none",
-            lifespan="on",
-            timeout_keep_alive=min(60, int(limits.seconds) + 1),
-            timeout_graceful_shutdown=int(limits.seconds) + 1,
-            access_log=False,
-            server_header=False,
-            log_config=None,
-        )
-    )
+    seconds = int(limits.seconds) + 1
+    config = uvicorn.Config(
+        application, http=_limited_protocol(limits.seconds, _MOST_REFUSED * limits.connections), ws="none",
+        lifespan="on", timeout_keep_alive=min(60, seconds), timeout_graceful_shutdown=seconds, access_log=False,
+        server_header=False, log_config=None,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
     application.is_crowded = lambda: len(server.server_state.connections) > limits.connections
     return server
+
+
+def _limited_protocol(seconds: float, connections: int) -> Any:
+    """Return a protocol that limits the seconds of a request's head, of its body, and of its prediction, each.
+
+    A new connection may be silent for as long. More than ``connections`` connections are closed at once.
+    """
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    class Limited(HttpToolsProtocol):
+        _deadline: asyncio.TimerHandle | None = None
+        _head: int | None = 0  # bytes of the head so far; None: it is complete
+        _open = 0  # requests that have begun and are not answered
+        _is_ending = False
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self._end_after(seconds)
+            if len(self.connections) > connections:
+                transport.abort()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._deadline is None and not self.transport.is_closing():
+                # Line breaks before a request, or the rest of a refused one, cancel uvicorn's own time limit.
+                self._end_after(seconds)
+            if self._head is None:
+                return
+            self._head += len(data)
+            if self._head > _MAX_HEAD and not self.transport.is_closing():
+                self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+                self.transport.close()
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._head = 0
+            self._open += 1
+            self._end_after(seconds)
+
+        def on_headers_complete(self) -> None:
+            self._head = None
+            self._end_after(2 * seconds + _SEND_S)  # the application answers earlier, if the client reads it
+            super().on_headers_complete()
+            if self._is_ending:
+                self.cycle.keep_alive = False
+
+        def on_response_complete(self) -> None:
+            self._open -= 1
+            if self._open <= 0:
+                self._stop()
+            elif self._head is None:  # the next request came along with this one
+                self._end_after(2 * seconds + _SEND_S)
+            super().on_response_complete()
+
+        def shutdown(self) -> None:
+            # uvicorn would close the connection of a request that is on its way or unread.
+            self._is_ending = True
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
+            self.loop.call_later(_ARRIVE_S, self._close_if_idle)
+
+        def _close_if_idle(self) -> None:
+            if self._open <= 0:
+                self.transport.close()
+
+        def timeout_keep_alive_handler(self) -> None:
+            # An answer that the client does not read would keep a closing connection forever.
+            self.transport.abort()
+
+        def _end_after(self, seconds: float) -> None:
+            self._stop()
+            self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+        def _stop(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+    return Limited

@@ -1,59 +1,167 @@
-"""Predictions over HTTP: paths, statuses and errors as of TensorFlow Serving."""
+"""Predictions over HTTP, in batches: the paths, statuses and errors of TensorFlow Serving.
+
+One thread predicts. While it is busy, requests wait, and the next batch contains all of them. So a request to an idle
+server does not wait, a busy server predicts large batches, and there is no waiting time to configure.
+"""
 
 import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator
-from typing import Any, ClassVar, NamedTuple
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 from urllib.parse import quote
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.server.application import HttpAnswer, Limits, RefusedError, Request, as_json
-from xmc_tf.server.batching import Batcher, OverloadedError
-from xmc_tf.server.metrics import ServerMetrics
 from xmc_tf.server.questions import SIGNATURES, BestLabels, Question, answer_of, numbers_of, parse_question
 from xmc_tf.server.versions import ServedModel, Version
 
 _LOG = logging.getLogger(__name__)
 _METRICS_PATH = "/monitoring/prometheus/metrics"  # the path of TensorFlow Serving
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+Predict: TypeAlias = Callable[[Sequence[str], int], list[BestLabels]]
+
+
+class OverloadedError(Exception):
+    """Too many texts wait for a prediction."""
+
+
+class _Waiting(NamedTuple):
+    texts: Sequence[str]
+    k: int
+    predict: Predict
+    done: "asyncio.Future[list[BestLabels]]"
+
+
+class Batcher:
+    def __init__(self, most: int, most_waiting: int, observe: Callable[[int], object] = lambda size: None) -> None:
+        self._most, self._most_waiting, self._observe = most, most_waiting, observe
+        self._queue: deque[_Waiting] = deque()
+        self._thread = ThreadPoolExecutor(1, "predicting")
+        self._arrived = asyncio.Event()
+        self._runner: asyncio.Task[None] | None = None
+        self.waiting = 0
+
+    async def ask(self, predict: Predict, texts: Sequence[str], k: int) -> list[BestLabels]:
+        """Return the k best labels of some texts. Requests with the same ``predict`` and ``k`` share batches."""
+        if not texts:
+            return []
+        if self.waiting and self.waiting + len(texts) > self._most_waiting:
+            raise OverloadedError
+        done: asyncio.Future[list[BestLabels]] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(texts, k, predict, done))
+        self.waiting += len(texts)
+        self._arrived.set()
+        try:
+            return await done
+        finally:
+            self.waiting -= len(texts)
+
+    async def __aenter__(self) -> "Batcher":
+        self._runner = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Stop after the batch in progress."""
+        assert self._runner is not None
+        self._runner.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._runner
+        self._thread.shutdown()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._arrived.wait()
+            batch = self._next_batch()
+            if not batch:
+                self._arrived.clear()
+                continue
+            texts = [text for one in batch for text in one.texts]
+            self._observe(len(texts))
+            try:
+                best = await loop.run_in_executor(self._thread, batch[0].predict, texts, batch[0].k)
+            except Exception as error:  # noqa: BLE001 - the requests of the batch report it
+                for one in batch:
+                    if not one.done.done():
+                        one.done.set_exception(error)
+                continue
+            place = 0
+            for one in batch:
+                if not one.done.done():
+                    one.done.set_result(best[place : place + len(one.texts)])
+                place += len(one.texts)
+
+    def _next_batch(self) -> list[_Waiting]:
+        """Take the oldest request and all others with the same model and k that fit into a batch."""
+        batch: list[_Waiting] = []
+        others: deque[_Waiting] = deque()
+        size = 0
+        for one in self._queue:
+            if one.done.done():  # the client has gone
+                continue
+            same = not batch or (one.predict == batch[0].predict and one.k == batch[0].k)
+            if same and (not batch or size + len(one.texts) <= self._most):
+                batch.append(one)
+                size += len(one.texts)
+            else:
+                others.append(one)
+        self._queue = others
+        return batch
+
+
+class ServerMetrics:
+    """Metrics of a server in the format of Prometheus, with the process's memory, CPU time and open files."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self, waiting: Callable[[], float], version: Callable[[], float]) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self.requests = self._counter("requests", "Answered requests, by status.", ["status"])
+        self.texts = self._counter("texts", "Texts with a prediction.")
+        self.reloads = self._counter("reloads", "New versions of the model: loaded or failed.", ["result"])
+        about = "Time from a request's head to its answer."
+        self.seconds = Histogram("xmc_tf_request_seconds", about, buckets=_SECONDS, registry=self._registry)
+        self.batch = Histogram("xmc_tf_batch_texts", "Texts in a batch.", buckets=_TEXTS, registry=self._registry)
+        Gauge("xmc_tf_waiting_texts", "Texts that wait.", registry=self._registry).set_function(waiting)
+        Gauge("xmc_tf_model_version", "Served version.", registry=self._registry).set_function(version)
+
+    def _counter(self, name: str, about: str, labels: tuple[str, ...] | list[str] = ()) -> Counter:
+        return Counter(f"xmc_tf_{name}", about, labels, registry=self._registry)
+
+    def page(self) -> bytes:
+        return bytes(generate_latest(self._registry))
 
 
 class ServerOptions(NamedTuple):
-    """Options of the server.
-
-    Attributes:
-        name: name of the model in the paths.
-        k: number of labels, unless the request says otherwise.
-        most: maximum number of labels that a request may ask for.
-        max_batch: maximum number of texts in a batch.
-        max_waiting: maximum number of texts without an answer, and of texts in a request.
-        poll_s: seconds between two searches for a new version.
-    """
-
-    name: str = "xmc"
-    k: int = 10
-    most: int = 100
-    max_batch: int = 64
-    max_waiting: int = 4096
-    poll_s: float = 5.0
+    name: str = "xmc"  # of the model in the paths
+    k: int = 10  # labels per text, unless the request says otherwise
+    most: int = 100  # labels that a request may ask for
+    max_batch: int = 64  # texts in a batch
+    max_waiting: int = 4096  # texts without an answer, and texts in a request
+    poll_s: float = 5.0  # between two searches for a new version
 
 
 class Predictions:
-    """Routes that answer with the labels of texts.
-
-    Args:
-        served: the model.
-        options: names and numbers.
-        limits: limits of requests; ``seconds`` is also the time limit of a prediction.
-    """
+    """The routes that answer with the labels of texts."""
 
     headers: ClassVar[dict[str, str]] = {}
 
     def __init__(self, served: ServedModel, options: ServerOptions, limits: Limits) -> None:
         self._served, self._options, self._limits = served, options, limits
         self._batcher: Batcher | None = None
-        self.metrics = ServerMetrics(self._waiting, lambda: float(served.current.number))
+        self.metrics = ServerMetrics(
+            lambda: float(self._batcher.waiting) if self._batcher else 0.0, lambda: float(served.current.number)
+        )
         model = f"/v1/models/{re.escape(quote(options.name))}"
         self._model_path = re.compile(rf"{model}(?:/versions/([0-9]{{1,18}}))?(:predict|/metadata)?")
 
@@ -69,26 +177,18 @@ class Predictions:
                 await refreshing
 
     def answered(self, status: int, seconds: float) -> None:
-        """Count an answer."""
         self.metrics.requests.labels(str(status)).inc()
         self.metrics.seconds.observe(seconds)
 
     async def _refresh(self) -> None:
-        def report(result: str) -> None:
-            self.metrics.reloads.labels(result).inc()
-
         while True:
             await asyncio.sleep(self._options.poll_s)
             try:
-                await asyncio.to_thread(self._served.refresh, report)
+                await asyncio.to_thread(self._served.refresh, lambda result: self.metrics.reloads.labels(result).inc())
             except Exception:  # noqa: BLE001 - a fault of one version must not end the search for later ones
                 _LOG.exception("the search for a new version failed")
 
-    def _waiting(self) -> float:
-        return float(self._batcher.waiting) if self._batcher else 0.0
-
     async def answer(self, request: Request) -> HttpAnswer:
-        """Return the answer to a request."""
         if request.path == "/healthz":
             request.allow("GET", "HEAD")
             return as_json(200, {"status": "ok", "version": self._served.current.number})
@@ -97,10 +197,8 @@ class Predictions:
             return HttpAnswer(200, self.metrics.page(), self.metrics.content_type)
         found = self._model_path.fullmatch(request.path)
         if found is None:
-            raise RefusedError(
-                404,
-                f"there is nothing at {request.path[:200]}; predictions are at /v1/models/{self._options.name}:predict",
-            )
+            there = f"/v1/models/{self._options.name}:predict"
+            raise RefusedError(404, f"there is nothing at {request.path[:200]}; predictions are at {there}")
         version = self._served.current
         if found[1] and int(found[1]) != version.number:
             raise RefusedError(404, f"version {found[1]} is not served; version {version.number} is")
@@ -108,7 +206,11 @@ class Predictions:
             request.allow("POST")
             return await self._predicted(version, await request.body())
         request.allow("GET", "HEAD")
-        return as_json(200, self._metadata(version) if found[2] else _status_of(version))
+        if found[2]:
+            return as_json(200, self._metadata(version))
+        status = {"error_code": "OK", "error_message": ""}
+        served = {"version": str(version.number), "state": "AVAILABLE", "status": status}
+        return as_json(200, {"model_version_status": [served]})
 
     async def _predicted(self, version: Version, body: bytes) -> HttpAnswer:
         question = parse_question(body, self._limits.max_bytes)
@@ -157,8 +259,3 @@ class Predictions:
                 "model": metadata.model,
             },
         }
-
-
-def _status_of(version: Version) -> dict[str, Any]:
-    status = {"error_code": "OK", "error_message": ""}
-    return {"model_version_status": [{"version": str(version.number), "state": "AVAILABLE", "status": status}]}

@@ -15,45 +15,22 @@ SIGNATURES = {"serving_default": ("text",), "top_k": ("text", "k"), "about": ("t
 
 
 class Question(NamedTuple):
-    """A parsed request.
-
-    Attributes:
-        signature: name of the signature.
-        texts: the documents.
-        ks: number of labels of each document, for ``top_k``; else empty.
-        by_row: whether the request had ``instances``, so that the answer has ``predictions``.
-        only_labels: names or numbers of the labels that may be predicted; empty: all.
-    """
-
     signature: str
     texts: list[str]
-    ks: list[int]
-    by_row: bool
-    only_labels: tuple[str | int, ...] = ()
+    ks: list[int]  # number of labels of each document, only for top_k
+    by_row: bool  # the request has instances, so the answer has predictions
+    only_labels: tuple[str | int, ...] = ()  # names or numbers of the labels that may be predicted; empty: all
 
 
 class BestLabels(NamedTuple):
-    """The best labels of one document, best first.
-
-    Attributes:
-        labels: their numbers.
-        scores: their scores.
-    """
+    """The labels of one document, best first."""
 
     labels: np.ndarray
     scores: np.ndarray
 
 
 def parse_question(body: bytes, limit: int) -> Question:
-    """Return the question in the body of a request.
-
-    Args:
-        body: the body.
-        limit: maximum number of bytes.
-
-    Raises:
-        InputError: the body is not such a request.
-    """
+    """Return the question in the body of a request."""
     content = parse_json(body, of="the request", limit=limit)
     signature = content.get("signature_name") or "serving_default"
     if not isinstance(signature, str) or signature not in SIGNATURES:
@@ -75,7 +52,6 @@ def parse_question(body: bytes, limit: int) -> Question:
 
 
 def _only_labels(content: dict[str, Any]) -> tuple[str | int, ...]:
-    """Return the labels that the answers may have; empty: all."""
     labels = content.get("only_labels")
     if labels is None:
         return ()
@@ -139,14 +115,7 @@ def _whole(value: Any, row: int) -> int:
 def answer_of(
     question: Question, best: Sequence[BestLabels], names: Sequence[str] | None, width: int
 ) -> dict[str, Any]:
-    """Return the answer: labels, scores and names of each document, padded with label -1.
-
-    Args:
-        question: the request.
-        best: the labels of each document.
-        names: names of all labels, or None.
-        width: number of labels with padding.
-    """
+    """Return labels, scores and names of each document, padded to ``width`` with label -1."""
     rows = [_padded(one, names, width) for one in best]
     if question.by_row:
         return {"predictions": rows}
@@ -161,12 +130,7 @@ def _padded(best: BestLabels, names: Sequence[str] | None, width: int) -> dict[s
 
 
 def numbers_of(question: Question, numbers: dict[str, int]) -> dict[str, Any]:
-    """Return the answer to ``about``: the same numbers for each text.
-
-    Args:
-        question: the request.
-        numbers: the model's numbers by name.
-    """
+    """Return the answer to ``about``: the same numbers for each text."""
     if question.by_row:
         return {"predictions": [numbers] * len(question.texts)}
     return {"outputs": {name: [number] * len(question.texts) for name, number in numbers.items()}}

@@ -1,4 +1,4 @@
-"""The version of a model that is served: loaded, warmed up, and replaced when a new one appears."""
+"""The served version of a model: loaded, warmed up, and replaced when a new one appears."""
 
 import contextlib
 import logging
@@ -15,11 +15,11 @@ from xmc_tf.server.questions import BestLabels
 
 _LOG = logging.getLogger(__name__)
 _METADATA = ("params.json", "param.json")
-_MOST_CHOICES = 32  # of labels, each of which takes a few bytes for each node of the label tree
+_MOST_CHOICES = 32  # sets of labels, each of which takes a few bytes per node of the label tree
 
 
 class _Found(NamedTuple):
-    """A model folder: its version, and what changes when another model replaces it."""
+    """A model folder: its version, and an identity that changes when another model replaces it."""
 
     version: int
     folder: Path
@@ -27,15 +27,7 @@ class _Found(NamedTuple):
 
 
 class Version:
-    """A loaded model with its version number.
-
-    Args:
-        number: the version.
-        model: the model.
-        beam_size: number of nodes kept at each level; None: the model's default.
-        threshold: labels with a lower score are left out.
-        threads: number of threads; -1: one per core.
-    """
+    """A loaded model with its version number."""
 
     def __init__(self, number: int, model: Model, beam_size: int | None, threshold: float, threads: int) -> None:
         self.number, self.model = number, model
@@ -44,32 +36,19 @@ class Version:
         self._choosing = threading.Lock()
 
     def only(self, labels: tuple[str | int, ...]) -> "Version":
-        """Return this version, restricted to some labels; the last few choices are kept.
-
-        Args:
-            labels: names or numbers of the labels.
-
-        Raises:
-            InputError: a label does not exist.
-        """
+        """Return this version, restricted to labels by name or number; the last few choices are kept."""
         with self._choosing:
             found = self._choices.pop(labels, None)
             if found is None:
-                found = Version(
-                    self.number, self.model.only(labels), self._beam_size, self._threshold, self._threads
-                )  # fmt: skip
-            self._choices[labels] = found  # the last one that was used is last
+                model = self.model.only(labels)
+                found = Version(self.number, model, self._beam_size, self._threshold, self._threads)
+            self._choices[labels] = found  # the last one used is last
             if len(self._choices) > _MOST_CHOICES:
                 self._choices.pop(next(iter(self._choices)))
         return found
 
     def predict(self, texts: Sequence[str], k: int) -> list[BestLabels]:
-        """Return the k best labels of each text.
-
-        Args:
-            texts: the documents.
-            k: number of labels.
-        """
+        """Return the k best labels of each text."""
         threads = 1 if len(texts) == 1 else self._threads  # starting threads takes longer than one text
         found = self.model.predict(texts, beam_size=self._beam_size, only_topk=k, threads=threads)
         rows = []
@@ -81,34 +60,12 @@ class Version:
 
 
 class ServedModel:
-    """The newest version of a model in a folder.
-
-    The folder is a model, or contains numbered models, such as ``served/1`` and ``served/2``; the highest number is
-    served. :meth:`refresh` loads a newer version beside the old one, and then replaces it.
-
-    Example:
-        >>> served = ServedModel("model")
-        >>> served.current.predict(["gradient of a sparse matrix"], 5)
-
-    Args:
-        folder: the folder.
-        beam_size: number of nodes kept at each level; None: the model's default.
-        threshold: labels with a lower score are left out.
-        threads: number of threads; -1: one per core.
-        runtime: what computes an encoder; see :func:`load`.
-
-    Raises:
-        InputError: the folder has no model that reads texts.
-    """
+    """The newest version of a model: the folder itself, or the one with the highest number in it."""
 
     def __init__(
-        self,
-        folder: str | Path,
-        beam_size: int | None = None,
-        threshold: float = 0.0,
-        threads: int = -1,
+        self, folder: str | Path, beam_size: int | None = None, threshold: float = 0.0, threads: int = -1,
         runtime: str = "auto",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.folder = Path(folder)
         self._options, self._runtime = (beam_size, threshold, threads), runtime
         self._refreshing = threading.Lock()
@@ -121,16 +78,13 @@ class ServedModel:
         self._served = found
         self.current = self._loaded(found)
         self._state: _State = ()  # of the newest folder, at the last search
-        self._failed: _State | None = None  # of a folder, when it could not be loaded
+        self._failed: _State | None = None  # of the folder that could not be loaded
 
     def refresh(self, report: Callable[[str], object] = lambda result: None) -> bool:
-        """Load a newer version, if there is one; return whether the served version changed.
+        """Load a newer version, if there is one, and report "loaded" or "failed"; return whether the version changed.
 
-        A version that cannot be loaded is reported, and the old one stays. It may still be being copied: it is tried
-        again when its folder has changed, and has not changed any more between two searches.
-
-        Args:
-            report: receives "loaded" or "failed".
+        If loading fails, the old version stays. The new one may still be being copied: it is tried again when its
+        folder has changed, and did not change between two searches.
         """
         with self._refreshing:
             found = self._newest()
@@ -156,7 +110,7 @@ class ServedModel:
         model = load(found.folder, runtime=self._runtime)
         version = Version(self._number(found), model, *self._options)
         try:
-            version.predict([""], 1)  # compiles and traces what the first request would wait for
+            version.predict([""], 1)  # compiles and traces, which the first request would wait for
         except InputError as error:
             raise InputError(
                 f"{found.folder} cannot read texts: {error.problem}",
@@ -165,13 +119,13 @@ class ServedModel:
         return version
 
     def _number(self, found: _Found) -> int:
-        """Return the version's number; a folder without numbers counts the models that replaced each other."""
+        """Return the version's number; without one, models that replace each other are counted."""
         if found.version:
             return found.version
         return self.current.number + 1 if hasattr(self, "current") else 1
 
     def _newest(self) -> _Found | None:
-        """Return the model in the folder, or the one with the highest number; None if there is none."""
+        """Return the model in the folder, or the one with the highest number, if any."""
         if (identity := _identity(self.folder)) is not None:
             return _Found(0, self.folder, identity)
         numbered = [place for place in self.folder.glob("*") if place.name.isascii() and place.name.isdecimal()]
@@ -185,7 +139,7 @@ _State: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
 def _state_of(folder: Path) -> _State:
-    """Return what changes while files are copied into a folder: the names, inodes, sizes and times of all of them."""
+    """Return what changes while files are copied into a folder: names, inodes, sizes and times."""
     found = []
     for place, _, names in os.walk(folder):
         for name in names:

@@ -10,47 +10,22 @@ from xmc_tf.metrics import format_table, measure, percent
 
 
 class Agreement(NamedTuple):
-    """Two measured predictions of the same documents.
-
-    Attributes:
-        ks: the cut-offs.
-        model: precision of the original model at each cut-off.
-        exported: precision of the exported model.
-        same_first: the share of documents with the same best label.
-    """
-
     ks: Sequence[int]
     model: list[float]
     exported: list[float]
-    same_first: float
+    same_first: float  # share of documents with the same best label
 
     def table(self, model: str = "model", exported: str = "exported") -> str:
-        """Return a table for a terminal, with these names of the two; the loss is in percentage points."""
-        rows = [
-            [model, *map(percent, self.model)],
-            [exported, *map(percent, self.exported)],
-            [
-                "loss",
-                *(
-                    f"{100 * (a - b):+.2f}".replace("-0.00", "+0.00")
-                    for a, b in zip(self.model, self.exported, strict=True)
-                ),
-            ],
-        ]
-        return format_table(["", *(f"P@{k}" for k in self.ks)], rows) + (
-            f"\nthe same best label for {percent(self.same_first)} % of the documents"
-        )
+        """Return a table for a terminal; the loss is in percentage points."""
+        pairs = zip(self.model, self.exported, strict=True)
+        losses = [f"{100 * (a - b):+.2f}".replace("-0.00", "+0.00") for a, b in pairs]
+        rows = [[model, *map(percent, self.model)], [exported, *map(percent, self.exported)], ["loss", *losses]]
+        table = format_table(["", *(f"P@{k}" for k in self.ks)], rows)
+        return f"{table}\nthe same best label for {percent(self.same_first)} % of the documents"
 
 
 def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequence[int] = (1, 3, 5)) -> Agreement:
-    """Measure both predictions.
-
-    Args:
-        truth: documents × labels.
-        model: the prediction of the original model.
-        exported: the prediction of the exported model.
-        ks: the cut-offs; those beyond the number of predicted labels are left out.
-    """
+    """Measure both predictions; cut-offs above the number of predicted labels are left out."""
     most = int(max(np.diff(model.indptr).max(initial=1), np.diff(exported.indptr).max(initial=1)))
     ks = [k for k in ks if k <= most]
     figures = [[measure(truth, one, ks=ks)[0].at("P", k) for k in ks] for one in (model, exported)]

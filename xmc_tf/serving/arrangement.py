@@ -1,26 +1,22 @@
 """The layout of one level's weights in the served graph: rows of features that siblings share.
 
-A query has tens of features, a group of sibling nodes thousands. All weights of a group for one feature form one row,
-found by one search for the key ``group * features + feature``. So the search is done once per group, not once per node.
-The children of one parent are a group; if the beam contains every parent of a level, the whole level is one group. A
-row has one of two forms:
+A group of siblings has one row for each feature, found by one search for the key ``group * features + feature``: a
+query has tens of features, a group thousands of nodes. The children of one parent are a group; if the beam contains
+every parent of a level, the whole level is one group. Rows have one of two forms:
 
 blocks   a number for every sibling: fastest to add, wastes memory if few siblings have a weight
 pairs    the existing weights, each with its place among the siblings
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csc_matrix
 
-from xmc_tf.common.errors import InputError
-
 PRECISIONS = ("fp32", "fp16", "int8")
-# A block is added about as fast as half as many pairs; using more memory than this would not pay off.
+# A block is added about as fast as half as many pairs; taking more memory than this would not pay off.
 MOST_WASTE = 1.5
 # Number of weights that are sorted at a time, with about 100 bytes of memory each.
 BATCH = 1 << 21
@@ -28,43 +24,23 @@ BATCH = 1 << 21
 
 @dataclass(eq=False)
 class Arrangement:
-    """The weights of one level in the form that the graph reads.
-
-    Args:
-        nr_nodes: number of nodes of the level.
-        nr_parents: number of nodes of the level above.
-        widest: maximum number of nodes of a group.
-        most_children: maximum number of children of a parent.
-        whole: whether the level is one group.
-        form: "blocks" or "pairs".
-        stride: the distance of groups in the keys: the number of sparse features.
-        nr_dense: number of dense features.
-        nr_weights: number of weights.
-        density: the share of places in the rows that have a weight.
-        arrays: the arrays that become variables, by name.
-        bytes: the memory of all arrays.
-    """
+    """The weights of one level in the form that the graph reads."""
 
     nr_nodes: int
     nr_parents: int
-    widest: int
+    widest: int  # maximum number of nodes of a group
     most_children: int
-    whole: bool
-    form: str
-    stride: int
+    whole: bool  # the level is one group
+    form: str  # "blocks" or "pairs"
+    stride: int  # distance of groups in the keys: the number of sparse features
     nr_dense: int
     nr_weights: int
-    density: float
+    density: float  # the share of places in the rows that have a weight
     arrays: dict[str, np.ndarray] = field(repr=False)
-
     bytes: int = 0
 
     def __post_init__(self) -> None:
         self.bytes = self.bytes or sum(array.nbytes for array in self.arrays.values())
-
-    def without_arrays(self) -> "Arrangement":
-        """Return the same object without its arrays, to free their memory."""
-        return replace(self, arrays={})
 
     @property
     def name(self) -> str:
@@ -75,32 +51,16 @@ class Arrangement:
 
 
 def arrange(
-    weights: csc_matrix,
-    clusters: csc_matrix,
+    weights: csc_matrix,  # (sparse features, dense features, bias if there is one) × nodes
+    clusters: csc_matrix,  # nodes × parents
     bias: float,
     *,
     nr_sparse: int,
     nr_dense: int,
-    beam: int,
+    beam: int,  # number of parents in the beam of a query
     precision: str = "fp32",
-    form: str | None = None,
+    form: str | None = None,  # None: the cheaper one for the density of the rows
 ) -> Arrangement:
-    """Return the layout of a level.
-
-    Args:
-        weights: (features, then the bias if there is one) × nodes.
-        clusters: nodes × parents.
-        bias: value of the constant feature.
-        nr_sparse: number of sparse features, which come first.
-        nr_dense: number of dense features, which follow.
-        beam: number of parents in the beam of a query.
-        precision: number format of the weights: "fp32", "fp16", or "int8" with a scale for each node.
-        form: "blocks" or "pairs"; None: the cheaper one for the density of the rows.
-    """
-    if precision not in PRECISIONS:
-        raise InputError(
-            f"unknown number format of weights: {precision!r}", expected=", ".join(PRECISIONS), received=repr(precision)
-        )
     nr_nodes, nr_parents = clusters.shape
     splits = np.asarray(clusters.indptr, np.int64)
     whole = nr_parents <= beam
@@ -123,7 +83,9 @@ def arrange(
     nr_rows, nr_pairs = arrays["keys"].size, arrays["values"].size
     widest = int(np.diff(groups).max(initial=1))
     if form is None:
-        form = "blocks" if _block_bytes(nr_rows, widest, arrays) <= MOST_WASTE * _pair_bytes(arrays) else "pairs"
+        block_bytes = nr_rows * widest * arrays["values"].itemsize
+        pair_bytes = sum(arrays[name].nbytes for name in ("values", "places", "starts"))
+        form = "blocks" if block_bytes <= MOST_WASTE * pair_bytes else "pairs"
     if form == "blocks":
         _pairs_to_blocks(arrays, widest)
     arrays |= {"bias": biases, "splits": _small(splits)}
@@ -131,8 +93,11 @@ def arrange(
         arrays["children"] = clusters.indices.astype(np.int32)
     if scale is not None and nr_pairs:
         arrays["scale"] = scale
-    if nr_dense:
-        arrays |= _dense_arrays(dense, precision)
+    if nr_dense and precision == "int8":
+        dense_scale = _scale_of(np.abs(dense).max(axis=1))
+        arrays |= {"dense": _kept(dense / dense_scale[:, None], precision), "dense_scale": dense_scale}
+    elif nr_dense:
+        arrays["dense"] = _kept(dense, precision)
     return Arrangement(
         nr_nodes=int(nr_nodes), nr_parents=int(nr_parents), widest=widest,
         most_children=int(np.diff(splits).max(initial=1)), whole=whole, form=form, stride=max(nr_sparse, 1),
@@ -141,19 +106,21 @@ def arrange(
 
 
 def _scales(weights: csc_matrix, order: np.ndarray, groups: np.ndarray, nr_sparse: int) -> np.ndarray:
-    """Return the value of one integer step of each node's weights: a 127th of the largest weight."""
+    """Return the scale of each node's sparse weights."""
     largest = np.zeros(int(groups[-1]), np.float32)
     for _, feature, place, value in _entries(weights, order, groups):
         np.maximum.at(largest, place[feature < nr_sparse], np.abs(value[feature < nr_sparse]))
+    return _scale_of(largest)
+
+
+def _scale_of(largest: np.ndarray) -> np.ndarray:
+    """Return the scale of weights in 8 bits, given the largest of each node."""
     return np.where(largest > 0, largest / 127, 1).astype(np.float32)
 
 
 class _Rows:
-    """A collection of rows in the order of their keys."""
-
     def __init__(self, groups: np.ndarray, stride: int) -> None:
-        self._groups = groups
-        self._stride = stride
+        self._groups, self._stride = groups, stride
         self._parts: dict[str, list[np.ndarray]] = {"keys": [], "sizes": [], "places": [], "values": []}
 
     def add(self, first: int, feature: np.ndarray, place: np.ndarray, value: np.ndarray) -> None:
@@ -164,36 +131,26 @@ class _Rows:
         found, sizes = np.unique(keys[order], return_counts=True)
         widest = int(np.diff(self._groups).max(initial=1))
         small = np.uint8 if widest <= 1 << 8 else np.uint16 if widest <= 1 << 16 else np.int32
-        for name, part in (
-            ("keys", found.astype(self._key_type())),
-            ("sizes", sizes.astype(np.int32)),
-            ("places", (place - self._groups[group])[order].astype(small)),
-            ("values", value[order]),
-        ):
-            self._parts[name].append(part)
+        # Smaller keys, so that more of them fit the cache during a search.
+        key_type = np.int32 if (len(self._groups) - 1) * self._stride < 2**31 else np.int64
+        self._parts["keys"].append(found.astype(key_type))
+        self._parts["sizes"].append(sizes.astype(np.int32))
+        self._parts["places"].append((place - self._groups[group])[order].astype(small))
+        self._parts["values"].append(value[order])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all arrays, freeing the parts one after the other."""
-        out: dict[str, np.ndarray] = {}
-        for name in list(self._parts):
-            out[name] = np.concatenate(self._parts.pop(name))
+        """Return all arrays, and free the parts one after the other."""
+        out = {name: np.concatenate(self._parts.pop(name)) for name in list(self._parts)}
         sizes = out.pop("sizes")
         starts = np.zeros(sizes.size + 1, np.int64)
         np.cumsum(sizes, out=starts[1:])
         return out | {"starts": _small(starts)}
 
-    def _key_type(self) -> Any:
-        # Smaller keys, so that more of them fit the cache during a search.
-        return np.int32 if (len(self._groups) - 1) * self._stride < 2**31 else np.int64
-
 
 def _entries(
     weights: csc_matrix, order: np.ndarray, groups: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield all weights in batches: the first group, and the feature, node place and value of each weight.
-
-    A batch contains complete groups, or a range of features of a group that is larger than a batch.
-    """
+    """Yield batches of whole groups, or of ranges of a huge group's features: first group, features, places, values."""
     before = np.concatenate([[0], np.cumsum(np.diff(weights.indptr)[order], dtype=np.int64)])
     first, nr_groups = 0, len(groups) - 1
     while first < nr_groups:
@@ -203,8 +160,7 @@ def _entries(
         if before[high] - before[low] <= BATCH:
             yield (first, *_columns(weights, order, low, high))
         else:
-            cuts = _cuts(weights, order, before, low, high)
-            for begin, end in pairwise(cuts):
+            for begin, end in pairwise(_cuts(weights, order, before, low, high)):
                 parts = [
                     [part[(columns[0] >= begin) & (columns[0] < end)] for part in columns]
                     for columns in _pieces(weights, order, before, low, high)
@@ -231,8 +187,7 @@ def _pieces(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield the same for some nodes at a time."""
     while low < high:
-        end = max(low + 1, int(np.searchsorted(before, before[low] + BATCH, side="right")) - 1)
-        end = min(end, high)
+        end = min(max(low + 1, int(np.searchsorted(before, before[low] + BATCH, side="right")) - 1), high)
         yield _columns(weights, order, low, end)
         low = end
 
@@ -255,14 +210,6 @@ def _kept(values: np.ndarray, precision: str) -> np.ndarray:
     return values
 
 
-def _dense_arrays(dense: np.ndarray, precision: str) -> dict[str, np.ndarray]:
-    if precision != "int8":
-        return {"dense": _kept(dense, precision)}
-    largest = np.abs(dense).max(axis=1)
-    scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
-    return {"dense": _kept(dense / scale[:, None], precision), "dense_scale": scale}
-
-
 def _pairs_to_blocks(arrays: dict[str, np.ndarray], widest: int) -> None:
     places, values, starts = arrays.pop("places"), arrays["values"], arrays.pop("starts")
     blocks = np.zeros((arrays["keys"].size, widest), values.dtype)
@@ -272,14 +219,6 @@ def _pairs_to_blocks(arrays: dict[str, np.ndarray], widest: int) -> None:
         rows = np.repeat(np.arange(low, low + len(part) - 1), np.diff(part))
         blocks[rows, places[part[0] : part[-1]]] = values[part[0] : part[-1]]
     arrays["values"] = blocks
-
-
-def _block_bytes(nr_rows: int, widest: int, arrays: dict[str, np.ndarray]) -> int:
-    return nr_rows * widest * arrays["values"].itemsize
-
-
-def _pair_bytes(arrays: dict[str, np.ndarray]) -> int:
-    return arrays["values"].nbytes + arrays["places"].nbytes + arrays["starts"].nbytes
 
 
 def _small(numbers: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -24,20 +24,14 @@ _MAX_ERROR = 1 << 20
 
 
 class ServerError(OSError):
-    """The server did not answer, or reported an error on its side."""
+    """The server did not answer, or reported an error of its own."""
 
 
 class Answer(NamedTuple):
-    """The best labels of some texts, best first; missing ones are label -1 with an empty name.
+    """The best labels of some texts, best first; missing ones are label -1 with an empty name."""
 
-    Attributes:
-        labels: int64 [texts, k].
-        scores: float32 [texts, k].
-        names: the labels' names, lists of the same shape.
-    """
-
-    labels: np.ndarray
-    scores: np.ndarray
+    labels: np.ndarray  # int64 [texts, k]
+    scores: np.ndarray  # float32 [texts, k]
     names: list[list[str]]
 
 
@@ -70,7 +64,7 @@ class Client:
                 received=url,
             )
         name = parts.path.strip("/").rpartition("/")[2] or model
-        self._wire: _Wire
+        self._wire: _Grpc | _RestInterface
         if parts.scheme == "grpc":
             self._wire = _Grpc(parts.netloc, name, timeout)
         else:
@@ -84,7 +78,7 @@ class Client:
             k: number of labels; None: the number that the model was exported with.
 
         Raises:
-            InputError: the server rejects the request; the message is the server's.
+            InputError: the server rejects the request, with the server's message.
             ServerError: the server cannot be reached, or fails.
         """
         encoded = [text.encode() if isinstance(text, str) else text for text in texts]
@@ -93,12 +87,10 @@ class Client:
         else:
             out = self._wire.ask("top_k", {"text": encoded, "k": np.full(len(encoded), k, np.int32)})
         names = [[_as_text(name) for name in row] for row in out["names"]]
-        shape = (len(encoded), -1)
-        return Answer(
-            np.asarray(out["labels"], np.int64).reshape(shape) if encoded else np.zeros((0, k or 0), np.int64),
-            np.asarray(out["scores"], np.float32).reshape(shape) if encoded else np.zeros((0, k or 0), np.float32),
-            names,
-        )
+        if not encoded:
+            return Answer(np.zeros((0, k or 0), np.int64), np.zeros((0, k or 0), np.float32), names)
+        labels, scores = np.asarray(out["labels"], np.int64), np.asarray(out["scores"], np.float32)
+        return Answer(labels.reshape(len(encoded), -1), scores.reshape(len(encoded), -1), names)
 
     def about(self) -> dict[str, int]:
         """Return the model's number of labels (``nr_labels``), default ``k``, and maximum k (``most``)."""
@@ -114,7 +106,7 @@ class Client:
         """Return the best labels of many texts.
 
         Args:
-            texts: the texts.
+            texts: the texts; bytes are UTF-8.
             k: number of labels; None: the number that the model was exported with.
             batch: number of texts per request.
             names: receives the names of the returned labels.
@@ -138,20 +130,18 @@ class Client:
         return as_matrix(np.concatenate(labels), np.concatenate(scores), about["nr_labels"])
 
 
-class _Wire(Protocol):
-    def ask(self, signature: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]: ...
-
-
 class _RestInterface:
     """The REST interface; texts are sent as base64, which preserves any bytes."""
 
     def __init__(self, url: str, timeout: float) -> None:
-        self._url = url
-        self._timeout = timeout
+        self._url, self._timeout = url, timeout
 
     def ask(self, signature: str, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        content = {name: _as_json(values) for name, values in inputs.items()}
-        body = json.dumps({"signature_name": signature, "inputs": content}).encode()
+        values = {
+            name: one.tolist() if isinstance(one, np.ndarray) else [{"b64": base64.b64encode(x).decode()} for x in one]
+            for name, one in inputs.items()
+        }
+        body = json.dumps({"signature_name": signature, "inputs": values}).encode()
         request = urllib.request.Request(f"{self._url}:predict", body, {"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as reply:
@@ -169,13 +159,10 @@ class _RestInterface:
             raise ServerError(f"{self._url} does not answer in JSON: {error}") from None
         if not isinstance(answer, dict) or not isinstance(answer.get("outputs"), dict):
             raise ServerError(f"{self._url}: the response has no outputs; the server is not TensorFlow Serving")
-        outputs: Mapping[str, Any] = answer["outputs"]
-        return outputs
+        return answer["outputs"]
 
 
 class _Grpc:
-    """The gRPC interface."""
-
     def __init__(self, target: str, name: str, timeout: float) -> None:
         try:
             import grpc  # type: ignore[import-untyped]
@@ -207,12 +194,6 @@ class _Grpc:
                 raise InputError(f"{where} rejects the request: {_plain_message(error.details())}") from None
             raise ServerError(f"{where}: {error.code().name}: {error.details()}") from None
         return {name: tf.make_ndarray(tensor) for name, tensor in reply.outputs.items()}
-
-
-def _as_json(values: Any) -> list[Any]:
-    if isinstance(values, np.ndarray):
-        return list(values.tolist())
-    return [{"b64": base64.b64encode(value).decode()} for value in values]
 
 
 def _as_text(name: Any) -> str:

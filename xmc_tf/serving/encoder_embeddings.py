@@ -1,5 +1,3 @@
-"""Dense features from an encoder: tokenizer, transformer and pooling in the served graph."""
-
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -10,39 +8,23 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data.reading import Reading
 from xmc_tf.encoder import Encoder, TextTokenizer
 from xmc_tf.encoder.network.packed_layout import rounded_up
-from xmc_tf.serving.query import Dense, TextWindows
+from xmc_tf.serving.query import Dense, TextWindows, required
 
 _LOG = logging.getLogger(__name__)
 WINDOWS_AT_ONCE = 256
 
 
 class EncoderEmbeddings:
-    """Embeddings of an encoder, scaled to the length that the rankers were trained on.
-
-    If the tokenizer cannot run in the graph, callers send token ids.
-
-    Example:
-        >>> embeddings = EncoderEmbeddings(encoder, tokenizer, Reading(128, max_windows=16))
-        >>> export_model(ModelParts(ranker, names, tfidf, embeddings), "served/1")
-
-    Args:
-        encoder: the encoder.
-        tokenizer: its tokenizer.
-        reading: how texts become windows, as in training.
-        length: the norm of the rankers' embeddings.
-    """
+    """An encoder's embeddings of texts; if the tokenizer cannot run in the graph, callers send token ids."""
 
     def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, reading: Reading, length: float = 1.0) -> None:
         self.dim, self.length = encoder.dim, length
-        self.inputs: Mapping[str, tf.TensorSpec] = {
-            "token_ids": tf.TensorSpec([None, None], tf.int32),
-            "token_mask": tf.TensorSpec([None, None], tf.int32),
-        }
+        padded = tf.TensorSpec([None, None], tf.int32)
+        self.inputs: Mapping[str, tf.TensorSpec] = {"token_ids": padded, "token_mask": padded}
         self.tracked: list[Any] = list(encoder.variables)
-        self._encoder = encoder
-        self._reading, self._max_length = reading, reading.max_length
+        self._encoder, self._reading = encoder, reading
         # One graph shared by the signatures, because a server holds several copies of each graph of a model.
-        specs = [*self.inputs.values(), tf.TensorSpec([None], tf.int64)]
+        specs = [padded, padded, tf.TensorSpec([None], tf.int64)]
         self._vectors = tf.function(self._unit_vectors, input_signature=specs, autograph=False)
         self._tokenizer: Any = None
         try:
@@ -54,27 +36,18 @@ class EncoderEmbeddings:
         self.reads_text = self._tokenizer is not None
 
     def of_text(self, text: tf.Tensor) -> Dense:
-        """Return the embeddings of texts."""
         return self._vectors(*self._tokenizer.windows(text))
 
     def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense:
-        """Return the embeddings of padded token ids with their mask.
-
-        In rows wider than a window, every ``max_length`` columns are one window of the document.
-        """
+        """Return the embeddings of padded token ids; in wide rows, every ``max_length`` columns are one window."""
         ids, mask = inputs["token_ids"], inputs["token_mask"]
         known, widest = self._encoder.vocabulary_size, self._reading.max_length * self._reading.max_windows
-        with tf.control_dependencies([
-            tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)])
-            for condition, message in (
-                (tf.shape(ids)[1] <= widest, f"token_ids may have at most {widest} columns"),
-                (tf.reduce_all((ids >= 0) & (ids < known)), f"token_ids must lie between 0 and {known - 1}"),
-                (
-                    tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(mask))),
-                    "token_ids and token_mask must have the same shape",
-                ),
-            )
-        ]):  # fmt: skip
+        same = tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(mask)))
+        with required(
+            (tf.shape(ids)[1] <= widest, f"token_ids may have at most {widest} columns"),
+            (tf.reduce_all((ids >= 0) & (ids < known)), f"token_ids must lie between 0 and {known - 1}"),
+            (same, "token_ids and token_mask must have the same shape"),
+        ):
             ids, mask = tf.identity(ids), tf.identity(mask)
         if self._reading.max_windows == 1:
             return self._vectors(ids, mask, tf.range(tf.shape(ids, tf.int64)[0]))
@@ -83,11 +56,11 @@ class EncoderEmbeddings:
     def _unfold(self, ids: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return ids and mask of the windows in wide rows, and the row of each window."""
         rows, width = tf.unstack(tf.shape(ids))
-        each = tf.maximum((width + self._max_length - 1) // self._max_length, 1)
-        window = tf.where(each > 1, self._max_length, width)
-        ids, mask = (
-            tf.reshape(tf.pad(one, [[0, 0], [0, each * window - width]]), [rows * each, window]) for one in (ids, mask)
-        )
+        longest = self._reading.max_length
+        each = tf.maximum((width + longest - 1) // longest, 1)
+        window = tf.where(each > 1, longest, width)
+        pad, shape = [[0, 0], [0, each * window - width]], [rows * each, window]
+        ids, mask = (tf.reshape(tf.pad(one, pad), shape) for one in (ids, mask))
         number = tf.range(rows * each)
         there = tf.where(tf.reduce_any(mask > 0, axis=1) | (number % each == 0))[:, 0]
         return tf.gather(ids, there), tf.gather(mask, there), there // tf.cast(each, tf.int64)
@@ -115,12 +88,11 @@ class EncoderEmbeddings:
         return tf.ensure_shape(made.concat(), [None, self.dim])
 
     def _of_windows(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Return the embeddings of windows."""
         count = tf.shape(ids)[0]
         # Attention fails without documents, so an artificial one is added and removed again.
         made_up = tf.cast(tf.equal(count, 0), tf.int32)
         width = tf.shape(ids)[1]
-        longer = tf.minimum(rounded_up(tf.maximum(width, 1)), self._max_length) - width
+        longer = tf.minimum(rounded_up(tf.maximum(width, 1)), self._reading.max_length) - width
         ids = tf.pad(ids, [[0, made_up], [0, longer]], constant_values=self._encoder.pad_id)
         mask = tf.pad(tf.pad(mask, [[0, 0], [0, longer]]), [[0, made_up], [0, 0]], constant_values=1)
         return self._encoder(ids, mask)[:count]

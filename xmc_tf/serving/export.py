@@ -4,6 +4,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from xmc_tf.common.process.quiet import muted_stderr
 
 with muted_stderr():
     import tensorflow as tf
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from xmc_tf.common.activity import doing
 from xmc_tf.common.errors import InputError
@@ -28,66 +30,40 @@ from xmc_tf.params import DECISIONS, SEARCH, PredictionOptions
 from xmc_tf.rankers.ensemble import POOL, Rankers, trees_of
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.xlinear import XLinear
-from xmc_tf.serving.answers import Answers
 from xmc_tf.serving.arrangement import PRECISIONS, Arrangement, arrange
-from xmc_tf.serving.dense import CallerEmbeddings, DenseFeatures
-from xmc_tf.serving.evidence import EvidenceParts, FusedSearch
+from xmc_tf.serving.fused_search import EvidenceParts, FusedSearch
 from xmc_tf.serving.label_head import BlendedSearch, LabelHeadParts
+from xmc_tf.serving.query import CallerEmbeddings, DenseFeatures
 from xmc_tf.serving.search import LevelSearch, MeanSearch, TreeSearch
-from xmc_tf.serving.signatures import Signatures
-from xmc_tf.serving.slimming import remove_shapes
+from xmc_tf.serving.signatures import Answers, Signatures
 from xmc_tf.serving.streamed import StreamedVariables
 from xmc_tf.serving.warmup import check_warmup, example_texts, write_warmup
 
-_LOG = logging.getLogger(__name__)
 _KEPT = (*SEARCH, *DECISIONS)  # options of predictions that an exported model keeps
 _OF_A_CALL = [field.name for field in dataclasses.fields(PredictionOptions) if field.name not in _KEPT]
 _EXAMPLES = 3  # number of labels named per node to describe it
 
 
 class Exported(NamedTuple):
-    """The result of an export.
-
-    Attributes:
-        folder: the folder.
-        levels: the layout of each level's weights (without the weights).
-        bytes: the memory of all variables.
-    """
-
     folder: Path
-    levels: list[Arrangement]
-    bytes: int
+    levels: list[Arrangement]  # without their arrays
+    bytes: int  # of all variables
 
     def table(self) -> str:
-        """Return the form of each level as a table for a terminal."""
-        rows = [
-            [
-                str(number), f"{level.nr_nodes:,}", f"{level.nr_weights:,}", f"{level.density:.1%}", level.name,
-                f"{level.bytes / 1e6:,.1f}",
-            ]
-            for number, level in enumerate(self.levels, 1)
-        ]  # fmt: skip
+        rows = []
+        for number, level in enumerate(self.levels, 1):
+            counts = [str(number), f"{level.nr_nodes:,}", f"{level.nr_weights:,}"]
+            rows.append([*counts, f"{level.density:.1%}", level.name, f"{level.bytes / 1e6:,.1f}"])
         return format_table(["level", "nodes", "weights", "full", "form", "MB"], rows)
 
 
 class ModelParts(NamedTuple):
-    """The parts of a model to export.
-
-    Attributes:
-        ranker: the linear rankers; an ensemble over several trees becomes one graph.
-        names: the labels' names, or None to use their numbers.
-        tfidf: the sparse features of text; None: none, or those of another program.
-        dense: the dense features; None: none.
-        head: the label head of a model that averages rankers and label head; needs ``dense``.
-        evidence: the fusion into probabilities, with label names where they are evidence; None: the rankers' scores.
-    """
-
-    ranker: Rankers
-    names: list[str] | None
-    tfidf: Tfidf | None
+    ranker: Rankers  # an ensemble over several trees becomes one graph
+    names: list[str] | None  # None: the labels' numbers
+    tfidf: Tfidf | None  # None: no sparse features, or those of another program
     dense: DenseFeatures | None = None
-    head: LabelHeadParts | None = None
-    evidence: EvidenceParts | None = None
+    head: LabelHeadParts | None = None  # its scores and the rankers' are averaged; needs `dense`
+    evidence: EvidenceParts | None = None  # None: the rankers' scores
 
     @property
     def nr_labels(self) -> int:
@@ -96,53 +72,26 @@ class ModelParts(NamedTuple):
 
     @property
     def reads_text(self) -> bool:
-        """True if the exported model accepts texts, not only features."""
+        """Whether the exported model accepts texts, not only features."""
         if self.tfidf is None and self.ranker.nr_sparse:
             return False
         return not self.ranker.nr_dense if self.dense is None else self.dense.reads_text
 
 
 class Warmup(NamedTuple):
-    """Warm-up requests for TensorFlow Serving.
-
-    Args:
-        texts: real texts, such as the training texts.
-        nr_texts: number of texts to send, spread evenly over all of them.
-    """
-
     texts: Sequence[str] | Sequence[bytes]
-    nr_texts: int = 64
+    nr_texts: int = 64  # spread evenly over all of them
 
 
 def export_model(
     parts: ModelParts,
-    folder: str | Path,
+    folder: str | Path,  # an older export is replaced atomically; other files stay
     options: PredictionOptions | None = None,
     warmup: Warmup | None = None,
     *,
     precision: str = "fp32",
 ) -> Exported:
-    """Export a model with all steps from text to label names.
-
-    One level of the tree is in memory at a time.
-
-    Example:
-        >>> model = XRLinear.load("model")
-        >>> parts = ModelParts(model.ranker, model.names, model.tfidf)
-        >>> exported = export_model(parts, "served/1", PredictionOptions(only_topk=10))
-        >>> print(exported.table())
-
-    Args:
-        parts: the model.
-        folder: the output folder. TensorFlow Serving needs a version number in a folder of the model, such as served/1.
-            An older export is replaced atomically, other files stay.
-        options: the options of its predictions, which the exported model keeps; None: the model's.
-        warmup: requests that a server runs before it accepts others.
-        precision: number format of the rankers' weights: "fp32", "fp16", or "int8" with a scale for each node.
-
-    Raises:
-        InputError: the parts do not fit, or the folder contains something else.
-    """
+    """Export a model with all steps from text to label names, with one level of the tree in memory at a time."""
     options, folder = options or PredictionOptions(), Path(folder)
     check_export(options, precision)
     if warmup is not None:
@@ -170,18 +119,18 @@ def export_model(
     beams = _beams(trees[0], options)
     with placed_folder(folder, EXPORT) as part:
         store = StreamedVariables(part / "variables" / "blocks")
-        levels, searches, posts = list[Arrangement](), list[TreeSearch](), _post_processors(trees[0], options)
+        levels, searches = list[Arrangement](), list[TreeSearch]()
         for number, tree in enumerate(trees):
             arranged, tree_search = _stream_levels(tree, options, store, f"tree_{number}_" if number else "", precision)
             levels += arranged
             searches.append(tree_search)
-        search: TreeSearch | MeanSearch | BlendedSearch
-        search = (
-            searches[0] if len(searches) == 1 else MeanSearch(searches, POOL if parts.head is None else parts.head.pool)
-        )
+        linear: TreeSearch | MeanSearch = searches[0]
+        if len(searches) > 1:
+            linear = MeanSearch(searches, POOL if parts.head is None else parts.head.pool)
+        search: TreeSearch | MeanSearch | BlendedSearch = linear
         if parts.head is not None:
             assert dense is not None
-            search = BlendedSearch(search, parts.head, store.add("label_head", parts.head.rows), dense.length)
+            search = BlendedSearch(linear, parts.head, store.add("label_head", parts.head.rows), dense.length)
         fused = None if parts.evidence is None else FusedSearch(parts.evidence)
         parents, examples = _stream_tree(trees[0].levels, store)
         names = None if parts.names is None else tf.Variable(parts.names, trainable=False, name="names")
@@ -191,17 +140,21 @@ def export_model(
         made = Signatures(graph, dense, search, answers, ranker.nr_sparse, nr_labels, beams[-1], most, fused)
         signatures = made.functions()
         tracked = [*([] if dense is None else dense.tracked), *([] if fused is None else [fused])]
-        _save(part, signatures, store, tfidf, tracked, names)
-        bytes_ = store.bytes + _bytes([*_own_variables(tfidf), *tracked])
+        variables = [] if graph is None else list(graph.variables)
+        servable = tf.Module()
+        servable.streamed, servable.tfidf, servable.tracked, servable.names = store.variables, variables, tracked, names
+        _save(part, servable, signatures, store)
+        bytes_ = store.bytes + _bytes([*variables, *tracked])
         about = {
             "format": SERVING,
             "settings": _recorded(asked, options, precision, parts.evidence is not None),
             "k": beams[-1],
             "beams": beams,
             "most": most,
-            "post_processors": posts,
+            "post_processors": _post_processors(trees[0], options),
             "nr_labels": nr_labels,
-            **{name: getattr(ranker, name) for name in ("nr_sparse", "nr_dense")},
+            "nr_sparse": ranker.nr_sparse,
+            "nr_dense": ranker.nr_dense,
             "nodes": [level.nr_nodes for level in levels[: len(beams)]],
             "signatures": sorted(signatures),
             "bytes": bytes_,
@@ -217,12 +170,6 @@ def export_model(
 
 
 def check_export(options: PredictionOptions, precision: str) -> None:
-    """Refuse options that an exported model cannot keep.
-
-    Args:
-        options: the options of its predictions.
-        precision: number format of the weights.
-    """
     options.refuse(dict.fromkeys(_OF_A_CALL, "an exported model does not keep it"))
     if precision not in PRECISIONS:
         raise InputError(f"unknown number format of weights: {precision!r}", expected=", ".join(PRECISIONS))
@@ -240,19 +187,16 @@ def _check_several_trees(trees: Sequence[XLinear], options: PredictionOptions) -
 
 
 def _decided(parts: ModelParts, options: PredictionOptions) -> tuple[ModelParts, PredictionOptions]:
-    """Return the parts and options with which the kind of scores and the threshold are decided."""
+    """Return the parts and options after the choice of scores and threshold."""
     decision = decide(options, None if parts.evidence is None else parts.evidence.fusion)
     if not decision.probable:
         return parts._replace(evidence=None), options
     assert parts.evidence is not None
-    post = parts.evidence.post_processor
-    return parts, dataclasses.replace(
-        options, scores=None, threshold=decision.threshold, min_precision=None, post_processor=post
-    )
+    limit, post = decision.threshold, parts.evidence.post_processor
+    return parts, dataclasses.replace(options, scores=None, threshold=limit, min_precision=None, post_processor=post)
 
 
 def _recorded(asked: PredictionOptions, decided: PredictionOptions, precision: str, probable: bool) -> dict[str, Any]:
-    """Return the settings of the exported model, for its record."""
     return {
         "only_topk": asked.only_topk,
         "beam_size": asked.beam_size,
@@ -281,10 +225,7 @@ def _post_processors(ranker: XLinear, options: PredictionOptions) -> list[str]:
 def _stream_levels(
     ranker: XLinear, options: PredictionOptions, store: StreamedVariables, prefix: str, precision: str = "fp32"
 ) -> tuple[list[Arrangement], TreeSearch]:
-    """Arrange and write the levels of a tree one after the other, and return its search.
-
-    The names of the variables begin with ``prefix``.
-    """
+    """Arrange and write the levels of a tree one after the other, and return its search."""
     levels, searches = [], []
     beams, posts = _beams(ranker, options), _post_processors(ranker, options)
     arriving = ranker.levels[0].clusters.shape[1]
@@ -294,8 +235,10 @@ def _stream_levels(
                 level.weights, csc_matrix(level.clusters), level.bias, nr_sparse=ranker.nr_sparse,
                 nr_dense=ranker.nr_dense, beam=arriving, precision=precision,
             )  # fmt: skip
-            variables = store.add_all(f"{prefix}level_{number}", arranged.arrays)
-            arranged = arranged.without_arrays()  # frees memory before the next level
+            variables = {
+                name: store.add(f"{prefix}level_{number}_{name}", array) for name, array in arranged.arrays.items()
+            }
+            arranged = dataclasses.replace(arranged, arrays={})  # frees memory before the next level
             searches.append(LevelSearch(arranged, variables, post))
             levels.append(arranged)
             arriving = min(beams[number], arriving * arranged.most_children)
@@ -305,8 +248,7 @@ def _stream_levels(
 
 def _stream_tree(levels: Sequence[Level], store: StreamedVariables) -> tuple[list[Any], list[Any]]:
     """Write the parent of each node, and some labels below each node above the labels."""
-    parents: list[Any] = []
-    examples: list[Any] = []
+    parents, examples = list[Any](), list[Any]()
     below: np.ndarray | None = None
     for number in range(len(levels) - 1, -1, -1):
         clusters = levels[number].clusters
@@ -334,36 +276,28 @@ def _examples(clusters: csc_matrix, below: np.ndarray | None) -> np.ndarray:
     return out
 
 
-def _save(
-    part: Path,
-    signatures: dict[str, Any],
-    store: StreamedVariables,
-    tfidf: Tfidf | None,
-    tracked: Sequence[Any],
-    names: tf.Variable | None,
-) -> None:
-    servable = tf.Module()
-    servable.streamed = store.variables
-    servable.tfidf = _own_variables(tfidf)
-    servable.tracked = list(tracked)
-    servable.names = names
+def _save(part: Path, servable: tf.Module, signatures: dict[str, Any], store: StreamedVariables) -> None:
     for name in ("absl", "tensorflow"):  # their warnings about names in the graph do not help users
         logging.getLogger(name).setLevel(logging.WARNING)
     with doing("saving the graph of the model"):
         tf.saved_model.save(servable, str(part), signatures=signatures)
-        remove_shapes(part)
+        # Loading infers output shapes again. A server holds several copies of all graphs, with a hundred bytes for each
+        # shape: 8 MB with an encoder. Shapes of functions' arguments stay, as they describe inputs.
+        path = part / "saved_model.pb"
+        model = SavedModel.FromString(path.read_bytes())
+        for meta in model.meta_graphs:
+            library = (function.node_def for function in meta.graph_def.library.function)
+            for node in chain(meta.graph_def.node, *library):
+                if "_output_shapes" in node.attr:
+                    del node.attr["_output_shapes"]
+        path.write_bytes(model.SerializeToString(deterministic=True))
         store.merge_into(part)
 
 
 def _bytes(tracked: Sequence[Any]) -> int:
-    """Return the memory of variables, including those of modules."""
     variables = {
         id(variable): variable
         for one in tracked
         for variable in (one.variables if hasattr(one, "variables") else [one] if isinstance(one, tf.Variable) else [])
     }
     return sum(int(one.shape.num_elements()) * one.dtype.size for one in variables.values())
-
-
-def _own_variables(tfidf: Tfidf | None) -> list[tf.Variable]:
-    return [] if tfidf is None else list(tfidf.graph().variables)

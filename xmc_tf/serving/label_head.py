@@ -7,47 +7,26 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.serving.query import Query, TextWindows
-from xmc_tf.serving.scores import chained, rank, unrank
-from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch, deepened
+from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch, best_of, chained, deepened, rank
 
 WINDOWS_AT_ONCE = 256
 
 
 class LabelHeadParts(NamedTuple):
-    """The parts of a label head.
-
-    Attributes:
-        rows: float32 [labels, dim + 1]: weights, and the bias last.
-        scale: the factor applied to embeddings of length 1.
-        post_processor: conversion of raw scores.
-        pool: number of best labels of rankers and head that are averaged; a label missing in one of them counts as 0
-            there.
-    """
-
-    rows: np.ndarray
-    scale: float
+    rows: np.ndarray  # float32 [labels, dim + 1]: weights, and the bias last
+    scale: float  # factor applied to embeddings of length 1
     post_processor: str
-    pool: int
+    pool: int  # number of best labels of rankers and head that are averaged; a missing label counts as 0
 
 
 class BlendedSearch:
-    """A search whose last beam is the mean of the rankers' scores and a label head's.
-
-    The head scores each window of a long document, and the largest score of a label counts.
-
-    Args:
-        search: the rankers' search.
-        head: the label head; its ``rows`` are not used.
-        rows: the rows as a variable.
-        length: the norm of the embeddings in a query.
-    """
+    """A search whose last beam is the mean of the rankers' scores and the head's largest over a document's windows."""
 
     def __init__(self, search: TreeSearch | MeanSearch, head: LabelHeadParts, rows: tf.Variable, length: float) -> None:
         self._search, self._head, self._rows = search, head, rows
         self._factor = head.scale / length
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Find the best ``most`` labels; the beams above the labels are the rankers'."""
         return deepened(self._both, query, most, self._head.pool)
 
     def _both(self, query: Query, size: int) -> list[Beam]:
@@ -63,17 +42,13 @@ class BlendedSearch:
             raw = self._largest_of_windows(query.windows, query.count, rows)
         scores = chained(self._head.post_processor, raw, tf.ones([]))
         nodes = tf.broadcast_to(tf.range(rows.shape[0]), tf.shape(scores))
-        keys = rank(scores, nodes, tf.ones_like(nodes, tf.bool))
-        best, which = unrank(tf.math.top_k(keys, k=min(most, rows.shape[0])).values)
-        return Beam(which, best)
+        return best_of(rank(scores, nodes, tf.ones_like(nodes, tf.bool)), min(most, rows.shape[0]))
 
     def _largest_of_windows(self, windows: TextWindows, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """Return the largest raw score of each label over the windows of each document: float32 [documents, labels].
-
-        As in ``xmc_tf.matcher.predict_levels``, all windows of a document have the same log-sum-exp, the mean of
-        theirs. Post-processors are monotone, so they may follow. Some windows are scored at a time, because a batch of
-        long texts has many times as many windows.
-        """
+        """Return the largest raw score of each label over the windows of each document: float32 [documents, labels]."""
+        # As in `xmc_tf.matcher.predict_levels`, all windows of a document get the same log-sum-exp, the mean of theirs.
+        # Post-processors are monotone, so they may follow. Some windows are scored at a time, because a batch of long
+        # texts has many times as many windows.
         size = tf.shape(windows.vectors)[0]
 
         def score(low: tf.Tensor, largest: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -105,5 +80,4 @@ def _mean(beams: Sequence[Beam], most: int, rows: tf.Variable) -> Beam:
         total = tf.tensor_scatter_nd_add(total, at, tf.gather_nd(beam.scores, some) / len(beams))
         there = tf.tensor_scatter_nd_add(there, at, tf.ones([tf.shape(at)[0]], tf.int32))
     nodes = tf.broadcast_to(tf.range(rows.shape[0]), shape)
-    best, which = unrank(tf.math.top_k(rank(total, nodes, there > 0), k=min(most, rows.shape[0])).values)
-    return Beam(which, best)
+    return best_of(rank(total, nodes, there > 0), min(most, rows.shape[0]))

@@ -1,6 +1,6 @@
 """An exported model loaded in this process, to try and to measure it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,6 @@ from xmc_tf.common.progress import Progress
 
 
 class LocalModel:
-    """A SavedModel of this package, loaded with plain TensorFlow.
-
-    Example:
-        >>> model = LocalModel("served/1")
-        >>> model.ask(["gradient of a sparse matrix"])["names"]
-
-    Args:
-        folder: the version's folder with saved_model.pb, or the folder above it to load the highest version.
-
-    Raises:
-        InputError: the folder has no exported model.
-    """
-
     def __init__(self, folder: str | Path) -> None:
         check_not_forked("an exported model")
         self.folder = find_version(folder)
@@ -46,25 +33,17 @@ class LocalModel:
                 f"{self.folder} cannot be loaded: {str(error).splitlines()[0]}",
                 fix="the folder is incomplete: copy or export it again",
             ) from None
-        missing = {"serving_default"} - set(self._model.signatures)
-        if missing:
+        if "serving_default" not in self._model.signatures:
             raise InputError(f"{self.folder} has no signature serving_default", fix="export it again")
 
     @property
     def signatures(self) -> list[str]:
-        """The names of the signatures."""
         return sorted(self._model.signatures)
 
     def ask(
         self, texts: Sequence[str] | Sequence[bytes], signature: str = "serving_default", **more: Any
     ) -> dict[str, np.ndarray]:
-        """Return the answer to one request, as from a server.
-
-        Args:
-            texts: the texts.
-            signature: the name of the signature.
-            more: further inputs, as arrays.
-        """
+        """Return the answer to one request, as from a server."""
         check_not_forked("an exported model")
         if signature not in self._model.signatures:
             raise InputError(
@@ -78,9 +57,9 @@ class LocalModel:
         """Return the best labels of many texts: (texts × labels), the scores of a row descending."""
         answers = []
         with Progress("asking the exported model", len(texts), "documents") as progress:
-            for part in _parts(texts, batch):
-                answers.append(self.ask(part))
-                progress.add(len(part))
+            for at in range(0, len(texts), batch):
+                answers.append(self.ask(texts[at : at + batch]))
+                progress.add(len(answers[-1]["labels"]))
         k = int(self.about["k"])
         labels = np.concatenate([np.zeros((0, k), np.int64), *(answer["labels"] for answer in answers)])
         scores = np.concatenate([np.zeros((0, k), np.float32), *(answer["scores"] for answer in answers)])
@@ -124,7 +103,7 @@ def _about(folder: Path) -> dict[str, Any]:
     if about.get("format") != SERVING:
         raise InputError(
             f"{folder} is a SavedModel of another program: {ABOUT} does not say what it is",
-            expected="what python -m xmc_tf.export wrote",
+            expected="a folder written by python -m xmc_tf.export",
         )
     if is_unchanged(about) is False:
         raise InputError(
@@ -134,8 +113,3 @@ def _about(folder: Path) -> dict[str, Any]:
             fix="copy the export again from where it is intact, or export the model again",
         )
     return about
-
-
-def _parts(texts: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for at in range(0, len(texts), size):
-        yield texts[at : at + size]

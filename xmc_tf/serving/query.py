@@ -1,51 +1,29 @@
 """The input of a search: sparse features in rows, and dense features if the model has them."""
 
-from typing import NamedTuple, Self
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, Self
 
 import tensorflow as tf
 
 
 class TextWindows(NamedTuple):
-    """The parts of long documents that an encoder reads at once, as tensors.
+    """The windows of long documents, as tensors."""
 
-    Attributes:
-        vectors: float32 [windows, dim]: their embeddings, of length 1.
-        document: int64 [windows]: the document of each, ascending; each document has at least one.
-    """
-
-    vectors: tf.Tensor
-    document: tf.Tensor
+    vectors: tf.Tensor  # float32 [windows, dim]: embeddings of length 1
+    document: tf.Tensor  # int64 [windows], ascending; each document has at least one
 
 
 class Dense(NamedTuple):
-    """The dense features of some documents, as tensors.
-
-    Attributes:
-        documents: float32 [documents, dim].
-        windows: the windows that they were computed from; None: each document is one window.
-    """
-
-    documents: tf.Tensor
-    windows: TextWindows | None = None
+    documents: tf.Tensor  # float32 [documents, dim]
+    windows: TextWindows | None = None  # None: each document is one window
 
 
 class Query(NamedTuple):
-    """The features of some documents, as tensors.
-
-    Attributes:
-        rows: int32 [entries]: the document of each sparse feature, ascending.
-        features: int32 [entries]: ascending within a document.
-        values: float32 [entries].
-        dense: float32 [documents, dense features], or None.
-        count: int32: number of documents.
-        windows: the windows of the documents, or None: each is one window.
-    """
-
-    rows: tf.Tensor
-    features: tf.Tensor
-    values: tf.Tensor
-    dense: tf.Tensor | None
-    count: tf.Tensor
+    rows: tf.Tensor  # int32 [entries], ascending: the document of each sparse feature
+    features: tf.Tensor  # int32 [entries], ascending within a document
+    values: tf.Tensor  # float32 [entries]
+    dense: tf.Tensor | None  # float32 [documents, dense features]
+    count: tf.Tensor  # int32: number of documents
     windows: TextWindows | None = None
 
     @classmethod
@@ -59,7 +37,44 @@ class Query(NamedTuple):
     def from_padded(cls, features: tf.Tensor, values: tf.Tensor, dense: tf.Tensor | None) -> Self:
         """Return a query from padded rows, where padding has weight 0."""
         there = tf.where(tf.not_equal(values, 0.0))
-        return cls(
-            tf.cast(there[:, 0], tf.int32), tf.gather_nd(features, there), tf.gather_nd(values, there), dense,
-            tf.shape(features)[0],
-        )  # fmt: skip
+        rows, count = tf.cast(there[:, 0], tf.int32), tf.shape(features)[0]
+        return cls(rows, tf.gather_nd(features, there), tf.gather_nd(values, there), dense, count)
+
+
+class DenseFeatures(Protocol):
+    """Dense features that are appended to the TF-IDF features of each document."""
+
+    dim: int
+    length: float  # the norm of a document's dense features in the rankers' training
+    reads_text: bool
+    inputs: Mapping[str, tf.TensorSpec]  # of callers that do not send text
+    tracked: list[Any]  # variables, lookup tables and modules that the SavedModel must contain
+
+    def of_text(self, text: tf.Tensor) -> Dense: ...
+
+    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense: ...
+
+
+class CallerEmbeddings:
+    """Embeddings that the caller computes, for rankers trained on features of another program."""
+
+    length = 1.0
+    reads_text = False
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+        self.inputs: Mapping[str, tf.TensorSpec] = {"vectors": tf.TensorSpec([None, dim], tf.float32)}
+        self.tracked: list[Any] = []
+
+    def of_text(self, text: tf.Tensor) -> Dense:
+        raise NotImplementedError("these embeddings are computed by the caller")
+
+    def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense:
+        return Dense(inputs["vectors"])
+
+
+def required(*checks: tuple[tf.Tensor, str]) -> Any:
+    """Return a context whose ops abort the request with a message unless its condition holds."""
+    return tf.control_dependencies([
+        tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)]) for condition, message in checks
+    ])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Beam search as a graph of TensorFlow ops: at each level, only the children of the best nodes so far."""
+"""Beam search as TensorFlow ops, equal to the rankers' own search: each level scores the best nodes' children."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -6,36 +6,24 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xmc_tf.rankers.deepening import GROWTH
+from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.serving.arrangement import Arrangement
 from xmc_tf.serving.query import Query
-from xmc_tf.serving.scores import additive, chained, rank, unrank
+
+_LARGEST_NODE = 2**31 - 1
+NOTHING = -(2**63)  # below every score: not a candidate
 
 
 class Beam(NamedTuple):
-    """The best nodes of a level for each document.
+    """The best nodes of a level for each document."""
 
-    Attributes:
-        nodes: int32 [documents, beam], best first; -1 for missing ones.
-        scores: float32 of the same shape.
-    """
-
-    nodes: tf.Tensor
-    scores: tf.Tensor
+    nodes: tf.Tensor  # int32 [documents, beam], best first; -1 for missing ones
+    scores: tf.Tensor  # float32 of the same shape
 
 
 class LevelSearch:
-    """One level of the search.
-
-    Args:
-        arrangement: the layout of its weights; its arrays are not used.
-        variables: the arrays, as variables.
-        post_processor: conversion of raw scores.
-    """
-
     def __init__(self, arrangement: Arrangement, variables: Mapping[str, tf.Variable], post_processor: str) -> None:
-        self._level = arrangement
-        self._variables = variables
-        self._post_processor = post_processor
+        self._level, self._variables, self._post_processor = arrangement, variables, post_processor
 
     def __call__(self, query: Query, beam: Beam, most: int) -> Beam:
         """Return the best ``most`` children of the nodes in the beam."""
@@ -50,13 +38,10 @@ class LevelSearch:
             raw += self._dense_scores(query, places)
         raw += tf.gather(self._variables["bias"], places)
         scores = chained(self._post_processor, raw, beam.scores[..., None])
-        nodes = tf.cast(places, tf.int32)
-        if "children" in self._variables:
-            nodes = tf.gather(self._variables["children"], places)
+        children = self._variables.get("children")
+        nodes = tf.cast(places, tf.int32) if children is None else tf.gather(children, places)
         width = beam.nodes.shape[1] * self._level.most_children
-        keys = tf.reshape(rank(scores, nodes, there), [-1, width])
-        best, which = unrank(tf.math.top_k(keys, k=min(most, width)).values)
-        return Beam(which, best)
+        return best_of(tf.reshape(rank(scores, nodes, there), [-1, width]), min(most, width))
 
     def _sparse_scores(self, query: Query, beam: Beam, places: tf.Tensor) -> tf.Tensor:
         """Return the raw scores of the sparse features; float32 [documents, beam, children]."""
@@ -79,9 +64,8 @@ class LevelSearch:
         add = self._add_blocks if self._level.form == "blocks" else self._add_pairs
         sums = tf.reshape(add(at, value, target, nr_targets), [-1, each, self._level.widest])
         if self._level.whole:
-            sums = tf.reshape(
-                tf.gather(sums[:, 0], tf.reshape(places, [query.count, -1]), batch_dims=1), tf.shape(places)
-            )
+            chosen = tf.gather(sums[:, 0], tf.reshape(places, [query.count, -1]), batch_dims=1)
+            sums = tf.reshape(chosen, tf.shape(places))
         elif self._level.widest != self._level.most_children:
             sums = sums[..., : self._level.most_children]
         if "scale" in self._variables:
@@ -101,9 +85,8 @@ class LevelSearch:
         before = tf.concat([tf.zeros_like(ends[:1]), ends[:-1]], axis=0)
         pairs = tf.range(total) + tf.gather(start - before, of_row)
         amount = tf.cast(tf.gather(self._variables["values"], pairs), tf.float32) * tf.gather(value, of_row)
-        place = tf.gather(target * self._level.widest, of_row) + tf.cast(
-            tf.gather(self._variables["places"], pairs), tf.int32
-        )
+        place = tf.gather(target * self._level.widest, of_row)
+        place += tf.cast(tf.gather(self._variables["places"], pairs), tf.int32)
         return tf.math.unsorted_segment_sum(amount, place, nr_targets * self._level.widest)
 
     def _dense_scores(self, query: Query, places: tf.Tensor) -> tf.Tensor:
@@ -128,27 +111,12 @@ class LevelSearch:
 
 
 class TreeSearch:
-    """The search over all levels.
-
-    Args:
-        levels: the levels, from the top down.
-        nr_roots: number of nodes with which every search begins.
-        beams: number of nodes kept at each level; each call replaces the last number.
-        first_post: the post-processor of the top level.
-    """
-
     def __init__(self, levels: Sequence[LevelSearch], nr_roots: int, beams: Sequence[int], first_post: str) -> None:
-        self._levels = levels
-        self._nr_roots = nr_roots
-        self._beams = beams
+        self._levels, self._nr_roots, self._beams = levels, nr_roots, beams
         self._root_score = 0.0 if additive(first_post) else 1.0
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Find the best ``most`` labels.
-
-        Returns:
-            The beam of each level; the last are the labels.
-        """
+        """Return the beam of each level; the last are the best ``most`` labels."""
         shape = [query.count, self._nr_roots]
         nodes = tf.broadcast_to(tf.range(self._nr_roots), shape)
         beam = Beam(tf.ensure_shape(nodes, [None, self._nr_roots]), tf.fill(shape, self._root_score))
@@ -160,19 +128,12 @@ class TreeSearch:
 
 
 class MeanSearch:
-    """The search over several trees, whose last beam is the mean of the trees' scores.
-
-    Args:
-        searches: the search of each tree; all must have post-processors whose scores are not negative.
-        pool: number of labels that each tree contributes to the first of the list; a label missing in a tree counts as
-            0 there.
-    """
+    """The search over several trees, whose last beam is the mean of the trees' scores."""
 
     def __init__(self, searches: Sequence[TreeSearch], pool: int) -> None:
         self._searches, self._pool = searches, pool
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Find the best ``most`` labels; the beams above the labels are those of the first tree."""
         return deepened(self._search, query, most, self._pool)
 
     def _search(self, query: Query, size: int) -> list[Beam]:
@@ -181,14 +142,7 @@ class MeanSearch:
 
 
 def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int, first: int) -> list[Beam]:
-    """Return the best labels, of which a shorter list is the beginning; see ``xmc_tf.rankers.deepening``.
-
-    Args:
-        search: returns the beam of each level for a number of best labels.
-        query: the documents.
-        most: number of labels per document.
-        first: size of the first search.
-    """
+    """Return the best labels, of which a shorter list is the beginning; see ``xmc_tf.rankers.deepening``."""
     *above, found = search(query, first)
     while first < most:
         first *= GROWTH
@@ -197,13 +151,7 @@ def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int
 
 
 def extended(found: Beam, more: Beam, shares: bool = False) -> Beam:
-    """Return a beam with further labels behind the others, whose scores are not higher.
-
-    Args:
-        found: the best labels.
-        more: those of a deeper search.
-        shares: whether the further scores are shares of the lowest one that is found; else they are at most the lowest.
-    """
+    """Return a beam with further labels behind the others, with scores capped at, or as shares of, the lowest."""
     known = tf.reduce_any(tf.equal(more.nodes[:, :, None], found.nodes[:, None, :]), axis=2)
     new = tf.where(known, -1, more.nodes)
     lowest = tf.reduce_min(tf.where(found.nodes >= 0, found.scores, tf.float32.max), axis=1, keepdims=True)
@@ -218,15 +166,12 @@ def extended(found: Beam, more: Beam, shares: bool = False) -> Beam:
 
 
 def first_of(beam: Beam, most: int) -> Beam:
-    """Return the first labels of a beam."""
     return Beam(beam.nodes[:, :most], beam.scores[:, :most])
 
 
 def mean_of(beams: Sequence[Beam], most: int) -> Beam:
-    """Return the best ``most`` labels by their mean score over the beams; a label missing in a beam counts as 0 there.
-
-    The sum runs from the first beam to the last in float32, as in the rankers' own search.
-    """
+    """Return the best labels by their mean score over the beams; a label missing in a beam counts as 0 there."""
+    # The sum runs from the first beam to the last in float32, as in the rankers' own search.
     nodes = tf.concat([beam.nodes for beam in beams], axis=1)
     total, there, before = tf.zeros_like(nodes, tf.float32), nodes >= 0, 0
     for beam in beams:
@@ -236,6 +181,55 @@ def mean_of(beams: Sequence[Beam], most: int) -> Beam:
         before += beam.nodes.shape[1]
         later = tf.range(nodes.shape[1]) >= before
         there &= ~(later & tf.reduce_any(same, axis=2))
-    keys = rank(total / len(beams), nodes, there)
-    best, which = unrank(tf.math.top_k(keys, k=min(most, nodes.shape[1])).values)
-    return Beam(which, best)
+    return best_of(rank(total / len(beams), nodes, there), min(most, nodes.shape[1]))
+
+
+def additive(name: str) -> bool:
+    """Return whether scores add along the path, as logarithms do."""
+    return name.startswith("log-")
+
+
+def chained(name: str, raw: tf.Tensor, parent: tf.Tensor) -> tf.Tensor:
+    """Return the float32 scores of nodes along their paths from the root."""
+    # Double precision, as in the compiled search: equal scores are frequent (a hinge maps all values beyond its margin
+    # to 1) and must be equal here too. Only scores below 1e-38 differ: TensorFlow flushes subnormal numbers to 0.
+    post_processor_code(name)  # raises an error for unknown names
+    if name == "noop":
+        return raw
+    raw, parent = tf.cast(raw, tf.float64), tf.cast(parent, tf.float64)
+    if name == "sigmoid":
+        own = 1.0 / (1.0 + tf.exp(-raw))
+    elif name == "log-sigmoid":
+        own = tf.minimum(raw, 0.0) - tf.math.log1p(tf.exp(-tf.abs(raw)))
+    else:
+        gap = tf.maximum(1.0 - raw, 0.0)
+        loss = gap
+        for _ in range(int(name.removesuffix("-hinge")[-1]) - 1):
+            loss *= gap
+        own = -loss if additive(name) else tf.exp(-loss)
+    return tf.cast(own + parent if additive(name) else own * parent, tf.float32)
+
+
+def rank(scores: tf.Tensor, nodes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
+    """Return a sort key for nodes and scores: higher scores are larger; on equal scores, lower nodes are larger."""
+    bits = tf.bitcast(scores, tf.int32)
+    bits = tf.where(tf.equal(bits, -(2**31)), 0, bits)  # -0.0 becomes 0.0
+    # The bits of negative numbers rise as the numbers fall.
+    ascending = tf.where(bits < 0, tf.bitwise.bitwise_xor(bits, _LARGEST_NODE), bits)
+    keys = tf.bitwise.left_shift(tf.cast(ascending, tf.int64), tf.constant(32, tf.int64))
+    return tf.where(there, keys + tf.cast(_LARGEST_NODE - nodes, tf.int64), NOTHING)
+
+
+def best_of(keys: tf.Tensor, most: int) -> Beam:
+    """Return the nodes of the largest keys of :func:`rank` in each row."""
+    scores, nodes = unrank(tf.math.top_k(keys, k=most).values)
+    return Beam(nodes, scores)
+
+
+def unrank(keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the float32 score and int32 node of each key of :func:`rank`; node -1 and score 0 if not a candidate."""
+    there = tf.not_equal(keys, NOTHING)
+    ascending = tf.cast(tf.bitwise.right_shift(keys, tf.constant(32, tf.int64)), tf.int32)
+    bits = tf.where(ascending < 0, tf.bitwise.bitwise_xor(ascending, _LARGEST_NODE), ascending)
+    low = tf.cast(tf.bitwise.bitwise_and(keys, tf.constant(_LARGEST_NODE, tf.int64)), tf.int32)
+    return tf.where(there, tf.bitcast(bits, tf.float32), 0.0), tf.where(there, _LARGEST_NODE - low, -1)

@@ -1,20 +1,14 @@
-"""The signatures of a served model."""
-
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from xmc_tf.common.activity import doing
 from xmc_tf.features.graph import TfidfGraph
-from xmc_tf.serving.answers import Answers
-from xmc_tf.serving.dense import DenseFeatures
-from xmc_tf.serving.evidence import FusedSearch
+from xmc_tf.serving.fused_search import FusedSearch
 from xmc_tf.serving.label_head import BlendedSearch
-from xmc_tf.serving.query import Dense, Query, TextWindows
+from xmc_tf.serving.query import Dense, DenseFeatures, Query, TextWindows, required
 from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch
-
-_TEXT = tf.TensorSpec([None], tf.string)
 
 
 class Signatures:
@@ -26,17 +20,6 @@ class Signatures:
     paths             text → the same, with the path through the tree to each label
     embed             text → the dense features
     about             text → the same numbers for each: the number of labels, the default k, and the maximum k
-
-    Args:
-        tfidf: the sparse features of text, or None.
-        dense: the dense features, or None.
-        search: the beam search.
-        answers: the conversion of its beams.
-        nr_sparse: number of sparse features; 0: none.
-        nr_labels: number of labels.
-        k: number of returned labels.
-        most: maximum number of labels that a caller may request.
-        fused: the fusion of the search's scores, and label names, into probabilities; or None.
     """
 
     def __init__(
@@ -44,101 +27,76 @@ class Signatures:
         tfidf: TfidfGraph | None,
         dense: DenseFeatures | None,
         search: TreeSearch | MeanSearch | BlendedSearch,
-        answers: Answers,
+        answers: "Answers",
         nr_sparse: int,
         nr_labels: int,
         k: int,
-        most: int,
+        most: int,  # maximum number of labels that a caller may request
         fused: FusedSearch | None = None,
     ) -> None:
-        self._tfidf = tfidf
-        self._dense = dense
+        self._tfidf, self._dense, self._answers, self._nr_sparse = tfidf, dense, answers, nr_sparse
         # One graph shared by the signatures, because a server holds several copies of each graph of a model.
         self._search = tf.function(search.__call__, autograph=False)
         self._fused = None if fused is None else tf.function(fused.__call__, autograph=False)
         self._pool = 0 if fused is None else fused.pool
-        self._answers = answers
-        self._nr_sparse = nr_sparse
+        self._k, self._most = k, most
         self._numbers = {"nr_labels": nr_labels, "k": k, "most": most}
-        self._k = k
-        self._most = most
 
     @doing("building the graph")
     def functions(self) -> dict[str, Any]:
-        """Return the traced functions by the names of the signatures."""
-        reads_text = (self._tfidf is not None or not self._nr_sparse) and (
-            self._dense is None or self._dense.reads_text
-        )
-        found = {"features": _traced(self._of_features, self._feature_inputs())}
-        if not reads_text:
+        dense, answers, k = self._dense, self._answers, self._k
+        features = {} if dense is None else dict(dense.inputs)
+        if self._nr_sparse:
+            features["feature_ids"] = tf.TensorSpec([None, None], tf.int32)
+            features["feature_weights"] = tf.TensorSpec([None, None], tf.float32)
+        found = {"features": _traced(self._of_features, features)}
+        if (self._tfidf is None and self._nr_sparse) or not (dense is None or dense.reads_text):
             return {"serving_default": found["features"], **found}
+        text = {"text": tf.TensorSpec([None], tf.string)}
         found |= {
-            "serving_default": _traced(self._of_text, {"text": _TEXT}),
-            "top_k": _traced(self._top_k, {"text": _TEXT, "k": tf.TensorSpec([None], tf.int32)}),
-            "paths": _traced(self._paths, {"text": _TEXT}),
+            "serving_default": _traced(lambda given: answers.labels(self._found(given["text"], k)[-1], k), text),
+            "top_k": _traced(self._top_k, {**text, "k": tf.TensorSpec([None], tf.int32)}),
+            "paths": _traced(lambda given: answers.paths(self._found(given["text"], k), k), text),
+            "about": _traced(self._about, text),
         }
-        found["about"] = _traced(self._about, {"text": _TEXT})
-        if self._dense is not None:
-            found["embed"] = _traced(self._embed, {"text": _TEXT})
+        if dense is not None:
+            found["embed"] = _traced(lambda given: {"embedding": dense.of_text(given["text"]).documents}, text)
         return found
-
-    def _of_text(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return self._answers.labels(self._found(inputs["text"], self._k)[-1], self._k)
 
     def _top_k(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         text, k = inputs["text"], inputs["k"]
-        with tf.control_dependencies(
-            [
-                _require(tf.equal(tf.size(k), tf.size(text)), "k must have one number for each text"),
-                _require(tf.reduce_all(k >= 1), "k must be at least 1"),
-                _require(
-                    tf.reduce_all(k <= self._most),
-                    f"k may be at most {self._most} in this model: "
-                    "it was exported with this beam; export it again with a larger -b for more",
-                ),
-            ]
+        too_many = (
+            f"k may be at most {self._most} in this model: "
+            "it was exported with this beam; export it again with a larger -b for more"
+        )
+        with required(
+            (tf.equal(tf.size(k), tf.size(text)), "k must have one number for each text"),
+            (tf.reduce_all(k >= 1), "k must be at least 1"),
+            (tf.reduce_all(k <= self._most), too_many),
         ):
             k = tf.identity(k)
         return self._answers.first(self._found(text, self._most)[-1], self._most, k)
 
     def _of_features(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        inputs = dict(inputs)
         dense, windows = self._scaled(None if self._dense is None else self._dense.of_inputs(inputs))
         if self._nr_sparse:
             ids, weights = inputs["feature_ids"], inputs["feature_weights"]
-            with tf.control_dependencies(
-                [
-                    _require(
-                        tf.reduce_all((ids >= 0) & (ids < self._nr_sparse)),
-                        f"feature_ids must lie between 0 and {self._nr_sparse - 1}",
-                    ),
-                    _require(
-                        tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(weights))),
-                        "feature_ids and feature_weights must have the same shape",
-                    ),
-                ]
+            inside = tf.reduce_all((ids >= 0) & (ids < self._nr_sparse))
+            same = tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(weights)))
+            with required(
+                (inside, f"feature_ids must lie between 0 and {self._nr_sparse - 1}"),
+                (same, "feature_ids and feature_weights must have the same shape"),
             ):
                 query = Query.from_padded(tf.identity(ids), weights, dense)
         else:
-            assert dense is not None
-            query = Query.from_padded(
-                tf.zeros([tf.shape(dense)[0], 0], tf.int32), tf.zeros([tf.shape(dense)[0], 0]), dense
-            )
+            shape = [tf.shape(dense)[0], 0]
+            query = Query.from_padded(tf.zeros(shape, tf.int32), tf.zeros(shape), dense)
         return self._answers.labels(self._fuse(None, query._replace(windows=windows), self._k)[-1], self._k)
-
-    def _paths(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return self._answers.paths(self._found(inputs["text"], self._k), self._k)
 
     def _about(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         # As long as the input, like all outputs, so that a server can batch requests.
-        return {
-            name: tf.fill(tf.shape(inputs["text"]), tf.constant(number, tf.int64))
-            for name, number in self._numbers.items()
-        }
-
-    def _embed(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        assert self._dense is not None
-        return {"embedding": self._dense.of_text(inputs["text"]).documents}
+        shape = tf.shape(inputs["text"])
+        return {name: tf.fill(shape, tf.constant(number, tf.int64)) for name, number in self._numbers.items()}
 
     def _found(self, text: tf.Tensor, most: int) -> list[Beam]:
         """Return the beam of each level; the last are the labels, with the scores of the answer."""
@@ -167,12 +125,59 @@ class Signatures:
             return None, None
         return dense.documents * self._dense.length, dense.windows
 
-    def _feature_inputs(self) -> dict[str, tf.TensorSpec]:
-        specs = dict(self._dense.inputs) if self._dense is not None else {}
-        if self._nr_sparse:
-            specs["feature_ids"] = tf.TensorSpec([None, None], tf.int32)
-            specs["feature_weights"] = tf.TensorSpec([None, None], tf.float32)
-        return specs
+
+class Answers(NamedTuple):
+    """The conversion of beams to outputs; missing labels are -1 with score 0 and an empty name."""
+
+    names: tf.Variable | None  # string [labels]; None: the labels' numbers
+    parents: Sequence[tf.Variable]  # int32 [nodes] of each level
+    examples: Sequence[tf.Variable]  # int32 [nodes, m] of each level but the last: labels below, padded with -1
+    threshold: float | None  # labels with a lower score are left out
+
+    def labels(self, beam: Beam, k: int) -> dict[str, tf.Tensor]:
+        """Return the best ``k`` labels, always in ``k`` columns."""
+        lacking = max(0, k - beam.nodes.shape[1])
+        nodes = tf.pad(beam.nodes, [[0, 0], [0, lacking]], constant_values=-1)
+        scores = tf.pad(beam.scores, [[0, 0], [0, lacking]])
+        return self._filled(nodes, scores, nodes >= 0)
+
+    def first(self, beam: Beam, k: int, counts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Return the first ``counts`` (int32 [n]) of each document's best ``k`` labels."""
+        width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
+        out = self.labels(beam, k)
+        labels, scores = out["labels"][:, :width], out["scores"][:, :width]
+        return self._filled(labels, scores, (tf.range(width) < counts[:, None]) & (labels >= 0))
+
+    def paths(self, beams: Sequence[Beam], k: int) -> dict[str, tf.Tensor]:
+        """Return the best ``k`` labels, and the nodes above each from the top, with their scores and example labels."""
+        out = self.labels(beams[-1], k)
+        node = tf.cast(out["labels"], tf.int32)
+        node = tf.where(node < tf.size(self.parents[-1]), node, -1)  # labels that were added later have no path
+        nodes, scores, examples = list[tf.Tensor](), list[tf.Tensor](), list[tf.Tensor]()
+        for level in reversed(range(len(beams) - 1)):
+            node = tf.where(node >= 0, tf.gather(self.parents[level + 1], tf.maximum(node, 0)), -1)
+            same = tf.equal(node[:, :, None], beams[level].nodes[:, None, :]) & (node >= 0)[:, :, None]
+            nodes.insert(0, node)
+            scores.insert(0, tf.reduce_sum(tf.where(same, beams[level].scores[:, None, :], 0.0), axis=2))
+            some = tf.gather(self.examples[level], tf.maximum(node, 0))
+            examples.insert(0, self._names_of(tf.where((node >= 0)[..., None], some, -1)))
+        if nodes:
+            found = [tf.stack(part, axis=2) for part in (nodes, scores, examples)]
+        else:  # a tree of one level
+            none = tf.zeros([tf.shape(node)[0], k, 0])
+            found = [none, none, tf.as_string(none)[..., None]]
+        return out | {"nodes": tf.cast(found[0], tf.int64), "node_scores": found[1], "node_examples": found[2]}
+
+    def _filled(self, labels: tf.Tensor, scores: tf.Tensor, there: tf.Tensor) -> dict[str, tf.Tensor]:
+        if self.threshold is not None:
+            there &= scores >= self.threshold
+        labels = tf.where(there, tf.cast(labels, tf.int64), -1)
+        return {"labels": labels, "scores": tf.where(there, scores, 0.0), "names": self._names_of(labels)}
+
+    def _names_of(self, labels: tf.Tensor) -> tf.Tensor:
+        names = self.names
+        named = tf.strings.as_string(labels) if names is None else tf.gather(names, tf.maximum(labels, 0))
+        return tf.where(labels >= 0, named, "")
 
 
 def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
@@ -180,19 +185,12 @@ def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) ->
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
 
     def call(inputs: Mapping[str, tf.Tensor]) -> Any:
-        return function({name: _of_rank(inputs[name], spec.shape, name) for name, spec in named.items()})
+        given = {}
+        for name, spec in named.items():
+            # Reject another number of dimensions, which servers accept and the ops would flatten. Behind this op the
+            # static shape is unknown; otherwise the check would be optimized away. The message contains its name.
+            held = tf.raw_ops.PlaceholderWithDefault(input=inputs[name], shape=None, name=name)
+            given[name] = tf.ensure_shape(held, spec.shape)
+        return function(given)
 
     return tf.function(call, autograph=False).get_concrete_function(named)
-
-
-def _of_rank(given: tf.Tensor, shape: tf.TensorShape, name: str) -> tf.Tensor:
-    """Reject inputs of another number of dimensions, which servers accept and the ops would flatten."""
-    # Behind this op the static shape is unknown; otherwise the check would be optimized away. The message contains the
-    # name of the op.
-    given = tf.raw_ops.PlaceholderWithDefault(input=given, shape=None, name=name)
-    return tf.ensure_shape(given, shape)
-
-
-def _require(condition: tf.Tensor, message: str) -> Any:
-    """Abort the request with the message unless the condition holds."""
-    return tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)])

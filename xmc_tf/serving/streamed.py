@@ -1,13 +1,7 @@
-"""Variables of a SavedModel that are written one by one, so that only one level of a model is in memory.
-
-The graph is traced with placeholders: variables with a shape but without memory. Their values are written to a separate
-checkpoint in blocks, and merging the indices gives one checkpoint.
-"""
+"""Variables of a SavedModel that are written one by one, so that only one level of a model is in memory."""
 
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,18 +16,7 @@ BLOCK_BYTES = 64 << 20
 
 
 class StreamedVariables:
-    """Arrays written to a folder, with a variable for each.
-
-    Example:
-        >>> store = StreamedVariables(part / "blocks")
-        >>> weights = store.add("level_0_bias", array)   # a placeholder; the array may be freed
-        >>> module.streamed = store.variables
-        >>> tf.saved_model.save(module, str(part), signatures=signatures)
-        >>> store.merge_into(part)
-
-    Args:
-        folder: the folder of the blocks until they are merged; on the same disk as the SavedModel.
-    """
+    """Arrays written to a folder in blocks, with a variable for each: a placeholder for tracing, without memory."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -42,15 +25,7 @@ class StreamedVariables:
         self.bytes = 0
 
     def add(self, name: str, array: np.ndarray) -> tf.Variable:
-        """Write an array.
-
-        Args:
-            name: letters, digits and underscores; unique.
-            array: of a type that TensorFlow supports.
-
-        Returns:
-            A variable of its shape and type for tracing; it cannot be read in this process.
-        """
+        """Write an array and return its variable, which cannot be read in this process; names are unique."""
         key = f"streamed/{name}/.ATTRIBUTES/VARIABLE_VALUE"
         rows = max(1, BLOCK_BYTES // max(array[:1].nbytes, 1))
         for low in range(0, max(len(array), 1), rows):
@@ -58,15 +33,18 @@ class StreamedVariables:
             # The position of the block in the whole, in TensorFlow's format for partitioned variables.
             rest = "".join(":-" for _ in array.shape[1:])
             where = f"{' '.join(map(str, array.shape))} {low},{len(block)}{rest}" if len(block) < len(array) else ""
-            self._write(f"{name}-{low:015d}", key, where, block)
+            prefix = str(self._folder / f"{name}-{low:015d}")
+            with tf.device("/cpu:0"):
+                try:
+                    tf.raw_ops.SaveV2(
+                        prefix=prefix, tensor_names=[key], shape_and_slices=[where], tensors=[tf.constant(block)]
+                    )
+                except tf.errors.OpError as error:  # such as a full disk
+                    raise OSError(f"{prefix}: {error.message}") from error
         self.bytes += array.nbytes
         variable = UninitializedVariable(shape=array.shape, dtype=array.dtype, trainable=False, name=name)
         self.variables[name] = variable
         return variable
-
-    def add_all(self, prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, tf.Variable]:
-        """Write several arrays and return the variables by their names."""
-        return {name: self.add(f"{prefix}_{name}", array) for name, array in arrays.items()}
 
     def merge_into(self, saved_model: Path) -> None:
         """Merge the checkpoint saved with the graph and all arrays into one checkpoint."""
@@ -83,13 +61,3 @@ class StreamedVariables:
             raise OSError(f"{variables}: {error.message}") from error
         shutil.rmtree(self._folder)
         write_fingerprint(saved_model)  # of the merged checkpoint
-
-    def _write(self, name: str, key: str, where: str, block: Any) -> None:
-        with tf.device("/cpu:0"):
-            try:
-                tf.raw_ops.SaveV2(
-                    prefix=str(self._folder / name), tensor_names=[key], shape_and_slices=[where],
-                    tensors=[tf.constant(block)],
-                )  # fmt: skip
-            except tf.errors.OpError as error:  # such as a full disk
-                raise OSError(f"{self._folder / name}: {error.message}") from error

@@ -1,8 +1,4 @@
-"""Warm-up requests: TensorFlow Serving runs them before it takes any other, because the first run of a graph is slow.
-
-They are ``PredictionLog`` messages of ``tensorflow_serving.apis``, encoded here by hand: writing them needs TensorFlow
-alone. ``tests/serving/test_command.py`` reads them with TensorFlow Serving's own parser.
-"""
+"""Warm-up requests, which TensorFlow Serving runs before any other, because a graph's first run is slow."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,23 +7,24 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.protobuf import field
 
-# Where TensorFlow Serving looks for requests, and how many it reads at most.
+# Messages are encoded by hand, because TensorFlow does not have `PredictionLog` of tensorflow_serving.apis.
+# tests/serving/test_command.py reads them with TensorFlow Serving's own parser.
+
+# Where TensorFlow Serving looks for requests, and the maximum number that it reads.
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 MAX_REQUESTS = 1000
 _BATCH = 16
 _EXAMPLES, _EXAMPLE_LENGTH = 3, 2000
 
 # Numbers of the fields in prediction_log.proto, predict.proto and model.proto.
-_PREDICTION_LOG_PREDICT_LOG = 6
-_PREDICT_LOG_REQUEST = 1
-_PREDICT_REQUEST_MODEL_SPEC = 1
-_PREDICT_REQUEST_INPUTS = 2
-_MODEL_SPEC_SIGNATURE_NAME = 3
+_PREDICTION_LOG_PREDICT_LOG, _PREDICT_LOG_REQUEST = 6, 1
+_PREDICT_REQUEST_MODEL_SPEC, _PREDICT_REQUEST_INPUTS, _MODEL_SPEC_SIGNATURE_NAME = 1, 2, 3
 
 
 def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:
-    """Raise an ``InputError`` if ``write_warmup`` could not write ``count`` requests from these texts."""
+    """Raise an InputError if ``write_warmup`` could not write ``count`` requests from these texts."""
     if not 1 <= count <= MAX_REQUESTS - 3:
         raise InputError(
             f"{count:,} warm-up requests cannot be written",
@@ -39,21 +36,7 @@ def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:
 
 
 def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], count: int = 64) -> Path:
-    """Write warm-up requests into the folder of an exported model.
-
-    One request per chosen text, one batch of several texts, and one request for each other signature that reads text.
-
-    Example:
-        >>> write_warmup("served/1", TextFile("X.trn.txt"))
-
-    Args:
-        folder: the exported model, which must read text.
-        texts: real texts, such as those of the training; the chosen ones are spread over all of them.
-        count: number of texts to choose.
-
-    Returns:
-        The file.
-    """
+    """Write requests into an exported model: one for each chosen text, a batch, and one for each other signature."""
     check_warmup(texts, count)
     import tensorflow as tf
 
@@ -85,30 +68,12 @@ def _chosen(texts: Sequence[str] | Sequence[bytes], count: int) -> list[bytes]:
 
 
 def _request(signature: str, texts: Sequence[bytes], **more: np.ndarray) -> bytes:
-    """Return an encoded ``PredictionLog`` with one ``PredictRequest``."""
     import tensorflow as tf
 
     tensors = {"text": tf.make_tensor_proto(list(texts), tf.string, [len(texts)])}
     tensors |= {name: tf.make_tensor_proto(array) for name, array in more.items()}
-    model_spec = _field(_MODEL_SPEC_SIGNATURE_NAME, signature.encode())
-    request = _field(_PREDICT_REQUEST_MODEL_SPEC, model_spec)
+    request = field(_PREDICT_REQUEST_MODEL_SPEC, field(_MODEL_SPEC_SIGNATURE_NAME, signature))
     for name, tensor in tensors.items():
         # An entry of a map is a message of its key (1) and its value (2).
-        entry = _field(1, name.encode()) + _field(2, tensor.SerializeToString())
-        request += _field(_PREDICT_REQUEST_INPUTS, entry)
-    return _field(_PREDICTION_LOG_PREDICT_LOG, _field(_PREDICT_LOG_REQUEST, request))
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """Encode a field of variable length (strings, bytes, messages): its number, its length, its content."""
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    """Encode a number: seven bits per byte, the lowest first, the eighth bit set in all bytes but the last."""
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+        request += field(_PREDICT_REQUEST_INPUTS, field(1, name) + field(2, tensor.SerializeToString()))
+    return field(_PREDICTION_LOG_PREDICT_LOG, field(_PREDICT_LOG_REQUEST, request))

@@ -1,5 +1,3 @@
-"""``XMCClassifier``: both models as a scikit-learn classifier."""
-
 from collections import defaultdict
 from itertools import pairwise
 from typing import Any, Self
@@ -21,11 +19,18 @@ from xmc_tf.params import (
     RankerParams,
     TfidfParams,
 )
-from xmc_tf.sklearn.documents import checked_documents
-from xmc_tf.sklearn.options import BLOCKS, check_options, nested, replaced
-from xmc_tf.sklearn.packing import pack, unpack
 from xmc_tf.sklearn.targets import Targets, check_targets, read_targets, true_matrix
-from xmc_tf.sklearn.training import Model, train
+from xmc_tf.sklearn.training import (
+    BLOCKS,
+    Model,
+    check_options,
+    checked_documents,
+    nested,
+    pack,
+    replaced,
+    train,
+    unpack,
+)
 from xmc_tf.tables.columns import TrainedColumns
 from xmc_tf.tables.label_forms import read_labels
 
@@ -283,7 +288,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         return -1 if self.n_jobs is None else self.n_jobs
 
     def _read(self, X: Any, y: Any = None) -> ReadDocuments:
-        """Return documents and labels of any form."""
         columns: FrameColumns = {"label_separator": self._targets.separator}
         return read_documents(X, y, columns, trained=self._columns, name="X", labels_name="y")
 

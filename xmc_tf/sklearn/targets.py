@@ -1,4 +1,4 @@
-"""Labels as scikit-learn's users have them, and predictions in the same form."""
+"""The labels of a classifier, and predictions in the same form."""
 
 import warnings
 from collections.abc import Iterable
@@ -19,15 +19,7 @@ from xmc_tf.tables.label_forms import LISTS, SINGLE, SPARSE, LabelData, refuse_m
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The labels of a training, and the form in which documents have them.
-
-    Args:
-        form: one of the four forms.
-        classes: the labels in the order of the columns: names, integers, or for a matrix the numbers of its columns.
-        named: whether the labels have names of their own.
-        dtype: number format of an indicator matrix.
-        separator: text between the labels of a document, if each had one text of several labels.
-    """
+    """The labels of a training, and the form in which documents have them."""
 
     form: str
     classes: np.ndarray
@@ -37,7 +29,6 @@ class Targets:
 
     @property
     def single(self) -> bool:
-        """Return whether each document has exactly one label."""
         return self.form == SINGLE
 
     @property
@@ -46,11 +37,9 @@ class Targets:
         return [str(label) for label in self.classes.tolist()] if self.named else None
 
     def shown(self, scores: csr_matrix, threshold: float) -> Any:
-        """Return predictions in the form of the training labels.
+        """Return predictions (with sorted indices) in the form of the training labels.
 
-        Args:
-            scores: scores of the best labels, with sorted indices.
-            threshold: labels with a smaller score are not predicted, unless each document has exactly one label.
+        Labels with a score below the threshold are left out, unless each document has exactly one label.
         """
         if self.single:
             best = [row_best(scores, row) for row in range(scores.shape[0])]
@@ -66,11 +55,7 @@ class Targets:
 
 
 def read_targets(found: LabelData) -> tuple[Targets, csr_matrix]:
-    """Return the labels of a training, and the matrix of documents × labels.
-
-    Args:
-        found: the labels.
-    """
+    """Return the labels of a training, and the matrix of documents × labels."""
     form, values = found.form, found.values
     if form == SINGLE:
         classes, numbers = np.unique(np.asarray(values), return_inverse=True)
@@ -89,12 +74,7 @@ def read_targets(found: LabelData) -> tuple[Targets, csr_matrix]:
 
 
 def true_matrix(found: LabelData, targets: Targets) -> tuple[csr_matrix, np.ndarray]:
-    """Return the known labels of test documents, and how many labels each has, known or not.
-
-    Args:
-        found: the labels of the documents.
-        targets: the labels of the training.
-    """
+    """Return the known labels of test documents, and the number of all labels of each, known or not."""
     if found.is_matrix:
         if found.values.shape[1] != len(targets.classes):
             raise InputError(
@@ -112,11 +92,7 @@ def true_matrix(found: LabelData, targets: Targets) -> tuple[csr_matrix, np.ndar
 
 
 def check_targets(y: Any) -> Any:
-    """Return labels after the checks that scikit-learn's conventions demand of arrays.
-
-    Args:
-        y: labels in any form.
-    """
+    """Return labels in any form, after the checks that scikit-learn's conventions demand of arrays."""
     if y is None:
         raise InputError("XMCClassifier requires y to be passed, but the target y is None", fix="fit(X, y)")
     if issparse(y):
@@ -165,7 +141,7 @@ def _indicators(values: Any) -> csr_matrix:
 
 
 def _pointers(lengths: Iterable[int]) -> np.ndarray:
-    """Return where the labels of each document begin, and where the last ones end."""
+    """Return the bounds of each document's labels."""
     return np.cumsum([0, *lengths])
 
 

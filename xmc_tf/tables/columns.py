@@ -1,13 +1,12 @@
-"""Choose the columns of texts and labels, by flag or by their names; every guess can be reported."""
+"""Choice of the text and label columns, by flag or by a guess."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.tables.label_cells import BRACKETS, are_whole_floats, as_whole, label_separator, labels_in
-from xmc_tf.tables.table_forms import columns_of_zeros_and_ones, is_of_zeros_and_ones, is_yes, rows_are_pairs
 
 TEXTS = ("text", "texts", "document", "content", "body", "sentence", "abstract", "description", "title", "review")
 LABELS = (
@@ -19,35 +18,26 @@ _NEITHER = ("id", "ids", "uid", "uri", "url", "number", "no", "nr", "row", "inde
 _USUAL_LABEL = 40  # mean characters of the parts of a cell that are probably labels
 _LISTS = 0.2  # share of a column's cells that hold several labels
 SAMPLE = 20_000
-"""Rows that columns are chosen by: documents with several rows, which may lie apart, must show in them."""
-_FIRST = 1000  # of these rows, for what any row shows
+"""Rows by which columns are chosen: they must contain documents with several rows, which may be far apart."""
+_FIRST = 1000  # of these rows, for properties that any row shows
 _SHOWN_COLUMNS, _SHOWN_LETTERS = 12, 24  # of the cells in a question
+_YES, _NO = ("1", "1.0", "true"), ("0", "0.0", "false", "")
+_LEAST_COLUMNS = 3  # of 0 and 1 that are labels if there are other columns too, such as prices
+_PAIRS, _PAIRS_WITH_ID = 0.1, 0.01  # shares of rows that repeat a document with another label
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that are read, and the separator of the labels in a cell.
-
-    Args:
-        texts: places of the columns whose cells are joined to the text.
-        labels: place of the column of labels; None: the table has no labels.
-        separator: between the labels of a cell; "" if a cell holds one label.
-        document: place of the column that names the document, where each row holds one of its labels; None: each row
-            is a document of its own.
-        ids: place of the column of what documents are called; None: the table has none.
-        same_text: whether rows with the same text are one document, where each row holds one of its labels.
-        indicators: places and names of labels that have a column of 0 and 1 each, instead of a column of labels.
-        whole: whether labels are whole numbers, which a table may hold as 2580.0.
-    """
+    """The columns that are read, by position."""
 
     texts: tuple[int, ...]
     labels: int | None
-    separator: str = ""
-    document: int | None = None
+    separator: str = ""  # between the labels of a cell; "" for one label per cell
+    document: int | None = None  # identifies the document, if each row holds one of its labels
     ids: int | None = None
-    same_text: bool = False
-    indicators: Sequence[tuple[int, str]] = ()
-    whole: bool = False
+    same_text: bool = False  # rows with the same text are one document, and each row holds one of its labels
+    indicators: Sequence[tuple[int, str]] = ()  # positions and names of labels with a column of 0 and 1 each
+    whole: bool = False  # labels are whole numbers, possibly written as 2580.0
 
     @property
     def merges_rows(self) -> bool:
@@ -55,24 +45,24 @@ class Columns:
         return self.document is not None or self.same_text
 
     def document_of(self, cells: Sequence[Any]) -> str | None:
-        """Return what rows of the same document have in common; None: each row is a document of its own."""
+        """Return the key that rows of the same document share; None: each row is a document."""
         if self.document is not None:
             return _text(cells[self.document])
         return self.text_of(cells) if self.same_text else None
 
     def text_of(self, cells: Sequence[Any]) -> str:
-        """Return the text of a row: its cells, joined by a line end."""
+        """Return the text of a row: its cells, joined by line ends."""
         return "\n".join(value for at in self.texts if (value := _text(cells[at]).strip()))
 
     def id_of(self, cells: Sequence[Any]) -> str:
-        """Return what the document of a row is called; "" if the table does not say it."""
+        """Return the identifier of a row's document; "" if the table has none."""
         place = self.ids if self.document is None else self.document
         return "" if place is None else " ".join(_text(cells[place]).split())
 
     def labels_of(self, cells: Sequence[Any]) -> list[str]:
-        """Return the different labels of a row, in their order."""
+        """Return the distinct labels of a row, in their order."""
         if self.labels is None:
-            return [label for at, label in self.indicators if is_yes(_text(cells[at]))]
+            return [label for at, label in self.indicators if _text(cells[at]).strip().lower() in _YES]
         cell = cells[self.labels]
         if isinstance(cell, list | tuple):
             found = list(dict.fromkeys(label for one in cell if (label := _text(one).strip())))
@@ -83,35 +73,19 @@ class Columns:
 
 @dataclass(frozen=True)
 class TrainedColumns:
-    """The columns of the table that a model was trained on, by name.
-
-    Args:
-        texts: the columns of texts.
-        labels: the column of labels; None: the labels were not in the table.
-        separator: between the labels of a cell; "" if a cell holds one label.
-        document: the column that names the document, where each row holds one of its labels.
-        label_ids: names of the labels by what stands in the table, if a file gave them names.
-        same_text: whether rows with the same text are one document.
-        indicators: the labels, if each has a column of 0 and 1.
-    """
+    """The columns of the table that a model was trained on, by name."""
 
     texts: tuple[str, ...]
     labels: str | None = None
     separator: str = ""
     document: str | None = None
-    label_ids: Mapping[str, str] = field(default_factory=dict)
+    label_ids: Mapping[str, str] = field(default_factory=dict)  # label in the table → name in the model
     same_text: bool = False
     indicators: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, columns: Columns, names: Sequence[str], label_ids: Mapping[str, str] | None = None) -> Self:
-        """Return the names of chosen columns.
-
-        Args:
-            columns: the chosen columns.
-            names: names of all columns of the table.
-            label_ids: names of the labels by what stands in the table.
-        """
+        """Return the names of chosen columns."""
         labels, document = (None if at is None else names[at] for at in (columns.labels, columns.document))
         return cls(
             tuple(names[at] for at in columns.texts), labels, columns.separator, document, label_ids or {},
@@ -120,33 +94,31 @@ class TrainedColumns:
 
     @classmethod
     def from_json(cls, content: Any) -> Self | None:
-        """Return what :meth:`to_json` made; None for anything else."""
+        """Return the result of `to_json`; None for other values."""
         if not isinstance(content, dict) or not isinstance(content.get("texts"), list):
             return None
         known = {one.name: content[one.name] for one in fields(cls) if one.name in content}
         return cls(**known | {name: tuple(map(str, content.get(name, ()))) for name in ("texts", "indicators")})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the columns as values that JSON can hold."""
-        found = {**asdict(self), "texts": list(self.texts), "indicators": list(self.indicators)}
-        return {
-            key: value for key, value in found.items() if value or key not in ("label_ids", "same_text", "indicators")
-        }
+        found, optional = asdict(self), ("label_ids", "same_text", "indicators")
+        found |= {"texts": list(self.texts), "indicators": list(self.indicators)}
+        return {key: value for key, value in found.items() if value or key not in optional}
 
 
 @dataclass(frozen=True)
 class ColumnOptions:
-    """The user's choice of columns; None: as the model was trained, else guessed.
+    """The user's choice of columns; None: as in training, else guessed.
 
     Args:
-        text: names of the columns of texts.
-        labels: name of the column of labels; or names of columns of 0 and 1, one per label, with commas between them.
+        text: names of the text columns.
+        labels: name of the label column; or names of columns of 0 and 1, one per label, separated by commas.
         separator: between the labels of a cell; "" for one label per cell.
-        document: name of the column that names the document, where each row holds one of its labels; "": each row is
-            a document of its own.
-        ids: name of the column of what documents are called, for lists of documents.
+        document: name of the column that identifies the document, if each row holds one of its labels; "": each row is
+            a document.
+        ids: name of the column with the identifiers of documents, for lists of documents.
         trained: the columns that the model was trained on.
-        python: whether messages name arguments of Python instead of flags.
+        python: whether messages name Python arguments instead of flags.
     """
 
     text: Sequence[str] | None = None
@@ -171,28 +143,18 @@ class ColumnOptions:
 def choose_columns(
     name: str, columns: Sequence[str], sample: Sequence[Sequence[Any]], options: ColumnOptions, *, labelled: bool = True
 ) -> tuple[Columns, list[str]]:
-    """Return the columns to read, and a sentence about each guess.
-
-    Args:
-        name: the table, for messages.
-        columns: names of its columns.
-        sample: its first rows, up to :data:`SAMPLE`.
-        options: what the user says.
-        labelled: whether the table must have labels.
-    """
-    guesses: list[str] = []
+    """Return the columns to read, and a sentence about each guess from the first rows (up to `SAMPLE`)."""
     options = _as_trained(options, name, columns, labelled)
-    table = _Table(name, columns, sample[:_FIRST])
-    document = place_of(name, columns, options.document, options.named("document")) if options.document else None
-    labels, indicators = _choose_labels(table, options, document, labelled, guesses)
-    texts = _choose_texts(table, options, (labels, document, *(at for at, _ in indicators)), labels, labelled, guesses)
-    if options.ids is not None:
-        ids: int | None = place_of(name, columns, options.ids, options.named("id"))
-    else:
-        ids = column_of_ids(columns, taken=(labels, *texts))
-    found = Columns(texts, labels, "", document, ids, document is None and _as_before(options), indicators)
+    choice = _Choice(name, columns, sample[:_FIRST], options, labelled)
+    document = choice.place(options.document, "document") if options.document else None
+    labels, indicators = choice.labels(document)
+    texts = choice.texts((labels, document, *(at for at, _ in indicators)), labels)
+    ids = column_of_ids(columns, (labels, *texts)) if options.ids is None else choice.place(options.ids, "id")
+    trained = options.trained
+    same_text = document is None and options.document is None and trained is not None and trained.same_text
+    found = Columns(texts, labels, "", document, ids, same_text, indicators)
     if labels is None:
-        return found, guesses
+        return found, choice.guesses
     cells = [row[labels] for row in sample if isinstance(row[labels], str)]
     separator = options.separator
     if separator is None:
@@ -200,126 +162,144 @@ def choose_columns(
         if separator:
             flag = "label_separator" if options.python else "--label-separator"
             how = "are a list in brackets" if separator == BRACKETS else f"are separated by {separator!r}"
-            guesses.append(f"labels of a cell {how} ({flag})")
+            choice.guesses.append(f"labels of a cell {how} ({flag})")
     whole = are_whole_floats(label for cell in cells for label in labels_in(cell, separator))
     found = replace(found, separator=separator, whole=whole)
-    if labelled and options.document is None and options.trained is None:
-        found = _of_pairs(found, columns, sample, options, guesses)
-    return found, guesses
+    if labelled and options.document is None and trained is None:
+        found = choice.merged(found, sample)
+    return found, choice.guesses
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table whose columns are chosen: its name, the names of its columns, and its first rows."""
+class _Choice:
+    """The choice of columns by options and the first rows, with a sentence about each guess."""
 
-    name: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    def __init__(
+        self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], options: ColumnOptions, labelled: bool
+    ) -> None:
+        self.name, self.columns, self.rows, self.options, self.labelled = name, columns, rows, options, labelled
+        self.plain = [column.strip().lower() for column in columns]
+        self.guesses: list[str] = []
 
+    def place(self, wanted: str, what: str) -> int:
+        return place_of(self.name, self.columns, wanted, self.options.named(what))
 
-def _choose_labels(
-    table: _Table, options: ColumnOptions, document: int | None, labelled: bool, guesses: list[str]
-) -> tuple[int | None, list[tuple[int, str]]]:
-    """Return the place of the column of labels, or those of the columns of 0 and 1 with their names."""
-    name, columns, flag = table.name, table.columns, _short(options, "label")
-    if options.trained is not None and options.trained.indicators and options.labels is None:
-        return None, [(at, one) for at, one in enumerate(columns) if one in options.trained.indicators]
-    if options.labels is not None and options.labels not in columns and "," in options.labels:
-        places = [place_of(name, columns, one, options.named("label")) for one in options.labels.split(",")]
-        return None, _checked_indicators(table, places)
-    if options.labels is not None:
-        return place_of(name, columns, options.labels, options.named("label")), []
-    labels = _by_name(columns, LABELS, taken=())
-    if labels is None and len(columns) == 2 and options.text is None:
-        text = _by_name(columns, TEXTS, taken=())
-        shorter = min((0, 1), key=lambda at: _mean_length(table.rows, at))  # the other one is longer: the text
-        shorter = shorter if text is None else 1 - text
-        labels = None if columns[shorter].strip().lower() in _NEITHER else shorter
-    if labels is None and labelled:
-        labels = _only_lists(columns, table.rows, taken=(document,))
-    if labels is not None and columns[labels].strip().lower() != "label":
-        guesses.append(f"labels: column {columns[labels]!r} ({flag})")
-    if labels is not None or not labelled:
-        return labels, []
-    longest = max(range(len(columns)), key=lambda at: _mean_length(table.rows, at), default=0)
-    taken = {document, longest, _by_name(columns, TEXTS, taken=()), column_of_ids(columns)}
-    taken |= {place_of(name, columns, one, options.named("text")) for one in options.text or ()}
-    cells = [[_text(cell) for cell in row] for row in table.rows]
-    places = columns_of_zeros_and_ones(cells, [at for at in range(len(columns)) if at not in taken])
-    if not places:
-        raise _unknown(table, "labels", options.named("label"))
-    shown = ", ".join(repr(columns[at]) for at in places[:3]) + (", …" if len(places) > 3 else "")
-    guesses.append(f"labels: {len(places):,} columns of 0 and 1: {shown} ({flag})")
-    return None, [(at, columns[at]) for at in places]
+    def guess(self, text: str, what: str) -> None:
+        flag = self.options.named(what).partition("=" if self.options.python else " ")[0]
+        self.guesses.append(f"{text} ({flag})")
 
+    def labels(self, document: int | None) -> tuple[int | None, list[tuple[int, str]]]:
+        """Return the position of the label column, or positions and names of the columns of 0 and 1."""
+        options, columns = self.options, self.columns
+        if options.trained is not None and options.trained.indicators and options.labels is None:
+            return None, [(at, one) for at, one in enumerate(columns) if one in options.trained.indicators]
+        if options.labels is not None and options.labels not in columns and "," in options.labels:
+            places = [self.place(one, "label") for one in options.labels.split(",")]
+            for at in places:
+                if not _are_zeros_and_ones(row[at] for row in self.rows):
+                    raise InputError(
+                        f"{self.name}: column {columns[at]!r} is not of 0 and 1",
+                        expected="one column of labels, or several of 0 and 1, each of which stands for a label",
+                        received=", ".join(repr(_text(row[at])[:40]) for row in self.rows[:3]),
+                        fix="--label-column NAME",
+                    )
+            return None, [(at, columns[at]) for at in places]
+        if options.labels is not None:
+            return self.place(options.labels, "label"), []
+        labels = _by_name(columns, LABELS)
+        if labels is None and len(columns) == 2 and options.text is None:
+            text = _by_name(columns, TEXTS)
+            # Of two columns, the longer one is the text.
+            shorter = min((0, 1), key=self.mean_length) if text is None else 1 - text
+            labels = None if self.plain[shorter] in _NEITHER else shorter
+        if labels is None and self.labelled:
+            labels = self.only_lists(document)
+        if labels is not None and self.plain[labels] != "label":
+            self.guess(f"labels: column {columns[labels]!r}", "label")
+        return (labels, []) if labels is not None or not self.labelled else (None, self.indicators(document))
 
-def _checked_indicators(table: _Table, places: Sequence[int]) -> list[tuple[int, str]]:
-    """Return the places and names of columns of 0 and 1 that a user has named; refuse others."""
-    if other := [at for at in places if not is_of_zeros_and_ones([_text(row[at]) for row in table.rows])]:
-        cells = [repr(_text(row[other[0]])[:40]) for row in table.rows[:3]]
-        raise InputError(
-            f"{table.name}: column {table.columns[other[0]]!r} is not of 0 and 1",
-            expected="one column of labels, or several of 0 and 1, each of which stands for a label",
-            received=", ".join(cells),
-            fix="--label-column NAME",
+    def indicators(self, document: int | None) -> list[tuple[int, str]]:
+        """Return positions and names of the columns of 0 and 1 that each stand for a label."""
+        columns = self.columns
+        longest = max(range(len(columns)), key=self.mean_length, default=0)
+        taken = {document, longest, _by_name(columns, TEXTS), column_of_ids(columns)}
+        taken |= {self.place(one, "text") for one in self.options.text or ()}
+        free = [at for at in range(len(columns)) if at not in taken]
+        places = [at for at in free if _are_zeros_and_ones(row[at] for row in self.rows)]
+        if len(places) < (_LEAST_COLUMNS if len(places) < len(free) else 2):
+            raise self.unknown("labels", "label")
+        shown = ", ".join(repr(columns[at]) for at in places[:3]) + (", …" if len(places) > 3 else "")
+        self.guess(f"labels: {len(places):,} columns of 0 and 1: {shown}", "label")
+        return [(at, columns[at]) for at in places]
+
+    def texts(self, taken: Sequence[int | None], labels: int | None) -> tuple[int, ...]:
+        """Return the positions of the text columns."""
+        columns = self.columns
+        if self.options.text is not None:
+            return tuple(self.place(one, "text") for one in self.options.text)
+        found = _by_name(columns, TEXTS, taken)
+        if found is None:
+            rest = (at for at in range(len(columns)) if at not in taken and self.plain[at] not in _NEITHER)
+            found = max(rest, key=self.mean_length, default=None)
+        if found is None and not self.labelled:  # the only column left
+            found = labels
+        if found is None:
+            raise self.unknown("texts", "text")
+        # A title is part of the document, and may be all that a row has.
+        title = _by_name(columns, ("title",), (*taken, found))
+        if title is not None:
+            self.guess(f"texts: columns {columns[title]!r} and {columns[found]!r}", "text")
+        elif self.plain[found] != "text":
+            self.guess(f"texts: column {columns[found]!r}", "text")
+        return (found,) if title is None else (title, found)
+
+    def merged(self, found: Columns, sample: Sequence[Sequence[Any]]) -> Columns:
+        """Return the columns of a table that may have one row for each pair of document and label."""
+        rows = [(found.id_of(row), found.text_of(row), ";".join(found.labels_of(row))) for row in sample]
+        by = _rows_are_pairs([row for row in rows if row[1] and row[2]])
+        more = "" if self.options.python else ' (--document-column; "" if each row is a document of its own)'
+        if by == "id" and (ids := found.ids) is not None:
+            how = f"column {self.columns[ids]!r} names the document"
+            found = replace(found, document=ids)
+        elif by == "text":
+            how, found = "rows with the same text are one document", replace(found, same_text=True)
+        else:
+            return found
+        self.guesses.append(f"one row for each label of a document: {how}{more}")
+        return found
+
+    def only_lists(self, document: int | None) -> int | None:
+        """Return the position of the only column whose cells are lists of short parts; None: none, or several."""
+        found = []
+        for at, plain in enumerate(self.plain):
+            if at == document or plain in _NEITHER:
+                continue
+            cells = [cell for row in self.rows if (cell := _text(row[at]).strip())]
+            separator = label_separator(cells)
+            parts = [part for cell in cells for part in labels_in(cell, separator)] if separator in ("|", ";") else []
+            lists = sum(separator in cell for cell in cells) if parts else 0
+            if lists >= _LISTS * len(cells) and sum(map(len, parts)) <= _USUAL_LABEL * len(parts) and parts:
+                found.append(at)
+        return found[0] if len(found) == 1 else None
+
+    def mean_length(self, at: int) -> float:
+        return sum(len(_text(row[at])) for row in self.rows) / max(len(self.rows), 1)
+
+    def unknown(self, what: str, flag: str) -> InputError:
+        """Return the error that asks which column is meant, with some cells of each."""
+        shown = []
+        for at, column in enumerate(self.columns[:_SHOWN_COLUMNS]):
+            cells = [" ".join(_text(row[at]).split()) for row in self.rows[:3]]
+            shown.append(f"{column}: {', '.join(repr(cell[:_SHOWN_LETTERS]) for cell in cells)}")
+        return InputError(
+            f"{self.name}: cannot tell which column holds the {what}",
+            expected="one of " + (", ".join(self.columns[:20]) or "the columns (the table has none)"),
+            received="; ".join(shown),
+            fix=self.options.named(flag),
         )
-    return [(at, table.columns[at]) for at in places]
-
-
-def _choose_texts(
-    table: _Table,
-    options: ColumnOptions,
-    taken: Sequence[int | None],
-    labels: int | None,
-    labelled: bool,
-    guesses: list[str],
-) -> tuple[int, ...]:
-    """Return the places of the columns of texts."""
-    columns = table.columns
-    if options.text is not None:
-        return tuple(place_of(table.name, columns, one, options.named("text")) for one in options.text)
-    found = _by_name(columns, TEXTS, taken=taken)
-    if found is None:
-        rest = [at for at in range(len(columns)) if at not in taken]
-        rest = [at for at in rest if columns[at].strip().lower() not in _NEITHER]
-        found = max(rest, key=lambda at: _mean_length(table.rows, at), default=None)
-    if found is None and not labelled:  # nothing else can be meant
-        found = labels
-    if found is None:
-        raise _unknown(table, "texts", options.named("text"))
-    # A document has its title too, which may be all that a row has.
-    title = _by_name(columns, ("title",), taken=(*taken, found))
-    if title is not None:
-        guesses.append(f"texts: columns {columns[title]!r} and {columns[found]!r} ({_short(options, 'text')})")
-    elif columns[found].strip().lower() != "text":
-        guesses.append(f"texts: column {columns[found]!r} ({_short(options, 'text')})")
-    return (found,) if title is None else (title, found)
-
-
-def _as_before(options: ColumnOptions) -> bool:
-    """Return whether rows with the same text are one document, as in the table that the model was trained on."""
-    return options.document is None and options.trained is not None and options.trained.same_text
-
-
-def _of_pairs(
-    found: Columns, columns: Sequence[str], sample: Sequence[Sequence[Any]], options: ColumnOptions, guesses: list[str]
-) -> Columns:
-    """Return the columns of a table that may have one row for each pair of a document and one of its labels."""
-    rows = [(found.id_of(row), found.text_of(row), ";".join(found.labels_of(row))) for row in sample]
-    by = rows_are_pairs([row for row in rows if row[1] and row[2]])
-    if by == "id" and (ids := found.ids) is not None:
-        found = replace(found, document=ids)
-        guesses.append(f"one row for each label of a document: column {columns[ids]!r} names the document")
-    elif by == "text":
-        found = replace(found, same_text=True)
-        guesses.append("one row for each label of a document: rows with the same text are one document")
-    if by and not options.python:
-        guesses[-1] += ' (--document-column; "" if each row is a document of its own)'
-    return found
 
 
 def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], labelled: bool) -> ColumnOptions:
-    """Return options in which the columns of the model's training stand for what the user does not say."""
+    """Return options completed by the columns of the model's training."""
     trained = options.trained
     if trained is None:
         return options
@@ -345,19 +325,8 @@ def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], label
     )
 
 
-def _short(options: ColumnOptions, what: str) -> str:
-    return options.named(what).partition("=" if options.python else " ")[0]
-
-
 def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
-    """Return the place of a column that a user names.
-
-    Args:
-        name: the table, for messages.
-        columns: names of its columns.
-        wanted: the name, in any case, or the place.
-        flag: the flag that names it, for messages.
-    """
+    """Return the position of a column that a user names, in any case, or gives as a number."""
     lower = [column.strip().lower() for column in columns]
     for candidates, one in ((list(columns), wanted), (lower, wanted.strip().lower())):
         if candidates.count(one) == 1:
@@ -369,37 +338,36 @@ def place_of(name: str, columns: Sequence[str], wanted: str, flag: str) -> int:
 
 
 def column_of_ids(columns: Sequence[str], taken: Sequence[int | None] = ()) -> int | None:
-    """Return the place of the column of what documents are called, by its usual names; None: there is none.
-
-    Args:
-        columns: names of the columns.
-        taken: places of columns that hold something else.
-    """
+    """Return the position of the column of document identifiers, by its usual names; None: there is none."""
     return _by_name(columns, IDS, taken)
 
 
-def _by_name(columns: Sequence[str], names: Sequence[str], taken: Sequence[int | None]) -> int | None:
+def _by_name(columns: Sequence[str], names: Sequence[str], taken: Sequence[int | None] = ()) -> int | None:
     lower = [re.sub(r"[^a-z]", "", column.lower()) for column in columns]
     return next((lower.index(one) for one in names if one in lower and lower.index(one) not in taken), None)
 
 
-def _only_lists(columns: Sequence[str], sample: Sequence[Sequence[Any]], taken: Sequence[int | None]) -> int | None:
-    """Return the place of the only column whose cells are lists of short parts; None: there is none, or several."""
-    found = []
-    for at in range(len(columns)):
-        if at in taken or columns[at].strip().lower() in _NEITHER:
-            continue
-        cells = [cell for row in sample if (cell := _text(row[at]).strip())]
-        separator = label_separator(cells)
-        parts = [part for cell in cells for part in labels_in(cell, separator)] if separator in ("|", ";") else []
-        lists = sum(separator in cell for cell in cells) if parts else 0
-        if lists >= _LISTS * len(cells) and sum(map(len, parts)) <= _USUAL_LABEL * len(parts) and parts:
-            found.append(at)
-    return found[0] if len(found) == 1 else None
+def _are_zeros_and_ones(cells: Iterable[Any]) -> bool:
+    seen = {_text(cell).strip().lower() for cell in cells}
+    return seen <= {*_YES, *_NO} and bool(seen - {""})
 
 
-def _mean_length(sample: Sequence[Sequence[Any]], at: int) -> float:
-    return sum(len(_text(row[at])) for row in sample) / max(len(sample), 1)
+def _rows_are_pairs(rows: Sequence[tuple[str, str, str]]) -> str:
+    """Return what identifies documents of (identifier, text, labels) rows, "id" or "text"; "" if each row is one."""
+    labels: dict[str, set[str]] = {}
+    ids: dict[str, str] = {}
+    same_id = same_text = 0
+    for identifier, text, label in rows:
+        known = labels.setdefault(text, set())
+        if known and label not in known:
+            same_text += 1
+            same_id += bool(identifier) and ids[text] == identifier
+        known.add(label)
+        ids.setdefault(text, identifier)
+    # With the same identifier, few rows suffice; without, a few may be copies that were labelled differently.
+    if same_id >= max(2, _PAIRS_WITH_ID * len(rows)) and same_id >= 0.9 * same_text:
+        return "id"
+    return "text" if same_text >= max(2, _PAIRS * len(rows)) else ""
 
 
 def _text(value: Any) -> str:
@@ -409,17 +377,3 @@ def _text(value: Any) -> str:
         return value.decode("utf-8", errors="replace")
     # A column of whole numbers with a missing cell arrives as 3.0.
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _unknown(table: _Table, what: str, flag: str) -> InputError:
-    """Return the question which column is meant, with some cells of each."""
-    shown = []
-    for at, column in enumerate(table.columns[:_SHOWN_COLUMNS]):
-        cells = [" ".join(_text(row[at]).split()) for row in table.rows[:3]]
-        shown.append(f"{column}: {', '.join(repr(cell[:_SHOWN_LETTERS]) for cell in cells)}")
-    return InputError(
-        f"{table.name}: it is not known which column holds the {what}",
-        expected="one of " + (", ".join(table.columns[:20]) or "the columns (the table has none)"),
-        received="; ".join(shown),
-        fix=flag,
-    )

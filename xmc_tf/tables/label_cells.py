@@ -1,4 +1,4 @@
-"""The labels in a cell: what separates them, and what belongs to the format of the table rather than to their names."""
+"""The labels in a cell: the separator, and what belongs to the format rather than to a label."""
 
 import re
 from collections import Counter
@@ -16,11 +16,7 @@ _WHOLE = re.compile(r"-?\d+(\.0+)?")
 
 
 def label_separator(cells: Sequence[str]) -> str:
-    """Guess what separates the labels of a cell: a character in many cells, most of whose parts look like labels.
-
-    Args:
-        cells: some cells of labels.
-    """
+    """Guess the separator of labels: a character in many cells, most of whose parts look like labels."""
     cells = [cell for cell in cells if cell.strip()]
     if cells and sum(cell.strip()[0] == "[" and cell.strip()[-1] == "]" for cell in cells) >= 0.9 * len(cells):
         return BRACKETS
@@ -29,13 +25,13 @@ def label_separator(cells: Sequence[str]) -> str:
     for separator in SEPARATORS:
         if not (paths and separator == ",") and _separates(separator, cells):
             return separator
-    words = [cell.split() for cell in cells]
-    of_one_kind = all(map(_is_number, _flat(words))) or all(word.startswith(FASTTEXT) for word in _flat(words))
-    return " " if of_one_kind and any(len(parts) > 1 for parts in words) else ""
+    words = [word for cell in cells for word in cell.split()]
+    numbers = all(word.isascii() and word.isdecimal() for word in words)
+    of_one_kind = numbers or all(word.startswith(FASTTEXT) for word in words)
+    return " " if of_one_kind and any(len(cell.split()) > 1 for cell in cells) else ""
 
 
 def _separates(separator: str, cells: Sequence[str]) -> bool:
-    """Return whether a character separates the labels of cells."""
     every = [part for cell in cells for part in cell.split(separator)]
     if sum(len(part) > _LONGEST_LABEL for part in every) > max(1, _MOST_LONG * len(every)):
         return False
@@ -54,16 +50,7 @@ def _separates(separator: str, cells: Sequence[str]) -> bool:
 
 
 def labels_in(text: str, separator: str) -> list[str]:
-    """Return the different labels of a cell, in their order.
-
-    Example:
-        >>> labels_in("baking; bread", ";")
-        ['baking', 'bread']
-
-    Args:
-        text: the cell.
-        separator: between its labels; "" if it holds one label; :data:`BRACKETS` for a list in brackets.
-    """
+    """Return the distinct labels of a cell, in their order; ``separator``: "" for one label, or `BRACKETS`."""
     if separator == BRACKETS and text.strip()[:1] == "[":
         found = ["".join(groups).replace("\\'", "'").replace('\\"', '"') for groups in _IN_BRACKETS.findall(text)]
     else:
@@ -72,19 +59,11 @@ def labels_in(text: str, separator: str) -> list[str]:
 
 
 def are_whole_floats(labels: Iterable[str]) -> bool:
-    """Return whether labels are whole numbers, some of them written as 2580.0, as pandas does beside an empty cell."""
+    """Return whether labels are whole numbers, some written as 2580.0, as pandas does if a cell is empty."""
     found = list(labels)
     return all(_WHOLE.fullmatch(one) for one in found) and any("." in one for one in found)
 
 
 def as_whole(label: str) -> str:
-    """Return 2580 of 2580.0, and anything else as it is."""
+    """Return 2580 for 2580.0, and other labels unchanged."""
     return label.partition(".")[0] if _WHOLE.fullmatch(label) else label
-
-
-def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdecimal()
-
-
-def _flat(words: Iterable[list[str]]) -> Iterable[str]:
-    return (word for parts in words for word in parts)

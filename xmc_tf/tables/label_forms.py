@@ -1,4 +1,4 @@
-"""Labels in every form that people have them in memory."""
+"""Labels in any form that Python users have them in."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,28 +22,19 @@ _SAMPLE = 1000
 
 @dataclass(frozen=True, eq=False)
 class LabelData:
-    """The labels of documents, and the form in which they came.
+    """The labels of documents, and the form in which they were passed."""
 
-    Args:
-        form: one of the four forms.
-        values: an array of labels, a list of the labels of each document, or a matrix of documents × labels.
-        columns: names of the columns of a dense matrix, if it has any.
-        separator: text between the labels of a document, if each had one text of several labels.
-        name: name of the argument, for messages.
-    """
-
-    form: str
-    values: Any
-    columns: np.ndarray | None = None
-    separator: str = ""
-    name: str = "labels"
+    form: str  # one of the four forms
+    values: Any  # an array of labels, a list of the labels of each document, or a matrix
+    columns: np.ndarray | None = None  # names of the columns of a dense matrix
+    separator: str = ""  # between the labels of a document, if they were one text
+    name: str = "labels"  # of the argument, for messages
 
     def __len__(self) -> int:
         return int(self.values.shape[0]) if self.is_matrix else len(self.values)
 
     @property
     def is_matrix(self) -> bool:
-        """Whether there is a matrix of documents × labels."""
         return self.form in (DENSE, SPARSE)
 
     @property
@@ -58,37 +49,20 @@ class LabelData:
 
     @property
     def names(self) -> list[list[str]]:
-        """The labels of each document, as texts; of a matrix, the names of its columns."""
+        """The labels of each document as texts; for a matrix, the names of its columns."""
         if self.columns is not None:
             return [self.columns[row.astype(bool)].tolist() for row in np.asarray(self.values)]
         return [[str(label) for label in labels] for labels in self.lists]
 
     def matrix(self) -> Any:
-        """Return the matrix: a sparse one as it is, of a dense one the entries that are not zero."""
+        """Return the labels as a sparse matrix."""
         if self.form == SPARSE:
             return self.values if self.values.format in ("csr", "csc") else self.values.tocsr()
         return csr_matrix(np.asarray(self.values, np.float32))
 
 
 def read_labels(labels: Any, separator: str | None = None, name: str = "labels") -> LabelData:
-    """Read the labels of documents in any form.
-
-    A label is a text or an integer. A missing label (None, NaN) is none.
-
-    Example:
-        >>> read_labels(["baking; bread", "gardening; herbs"]).lists
-        [['baking', 'bread'], ['gardening', 'herbs']]
-
-    Args:
-        labels: a sparse matrix of documents × labels, or one of zeros and ones (an array, a DataFrame); or for each
-            document a list of labels, a text with a separator between its labels, or a single label. Series, arrays
-            and generators are lists too.
-        separator: text between the labels of a document; "" if each text is one label. None: guessed.
-        name: name of the argument, for messages.
-
-    Raises:
-        InputError: they are no labels.
-    """
+    """Read labels from a matrix or DataFrame of 0 and 1, lists, texts with separators, or single labels."""
     if issparse(labels):
         return LabelData(SPARSE, labels, name=name)
     columns = None
@@ -102,7 +76,16 @@ def read_labels(labels: Any, separator: str | None = None, name: str = "labels")
         return _table(labels, columns, name)
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "biu":
         return LabelData(SINGLE, labels, name=name)
-    values = _checked_list(labels, name)
+    values = listed(labels)
+    if not is_listing(values) or isinstance(values, set | frozenset):
+        raise InputError(
+            f"{name} is not a list with the labels of each document",
+            expected='labels of each document, such as [["food", "kitchen"], ["garden"]], or a matrix',
+            received=f"{type(labels).__name__}: {labels!r}"[:80],
+            fix='the name of a column needs a DataFrame: train(frame, "subjects")'
+            if isinstance(labels, str) else "list(...) of it, in the order of the documents",
+        )  # fmt: skip
+    values = [_whole(plain(value)) for value in values]
     if any(is_listing(value) for value in values):
         rows = _indicator_rows(values)
         return LabelData(LISTS, _lists(values, name), name=name) if rows is None else LabelData(DENSE, rows, name=name)
@@ -115,18 +98,12 @@ def read_labels(labels: Any, separator: str | None = None, name: str = "labels")
     if texts and separator:
         cut = [[] if value is None else labels_in(value, separator) for value in values]
         return LabelData(LISTS, cut, None, separator, name)
-    if any(value is None or value == "" for value in values):
-        return LabelData(LISTS, [[] if value is None or value == "" else [value] for value in values], name=name)
-    return LabelData(SINGLE, values, name=name)
+    lists = [[] if value is None or value == "" else [value] for value in values]
+    return LabelData(SINGLE, values, name=name) if all(lists) else LabelData(LISTS, lists, name=name)
 
 
 def refuse_mixed(labels: Iterable[Any], name: str = "labels") -> None:
-    """Refuse labels that are neither all names nor all integers.
-
-    Args:
-        labels: the labels of all documents.
-        name: name of the argument, for messages.
-    """
+    """Raise an error unless labels are all names or all integers."""
     kinds = {"str" if isinstance(one, str) else "int" if isinstance(one, Integral) else type(one) for one in labels}
     if not (kinds <= {"str"} or kinds <= {"int"}):
         shown = sorted(kind if isinstance(kind, str) else kind.__name__ for kind in kinds)
@@ -147,22 +124,8 @@ def _of_frame(frame: Any) -> tuple[Any, np.ndarray | None]:
     return matrix, np.asarray([str(column) for column in columns])
 
 
-def _checked_list(labels: Any, name: str) -> list[Any]:
-    """Return the labels of each document, with None for what is missing."""
-    values = listed(labels)
-    if not is_listing(values) or isinstance(values, set | frozenset):
-        raise InputError(
-            f"{name} is not a list with the labels of each document",
-            expected='labels of each document, such as [["food", "kitchen"], ["garden"]], or a matrix',
-            received=f"{type(labels).__name__}: {labels!r}"[:80],
-            fix='the name of a column needs a DataFrame: train(frame, "subjects")'
-            if isinstance(labels, str) else "list(...) of it, in the order of the documents",
-        )  # fmt: skip
-    return [_whole(plain(value)) for value in values]
-
-
 def _whole(value: Any) -> Any:
-    """Return a label; a column of whole numbers with a missing cell arrives as 3.0."""
+    """Return a label; 3.0 becomes 3, because a column of whole numbers with a missing cell arrives as floats."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return int(value) if isinstance(value, float) and value.is_integer() else value
@@ -188,10 +151,8 @@ def _table(values: np.ndarray, columns: np.ndarray | None, name: str) -> LabelDa
 
 
 def _indicator_rows(values: Sequence[Any]) -> np.ndarray | None:
-    """Return the matrix whose rows are in a list, or None for lists of labels, which have no label twice."""
-    if len({len(one) if isinstance(one, list | tuple | np.ndarray) else -1 for one in values}) > 1:
-        return None
-    if not isinstance(values[0], list | tuple | np.ndarray):
+    """Return the matrix whose rows are in a list; None for lists of labels, in which no label occurs twice."""
+    if not all(isinstance(one, list | tuple | np.ndarray) and len(one) == len(values[0]) for one in values):
         return None
     rows = np.asarray([list(labels) for labels in values])
     if rows.ndim != 2 or rows.dtype.kind not in "biuf" or not ((rows == 0) | (rows == 1)).all():
@@ -201,12 +162,9 @@ def _indicator_rows(values: Sequence[Any]) -> np.ndarray | None:
 
 
 def _lists(values: Iterable[Any], name: str) -> list[list[Any]]:
-    """Return the different labels of each document."""
+    """Return the distinct labels of each document."""
     found: list[list[Any]] = []
-    for row, labels in enumerate(values):
-        if labels is None:
-            found.append([])
-            continue
+    for row, labels in enumerate([] if one is None else one for one in values):
         if not is_listing(labels) or isinstance(labels, Mapping):
             raise InputError(
                 f"{name}: document {row:,} has no list of labels",

@@ -1,4 +1,4 @@
-"""Read a table into its database: streamed, in bounded memory, and resumed where it was interrupted."""
+"""Reading of a table into its database: streamed, in bounded memory, resumable."""
 
 import hashlib
 import logging
@@ -16,15 +16,15 @@ from xmc_tf.common.process.resuming import finished, resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.tables.columns import SAMPLE, ColumnOptions, Columns, choose_columns
 from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.records import TableReader, TableRow
+from xmc_tf.tables.reading.records import TableReader, TableRow, TwoTables
 from xmc_tf.tables.reading.sources import open_source
-from xmc_tf.tables.reading.two_tables import TwoTables
 from xmc_tf.tables.runs import runs_of
 from xmc_tf.tables.splits import SPLITS, SplitOptions, split_documents
 from xmc_tf.tables.store import FORMAT, VERSION, TableStore
 from xmc_tf.tables.writing import NO_LABEL, NO_TEXT, RowWriter, list_bad_rows
 
 _LOG = logging.getLogger(__name__)
+_LATER = ("same_text", "indicators", "whole")  # fields of Columns that the first version lacked
 COMMIT = 20_000  # rows between two points from which reading resumes
 _LEAST_ROWS, _LETTERS = 1000, 1 << 25  # of the sample that columns are guessed from
 _PIECE = 1 << 20  # bytes of a checksum
@@ -42,16 +42,16 @@ class PrepareOptions:
         >>> store = prepare("data.csv", "other.sqlite", PrepareOptions(columns=columns, splits=SplitOptions(test=0.2)))
 
     Args:
-        source: how it is read.
+        source: how to read the table.
         columns: which columns hold texts and labels.
-        splits: what is held out.
-        max_bad_rows: share of the rows that may be unusable. None: half of them may lack a text or a label, and one
-            in a hundred may be unreadable.
-        test_table: table of the same kind whose rows are the test documents.
-        test_label_lists: labels of ``test_table``, where ``source`` has label lists.
+        splits: shares of the documents to hold out.
+        max_bad_rows: maximum share of unusable rows. None: half of the rows may lack a text or a label, and one in a
+            hundred may be unreadable.
+        test_table: table of the same kind with the test documents.
+        test_label_lists: labels of ``test_table``, if ``source`` has label lists.
         label_names: file of label names, for tables whose labels are identifiers or numbers: lines of identifier, tab
             and name; one name per line; JSON lines with the key ``title``; or a SKOS vocabulary.
-        names_language: language of the names, where ``label_names`` is a vocabulary with several.
+        names_language: language of the names, if ``label_names`` is a vocabulary with several languages.
     """
 
     source: SourceOptions = field(default_factory=SourceOptions)
@@ -65,9 +65,9 @@ class PrepareOptions:
 
 
 def prepare(table: Any, database: str | Path, options: PrepareOptions | None = None) -> TableStore:
-    """Read a table into a database, or resume an interrupted run, or find it done.
+    """Read a table into a database, resume an interrupted run, or reuse a finished one.
 
-    If the table has changed, or other columns are to be read, it is read again; the runs on the old rows stay listed.
+    If the table has changed, or other columns are chosen, it is read again; earlier runs stay listed.
 
     Example:
         >>> store = prepare("data.csv", "data.sqlite")
@@ -76,44 +76,35 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     Args:
         table: path of a file or folder, or a DataFrame.
         database: path of the SQLite database.
-        options: how to read, and what to hold out.
+        options: how to read the table, and what to hold out.
 
     Raises:
-        InputError: if the table cannot be read, its columns are not known, or too many rows are unusable.
+        InputError: the table cannot be read, its columns are unknown, or too many rows are unusable.
     """
     options, database = options or PrepareOptions(), Path(database)
     source = _opened(table, options)
     if not source.columns:
         raise InputError(f"{source.name} has no columns", expected="columns of texts and labels")
-    sample = [] if source.nr_features else _sample(source)
-    if source.nr_features:
-        columns, guesses = Columns((), 1), list[str]()
-    else:
+    sample, columns, guesses = list[list[Any]](), Columns((), 1), list[str]()
+    if not source.nr_features:
+        sample = _sample(source)
         columns, guesses = choose_columns(source.name, source.columns, sample, options.columns)
     if source.header_is_guessed and not source.header:
         guesses = [f"the first row is data, not names of columns ({len(source.columns)} columns; --header)", *guesses]
-    wanted = {"source": _identity(table, source), "columns": _chosen(columns)}
-    if options.source.label_lists is not None:
-        wanted["source"] |= {"label lists": _sampled_checksum(Path(options.source.label_lists))}
-    if options.label_names is not None:
-        chosen = () if options.names_language is None else (options.names_language,)
-        wanted["source"] |= {"label names": " ".join((Path(options.label_names).name, *chosen))}
-    elif options.names_language is not None:
+    # Columns of later versions are left out where they are empty, so that earlier data sets stay valid.
+    chosen = {name: value for name, value in asdict(columns).items() if name != "ids" and (value or name not in _LATER)}
+    wanted = {"source": _identity(table, source, options), "columns": chosen}
+    if options.names_language is not None and options.label_names is None:
         raise InputError("--names-language has no effect without --names-file", fix="leave it out")
-    if options.test_table is not None and Path(options.test_table).is_file():
-        wanted["source"] |= {"test table": _sampled_checksum(Path(options.test_table))}
     cells = [] if columns.labels is None or source.nr_features else [row[columns.labels] for row in sample]
     cells = [str(cell)[:_LONGEST_CELL] for cell in cells if cell][:_SHOWN_CELLS]
-    start = {
-        **wanted, "rows_read": 0, "guesses": guesses, "nr_features": source.nr_features, "table": _name_of(table),
-        "label_cells": cells,
-    }  # fmt: skip
-    if database.is_file() and not database.stat().st_size:  # it is nobody's
+    start = {**wanted, "rows_read": 0, "guesses": guesses, "nr_features": source.nr_features}
+    start |= {"table": _name_of(table), "label_cells": cells}
+    if database.is_file() and not database.stat().st_size:  # an empty file holds nothing to keep
         database.unlink()
     store = TableStore.open(database, write=True) if database.exists() else TableStore.create(database, **start)
     if not store.has_meta(**wanted):
-        _refuse_another(store, table, source.name, wanted["source"])
-        _read_again(store, source.name, wanted, start)
+        _read_again(store, table, source.name, wanted, start)
     if store.meta("rows_read") != "all":
         _LOG.info("%s: %s", source.name, source.kind)
         for guess in guesses:
@@ -126,36 +117,30 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
     return store
 
 
-def _chosen(columns: Columns) -> dict[str, Any]:
-    """Return the columns that decide what a data set contains; earlier versions knew fewer forms of tables."""
-    later = ("same_text", "indicators", "whole")
-    return {name: value for name, value in asdict(columns).items() if name != "ids" and (value or name not in later)}
-
-
 def _name_of(table: Any) -> str | None:
-    """Return the name by which a table is recognised after a change; None for a DataFrame, which has none."""
+    """Return the name by which a changed table is recognised; None for a DataFrame."""
     return Path(os.path.abspath(table)).name if isinstance(table, str | Path) else None
 
 
 def is_of_another(database: Path, table: Path) -> bool:
-    """Return whether a file holds something else than the data set of a table, before or after a change."""
+    """Return whether a file is not the data set of this table, changed or not."""
     if not os.path.lexists(database):
         return False
     if not TableStore.is_data_set(database):
         return True
     store, name = TableStore.open(database), _name_of(table)
     another = _is_another(store, name, {})
-    if another and table.is_file():  # a table that has been renamed
+    if another and table.is_file():  # the table may have been renamed
         another = _is_another(store, name, {"checksum": _sampled_checksum(table)})
     store.close()
     return another
 
 
 def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) -> bool:
-    """Return whether a data set is of a table with another name and other content."""
+    """Return whether a data set belongs to a table with another name and other content."""
     before = store.meta("source") or {}
     named = store.meta("table")
-    if named is None:  # a version that stored no names has made it, or it is of a DataFrame
+    if named is None:  # written by a version that stored no names, or from a DataFrame
         same_name = name is not None and "checksum" in before and source.get("kind") in (None, before.get("kind"))
     else:
         same_name = named == name
@@ -163,22 +148,17 @@ def _is_another(store: TableStore, name: str | None, source: Mapping[str, Any]) 
     return not same_name and not same_content
 
 
-def _refuse_another(store: TableStore, table: Any, name: str, source: Mapping[str, Any]) -> None:
-    """Refuse a data set of another table, unless no table has been read into it completely."""
+def _read_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
+    """Remove everything that was read, but keep the runs; raise an error for a finished data set of another table."""
     unusable = store.meta("splits") is None and store.meta("rows_read") in (0, "all")
-    if unusable or not _is_another(store, _name_of(table), source):
-        return
-    of = store.meta("table")
-    raise InputError(
-        f"{store.path} holds the data set of another table" + (f", {of}" if of else ""),
-        expected=f"a data set of {name}",
-        fix=f"give another one: train --data-set FILE, prepare -o FILE; or start afresh, without the runs that it "
-        f"records: rm {store.path}",
-    )
-
-
-def _read_again(store: TableStore, name: str, wanted: Mapping[str, Any], start: Mapping[str, Any]) -> None:
-    """Remove what was read, but no runs."""
+    if not unusable and _is_another(store, _name_of(table), wanted["source"]):
+        of = store.meta("table")
+        raise InputError(
+            f"{store.path} holds the data set of another table" + (f", {of}" if of else ""),
+            expected=f"a data set of {name}",
+            fix=f"give another one: train --data-set FILE, prepare -o FILE; or start afresh, without the runs that it "
+            f"records: rm {store.path}",
+        )
     if store.meta("rows_read") != 0:
         changed = ["other columns"] if not store.has_meta(columns=wanted["columns"]) else []
         changed += ["a changed table"] if not store.has_meta(source=wanted["source"]) else []
@@ -189,7 +169,7 @@ def _read_again(store: TableStore, name: str, wanted: Mapping[str, Any], start: 
 
 
 def _opened(table: Any, options: PrepareOptions) -> TableReader:
-    """Return the table, followed by the table of test documents if there is one."""
+    """Return the table, followed by the test table if there is one."""
     lists, test, test_lists = options.source.label_lists, options.test_table, options.test_label_lists
     if (test_lists is not None) != (lists is not None and test is not None):
         raise InputError(
@@ -204,7 +184,7 @@ def _opened(table: Any, options: PrepareOptions) -> TableReader:
 
 
 def _sample(source: TableReader) -> list[list[Any]]:
-    """Return the first rows, as many as memory has room for, from which columns are guessed."""
+    """Return the first rows, as many as fit into memory, from which columns are guessed."""
     found: list[list[Any]] = []
     letters = 0
     for row in source.records():
@@ -216,18 +196,25 @@ def _sample(source: TableReader) -> list[list[Any]]:
     return found
 
 
-def _identity(table: Any, source: TableReader) -> dict[str, Any]:
-    """Return what tells this table from another: not its path, so that a data set survives a move."""
+def _identity(table: Any, source: TableReader, options: PrepareOptions) -> dict[str, Any]:
+    """Return what distinguishes this table from others: not its path, so that it may be moved."""
     about: dict[str, Any] = {"kind": source.kind, "columns": source.columns}
     if isinstance(table, str | Path) and Path(table).is_file():
         about |= {"bytes": Path(table).stat().st_size, "checksum": _sampled_checksum(Path(table))}
     else:
         about["rows"] = source.size
+    if options.source.label_lists is not None:
+        about["label lists"] = _sampled_checksum(Path(options.source.label_lists))
+    if options.label_names is not None:
+        language = [] if options.names_language is None else [options.names_language]
+        about["label names"] = " ".join([Path(options.label_names).name, *language])
+    if options.test_table is not None and Path(options.test_table).is_file():
+        about["test table"] = _sampled_checksum(Path(options.test_table))
     return about
 
 
 def _sampled_checksum(path: Path) -> str:
-    """Return a checksum of a file's size and of its beginning, middle and end: fast for files of any size."""
+    """Return a checksum of a file's size, beginning, middle and end."""
     size = path.stat().st_size
     digest = hashlib.blake2b(str(size).encode(), digest_size=16)
     with path.open("rb") as file:
@@ -238,7 +225,7 @@ def _sampled_checksum(path: Path) -> str:
 
 
 def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
-    """Read all rows; what is complete is committed with the number of rows it comes from."""
+    """Read all rows; complete batches are committed with the number of rows read."""
     before = int(store.meta("rows_read"))
     if before:
         _LOG.info("resuming after row %s", f"{before:,}")
@@ -262,7 +249,7 @@ def _read(source: TableReader, writer: RowWriter, store: TableStore) -> None:
 
 
 def _refuse_many_bad_rows(store: TableStore, name: str, most: float | None) -> None:
-    """Refuse a table with too many unusable rows, which is probably read in the wrong way; list the rows of others."""
+    """Raise an error for too many unusable rows, else list them in a file."""
     one = store.connection.execute
     reasons = Counter(dict(one("SELECT reason, count(*) FROM bad_rows GROUP BY reason").fetchall()))
     bad = sum(reasons.values())
@@ -293,14 +280,12 @@ def _split(store: TableStore, options: SplitOptions) -> None:
     keys = [key for (key,) in store.connection.execute("SELECT key FROM documents ORDER BY id")]
     if (test_from := store.meta("test_from")) is None:
         chosen = split_documents(keys, store.labels(), options)
-    else:  # the source says what is tested on
+    else:  # the source has test documents
         share = min(options.validation / (1 - options.test), 0.99)
         chosen = np.full(len(keys), SPLITS.index("test"), np.int8)
-        chosen[:test_from] = split_documents(
-            keys[:test_from], store.labels()[:test_from], SplitOptions(share, 0.0, options.seed)
-        )
+        rest = SplitOptions(share, 0.0, options.seed)
+        chosen[:test_from] = split_documents(keys[:test_from], store.labels()[:test_from], rest)
     with store.writing() as write:
-        write.executemany(
-            "UPDATE documents SET split = ? WHERE id = ?", zip(chosen.tolist(), range(len(keys)), strict=True)
-        )
+        rows = zip(chosen.tolist(), range(len(keys)), strict=True)
+        write.executemany("UPDATE documents SET split = ? WHERE id = ?", rows)
         store.put_meta({"splits": asdict(options)})

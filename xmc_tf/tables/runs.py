@@ -1,8 +1,4 @@
-"""The trainings on a data set, recorded in its database: parameters, durations, metrics, predictions of test documents.
-
-runs              id, begin, seconds, command, model folder, content (JSON)
-run_predictions   run, document, labels and scores of its best labels, best first
-"""
+"""The training runs on a data set, recorded in its database with the predictions of the test documents."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -17,6 +13,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.tables.store import TableStore
 
+_COLUMNS = ("id", "began", "seconds", "command", "model")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (id INTEGER PRIMARY KEY AUTOINCREMENT, began TEXT NOT NULL, seconds REAL NOT NULL,
     command TEXT NOT NULL, model TEXT NOT NULL, content TEXT NOT NULL);
@@ -27,44 +24,23 @@ CREATE TABLE IF NOT EXISTS run_predictions (run INTEGER NOT NULL, document INTEG
 
 @dataclass(frozen=True)
 class Run:
-    """One training on a data set.
+    """One training run on a data set."""
 
-    Args:
-        id: number of the run; 0 before it is recorded.
-        began: date and time of its begin, in UTC, as ISO 8601.
-        seconds: duration.
-        command: the command line.
-        model: folder of the model.
-        kind: "XR-Linear" or "XR-Transformer".
-        parameters: parameters by dotted name.
-        metrics: name → value from 0 to 1, of the test documents.
-        durations: part of the work → seconds.
-        chosen: sentences about the choice of settings.
-        trials: settings that were tried: name, score, seconds, kept.
-        curve: learning curve: name → (step, value) pairs.
-        versions: versions of Python and the packages.
-        documents: number of documents by split.
-        labels: number of labels.
-    """
-
-    began: str
+    began: str  # in UTC, as ISO 8601
     seconds: float
     command: str
-    model: str
-    kind: str
-    parameters: dict[str, Any] = field(default_factory=dict)
-    metrics: dict[str, float] = field(default_factory=dict)
-    durations: dict[str, float] = field(default_factory=dict)
-    chosen: list[str] = field(default_factory=list)
-    trials: list[dict[str, Any]] = field(default_factory=list)
-    curve: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    documents: dict[str, int] = field(default_factory=dict)
-    labels: int = 0
-    id: int = 0
-
-
-_COLUMNS = ("id", "began", "seconds", "command", "model")
+    model: str  # its folder
+    kind: str  # "XR-Linear" or "XR-Transformer"
+    parameters: dict[str, Any] = field(default_factory=dict)  # by dotted name
+    metrics: dict[str, float] = field(default_factory=dict)  # of the test documents, from 0 to 1
+    durations: dict[str, float] = field(default_factory=dict)  # of parts of the work, in seconds
+    chosen: list[str] = field(default_factory=list)  # sentences about the choice of settings
+    trials: list[dict[str, Any]] = field(default_factory=list)  # name, score, seconds and kept of each tried setting
+    curve: dict[str, list[tuple[float, float]]] = field(default_factory=dict)  # learning curves: (step, value) pairs
+    versions: dict[str, str] = field(default_factory=dict)  # of Python and packages
+    documents: dict[str, int] = field(default_factory=dict)  # number by split
+    labels: int = 0  # their number
+    id: int = 0  # 0 before it is recorded
 
 
 def now() -> str:
@@ -73,13 +49,7 @@ def now() -> str:
 
 
 def record_run(store: TableStore, run: Run, predicted: csr_matrix | None = None) -> int:
-    """Record a training with the predictions of the test documents; return its number.
-
-    Args:
-        store: the data set, open for writing.
-        run: the training.
-        predicted: test documents × labels, the scores; None if nothing was tested.
-    """
+    """Record a run and its scores (test documents × labels; None if nothing was tested); return its number."""
     content = {name: value for name, value in asdict(run).items() if name not in _COLUMNS}
     with store.writing() as write:
         write.executescript(f"BEGIN; {_SCHEMA}")
@@ -89,23 +59,22 @@ def record_run(store: TableStore, run: Run, predicted: csr_matrix | None = None)
         )
         number = int(done.lastrowid or 0)
         if predicted is not None:
-            write.executemany("INSERT INTO run_predictions VALUES (?, ?, ?, ?)", _rows(number, store, predicted))
+            labels, scores = predicted.indices.astype("<i4"), predicted.data.astype("<f4")
+            bounds = zip(store.ids("test").tolist(), predicted.indptr, predicted.indptr[1:], strict=False)
+            rows = ((number, one, labels[a:b].tobytes(), scores[a:b].tobytes()) for one, a, b in bounds)
+            write.executemany("INSERT INTO run_predictions VALUES (?, ?, ?, ?)", rows)
     return number
 
 
 def runs_of(store: TableStore) -> list[Run]:
-    """Return all recorded trainings, the oldest first."""
+    """Return all recorded runs, the oldest first."""
     if not _has_runs(store):
         return []
     return [_run(row) for row in store.connection.execute("SELECT * FROM runs ORDER BY id")]
 
 
 def run_of(store: TableStore, number: int) -> Run:
-    """Return a recorded training.
-
-    Raises:
-        InputError: there is no such run.
-    """
+    """Return a recorded run."""
     row = None
     if _has_runs(store) and 0 <= number < 1 << 63:  # numbers of SQLite
         row = store.connection.execute("SELECT * FROM runs WHERE id = ?", (number,)).fetchone()
@@ -120,7 +89,7 @@ def run_of(store: TableStore, number: int) -> Run:
 
 
 def delete_run(store: TableStore, number: int) -> Run:
-    """Delete a recorded training from the database, and return it; its model folder stays."""
+    """Delete a run from the database and return it; its model folder stays."""
     run = run_of(store, number)
     with store.writing() as write:
         write.execute("DELETE FROM runs WHERE id = ?", (number,))
@@ -131,16 +100,9 @@ def delete_run(store: TableStore, number: int) -> Run:
 def predictions_of(store: TableStore, number: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield (document, labels, scores) of the test documents of a run, best labels first."""
     run_of(store, number)
-    for document, labels, scores in store.connection.execute(
-        "SELECT document, labels, scores FROM run_predictions WHERE run = ? ORDER BY document", (number,)
-    ):
+    query = "SELECT document, labels, scores FROM run_predictions WHERE run = ? ORDER BY document"
+    for document, labels, scores in store.connection.execute(query, (number,)):
         yield document, np.frombuffer(labels, "<i4"), np.frombuffer(scores, "<f4")
-
-
-def _rows(number: int, store: TableStore, predicted: csr_matrix) -> Iterator[tuple[int, int, bytes, bytes]]:
-    for document, a, b in zip(store.ids("test").tolist(), predicted.indptr, predicted.indptr[1:], strict=False):
-        labels, scores = predicted.indices[a:b].astype("<i4"), predicted.data[a:b].astype("<f4")
-        yield number, document, labels.tobytes(), scores.tobytes()
 
 
 def _has_runs(store: TableStore) -> bool:
@@ -150,19 +112,12 @@ def _has_runs(store: TableStore) -> bool:
 def _run(row: Sequence[Any]) -> Run:
     content = parse_json(row[len(_COLUMNS)], of=f"run {row[0]}")
     known = {one.name for one in fields(Run)}
-    return Run(
-        **dict(zip(_COLUMNS, row, strict=False)),
-        **{name: value for name, value in content.items() if name in known},
-    )
+    own = {name: value for name, value in content.items() if name in known}
+    return Run(**dict(zip(_COLUMNS, row, strict=False)), **own)
 
 
 def flat_parameters(nested: Any, prefix: str = "") -> dict[str, Any]:
-    """Return nested parameters by dotted name: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``.
-
-    Args:
-        nested: dictionaries and lists of values.
-        prefix: beginning of all names.
-    """
+    """Return nested parameters by dotted name: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
     if isinstance(nested, dict):
         items: Any = nested.items()
     elif isinstance(nested, list | tuple) and any(isinstance(one, dict) for one in nested):

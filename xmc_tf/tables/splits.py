@@ -1,4 +1,4 @@
-"""Split documents into training, validation and test, by a seed and the documents themselves."""
+"""Splitting of documents into training, validation and test, by a seed and the documents themselves."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 
 TRAIN, VALIDATION, TEST = SPLITS = ("train", "validation", "test")
-_MOST_ALONE = 0.01  # of the texts may be set aside for training because nothing else has their label
+_MOST_ALONE = 0.01  # share of the texts that are put into training because nothing else has their label
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class SplitOptions:
     """Shares of the documents that are held out.
 
     Args:
-        validation: share to choose settings on.
-        test: share to measure the model on.
+        validation: share for choosing settings.
+        test: share for evaluating the model.
         seed: another seed gives another split.
     """
 
@@ -34,11 +34,9 @@ class SplitOptions:
         if not -(1 << 63) <= self.seed < 1 << 63:
             raise InputError("the split seed has more than 64 bits", received=str(self.seed)[:40], fix="--split-seed 0")
         if self.validation + self.test >= 1:
-            raise InputError(
-                "no documents are left to train on",
-                expected="shares of validation and test with a sum below 1",
-                received=f"{self.validation} + {self.test}",
-            )
+            expected = "shares of validation and test with a sum below 1"
+            received = f"{self.validation} + {self.test}"
+            raise InputError("no documents are left to train on", expected=expected, received=received)
 
 
 def text_key(text: str) -> int:
@@ -47,28 +45,26 @@ def text_key(text: str) -> int:
 
 
 def split_documents(keys: Sequence[int] | np.ndarray, Y: csr_matrix, options: SplitOptions) -> np.ndarray:
-    """Return the split of each document: 0 for training, 1 for validation, 2 for test.
-
-    Copies of a text get the same split. Documents are dealt out by the rarest of their labels, so that each split gets
-    its share of every label, and every label begins in training. Where many labels have one document only, these are
-    dealt out like all others: with all of them in training, the test would not resemble the documents to come.
-
-    Args:
-        keys: a number for each document, equal for equal texts; see :func:`text_key`.
-        Y: documents × labels.
-        options: shares and seed.
-    """
+    """Return the split of each document (0 training, 1 validation, 2 test), stratified by the rarest label."""
     texts, first, text_of = np.unique(np.asarray(keys, np.int64), return_index=True, return_inverse=True)
-    rarest, alone = _rarest_labels(Y, first)
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    # The rarest label of each text (-1 for none), and whether no other document has it.
+    rarest, alone = np.full(len(texts), -1, np.int64), np.zeros(len(texts), bool)
+    for place, document in enumerate(first):
+        labels = Y.indices[Y.indptr[document] : Y.indptr[document + 1]]
+        if len(labels):
+            rarest[place] = labels[counts[labels].argmin()]
+            alone[place] = counts[rarest[place]] == 1
+    # With many such labels all in training, the test would not resemble the documents to come.
     if alone.sum() > _MOST_ALONE * len(texts):
-        rarest[alone] = -1  # one group, with the texts that have no label
+        rarest[alone] = -1  # as if they had no label
         alone[:] = False
     shares = np.array([1 - options.validation - options.test, options.validation, options.test])
     chosen = np.zeros(len(texts), np.int8)
     order = np.argsort(_mixed(texts, options.seed), kind="stable")
     order = order[np.argsort(rarest[order], kind="stable")]
     begins = np.flatnonzero(np.diff(rarest[order], prepend=-2))
-    # What rounding leaves over is carried to the next label, so that rare labels too fill the shares.
+    # Rounding errors are carried over to the next label, so that rare labels fill the shares, too.
     owed = np.zeros(3)
     for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
         if alone[order[begin]]:
@@ -81,20 +77,8 @@ def split_documents(keys: Sequence[int] | np.ndarray, Y: csr_matrix, options: Sp
     return chosen[text_of]
 
 
-def _rarest_labels(Y: csr_matrix, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return of each document its rarest label, -1 if it has none, and whether no other document has that label."""
-    counts = np.bincount(Y.indices, minlength=Y.shape[1])
-    rarest, alone = np.full(len(documents), -1, np.int64), np.zeros(len(documents), bool)
-    for place, document in enumerate(documents):
-        labels = Y.indices[Y.indptr[document] : Y.indptr[document + 1]]
-        if len(labels):
-            rarest[place] = labels[counts[labels].argmin()]
-            alone[place] = counts[rarest[place]] == 1
-    return rarest, alone
-
-
 def _mixed(keys: np.ndarray, seed: int) -> np.ndarray:
-    """Return numbers that are as good as random, and the same for the same key and seed (SplitMix64)."""
+    """Return pseudo-random numbers that depend on key and seed only (SplitMix64)."""
     with np.errstate(over="ignore"):
         z = keys.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15) % 2**64)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,12 +1,4 @@
-"""The SQLite database of a data set: documents, labels, splits, tokens, runs.
-
-meta             key → value: format, version, the source, columns, how far reading is
-documents        id, line in the source, text, key (equal for equal texts), split
-labels           id, name, number of documents
-document_labels  document, label
-features         document, numbers and values of its features, for tables without texts
-bad_rows         line, reason, start
-"""
+"""The SQLite database of a data set: documents, labels, splits, runs."""
 
 import atexit
 import contextlib
@@ -18,7 +10,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -54,7 +46,7 @@ class TableStore:
 
     Args:
         path: the database.
-        connection: to it.
+        connection: the connection to it.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -62,11 +54,11 @@ class TableStore:
 
     @classmethod
     def create(cls, path: Path, **about: Any) -> "TableStore":
-        """Create a data set without documents. It gets its name when it can be recognised, even if this run is killed.
+        """Create a data set without documents, atomically.
 
         Args:
             path: the new database; if another command has just created it, that one is opened.
-            **about: values of :meth:`write_meta`.
+            **about: values for :meth:`write_meta`.
         """
         for ending in ("-journal", "-wal", "-shm"):  # SQLite would take these for its own
             beside = path.with_name(path.name + ending)
@@ -88,7 +80,7 @@ class TableStore:
 
     @staticmethod
     def is_data_set(path: str | Path) -> bool:
-        """Return whether a file is a database that ``xmc-tf prepare`` has made.
+        """Return whether a file is a database written by ``xmc-tf prepare``.
 
         Args:
             path: any path.
@@ -109,11 +101,11 @@ class TableStore:
 
     @classmethod
     def open(cls, path: str | Path, *, write: bool = False) -> "TableStore":
-        """Open a database that ``xmc-tf prepare`` has made.
+        """Open a database written by ``xmc-tf prepare``.
 
         Args:
             path: the database.
-            write: whether runs and features can be stored; else it is opened for reading only.
+            write: whether to open it for writing, too.
         """
         path = Path(path)
         if not path.is_file():
@@ -126,11 +118,9 @@ class TableStore:
                 expected="a database that xmc-tf prepare has written",
                 fix="to read a table of another database, use xmc-tf prepare",
             )
-        if store.meta("version") != VERSION:
-            raise InputError(
-                f"{path} has an unknown version", expected=str(VERSION), received=str(store.meta("version")),
-                fix="prepare the table again",
-            )  # fmt: skip
+        if (found := store.meta("version")) != VERSION:
+            problem, fix = f"{path} has an unknown version", "prepare the table again"
+            raise InputError(problem, expected=str(VERSION), received=str(found), fix=fix)
         if write:
             with store.writing():
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -141,7 +131,7 @@ class TableStore:
         self.connection.close()
 
     def meta(self, key: str) -> Any:
-        """Return a value that :meth:`write_meta` has stored, or None.
+        """Return a value stored by :meth:`write_meta`, or None.
 
         Args:
             key: name of the value.
@@ -154,7 +144,7 @@ class TableStore:
 
     @property
     def has_views(self) -> bool:
-        """Whether the database has views, which no data set has, and which may be endless."""
+        """Whether the database has views. No data set has any, and views may be endless."""
         try:
             found = self.connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'view'").fetchone()
         except sqlite3.DatabaseError:
@@ -163,16 +153,15 @@ class TableStore:
 
     @property
     def columns(self) -> TrainedColumns | None:
-        """The columns of the table that were read, by name; None: it holds features."""
+        """The names of the columns that were read; None: the table holds features."""
         chosen, source = self.meta("columns"), self.meta("source")
         if not chosen or not chosen["texts"]:
             return None
-        return TrainedColumns.of(
-            Columns(**{**chosen, "texts": tuple(chosen["texts"])}), source["columns"], self.meta("label_ids")
-        )
+        columns = Columns(**{**chosen, "texts": tuple(chosen["texts"])})
+        return TrainedColumns.of(columns, source["columns"], self.meta("label_ids"))
 
     def has_meta(self, **values: Any) -> bool:
-        """Return whether :meth:`write_meta` has stored just these values.
+        """Return whether exactly these values are stored.
 
         Args:
             **values: values by name.
@@ -186,7 +175,7 @@ class TableStore:
         """Write in one transaction: completely, or not at all.
 
         Raises:
-            InputError: another command is writing to the database, or it cannot be written.
+            InputError: another command is writing to the database, or it is not writable.
             OSError: the disk is full.
         """
         try:
@@ -197,14 +186,14 @@ class TableStore:
 
     @property
     def reading(self) -> int:
-        """Number of times that the table was read again, because it changed or other columns were wanted."""
+        """The number of times that the table was read again because it or the choice of columns had changed."""
         return int(self.meta("reading") or 0)
 
     def clear(self, about: dict[str, Any]) -> None:
-        """Remove all documents and labels, and the predictions of runs, whose documents they are.
+        """Remove all documents and labels, and the predictions of all runs.
 
         Args:
-            about: the values of :meth:`write_meta` that are left.
+            about: values for :meth:`write_meta` that remain.
         """
         tables = ("meta", "documents", "labels", "document_labels", "features", "bad_rows", "run_predictions")
         found = {name for (name,) in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -214,7 +203,7 @@ class TableStore:
             self.put_meta(about)
 
     def write_meta(self, **values: Any) -> None:
-        """Store values that JSON can hold.
+        """Store JSON values.
 
         Args:
             **values: values by name.
@@ -223,7 +212,7 @@ class TableStore:
             self.put_meta(values)
 
     def put_meta(self, values: dict[str, Any]) -> None:
-        """Store values as part of a transaction that is open.
+        """Store JSON values as part of an open transaction.
 
         Args:
             values: values by name.
@@ -232,7 +221,7 @@ class TableStore:
         self.connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
 
     def split_number(self, split: str) -> int:
-        """Return the number by which a split is stored.
+        """Return the number that stands for a split in the database.
 
         Args:
             split: "train", "validation" or "test".
@@ -241,23 +230,26 @@ class TableStore:
             raise InputError(f"unknown split {split!r}", expected=", ".join(SPLITS))
         return SPLITS.index(split)
 
+    def _where(self, split: str | None) -> tuple[str, tuple[int, ...]]:
+        return ("", ()) if split is None else (" WHERE split = ?", (self.split_number(split),))
+
     def count(self, split: str | None = None) -> int:
         """Return the number of documents, of a split or of all.
 
         Args:
             split: "train", "validation" or "test"; None: all documents.
         """
-        where, values = ("", ()) if split is None else (" WHERE split = ?", (self.split_number(split),))
+        where, values = self._where(split)
         return int(self.connection.execute(f"SELECT count(*) FROM documents{where}", values).fetchone()[0])
 
     @property
     def names(self) -> list[str]:
-        """Names of the labels, in the order of their numbers."""
+        """The names of the labels, in the order of their numbers."""
         return [name for (name,) in self.connection.execute("SELECT name FROM labels ORDER BY id")]
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels."""
+        """The number of labels."""
         return int(self.connection.execute("SELECT count(*) FROM labels").fetchone()[0])
 
     def ids(self, split: str) -> np.ndarray:
@@ -266,13 +258,14 @@ class TableStore:
         Args:
             split: "train", "validation" or "test".
         """
-        rows = self.connection.execute(
-            "SELECT id FROM documents WHERE split = ? ORDER BY id", (self.split_number(split),)
-        )
+        return self._ids(*self._where(split))
+
+    def _ids(self, where: str, values: tuple[int, ...]) -> np.ndarray:
+        rows = self.connection.execute(f"SELECT id FROM documents{where} ORDER BY id", values)
         return np.fromiter((row[0] for row in rows), np.int64)
 
     def texts(self, split: str) -> "StoredTexts":
-        """Return the texts of a split; they are read when they are used.
+        """Return the texts of a split, which are read when they are used.
 
         Args:
             split: "train", "validation" or "test".
@@ -280,45 +273,33 @@ class TableStore:
         return StoredTexts(self.path, self.ids(split), self.reading)
 
     def document_names(self, split: str) -> list[str]:
-        """Return what the documents of a split are called: by the table, or else by their lines in it.
+        """Return the identifiers of the documents of a split; without identifiers, their lines in the table.
 
         Args:
             split: "train", "validation" or "test".
         """
-        rows = self.connection.execute(
-            "SELECT coalesce(name, 'line ' || line) FROM documents WHERE split = ? ORDER BY id",
-            (self.split_number(split),),
-        )
-        return [name for (name,) in rows]
+        where, values = self._where(split)
+        query = f"SELECT coalesce(name, 'line ' || line) FROM documents{where} ORDER BY id"
+        return [name for (name,) in self.connection.execute(query, values)]
 
     def labels(self, split: str | None = None) -> csr_matrix:
-        """Return the labels of a split as a matrix, documents × labels; of all documents for None.
+        """Return the labels of a split, documents × labels.
 
         Args:
             split: "train", "validation" or "test"; None: all documents.
         """
-        if split is None:
-            values: tuple[int, ...] = ()
-            query = "SELECT document, label FROM document_labels ORDER BY document, label"
-            documents = np.fromiter(
-                (row[0] for row in self.connection.execute("SELECT id FROM documents ORDER BY id")), np.int64
-            )
-        else:
-            query = (
-                "SELECT document, label FROM document_labels JOIN documents ON documents.id = document "
-                "WHERE split = ? ORDER BY document, label"
-            )
-            values, documents = (self.split_number(split),), self.ids(split)
-        pairs = np.fromiter(
-            (value for row in self.connection.execute(query, values) for value in row), np.int64
-        ).reshape(-1, 2)
-        rows = np.searchsorted(documents, pairs[:, 0])
-        ones = np.ones(len(pairs), np.float32)
-        return csr_matrix((ones, (rows, pairs[:, 1])), shape=(len(documents), self.nr_labels))
+        where, values = self._where(split)
+        join = "" if split is None else " JOIN documents ON documents.id = document"
+        query = f"SELECT document, label FROM document_labels{join}{where} ORDER BY document, label"
+        cells = (value for row in self.connection.execute(query, values) for value in row)
+        pairs = np.fromiter(cells, np.int64).reshape(-1, 2)
+        documents = self._ids(where, values)
+        entries = (np.ones(len(pairs), np.float32), (np.searchsorted(documents, pairs[:, 0]), pairs[:, 1]))
+        return csr_matrix(entries, shape=(len(documents), self.nr_labels))
 
     @property
     def nr_features(self) -> int:
-        """Number of features, if the table has features instead of texts; else 0."""
+        """The number of features, if the table has features instead of texts; else 0."""
         return int(self.meta("nr_features") or 0)
 
     def features(self, split: str) -> csr_matrix:
@@ -329,30 +310,21 @@ class TableStore:
         """
         if not self.nr_features:
             raise InputError(f"{self.path} holds texts, not features", fix="use texts(split)")
-        rows = self.connection.execute(
-            "SELECT numbers, amounts FROM features JOIN documents ON documents.id = document WHERE split = ? "
-            "ORDER BY document", (self.split_number(split),),
-        )  # fmt: skip
+        where, values = self._where(split)
+        joined = f"features JOIN documents ON documents.id = document{where}"
+        rows = self.connection.execute(f"SELECT numbers, amounts FROM {joined} ORDER BY document", values)
         numbers, amounts = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
-        for found, values in rows:
+        for found, weights in rows:
             numbers.append(np.frombuffer(found, "<i4"))
-            amounts.append(np.frombuffer(values, "<f4"))
-        indptr = np.cumsum([0, *map(len, numbers[1:])])
-        X = csr_matrix(
-            (np.concatenate(amounts), np.concatenate(numbers), indptr), shape=(len(numbers) - 1, self.nr_features)
-        )
+            amounts.append(np.frombuffer(weights, "<f4"))
+        arrays = (np.concatenate(amounts), np.concatenate(numbers), np.cumsum([0, *map(len, numbers[1:])]))
+        X = csr_matrix(arrays, shape=(len(numbers) - 1, self.nr_features))
         X.sum_duplicates()
         return X
 
 
 class StoredTexts(LazyTexts):
-    """Texts in a database, without holding them in memory; line ends inside a text become spaces.
-
-    Args:
-        path: the database.
-        ids: the documents, ascending.
-        reading: the data set's :attr:`TableStore.reading` to which the numbers of the documents belong.
-    """
+    """Texts in a database, read when they are used; line ends inside a text become spaces."""
 
     def __init__(self, path: Path, ids: np.ndarray, reading: int = 0) -> None:
         self.path, self.ids, self._reading = path, ids, reading
@@ -361,23 +333,13 @@ class StoredTexts(LazyTexts):
     def __len__(self) -> int:
         return len(self.ids)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> "StoredTexts": ...
-
-    def __getitem__(self, index: int | slice) -> "str | StoredTexts":
+    def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return StoredTexts(self.path, self.ids[index], self._reading)
         return next(self._read(self.ids[[index]]))
 
     def rows(self, rows: np.ndarray) -> "StoredTexts":
-        """Return some of the texts.
-
-        Args:
-            rows: their places, ascending.
-        """
+        """Return the texts at some positions, which must be ascending."""
         return StoredTexts(self.path, self.ids[rows], self._reading)
 
     def __iter__(self) -> Iterator[str]:
@@ -400,23 +362,19 @@ class StoredTexts(LazyTexts):
             )  # fmt: skip
         first, last = int(ids[0]), int(ids[-1])
         wanted = set(ids.tolist())
-        # A range reads neighbouring pages; ids of a split are spread over it evenly.
+        one, query = self._connection.execute, "SELECT id, text FROM documents WHERE id"
+        # A range reads neighbouring pages; the ids of a split are spread over it evenly.
         if last - first < 64 * len(ids):
-            rows: Iterable[tuple[int, str]] = self._connection.execute(
-                "SELECT id, text FROM documents WHERE id BETWEEN ? AND ? ORDER BY id", (first, last)
-            )
+            rows: Iterable[tuple[int, str]] = one(f"{query} BETWEEN ? AND ? ORDER BY id", (first, last))
         else:
-            rows = (
-                self._connection.execute("SELECT id, text FROM documents WHERE id = ?", (one,)).fetchone()
-                for one in ids.tolist()
-            )
+            rows = (one(f"{query} = ?", (number,)).fetchone() for number in ids.tolist())
         for number, text in rows:
             if number in wanted:
                 yield " ".join(text.splitlines())
 
 
 def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
-    """Return what a person can act on, for an error of writing."""
+    """Return the error to show for a failed write."""
     # Errors that SQLite itself does not report, such as a wrong number of values, have no name.
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR")):
@@ -438,7 +396,7 @@ def _write_error(path: Path, error: sqlite3.DatabaseError) -> Exception:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that weak references can refer to, and that is closed with the last reference to it."""
+    """A connection that allows weak references, and is closed with the last reference to it."""
 
     def __del__(self) -> None:
         with contextlib.suppress(sqlite3.ProgrammingError):  # it was never opened
@@ -450,7 +408,7 @@ _OPEN: "weakref.WeakSet[sqlite3.Connection]" = weakref.WeakSet()
 
 @atexit.register
 def close_all() -> None:
-    """Close all databases, so that SQLite removes the files beside them; a command ends without collecting garbage."""
+    """Close all databases, so that SQLite removes the files beside them."""
     for connection in list(_OPEN):
         connection.close()
 

@@ -1,5 +1,3 @@
-"""The content of a data set, in numbers."""
-
 from dataclasses import dataclass
 
 from xmc_tf.tables.columns import column_of_ids
@@ -12,35 +10,22 @@ _SHOWN = 8  # names of columns
 
 @dataclass(frozen=True)
 class Summary:
-    """The content of a data set, in numbers.
+    """The content of a data set in numbers."""
 
-    Args:
-        documents: number of documents by split.
-        labels: number of labels.
-        pairs: number of labels of all documents.
-        bad_rows: number of rows that were not used, by reason.
-        copies: documents whose text occurs before.
-        only_in_test: number of labels that no other documents than test documents have.
-        guesses: sentences about what was guessed.
-        single_label: whether each document has exactly one label.
-        unused: names of the columns that are neither texts nor labels.
-        cells: some cells of labels as they stand in the table.
-    """
-
-    documents: dict[str, int]
+    documents: dict[str, int]  # by split
     labels: int
-    pairs: int
-    bad_rows: dict[str, int]
-    copies: int
-    only_in_test: int
+    pairs: int  # number of labels of all documents
+    bad_rows: dict[str, int]  # by reason
+    copies: int  # documents whose text occurs before
+    only_in_test: int  # labels that no other documents have
     guesses: list[str]
-    single_label: bool = False
-    unused: tuple[str, ...] = ()
-    cells: tuple[str, ...] = ()
+    single_label: bool = False  # each document has exactly one label
+    unused: tuple[str, ...] = ()  # names of columns
+    cells: tuple[str, ...] = ()  # some cells of labels in the table
 
     @property
     def question(self) -> str:
-        """A question to the user where labels are probably not read as they are meant; "" if they look right."""
+        """A question to the user if labels are probably not read as intended; else ""."""
         if self.labels < _LEAST_LABELS or self.pairs > _MOST_PAIRS * self.labels:
             return ""
         return (
@@ -49,7 +34,7 @@ class Summary:
         )
 
     def asked(self) -> str:
-        """Return the question whether labels are read as they are meant, with some of their cells."""
+        """Return the question whether labels are read as intended, with some of their cells."""
         shown = f" Cells: {', '.join(map(repr, self.cells))}" if self.cells else ""
         return f"Are the columns and the separator right (--text-column, --label-column, --label-separator)?{shown}"
 
@@ -79,10 +64,14 @@ class Summary:
 
 
 def summary_of(store: TableStore) -> Summary:
-    """Return what a prepared data set holds."""
     one = store.connection.execute
     trained = {label for split in (TRAIN, VALIDATION) for label in store.labels(split).indices.tolist()}
     pairs = int(one("SELECT count(*) FROM document_labels").fetchone()[0])
+    columns, names = store.columns, (store.meta("source") or {}).get("columns", ())
+    unused: tuple[str, ...] = ()
+    if columns is not None:
+        used, ids = {*columns.texts, columns.labels, columns.document, *columns.indicators}, column_of_ids(names)
+        unused = tuple(name for at, name in enumerate(names) if name not in used and at != ids)
     return Summary(
         {split: store.count(split) for split in SPLITS},
         store.nr_labels,
@@ -92,17 +81,6 @@ def summary_of(store: TableStore) -> Summary:
         store.nr_labels - len(trained),
         list(store.meta("guesses") or []),
         pairs == store.count(),  # rows without a label are not used
-        _unused(store),
+        unused,
         tuple(store.meta("label_cells") or ()),
     )
-
-
-def _unused(store: TableStore) -> tuple[str, ...]:
-    """Return the names of the columns that are neither texts nor labels, nor say what documents are called."""
-    columns, source = store.columns, store.meta("source") or {}
-    if columns is None:
-        return ()
-    used = {*columns.texts, columns.labels, columns.document, *columns.indicators}
-    names = list(source.get("columns", ()))
-    ids = column_of_ids(names)
-    return tuple(name for at, name in enumerate(names) if name not in used and at != ids)

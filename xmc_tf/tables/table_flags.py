@@ -1,4 +1,4 @@
-"""The flags of how a table is read and split, for all commands that take a table."""
+"""Flags for reading and splitting a table."""
 
 import argparse
 from dataclasses import replace
@@ -12,10 +12,10 @@ from xmc_tf.tables.splits import SplitOptions
 
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of how a table is read and split."""
+    """Add the flags for reading and splitting a table."""
     add = add_reading_options(parser).add_argument
-    add("--label-column", metavar="NAME", help="column of labels (default: label, or guessed)")
-    add("--label-separator", metavar="TEXT", help='between the labels of a cell; "" for one label per cell')
+    add("--label-column", metavar="NAME", help="label column (default: label, or guessed)")
+    add("--label-separator", metavar="TEXT", help='separator of the labels in a cell; "" for one label per cell')
     add("--document-column", metavar="NAME", help="column that names the document, for tables with one label per row")
     add(
         "--max-bad-rows", type=share, metavar="SHARE",
@@ -25,7 +25,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--names-file", metavar="FILE",
         help="names of the labels, for tables whose labels are identifiers (lines of identifier, tab, name) or numbers "
-        "from 0 (one name per line); or a SKOS vocabulary (.ttl, .rdf, .xml, .nt) with the identifiers of the labels",
+        "from 0 (one name per line); or a SKOS vocabulary (.ttl, .rdf, .xml, .nt) with their identifiers",
     )  # fmt: skip
     add("--names-language", metavar="TAG", help="language of the names in a vocabulary, as en (default: its only one)")
     add(
@@ -42,12 +42,11 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
 
 
 def table_options(arguments: argparse.Namespace) -> PrepareOptions:
-    """Return the options that :func:`add_table_options` has added."""
+    """Return the options that `add_table_options` has added."""
+    texts = text_columns(arguments)
     return PrepareOptions(
         replace(source_options(arguments), label_lists=arguments.label_lists),
-        ColumnOptions(
-            text_columns(arguments), arguments.label_column, arguments.label_separator, arguments.document_column
-        ),
+        ColumnOptions(texts, arguments.label_column, arguments.label_separator, arguments.document_column),
         SplitOptions(arguments.validation, arguments.test, arguments.split_seed),
         arguments.max_bad_rows,
         arguments.test_table,
@@ -58,12 +57,9 @@ def table_options(arguments: argparse.Namespace) -> PrepareOptions:
 
 
 def database_of(table: str | Path) -> Path:
-    """Return the database that a table is prepared into by default: beside it, with the ending .sqlite.
-
-    Where that is something else, such as the data set of a table with another ending, the name has both endings.
-    """
+    """Return the default database of a table, beside it; it never is a file of another origin."""
     table = Path(table)
-    if table.name in ("", ".."):  # the current folder, or one above
+    if table.name in ("", ".."):  # the current folder or a parent folder
         return table / "data.sqlite"
     prepared = table.with_name(f"{table.stem}.prepared.sqlite")
     database = table.with_name(f"{table.stem or 'data'}.sqlite")

@@ -1,4 +1,4 @@
-"""Write rows of a table into its database: documents, labels, and rows that cannot be used."""
+"""Writing of a table's rows into its database."""
 
 import csv
 from pathlib import Path
@@ -7,22 +7,22 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
+from xmc_tf.common.files.regular import existing_file
+from xmc_tf.data.vocabularies import FORMATS, load_vocabulary
 from xmc_tf.tables.columns import Columns
-from xmc_tf.tables.label_names import load_label_names
 from xmc_tf.tables.reading.records import BadRow, TableRow
+from xmc_tf.tables.reading.structured import JsonLines
+from xmc_tf.tables.reading.text_files import opened
 from xmc_tf.tables.splits import text_key
 from xmc_tf.tables.store import TableStore
 
 NO_TEXT, NO_LABEL = "no text", "no label"
 _HEADER = ["line", "reason", "start"]
+_TITLES = ("title", "name", "label")
 
 
 def list_bad_rows(store: TableStore) -> Path | None:
-    """Write the rows that cannot be used to a CSV file beside the data set; None: a file of somebody else is there.
-
-    Args:
-        store: the data set.
-    """
+    """Write the unusable rows to a CSV file beside the data set; None: there is a file of another origin."""
     path = store.path.with_name(f"{store.path.stem}.left-out.csv")
     if path.exists():
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -39,15 +39,52 @@ def list_bad_rows(store: TableStore) -> Path | None:
     return path
 
 
-class RowWriter:
-    """Rows on their way into the database.
+def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
+    """Return identifier → name, all different, from lines, JSON lines or a SKOS vocabulary."""
+    existing_file(path, "label names")
+    if path.suffix.lower() in FORMATS:
+        return _distinct([(one.uri, one.names[0]) for one in load_vocabulary(path, language)], path)
+    if language is not None:
+        problem = f"--names-language {language}: {path} is not a SKOS vocabulary"
+        expected = f"a file that ends with {', '.join(FORMATS)}"
+        raise InputError(problem, expected=expected, fix="leave out --names-language")
+    with opened(path) as file:
+        is_json = file.read(4096).lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{")
+    if is_json:
+        source = JsonLines(path)
+        key = next((name for name in _TITLES if name in source.columns), None)
+        if key is None:
+            raise InputError(f"{path} has no names", expected=" or ".join(_TITLES), received=", ".join(source.columns))
+        at = source.columns.index(key)
+        lines = [str(row.cells[at] or "") if isinstance(row, TableRow) else "" for row in source.records()]
+    else:
+        with opened(path) as file:
+            lines = file.read().decode("utf-8-sig", "replace").splitlines()
+    pairs = [line.split("\t", 1) for line in lines if line.strip()]
+    if pairs and all(len(pair) == 2 and pair[0].strip() for pair in pairs) and not is_json:
+        found = [(identifier.strip(), name) for identifier, name in pairs]
+    else:
+        found = [(str(number), line) for number, line in enumerate(lines)]
+    return _distinct(found, path)
 
-    Args:
-        store: the database.
-        columns: which columns hold texts and labels.
-        label_names: file of label names, or None.
-        language: language of the names in a vocabulary, or None.
-    """
+
+def _distinct(found: list[tuple[str, str]], path: Path) -> dict[str, str]:
+    """Return identifier → name; a repeated name gets the identifier of its label."""
+    seen: set[str] = set()
+    names: dict[str, str] = {}
+    for identifier, name in found:
+        one = " ".join(name.split())
+        if not one or one in seen:
+            one = f"{one} ({identifier})".strip()
+        if identifier in names:
+            raise InputError(f"{path} names {identifier!r} twice"[:120], expected="one line for each label")
+        names[identifier] = one
+        seen.add(one)
+    return names
+
+
+class RowWriter:
+    """A writer of rows into the database, in batches."""
 
     def __init__(
         self, store: TableStore, columns: Columns, label_names: str | Path | None = None, language: str | None = None
@@ -72,7 +109,7 @@ class RowWriter:
         self._features: list[tuple[int, bytes, bytes]] = []
 
     def begin_test(self) -> None:
-        """Make all documents from here on test documents."""
+        """Make all following documents test documents."""
         if self._test_from is None:
             self._test_from = self._next
 
@@ -82,17 +119,18 @@ class RowWriter:
             self._bad.append(row)
             return
         text, labels = self._columns.text_of(row.cells), self._columns.labels_of(row.cells)
+        fault, start = "", text
+        if self._names is not None and not self._names.keys() >= set(labels):
+            fault = "a label has no name"
+        elif not text and self._columns.texts:
+            fault, start = NO_TEXT, " | ".join(map(str, row.cells))
+        elif not labels:
+            fault = NO_LABEL
+        if fault:
+            self._bad.append(BadRow(row.line, fault, start[:80]))
+            return
         if self._names is not None:
-            if not self._names.keys() >= set(labels):
-                self._bad.append(BadRow(row.line, "a label has no name", text[:80]))
-                return
             labels = [self._names[one] for one in labels]
-        if not text and self._columns.texts:
-            self._bad.append(BadRow(row.line, NO_TEXT, " | ".join(map(str, row.cells))[:80]))
-            return
-        if not labels:
-            self._bad.append(BadRow(row.line, NO_LABEL, text[:80]))
-            return
         document = self._document(row, text)
         for label in labels:
             number = self._labels.get(label)
@@ -112,9 +150,7 @@ class RowWriter:
         shown = self._columns.id_of(row.cells) or None if self._columns.texts else None
         key = text_key(text)
         if not self._columns.texts:
-            numbers, amounts = (
-                part.tobytes() for part in (row.cells[0][0].astype("<i4"), row.cells[0][1].astype("<f4"))
-            )
+            numbers, amounts = row.cells[0][0].astype("<i4").tobytes(), row.cells[0][1].astype("<f4").tobytes()
             self._features.append((document, numbers, amounts))
             key = text_key((numbers + amounts).hex())
         self._new_documents.append((document, row.line, text, key, shown))
@@ -123,11 +159,10 @@ class RowWriter:
         return document
 
     def commit(self, rows_read: int | str) -> None:
-        """Write all rows since the last commit, with the point that reading has come to."""
+        """Write all rows since the last commit, with the number of rows read so far."""
         with self._store.writing() as write:
-            write.executemany(
-                "INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", self._new_documents
-            )
+            new = self._new_documents
+            write.executemany("INSERT INTO documents (id, line, text, key, name) VALUES (?, ?, ?, ?, ?)", new)
             if self._store.reading != self._reading:
                 raise InputError(
                     f"{self._store.path} is in use: another command has begun to read the table again",

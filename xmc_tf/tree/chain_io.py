@@ -1,4 +1,4 @@
-"""Cluster chains on disk: PECOS's folder of matrices, and a bare matrix of labels × clusters."""
+"""Label trees on disk: PECOS's folder of matrices, and a single matrix of labels × clusters."""
 
 import json
 from collections.abc import Sequence
@@ -20,25 +20,7 @@ RANKER = Path("ranker", "param.json")  # in a folder of linear rankers
 
 
 def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = None) -> LabelTree:
-    """Read a label tree.
-
-    Example:
-        >>> tree = load_chain("model/tree")
-
-    Args:
-        path: a folder with ``config.json``, ``C0.npz``, ``C1.npz`` …; a folder of linear rankers (``param.json`` and
-            ``ranker/``); or one matrix of labels × clusters (.npz). For a single matrix the upper levels are added:
-            each ``nr_splits`` neighbours get one parent.
-        nr_splits: for a single matrix, the maximum number of children of a node.
-        min_codes: for a single matrix, the maximum number of children of the root; None: ``nr_splits``.
-
-    Returns:
-        The tree; ``node_order`` holds the column number of each node in the file.
-
-    Raises:
-        InputError: the file is missing, is not a matrix, does not fit the others, or a node has several parents or
-            none.
-    """
+    """Read a label tree: a folder of it or of linear rankers, or one matrix, to which the upper levels are added."""
     path = Path(path)
     inside = [*path.glob("C*.npz"), *path.glob("ranker/*.model/C.npz")] if path.is_dir() else [path]
     with verified(path, archives=inside, skip=("W.npz",)):
@@ -60,12 +42,7 @@ def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
 
 
 def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
-    """Write a label tree atomically as PECOS's folder of matrices (float32, CSC).
-
-    Args:
-        path: the folder; an existing tree is replaced, other files stay.
-        chain: the tree, or its matrices from the root down, which are checked first.
-    """
+    """Write a label tree atomically as PECOS's folder of matrices (float32, CSC); other files there stay."""
     tree = chain if isinstance(chain, LabelTree) else LabelTree.from_chain(chain)
     with placed_folder(path, CHAIN) as folder:
         matrices = tree.to_chain()
@@ -75,7 +52,6 @@ def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]
 
 
 def _depth(folder: Path) -> int:
-    """Return the number of matrices according to the folder's configuration."""
     file = folder / CONFIG
     if not file.exists():
         raise InputError(
@@ -111,7 +87,7 @@ def _depth(folder: Path) -> int:
 
 
 def _ranker_matrices(folder: Path) -> list[Path]:
-    """Return the matrices of a folder of linear rankers (ours or PECOS's), from the top down."""
+    """Return the cluster matrices of a folder of linear rankers (ours or PECOS's), the top first."""
     files: list[Path] = []
     while (file := folder / "ranker" / f"{len(files)}.model" / "C.npz").is_file():
         files.append(file)

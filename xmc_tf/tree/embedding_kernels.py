@@ -11,7 +11,7 @@ from xmc_tf.common.ordering import kth_largest
 
 @intrinsic
 def _lowest_bit(typing, word):
-    """Return the position of the lowest bit that is set in a word; the word is not 0."""
+    """Return the position of the lowest set bit of a word, which must not be 0."""
 
     def codegen(context, builder, signature, args):
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
@@ -24,25 +24,11 @@ def sum_sparse(
     first, last, nr_features, label_start, label_rows, label_weights, begin, indices, values, ends, out_indices,
     out_values, squares
 ):  # fmt: skip
-    """Sum the sparse features of the documents of each label in ``[first, last)``, sorted by feature.
+    """Sum the sparse features of each label's documents, sorted by feature; add the sums' squares to ``squares``.
 
-    A bitmap marks the features that occur, and a second bitmap the words of the first, so that the features are read in
-    order without sorting.
-
-    Args:
-        first: the first label.
-        last: the end of the labels (exclusive).
-        nr_features: number of features.
-        label_start: where the documents of each label begin.
-        label_rows: the documents of the labels.
-        label_weights: their weights.
-        begin: where the features of each document begin.
-        indices: the features of the documents.
-        values: their values.
-        ends: receives where the features of each label end in the output, counted from ``first``.
-        out_indices: receives the features; as long as the features of all documents.
-        out_values: receives their sums.
-        squares: the squared norm of each label's sums is added to it.
+    A bitmap marks the features that occur, and a second bitmap the words of the first, so that no sorting is needed.
+    ``ends`` receives where each label's sums end in the output, counted from ``first``; the output must have room for
+    the features of all documents.
     """
     sums = np.zeros(nr_features, np.float32)
     words = np.zeros((nr_features + 63) // 64, np.uint64)
@@ -107,17 +93,7 @@ def scale_rows(first, last, begin, values, factors):
 
 @kernel
 def keep_strongest(first, count, most, ends, indices, values, squares):
-    """Keep of each label the ``most`` sums that are furthest from 0; of equal ones, those of the first features.
-
-    Args:
-        first: the first label.
-        count: number of labels.
-        most: maximum number of sums of a label.
-        ends: where the sums of each label end; they are changed.
-        indices: the features; those that are kept move to the front.
-        values: their sums; likewise.
-        squares: the squared norm of each label's sums is set to that of what is kept.
-    """
+    """Keep the ``most`` largest sums by magnitude of each label, in place; of equal ones, the first features."""
     read, write = 0, 0
     for label in range(count):
         stop = ends[label]

@@ -7,22 +7,7 @@ from scipy.sparse import csc_matrix
 
 
 def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
-    """Return how often the labels are halved until a leaf holds at most ``max_leaf_size`` of them.
-
-    No leaf is empty: with ``max_leaf_size=1`` and a number of labels that is not a power of two, the halving stops
-    one level earlier, with one or two labels per leaf.
-
-    Example:
-        >>> binary_depth(16_481, 100)
-        8
-
-    Args:
-        nr_labels: number of labels.
-        max_leaf_size: maximum number of labels of a leaf.
-
-    Returns:
-        The number of halvings; 0 if one leaf holds all labels.
-    """
+    """Return how often the labels are halved until a leaf holds at most ``max_leaf_size``; no leaf is empty."""
     if nr_labels <= max_leaf_size:
         return 0
     depth = max(1, math.ceil(math.log2(nr_labels / max_leaf_size)))
@@ -30,14 +15,7 @@ def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
 
 
 def half_bounds(size: int, depth: int) -> np.ndarray:
-    """Return the bounds of the ``2**depth`` leaves when ``size`` things are halved repeatedly.
-
-    The left half of an odd number is the smaller one.
-
-    Example:
-        >>> half_bounds(5, 1).tolist()
-        [0, 2, 5]
-    """
+    """Return the bounds of the ``2**depth`` leaves of repeated halving; of an odd number, the left half is smaller."""
     bounds = np.array([0, size], np.int64)
     for _ in range(depth):
         middle = (bounds[:-1] + bounds[1:]) >> 1
@@ -48,22 +26,10 @@ def half_bounds(size: int, depth: int) -> np.ndarray:
 
 
 def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[np.ndarray]:
-    """Return the children of the nodes above the leaves: ``nr_splits`` per node, up to ``min_codes`` below the root.
+    """Return the child bounds of each level above the leaves, the root first; none for a single leaf.
 
-    From the leaves upwards each ``nr_splits`` neighbours get one parent, until at most ``min_codes`` nodes are left.
-    These become the children of the root.
-
-    Example:
-        >>> [splits.tolist() for splits in upper_splits(8, nr_splits=4, min_codes=None)]
-        [[0, 2], [0, 4, 8]]
-
-    Args:
-        nr_leaves: number of leaves.
-        nr_splits: maximum number of children of a node.
-        min_codes: maximum number of children of the root; None: ``nr_splits``; 1 or less: all leaves.
-
-    Returns:
-        One array of child bounds per level, from the root down to the parents of the leaves; none for a single leaf.
+    From the leaves up, ``nr_splits`` neighbours get one parent, until at most ``min_codes`` nodes are left (default:
+    ``nr_splits``; 1 or less: all leaves), which become the root's children.
     """
     if min_codes is None:
         min_codes = nr_splits
@@ -81,12 +47,7 @@ def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[
 
 
 def cluster_matrix(splits: np.ndarray, children: np.ndarray | None = None) -> csc_matrix:
-    """Return the matrix child × parent of one level, float32.
-
-    Args:
-        splits: the bounds of each parent's children.
-        children: the numbers of the children, in the order of their parents; None: they are numbered in this order.
-    """
+    """Return the matrix child × parent, float32; by default, children are numbered in the order of their parents."""
     rows = np.arange(splits[-1]) if children is None else children
     kind = np.int32 if rows.size < 2**31 else np.int64
     parts = np.ones(rows.size, np.float32), rows.astype(kind), splits.astype(kind)

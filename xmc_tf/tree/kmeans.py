@@ -1,9 +1,8 @@
 """Hierarchical 2-means: halve the labels repeatedly into a balanced tree of similar labels.
 
-The tree has ``2**d`` sub-trees, and rank r of N gets those from ``r * 2**d / N`` on. A node above them is split by each
-rank that has sub-trees of it, which takes a few of the tree's levels and no messages. So a rank holds, besides the
-mapped embeddings, only the labels of the nodes above its own sub-trees. Every node is split from its own labels, with
-its own random state and in the same order of sums, so the tree does not depend on the number of ranks.
+The tree has ``2**d`` sub-trees, of which each rank gets a range. Every rank splits the nodes above its own sub-trees
+itself, which needs no messages. Each node has its own random state and a fixed order of sums, so the tree does not
+depend on the number of ranks.
 """
 
 from collections.abc import Callable
@@ -40,29 +39,11 @@ def build_tree(
     min_n_sub_tree: int = 16,
     threads: int | None = None,
 ) -> LabelTree:
-    """Build the label tree from label embeddings by balanced hierarchical 2-means.
+    """Build the label tree from label embeddings by balanced hierarchical 2-means; all ranks must call this.
 
-    Each node is split exactly in half: its labels are sorted by how much nearer they are to one centroid than to the
-    other. The binary levels are then grouped by ``nr_splits`` and ``min_codes``. Labels with an empty embedding are
-    distributed evenly. The tree depends on the seed, not on the number of threads or ranks.
-
-    Example:
-        >>> tree = build_tree(label_embedding("pifa", X, Y), HierarchicalKMeansParams(max_leaf_size=100))
-
-    Args:
-        embeddings: one row per label: sparse, dense, or both side by side; the same on all ranks, preferably mapped.
-        params: the clustering parameters; None: the defaults.
-        communicator: the ranks, all of which call this; None: this process alone.
-        sub_embeddings: returns the embeddings that cluster the labels within the sub-trees; None: ``embeddings``.
-        min_n_sub_tree: with ``sub_embeddings``, the minimum number of sub-trees that use them.
-        threads: number of threads of this rank; -1: one per core; None: as ``params`` say.
-
-    Returns:
-        The tree. No leaf is empty: with ``max_leaf_size=1`` and a number of labels that is not a power of two, leaves
-        hold one or two labels.
-
-    Raises:
-        InputError: there are no labels, or an embedding holds NaN or infinity.
+    Each node is split exactly in half, by how much nearer its labels are to one centroid than to the other. Labels with
+    an empty embedding are distributed evenly. ``sub_embeddings`` returns the embeddings for the splits within
+    ``min_n_sub_tree`` or more sub-trees. The tree depends on the seed, not on the number of threads or ranks.
     """
     params, communicator = params or HierarchicalKMeansParams(), communicator or Solo()
     features = as_features(embeddings)
@@ -98,21 +79,15 @@ def build_tree(
 
 @dataclass(frozen=True)
 class RankSubTrees:
-    """The sub-trees of a rank, and so its part of every level.
+    """The sub-trees of a rank, and so its part of every level."""
 
-    Args:
-        depth: the level at which the sub-trees begin.
-        first: the rank's first sub-tree.
-        last: the end of its sub-trees (exclusive).
-    """
-
-    depth: int
+    depth: int  # the level at which the sub-trees begin
     first: int
-    last: int
+    last: int  # exclusive
 
     @property
     def any(self) -> bool:
-        """True if the rank has sub-trees; with few labels there may be fewer sub-trees than ranks."""
+        """False if there are fewer sub-trees than ranks and this rank has none."""
         return self.last > self.first
 
     def holds(self, t: int) -> range:
@@ -124,7 +99,6 @@ class RankSubTrees:
 
 
 def share_of(rank: int, size: int, depth: int) -> RankSubTrees:
-    """Return the sub-trees of one of ``size`` ranks in a tree of ``depth`` binary levels."""
     level = min(depth, _log2_up(_SUB_TREES_A_RANK * size))
     return RankSubTrees(level, (rank << level) // size, ((rank + 1) << level) // size)
 
@@ -159,8 +133,7 @@ def split_level(
             split_wide(entries, one, spherical, rounds, pool, left)
     level.halve(left)
     level = level.part(kept.start - 2 * held.start, kept.stop - 2 * held.start)
-    # Renumbering saves on the next level about what it costs, and pays off on the two after it. Sums follow the order
-    # of the numbers.
+    # Renumbering costs about what it saves on the next level, and pays off on the one after. Sums follow its order.
     if t % 2 == 1 and t < depth - 1:
         level.drop_unshared(pool)
     return level
@@ -179,19 +152,7 @@ def _tree_of_order(order: np.ndarray, depth: int, params: HierarchicalKMeansPara
 
 
 def sample_rate(params: HierarchicalKMeansParams, level: int, depth: int) -> float:
-    """Return the share of a node's labels from which its centroids are computed.
-
-    The first ``warmup_ratio`` of the levels use ``min_sample_rate``. From there the rate rises in equal steps to
-    ``max_sample_rate`` at the last level.
-
-    Args:
-        params: the rates; without ``do_sample`` all labels are used.
-        level: the binary level, 0 for the root.
-        depth: number of binary levels.
-
-    Returns:
-        The rate of that level.
-    """
+    """Return the share of a node's labels that determine its centroids: low at first, rising after ``warmup_ratio``."""
     if not params.do_sample:
         return 1.0
     warmup = int(params.warmup_ratio * depth)

@@ -1,14 +1,9 @@
 """Compiled steps of 2-means on one node, each over a range that one thread can process.
 
-Two shortcuts save time without changing the result of a round:
-
-* The sums of features of both sides are not computed again in each round. Only labels that changed sides are moved from
-  one sum to the other.
-* A label's score cannot change by more than its norm times the distance that the direction between the centroids moved.
-  Labels that cannot have come near the border are not scored again (`pick_doubtful`): after the first rounds, most.
-
-Sums are computed in the order of the labels, within one label, or by blocks of a fixed size, never in the order of
-threads. So the tree does not depend on the number of threads.
+Two shortcuts save time without changing the result: only labels that changed sides are moved between the sums; and a
+label is not scored again while its score cannot have crossed the border, because a score changes by at most the label's
+norm times the distance that the direction moved (`pick_doubtful`). Sums are computed in the order of the labels or by
+blocks of a fixed size, so the tree does not depend on the number of threads.
 """
 
 from typing import NamedTuple
@@ -24,65 +19,38 @@ BLOCK = 4096
 
 
 class LabelEntries(NamedTuple):
-    """The features of the labels of a level; a label's place is its position in the level.
+    """The features of the labels of a level; a label's place is its position in the level."""
 
-    Args:
-        begin: where the sparse features of each place begin in ``indices`` and ``values``.
-        end: where they end.
-        indices: the sparse features, ascending within a label, numbered within a node from 0.
-        values: their values.
-        dense: the dense features, one row per label (not per place); without columns if there are none.
-        order: the label at each place.
-        private: the squared weight of the dropped features, which no other label of the node has.
-        norms: the norm of all features of each place.
-    """
-
-    begin: np.ndarray
+    begin: np.ndarray  # where the sparse features of each place begin in ``indices`` and ``values``
     end: np.ndarray
-    indices: np.ndarray
+    indices: np.ndarray  # ascending within a label, numbered within a node from 0
     values: np.ndarray
-    dense: np.ndarray
-    order: np.ndarray
-    private: np.ndarray
-    norms: np.ndarray
+    dense: np.ndarray  # one row per label (not per place); no columns if there are no dense features
+    order: np.ndarray  # the label at each place
+    private: np.ndarray  # squared weight of the dropped features, which no other label of the node has
+    norms: np.ndarray  # norm of all features of each place
 
 
 class Halving(NamedTuple):
-    """The state of 2-means on one node; its members are the labels from which the centroids are computed.
+    """The state of 2-means on one node; its members are the labels that determine the centroids.
 
     Arrays over features hold the sparse features first, then the dense ones.
-
-    Args:
-        rows: the place of each member.
-        left: whether it is on the left side.
-        goes: whether it goes to the left side in this round.
-        to_left: the factor with which it is added to the left sums: 1, 0 or -1.
-        to_right: the factor with which it is added to the right sums.
-        own: the direction along its private features.
-        scores: its score when it was last scored: its position along the direction to the left centroid.
-        known: how far the direction had moved by then.
-        todo: the members to score.
-        left_sums: the sum of the features of the left side.
-        right_sums: the sum of the features of the right side.
-        direction: from the right centroid to the left one.
-        block_norms: the squared norms of the two sums, block by block.
-        block_turns: the squared distance that the direction moved, block by block.
     """
 
-    rows: np.ndarray
-    left: np.ndarray
-    goes: np.ndarray
-    to_left: np.ndarray
+    rows: np.ndarray  # place of each member
+    left: np.ndarray  # whether it is on the left side
+    goes: np.ndarray  # whether it goes to the left side in this round
+    to_left: np.ndarray  # factor with which it is added to the left sums: 1, 0 or -1
     to_right: np.ndarray
-    own: np.ndarray
-    scores: np.ndarray
-    known: np.ndarray
-    todo: np.ndarray
+    own: np.ndarray  # direction along its private features
+    scores: np.ndarray  # its position along the direction to the left centroid, when it was last scored
+    known: np.ndarray  # how far the direction had moved by then
+    todo: np.ndarray  # members to score
     left_sums: np.ndarray
     right_sums: np.ndarray
-    direction: np.ndarray
-    block_norms: np.ndarray
-    block_turns: np.ndarray
+    direction: np.ndarray  # from the right centroid to the left one
+    block_norms: np.ndarray  # squared norms of the two sums, block by block
+    block_turns: np.ndarray  # squared distance that the direction moved, block by block
 
 
 @inner
@@ -141,7 +109,7 @@ def _first_at_least(indices: np.ndarray, low: int, high: int, bound: int) -> int
 
 @inner
 def add_rows(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
-    """Add the members to the sums as ``to_left`` and ``to_right`` say, for the features in ``[low, high)``."""
+    """Add the members to the sums by ``to_left`` and ``to_right``, for the features in ``[low, high)``."""
     width = halving.direction.size
     nr_sparse = width - entries.dense.shape[1]
     whole = low == 0 and high == width
@@ -179,7 +147,7 @@ def measure_blocks(halving: Halving, first: int, last: int) -> None:
 
 @inner
 def centroid_weights(entries: LabelEntries, halving: Halving, spherical: bool) -> tuple[float, float]:
-    """Return the factors that turn the two sums into centroids: 1 / norm if spherical, else 1 / number of labels."""
+    """Return the factors that turn the two sums into centroids."""
     left = right = 0.0
     for block in range(halving.block_turns.size):
         left += halving.block_norms[0, block]
@@ -263,16 +231,9 @@ def score(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
 
 @inner
 def pick_doubtful(entries: LabelEntries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
-    """Find the members whose side is uncertain given the bounds of their scores; set ``goes`` for the others.
+    """Find the members whose side is uncertain into ``todo``, and set ``goes`` of the others; ``take`` members go left.
 
-    Args:
-        entries: the features.
-        halving: the state; its ``todo`` receives the doubtful members, in order.
-        turned: how far the direction has moved since the beginning.
-        take: number of members that go left.
-
-    Returns:
-        The number of doubtful members, and how many of them go left.
+    Return the number of doubtful members, and how many of them go left.
     """
     count = halving.rows.size
     scores, goes, todo = halving.scores, halving.goes, halving.todo
@@ -321,7 +282,7 @@ def settle(halving: Halving, doubtful: int, take: int, turned: float) -> None:
 
 @inner
 def change_sides(halving: Halving) -> int:
-    """Move the members to their sides, set what is added to the sums, and return how many changed sides."""
+    """Move the members to their sides, set the factors for the sums, and return how many changed sides."""
     changed = 0
     for i in range(halving.rows.size):
         sign = np.int8(halving.goes[i]) - np.int8(halving.left[i])

@@ -13,34 +13,26 @@ from xmc_tf.tree.threads import ThreadPool, even_cuts
 
 @dataclass
 class BinaryLevel:
-    """The nodes of one binary level; the labels of a node are contiguous, those without features last.
+    """The nodes of one binary level; the labels of a node are contiguous, those without features last."""
 
-    Args:
-        starts: where the labels of each node begin.
-        empties: number of labels without features of each node.
-        widths: number of sparse features of each node.
-        entries: the features of the labels.
-    """
-
-    starts: np.ndarray
-    empties: np.ndarray
-    widths: np.ndarray
+    starts: np.ndarray  # where the labels of each node begin
+    empties: np.ndarray  # number of labels without features of each node
+    widths: np.ndarray  # number of sparse features of each node
     entries: LabelEntries
     _spare: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     _owned: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
 
     @property
     def nr_nodes(self) -> int:
-        """The number of nodes."""
         return self.starts.size - 1
 
     @property
     def filled(self) -> np.ndarray:
-        """The number of labels with features of each node."""
+        """Number of labels with features of each node."""
         return np.diff(self.starts) - self.empties
 
     def work_before(self) -> np.ndarray:
-        """Return the number of entries before each node and after the last, as a measure of the work."""
+        """Return the cumulative number of entries before each node and after the last."""
         lengths = self.entries.end - self.entries.begin + self.entries.dense.shape[1] + 8
         return np.concatenate(([0], np.cumsum(lengths)))[self.starts]
 
@@ -56,7 +48,7 @@ class BinaryLevel:
         self.starts, self.empties, self.widths = starts, empties, np.repeat(self.widths, 2)
 
     def part(self, first: int, last: int) -> "BinaryLevel":
-        """Return the nodes in ``[first, last)`` as a level; the level itself if these are all."""
+        """Return the nodes in ``[first, last)`` as a level."""
         if first == 0 and last == self.nr_nodes:
             return self
         low, high = int(self.starts[first]), int(self.starts[last])
@@ -86,24 +78,13 @@ class BinaryLevel:
 
 
 def _at_places(entries: LabelEntries, places: np.ndarray) -> LabelEntries:
-    """Return the labels at some places, in this order; their features stay where they are."""
+    """Return the labels at these places, in this order; their features stay where they are."""
     names = ("begin", "end", "order", "private", "norms")
     return entries._replace(**{name: getattr(entries, name)[places] for name in names})
 
 
 def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
-    """Return the root level: all labels in one node.
-
-    Args:
-        features: the embeddings of the labels.
-        pool: the threads.
-
-    Returns:
-        The root level.
-
-    Raises:
-        InputError: an embedding holds NaN or infinity.
-    """
+    """Return the root level: all labels in one node."""
     nr_labels = features.nr_rows
     sparse = features.sparse
     dense = read_only(np.zeros((nr_labels, 0)) if features.dense is None else features.dense, np.float32)
@@ -146,13 +127,7 @@ def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
 
 
 def level_of_nodes(features: Features, level: BinaryLevel, pool: ThreadPool) -> BinaryLevel:
-    """Return the same nodes with other features of their labels.
-
-    Args:
-        features: the features of all labels.
-        level: the nodes: a level or a part of it.
-        pool: the threads.
-    """
+    """Return the same nodes with other features of their labels."""
     root = first_level(features, pool)
     place = np.empty(features.nr_rows, np.int64)
     place[root.entries.order] = np.arange(features.nr_rows)

@@ -1,7 +1,4 @@
-"""2-means on many nodes, one thread per node, and the selection of the features that the nodes keep.
-
-These kernels contain those of `kmeans_kernels`; `xmc_tf.common.compiled` notices their changes.
-"""
+"""2-means on many nodes, one thread per node, and the selection of the features that the nodes keep."""
 
 import numpy as np
 
@@ -36,20 +33,9 @@ def split_nodes(
     rounds: int,
     result: np.ndarray,
 ) -> None:
-    """Split the nodes ``[first, last)`` of a level.
+    """Split the nodes ``[first, last)`` of a level; ``result`` receives for each place whether it goes left.
 
-    Args:
-        first: the first node.
-        last: the end of the nodes (exclusive).
-        starts: where the labels of each node begin.
-        empties: number of labels without features of each node; they come last.
-        widths: number of sparse features of each node.
-        shares: for each node, the number of labels from which its centroids are computed.
-        seeds: the random state of each node.
-        entries: the features of the level's labels.
-        spherical: whether centroids are scaled to length 1.
-        rounds: maximum number of rounds of 2-means.
-        result: receives for each place whether it goes left.
+    ``shares`` holds for each node the number of labels that determine its centroids, ``seeds`` its random state.
     """
     state = np.empty(1, np.uint64)
     for node in range(first, last):
@@ -71,11 +57,7 @@ def half_of(take: int, members: int, filled: int) -> int:
 
 @inner
 def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple[int, int]:
-    """Send half of a node's labels left, and half of those without features.
-
-    Returns:
-        The number of labels with features, and how many of them go left.
-    """
+    """Split a node evenly; return the number of labels with features, and how many of them go left."""
     filled = stop - start - empty
     take = (stop - start) // 2 - empty // 2
     for i in range(filled):
@@ -87,7 +69,7 @@ def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple
 
 @inner
 def halve(entries: LabelEntries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
-    """Run 2-means on one node in one thread; `kmeans_wide` takes the same steps in many."""
+    """Run 2-means on one node in one thread; `kmeans_wide` takes the same steps in several."""
     width, blocks = halving.direction.size, halving.block_turns.size
     add_rows(entries, halving, 0, width)
     first_direction(halving)
@@ -159,11 +141,10 @@ def keep_shared(
     new_indices: np.ndarray,
     new_values: np.ndarray,
 ) -> None:
-    """Make the features of each node contiguous, keeping those that several of its labels share, numbered from 0.
+    """Make each node's features contiguous; keep and renumber those that several of its labels share. Changes in place.
 
-    So the sums over a node fit the cache. A feature of only one label affects no other label: its square is added to
-    that label's ``private`` weight. The features of a node are written from ``offsets[node]`` on. ``widths`` and the
-    ``begin``, ``end`` and ``private`` of the entries are changed in place.
+    The sums over a node then fit the cache. A feature of only one label affects no other label: its square is added to
+    that label's ``private`` weight. The features of a node are written from ``offsets[node]`` on.
     """
     indices, values = entries.indices, entries.values
     widest = 0

@@ -1,4 +1,4 @@
-"""2-means on one large node by many threads: the same steps as `kmeans_nodes`, and bit by bit the same result."""
+"""2-means on one large node by many threads, with the same steps and bits as `kmeans_nodes`."""
 
 from typing import NamedTuple
 
@@ -24,38 +24,18 @@ _place_evenly = kernel(kmeans_nodes.place_evenly)
 
 
 class WideNode(NamedTuple):
-    """A node to split.
-
-    Args:
-        start: the place of its first label.
-        stop: the end of its labels (exclusive).
-        empty: number of its labels without features; they come last.
-        width: number of its sparse features.
-        share: number of labels from which its centroids are computed.
-        seed: its random state, one uint64.
-    """
-
-    start: int
-    stop: int
-    empty: int
-    width: int
-    share: int
-    seed: np.ndarray
+    start: int  # place of its first label
+    stop: int  # exclusive
+    empty: int  # number of labels without features, which come last
+    width: int  # number of sparse features
+    share: int  # number of labels that determine the centroids
+    seed: np.ndarray  # random state, one uint64
 
 
 def split_wide(
     entries: LabelEntries, node: WideNode, spherical: bool, rounds: int, pool: ThreadPool, left: np.ndarray
 ) -> None:
-    """Decide for each label of a node whether it goes left.
-
-    Args:
-        entries: the features.
-        node: the node.
-        spherical: whether centroids are scaled to length 1.
-        rounds: maximum number of rounds of 2-means.
-        pool: the threads.
-        left: receives the result, at the places of the node's labels.
-    """
+    """Decide for each label of a node whether it goes left."""
     filled, take = _place_evenly(node.start, node.stop, node.empty, left)
     if filled < 2:
         return
@@ -125,7 +105,7 @@ class _Steps:
         return _turn_private(entries, halving, by_left, by_right)
 
     def score(self, count: int) -> None:
-        """Score the first ``count`` of the members to score."""
+        """Score the first ``count`` members of ``todo``."""
 
         def rate(low: int, high: int) -> None:
             _score(self.entries, self.halving, low, high)
@@ -136,7 +116,7 @@ class _Steps:
 
 
 def _feature_work(entries: LabelEntries, halving: Halving) -> np.ndarray:
-    """Return the number of entries before each feature and after the last, estimated on a sample of the labels."""
+    """Return the cumulative number of entries before each feature, estimated on a sample of the labels."""
     width, dense = halving.direction.size, entries.dense.shape[1]
     some = halving.rows[:: max(1, halving.rows.size // 200)]
     begin, end = entries.begin[some], entries.end[some]

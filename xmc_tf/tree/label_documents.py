@@ -1,7 +1,6 @@
 """The transposed label matrix (labels × documents), complete or for a range of labels.
 
-A rank goes over the label matrix in pieces and keeps the entries of its labels, so its memory is that of its share plus
-one pointer per document.
+A rank reads the label matrix in pieces, so its memory is that of its share plus one pointer per document.
 """
 
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ class _DocumentLabels(NamedTuple):
 
 
 def label_matrix(Y: Any) -> csr_matrix:
-    """Return the labels as CSR of float32, without a copy if they are; reject NaN and infinity."""
+    """Return the labels as CSR of float32, copied only if they are not; reject NaN and infinity."""
     if not issparse(Y):
         raise InputError(
             "the label matrix is not sparse",
@@ -36,19 +35,13 @@ def label_matrix(Y: Any) -> csr_matrix:
     if not np.isfinite(np.sum(as_csr.data, dtype=np.float64)):
         row = int(np.searchsorted(as_csr.indptr, np.flatnonzero(~np.isfinite(as_csr.data))[0], side="right") - 1)
         raise InputError(
-            f"the labels of document {row} hold NaN or infinity", expected="finite numbers", received="others"
+            f"the labels of document {row} hold NaN or infinity", expected="finite numbers", received="NaN or infinity"
         )
     return as_csr
 
 
 def documents_of_labels(Y: spmatrix | sparray, first: int = 0, last: int | None = None) -> csr_matrix:
-    """Return labels × documents: the weight of each document in its labels' sums; a document's weights have norm 1.
-
-    Args:
-        Y: documents × labels.
-        first: the first label.
-        last: the end of the labels (exclusive); None: all.
-    """
+    """Return labels × documents for labels in ``[first, last)``; the weights of a document have norm 1."""
     labels = label_matrix(Y)
     last = labels.shape[1] if last is None else last
     weights, columns, counts = [np.zeros(0, np.float32)], [np.zeros(0, labels.indices.dtype)], [np.zeros(1, np.int64)]
@@ -70,14 +63,7 @@ def documents_of_labels(Y: spmatrix | sparray, first: int = 0, last: int | None 
 
 
 def label_work(Y: csr_matrix, entries: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Return how many entries of features the documents ``first`` to ``last`` contribute to the sum of each label.
-
-    Args:
-        Y: documents × labels, as returned by :func:`label_matrix`.
-        entries: number of entries of each of these documents.
-        first: the first document.
-        last: the end of the documents (exclusive).
-    """
+    """Return how many feature entries the documents in ``[first, last)`` contribute to the sum of each label."""
     work = np.zeros(Y.shape[1])
     for piece in _pieces(Y, first, last):
         each = np.repeat(entries[piece.first - first : piece.last - first], piece.counts)
@@ -93,7 +79,7 @@ def transposed(labels: csr_matrix) -> csr_matrix:
 
 
 def inverse_norms(squares: np.ndarray) -> np.ndarray:
-    """Return one over the root of each number; 0 for 0."""
+    """Return 1 / root of each number; 0 for 0."""
     norms = np.sqrt(squares)
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Label embeddings, from the documents of a label, its own features, or both; by one process, or by all ranks."""
+"""Label embeddings from a label's documents, its own features, or both; by one process or all ranks."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,8 +11,8 @@ from scipy.sparse import csr_matrix, hstack, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
+from xmc_tf.data.matrices import open_matrix
 from xmc_tf.data.npz.reading import read_npy
-from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
@@ -29,15 +29,9 @@ PIECE_ENTRIES = 1 << 21
 def label_embeddings_over_ranks(
     communicator: Communicator, method: str, X: Features, Y: spmatrix, folder: Path, threads: int = -1
 ) -> Features:
-    """Compute ``label_embedding(method, X, Y)`` on all ranks and map the result into memory.
+    """Compute ``label_embedding(method, X, Y)`` ("pifa" or "pii") on all ranks, and map it from the shared ``folder``.
 
-    Args:
-        communicator: the ranks.
-        method: "pifa" or "pii".
-        X: documents × features, preferably mapped, because a rank reads the documents of its labels only.
-        Y: documents × labels.
-        folder: shared by all ranks. The embeddings stay there; existing ones are used.
-        threads: number of threads of this rank; -1: one per core.
+    Embeddings that exist already are used. ``X`` is preferably mapped: a rank reads only the documents of its labels.
     """
     suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
     if not communicator.broadcast(all(_file(folder, method, suffix).exists() for suffix in suffixes)):
@@ -64,7 +58,7 @@ def label_embeddings_over_ranks(
 
 
 def forget_label_embeddings(folder: Path) -> None:
-    """Remove the files of :func:`label_embeddings_over_ranks`, which only the construction of the tree needs."""
+    """Remove the files of :func:`label_embeddings_over_ranks`, which only building the tree needs."""
     for method in ("pifa", "pii"):
         for suffix in (".npz", ".npy"):
             for path in folder.glob(f"{method}-*{suffix}"):
@@ -107,9 +101,9 @@ def _pieces_of_rank(
 Matrix: TypeAlias = csr_matrix | np.ndarray | Features
 METHODS = ("pifa", "pii", "pifa_lf_concat", "pifa_lf_convex_combine")
 
-# Maximum number of entries of a range of labels, before equal features are summed: 128 MB of scratch per thread.
+# Maximum number of entries of a range of labels, before equal features are summed: 128 MB of scratch memory a thread.
 CHUNK_ENTRIES = 16_000_000
-# Of labels whose documents have more features than this altogether, embeddings are these strongest features.
+# If the labels' documents have more features than this altogether, embeddings keep only the strongest ones.
 MANY_ENTRIES = 1 << 28
 STRONGEST = 32
 
@@ -122,7 +116,7 @@ def label_embedding(
     alpha: float | np.ndarray = 0.5,
     threads: int = -1,
 ) -> Matrix:
-    """Return one embedding per label.
+    """Return one embedding per label, labels × features.
 
     =========================  ==========================================================================
     ``pifa``                   the sum of the features of a label's documents, scaled to length 1
@@ -131,27 +125,9 @@ def label_embedding(
     ``pifa_lf_convex_combine``  ``alpha * pifa + (1 - alpha) * Z``
     =========================  ==========================================================================
 
-    In the sums of ``pifa`` a document with many labels counts less: the rows of ``Y`` are first scaled to length 1.
-    If the labels' documents have more than 268 million features altogether, only the 32 strongest of each sum are kept.
-    Neither ``Z`` nor the result of a combination is scaled.
-
-    Example:
-        >>> embeddings = label_embedding("pifa", X, Y)
-
-    Args:
-        method: one of the above.
-        X: documents × features: sparse, dense or both; may be None for ``pii``.
-        Y: documents × labels, sparse.
-        Z: labels × label features, for the methods with ``lf``.
-        alpha: the weight of ``pifa`` in the combination, from 0 to 1: one number, or one per label.
-        threads: number of threads; -1: one per core. The result does not depend on it.
-
-    Returns:
-        Labels × features: CSR if all parts are sparse, an array if all are dense. For a sparse and a dense part
-        (``pifa_lf_concat``, or ``X`` of both kinds) `Features`, whose dense part stays dense.
-
-    Raises:
-        InputError: an unknown method, or matrices that do not fit together.
+    ``pifa`` first scales the rows of ``Y`` to length 1, so a document with many labels counts less. If the labels'
+    documents have more than 268 million features altogether, only the 32 strongest of each sum are kept. Neither ``Z``
+    nor a combination is scaled. The result is CSR if all parts are sparse, an array if all are dense, else `Features`.
     """
     name = method.lower()
     if name not in METHODS:
@@ -191,52 +167,32 @@ def _unit_rows(matrix: csr_matrix, threads: int) -> csr_matrix:
 
 
 def _pifa(features: Features, labels: csr_matrix, threads: int) -> Features:
-    """Sum the features of each label's documents and scale the sparse and the dense part together to length 1."""
     return sum_documents(features, documents_of_labels(labels), threads, strongest_of(features, labels))
 
 
 def label_entries(features: Features, labels: csr_matrix) -> int:
-    """Return the number of sparse features of the documents of each label, summed over the labels.
-
-    Args:
-        features: the features of the documents.
-        labels: documents × labels.
-    """
+    """Return the number of sparse features of the documents of each label, summed over the labels."""
     if features.sparse is None:
         return 0
     return int(np.dot(np.diff(labels.indptr).astype(np.int64), np.diff(features.sparse.indptr).astype(np.int64)))
 
 
 def strongest_of(features: Features, labels: csr_matrix) -> int | None:
-    """Return the number of features that ``pifa`` keeps of each sum; None: all. It depends on the data alone.
-
-    Args:
-        features: the features of the documents.
-        labels: documents × labels.
-    """
+    """Return the number of features that ``pifa`` keeps of each sum; None: all. It depends on the data alone."""
     return STRONGEST if are_many(features, labels) else None
 
 
 def are_many(features: Features, labels: csr_matrix) -> bool:
-    """Return whether the features of the labels' documents are many, so that the weights of rankers will be too.
-
-    Args:
-        features: the features of the documents.
-        labels: documents × labels.
-    """
+    """Return whether the labels' documents have so many features that the rankers will have many weights."""
     return label_entries(features, labels) > MANY_ENTRIES
 
 
 def sum_documents(
     features: Features, documents: csr_matrix, threads: int = -1, strongest: int | None = None
 ) -> Features:
-    """Return the weighted sums of the features of documents, scaled to length 1; a sum depends on its row alone.
+    """Return the weighted sums of the features of documents (labels × documents), scaled to length 1.
 
-    Args:
-        features: the features of the documents.
-        documents: labels × documents, or some of its rows.
-        threads: number of threads; -1: one per core.
-        strongest: number of sparse features to keep of each sum; None: all.
+    A sum depends on its row alone; ``strongest`` limits its sparse features (None: all).
     """
     turned = documents
     starts = turned.indptr.astype(np.int64)

@@ -13,14 +13,9 @@ from xmc_tf.tree.grouping import cluster_matrix
 
 
 def read_chain(chain: Sequence[spmatrix | sparray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Number the nodes of a chain so that the children of each node are neighbours.
+    """Number the nodes of a chain (matrices child × parent, the top first) so that siblings are neighbours.
 
-    Args:
-        chain: matrices child × parent, from the root down.
-
-    Returns:
-        For each level above the labels, the bounds of its nodes' children; and for each level including the labels, the
-        original number of each node.
+    Return the child bounds of each level above the labels, and the original node numbers of each level with the labels.
     """
     matrices = [_as_csc(matrix, t) for t, matrix in enumerate(chain)]
     _check_shapes(matrices)
@@ -92,8 +87,8 @@ class LabelTree:
     """A tree over labels, whose nodes are numbered so that the children of a node are neighbours.
 
     Level 0 is the root, level ``depth`` are the labels. The children of node ``p`` of level ``t`` are the positions
-    ``[splits[t][p], splits[t][p + 1])`` of level ``t + 1``, and the label at position ``i`` of the last level is
-    ``labels[i]``. So the data of a cluster's labels are contiguous in memory, in shards and in files.
+    ``[splits[t][p], splits[t][p + 1])`` of level ``t + 1``, and ``labels[i]`` is the label at position ``i`` of the
+    last level. So the data of a cluster's labels are contiguous in memory, in shards and in files.
 
     Example:
         >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
@@ -105,8 +100,8 @@ class LabelTree:
     Args:
         splits: for each level above the labels, the bounds of its nodes' children.
         labels: the label at each position of the last level; ascending within a parent.
-        node_order: for each level above the labels, the number of each node in the chain from which the tree was read;
-            by default the node's own number.
+        node_order: for each level above the labels, the number of each node in the chain from which the tree was read
+            (default: the node's own number).
     """
 
     splits: tuple[np.ndarray, ...]
@@ -146,35 +141,32 @@ class LabelTree:
 
     @property
     def depth(self) -> int:
-        """The number of levels of splits, which is the length of the chain of matrices."""
+        """Number of levels of splits, which is the length of the chain of matrices."""
         return len(self.splits)
 
     @property
     def nr_labels(self) -> int:
-        """The number of labels."""
+        """Number of labels."""
         return int(self.labels.size)
 
     @property
     def level_sizes(self) -> tuple[int, ...]:
-        """The number of nodes of each level, from the root (1) to the labels."""
+        """Number of nodes of each level, from the root (1) to the labels."""
         return (*(level.size - 1 for level in self.splits), self.nr_labels)
 
     @cached_property
     def inverse(self) -> np.ndarray:
-        """The position of each label in the tree: ``inverse[labels[i]] == i``."""
+        """Position of each label in the tree: ``inverse[labels[i]] == i``."""
         inverse = np.empty_like(self.labels)
         inverse[self.labels] = np.arange(self.nr_labels)
         inverse.flags.writeable = False
         return inverse
 
     def order_of(self, level: int) -> np.ndarray:
-        """Return the original numbers of the nodes of a level in the order of the tree; at the last level, the labels.
+        """Return the original node numbers of a level in tree order: columns of a PECOS weight matrix, or labels.
 
         Args:
             level: 0 for the root, ``depth`` for the labels.
-
-        Returns:
-            For each position of the level its original number: the column of a weight matrix of PECOS, or the label.
         """
         self._check_level(level, self.depth)
         return self.labels if level == self.depth else self.node_order[level]
@@ -220,7 +212,7 @@ class LabelTree:
         return tuple(reversed(nodes))
 
     def labels_under(self, level: int, node: int) -> np.ndarray:
-        """Return all labels below a node in the order of the tree; at the last level, the label itself.
+        """Return all labels below a node in tree order; at the last level, the label itself.
 
         Args:
             level: level of the tree; 0: the root.
@@ -234,7 +226,7 @@ class LabelTree:
         return self.labels[first:last]
 
     def under_one_root(self, level: int) -> Self:
-        """Return the tree without the levels between the root and ``level``, whose nodes become the root's children.
+        """Return the tree without the levels between the root and ``level``.
 
         Example:
             >>> LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3]).under_one_root(2)
@@ -250,10 +242,7 @@ class LabelTree:
         return type(self)(splits=(first, *self.splits[level:]), labels=self.labels)
 
     def to_chain(self) -> list[csc_matrix]:
-        """Return the tree as matrices, child × parent, float32 CSC; the rows of the last one are label numbers.
-
-        The nodes have the tree's own numbers, not their original ones.
-        """
+        """Return the tree as matrices child × parent (float32 CSC) with its own node numbers; last rows are labels."""
         return [*map(cluster_matrix, self.splits[:-1]), cluster_matrix(self.splits[-1], self.labels)]
 
     @classmethod
@@ -261,8 +250,8 @@ class LabelTree:
         """Read a chain of cluster matrices, whatever the order of its nodes.
 
         Args:
-            chain: matrices from the root down; entry (i, j) of matrix t says that node i of level t + 1 is a child of
-                node j of level t. The rows of the last one are the labels.
+            chain: matrices from the root down; entry (i, j) of matrix t makes node i of level t + 1 a child of node j
+                of level t. The rows of the last matrix are the labels.
 
         Returns:
             The tree; ``node_order`` holds the original number of each node.

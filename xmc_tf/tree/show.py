@@ -1,8 +1,4 @@
-"""Display of the label tree as indented text or as a Graphviz drawing.
-
-python -m xmc_tf.tree.show model/            the upper levels; each cluster is named after its most frequent labels
-python -m xmc_tf.tree.show tree/ --labels labels.txt --depth 3 --dot tree.dot
-"""
+"""``python -m xmc_tf.tree.show``: a label tree as indented text or as a Graphviz drawing."""
 
 import argparse
 import sys
@@ -40,23 +36,8 @@ def show(
 ) -> str:
     """Return the tree as indented text, each cluster with the names of its most frequent labels.
 
-    Example:
-        >>> print(show(tree, names, depth=1))
-        16,481 labels
-        ├─ 1,030 labels: Helsinki, architecture, buildings, towns …
-        …
-
-    Args:
-        tree: the tree.
-        names: the name of each label; None: their numbers.
-        max_children: maximum number of children shown per node; the number of the others follows.
-        depth: number of levels shown below the root; the labels come after the last level of clusters.
-        frequencies: number of documents of each label, to list the most frequent labels first; None: lowest numbers
-            first.
-        words: number of labels that name a cluster.
-
-    Returns:
-        The lines, without a final line end.
+    ``depth`` counts levels below the root. Without ``frequencies`` (documents per label), the lowest label numbers come
+    first.
     """
     shown = _Shown(tree, names, depth, max_children, frequencies, words)
 
@@ -80,19 +61,7 @@ def to_dot(
     frequencies: np.ndarray | None = None,
     words: int = 4,
 ) -> str:
-    """Return the tree as a Graphviz graph (``dot -Tsvg tree.dot > tree.svg``).
-
-    Args:
-        tree: the tree.
-        names: the name of each label; None: their numbers.
-        depth: number of levels drawn below the root.
-        max_children: maximum number of children drawn per node; one box stands for the others.
-        frequencies: number of documents of each label; None: lowest numbers first.
-        words: number of labels that name a cluster.
-
-    Returns:
-        The graph.
-    """
+    """Return the tree as a Graphviz graph (``dot -Tsvg tree.dot > tree.svg``); for the arguments see :func:`show`."""
     shown = _Shown(tree, names, depth, max_children, frequencies, words)
 
     def below(level: int, node: int) -> Iterator[str]:
@@ -145,7 +114,6 @@ class _Shown:
         return (children.start + self._biggest_first(labels)[:shown]).tolist(), len(children) - shown
 
     def name(self, level: int, node: int) -> str:
-        """Return the name of a node."""
         labels = self.tree.labels_under(level, node)
         if level == self.tree.depth:
             name = self._name(labels[0])
@@ -159,7 +127,7 @@ class _Shown:
 
     def _name(self, label: int) -> str:
         name = str(label) if self.names is None else " ".join(self.names[label].split())
-        # Anybody may have written the names: keep control codes off the user's terminal.
+        # Anyone may have written the names: keep control codes off the user's terminal.
         name = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
         return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
 
@@ -171,13 +139,12 @@ def _whole(name: str, value: int, least: int) -> int:
 
 
 def _quoted(text: str) -> str:
-    """Return a quoted Graphviz string; only quotes and backslashes have a meaning in it."""
+    """Return a quoted Graphviz string, in which only quotes and backslashes need escapes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
     out = cli.make_parser(
         "xmc_tf.tree.show", "Print a label tree; each cluster is named after its most frequent labels."
     )
@@ -193,7 +160,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line."""
     options = parser().parse_args(argv)
     place = model_place(options)
     inputs = {"MODEL": place, "--labels": options.labels, "-y": options.label_path}
@@ -230,7 +196,7 @@ def _about(model: Path) -> list[str]:
 
 
 def _about_scores(model: Path) -> str:
-    """Return whether a model's scores are probabilities, and why not; "" if the model does not say it."""
+    """Return how a model's probabilities were learned, or why it has none; "" if the model does not say."""
     if (header := model / FUSION / FUSION_HEADER).exists():
         learned = read_json(header)
         error, documents = learned.get("calibration_error"), int(learned.get("nr_held_out", 0))

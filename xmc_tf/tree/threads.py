@@ -12,17 +12,6 @@ from xmc_tf.common.threads import thread_count
 
 
 class ThreadPool:
-    """A pool of threads that process ranges.
-
-    Example:
-        >>> with ThreadPool(2) as pool:
-        ...     pool.run(lambda low, high: high - low, np.array([0, 3, 10]))
-        [3, 7]
-
-    Args:
-        threads: number of threads; -1: one per core.
-    """
-
     def __init__(self, threads: int = -1) -> None:
         self.threads = thread_count(threads)
         self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
@@ -38,11 +27,11 @@ class ThreadPool:
 
     @property
     def parts(self) -> int:
-        """The best number of ranges: a few per thread, so that no thread waits long for the last one."""
+        """Best number of ranges: a few per thread, so that no thread waits long for the last one."""
         return 1 if self.threads == 1 else 4 * self.threads
 
     def run(self, task: Callable[[int, int], Any], cuts: np.ndarray) -> list[Any]:
-        """Call ``task(low, high)`` for the ranges between the cuts and return the results in order."""
+        """Call ``task(low, high)`` for the ranges between the cuts; return the results in order."""
         bounds = cuts.tolist()
         if self._pool is None or len(bounds) <= 2:
             return [task(low, high) for low, high in pairwise(bounds)]
@@ -50,14 +39,6 @@ class ThreadPool:
 
 
 def even_cuts(before: np.ndarray, parts: int) -> np.ndarray:
-    """Return bounds of ranges of about the same work.
-
-    Args:
-        before: the cumulative work before each item, and after the last one.
-        parts: maximum number of ranges.
-
-    Returns:
-        Rising bounds from 0 to the number of items.
-    """
+    """Return bounds of at most ``parts`` ranges of about the same work, from the cumulative work before each item."""
     cuts = np.searchsorted(before, np.linspace(0, before[-1], parts + 1)[1:-1])
     return np.unique(np.concatenate(([0], cuts, [before.size - 1])))

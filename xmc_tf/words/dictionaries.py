@@ -1,15 +1,11 @@
-"""The forms of words and their lemmas, of whole languages.
-
-The dictionaries are simplemma's. To load one takes up to ten seconds and 400 MB, so its content is written once as
-arrays, ``$XMC_TF_CACHE/dictionaries/<language>-<version>``, which are mapped. Only training reads them: a model
-contains the part that it needs.
-"""
+"""Dictionaries of word forms and their lemmas, and rules for the endings of other words, cached as arrays."""
 
 import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -19,32 +15,77 @@ import numpy as np
 
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.process.cache_folder import cache_folder
-from xmc_tf.words.endings import Endings, learn_endings
 from xmc_tf.words.kernels import keys_of_words
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 1  # of the files; a change makes new ones
+_FORMAT = 1  # of the files; they are written again if it changes
+SAMPLE = 200_000  # forms that are counted
+_SHORTEST, _LONGEST = 2, 6  # letters of an ending
+LONGEST_CUT = 4 * _LONGEST  # bytes that are cut off
+_LEAST_FORMS, _LEAST_SHARE = 20, 0.9
+
+
+class Endings(NamedTuple):
+    """Endings of words, and how they change in the lemma."""
+
+    endings: np.ndarray  # int64: their keys, ascending
+    cuts: np.ndarray  # int32: number of bytes to cut off
+    added: np.ndarray  # uint8: the bytes to add, of all endings
+    added_ends: np.ndarray  # int64: where those of each ending end
+
+
+NO_ENDINGS = Endings(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint8), np.zeros(0, np.int64))
+
+
+def learn_endings(lemma_of_form: Mapping[str, str]) -> Endings:
+    """Learn from a dictionary the endings of two to six letters for which nine tenths of the forms change alike."""
+    step = max(1, len(lemma_of_form) // SAMPLE)
+    changes: dict[str, Counter[tuple[str, str] | None]] = defaultdict(Counter)
+    for number, (form, lemma) in enumerate(lemma_of_form.items()):
+        if number % step:
+            continue
+        same = 0
+        while same < min(len(form), len(lemma)) and form[same] == lemma[same]:
+            same += 1
+        for length in range(_SHORTEST, min(_LONGEST, len(form) - 2) + 1):
+            # A change that begins before the ending does not depend on the ending alone, and counts as None.
+            known = len(form) - same <= length
+            changes[form[-length:]][(form[same:], lemma[same:]) if known else None] += 1
+    rules: dict[str, tuple[str, str]] = {}
+    for ending in sorted(changes, key=len):
+        (change, count), total = changes[ending].most_common(1)[0], changes[ending].total()
+        if change is None or total < _LEAST_FORMS or count < _LEAST_SHARE * total:
+            continue
+        shorter = next((rules[ending[at:]] for at in range(1, len(ending) - 1) if ending[at:] in rules), ("", ""))
+        if change != shorter:
+            rules[ending] = change
+    encoded = [ending.encode() for ending in rules]
+    ends = np.cumsum([len(ending) for ending in encoded], dtype=np.int64)
+    keys = keys_of_words(np.frombuffer(b"".join(encoded), np.uint8).copy(), ends)
+    order = np.argsort(keys)
+    changed = list(rules.values())
+    ordered = [changed[place] for place in order]
+    added = [more.encode() for _, more in ordered]
+    return Endings(
+        keys[order],
+        np.array([len(cut.encode()) for cut, _ in ordered], np.int32),
+        np.frombuffer(b"".join(added), np.uint8),
+        np.cumsum([len(one) for one in added], dtype=np.int64),
+    )
 
 
 class Strings(NamedTuple):
-    """Strings in UTF-8, one after the other.
+    """Strings in UTF-8, one after the other."""
 
-    Attributes:
-        letters: uint8: their bytes.
-        ends: int64: where each ends.
-    """
-
-    letters: np.ndarray
-    ends: np.ndarray
+    letters: np.ndarray  # uint8: their bytes
+    ends: np.ndarray  # int64: where each ends
 
     @classmethod
     def of(cls, strings: Sequence[bytes]) -> "Strings":
-        """Return the arrays of strings."""
         ends = np.cumsum([len(one) for one in strings], dtype=np.int64)
         return cls(np.frombuffer(b"".join(strings), np.uint8), ends)
 
     def string(self, number: int) -> bytes:
-        """Return one of the strings."""
         begin = int(self.ends[number - 1]) if number else 0
         return self.letters[begin : int(self.ends[number])].tobytes()
 
@@ -54,21 +95,13 @@ class Strings(NamedTuple):
 
 
 class Dictionary(NamedTuple):
-    """The words of a language.
+    """The words of a language, in lower case."""
 
-    Attributes:
-        forms: the forms of words in lower case, in the order of their keys; lemmas are among them.
-        keys: int64: the key of each form, ascending.
-        lemma_of: int32: the lemma of each form.
-        lemmas: the lemmas in lower case.
-        endings: a rule for words that are no form of the dictionary.
-    """
-
-    forms: Strings
-    keys: np.ndarray
-    lemma_of: np.ndarray
+    forms: Strings  # in the order of their keys; lemmas are among them
+    keys: np.ndarray  # int64: of each form, ascending
+    lemma_of: np.ndarray  # int32: the lemma of each form
     lemmas: Strings
-    endings: Endings
+    endings: Endings  # for words that are no form
 
 
 @cache
@@ -81,11 +114,7 @@ def dictionary_languages() -> frozenset[str]:
 
 @cache
 def load_dictionary(language: str) -> Dictionary:
-    """Return the dictionary of a language, mapped from the cache; its first use writes it there.
-
-    Args:
-        language: a code of :func:`dictionary_languages`.
-    """
+    """Return the dictionary of a language, mapped from the cache; its first use writes it there."""
     folder = cache_folder() / "dictionaries" / f"{language}-{version('simplemma')}-{_FORMAT}"
     if not (folder / "keys.npy").exists():
         _LOG.info("preparing the dictionary of %r: up to half a minute, once (cache: %s)", language, folder.parent)
@@ -93,28 +122,33 @@ def load_dictionary(language: str) -> Dictionary:
         try:
             _write(folder, made)
         except OSError as error:
-            _LOG.warning("the dictionary of %r is not kept for the next training: %s", language, error)
+            _LOG.warning("the dictionary of %r cannot be cached: %s", language, error)
             return made
-    return _read(folder)
+
+    def mapped(name: str) -> np.ndarray:
+        return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+
+    return Dictionary(
+        Strings(mapped("forms"), mapped("form_ends")),
+        mapped("keys"),
+        mapped("lemma_of"),
+        Strings(mapped("lemmas"), mapped("lemma_ends")),
+        Endings(*map(mapped, Endings._fields)),
+    )
 
 
 def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
-    """Return a dictionary of forms and their lemmas.
-
-    Args:
-        entries: pairs of a form and its lemma; words in any case.
-    """
+    """Return a dictionary from pairs of a form and its lemma, in any case."""
     lemma_of_form: dict[str, str] = {}
     for form, lemma in entries:
         low = form.lower()
-        # A form in lower case is preferred over one that only begins a sentence or is a noun of German.
+        # A form in lower case is preferred over a capitalized one, which begins a sentence or is a German noun.
         if low not in lemma_of_form or low == form:
             lemma_of_form[low] = lemma.lower()
     for lemma in set(lemma_of_form.values()):
         lemma_of_form.setdefault(lemma, lemma)
     lemmas = sorted(set(lemma_of_form.values()))
     number = {lemma: place for place, lemma in enumerate(lemmas)}
-    endings = learn_endings(lemma_of_form)
     forms = Strings.of([form.encode() for form in lemma_of_form])
     numbers = np.array([number[lemma] for lemma in lemma_of_form.values()], np.int32)
     keys = forms.keys()
@@ -122,17 +156,12 @@ def made_dictionary(entries: Iterable[tuple[str, str]]) -> Dictionary:
     begins = np.concatenate([[0], forms.ends[:-1]])
     pieces = [forms.letters[begins[place] : forms.ends[place]] for place in order.tolist()]
     ordered = Strings(np.concatenate(pieces), np.cumsum((forms.ends - begins)[order]))
-    return Dictionary(
-        ordered, keys[order], numbers[order], Strings.of([lemma.encode() for lemma in lemmas]), endings
-    )  # fmt: skip
+    encoded = Strings.of([lemma.encode() for lemma in lemmas])
+    return Dictionary(ordered, keys[order], numbers[order], encoded, learn_endings(lemma_of_form))
 
 
 def dictionary_entries(language: str) -> Iterator[tuple[str, str]]:
-    """Yield the forms and lemmas of simplemma's dictionary that are single words.
-
-    Args:
-        language: a code of :func:`dictionary_languages`.
-    """
+    """Yield the forms and lemmas of simplemma's dictionary that are single words."""
     from simplemma.strategies.dictionaries.dictionary_factory import DefaultDictionaryFactory
 
     for form, lemma in DefaultDictionaryFactory().get_dictionary(language).items():
@@ -168,16 +197,3 @@ def _write(folder: Path, dictionary: Dictionary) -> None:
                 raise
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def _read(folder: Path) -> Dictionary:
-    def mapped(name: str) -> np.ndarray:
-        return np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-
-    return Dictionary(
-        Strings(mapped("forms"), mapped("form_ends")),
-        mapped("keys"),
-        mapped("lemma_of"),
-        Strings(mapped("lemmas"), mapped("lemma_ends")),
-        Endings(*(mapped(name) for name in Endings._fields)),
-    )

@@ -1,8 +1,4 @@
-"""FarmHash's 64-bit fingerprint of a word, as TensorFlow's ``to_hash_bucket_fast`` computes it.
-
-The names and the order of operations follow FarmHash's published algorithm ``Fingerprint64``, whose results are fixed
-for all time. All arithmetic is modulo 2^64.
-"""
+"""FarmHash's ``Fingerprint64``, as in TensorFlow's ``to_hash_bucket_fast``, with its names and order of operations."""
 
 import numpy as np
 

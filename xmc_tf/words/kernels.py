@@ -14,31 +14,15 @@ OWN = -1  # instead of the number of a lemma: the word itself
 
 
 class KeyTable(NamedTuple):
-    """Keys in ascending order, and where those with each first bits begin.
+    """Keys in ascending order, and where those with each first bits begin."""
 
-    Attributes:
-        keys: int64, ascending.
-        buckets: int32.
-        shift: the number of the other bits.
-    """
-
-    keys: np.ndarray
-    buckets: np.ndarray
-    shift: int
+    keys: np.ndarray  # int64, ascending
+    buckets: np.ndarray  # int32
+    shift: int  # the number of the other bits
 
 
 class LexiconArrays(NamedTuple):
-    """The arrays of a lexicon, for kernels; see :class:`xmc_tf.words.lexicon.Lexicon`.
-
-    Attributes:
-        forms: the keys of the forms.
-        lemma_of: int32: the lemma of each form.
-        lemma_keys: int64: the key of each lemma.
-        endings: int64: keys of endings, ascending; see :class:`xmc_tf.words.endings.Endings`, and so below.
-        cuts:
-        added:
-        added_ends:
-    """
+    """The arrays of a `Lexicon` and its `Endings`, for kernels."""
 
     forms: KeyTable
     lemma_of: np.ndarray
@@ -50,10 +34,7 @@ class LexiconArrays(NamedTuple):
 
 
 def key_table(keys: np.ndarray) -> KeyTable:
-    """Return the table of keys, which are ascending.
-
-    Keys are hashes, so first bits with as many values as there are keys leave one or two to compare.
-    """
+    """Return the table of ascending keys. They are hashes, so the first bits leave one or two to compare."""
     bits = max(1, len(keys).bit_length())
     shift = 64 - bits
     sizes = np.bincount((keys >> shift) + (1 << (bits - 1)), minlength=1 << bits)
@@ -62,7 +43,7 @@ def key_table(keys: np.ndarray) -> KeyTable:
 
 @inner
 def find_key(key, table):
-    """Return the place of a key in a table, or -1."""
+    """Return the position of a key in a table, or -1."""
     prefix = (key >> table.shift) + (np.int64(1) << (63 - table.shift))
     low, high = np.int64(table.buckets[prefix]), np.int64(table.buckets[prefix + 1])
     while low < high:
@@ -78,7 +59,6 @@ def find_key(key, table):
 
 @inner
 def word_key(letters, begin, end):
-    """Return the key of a word."""
     return np.int64(fingerprint(letters, begin, end - begin) % BUCKETS)
 
 
@@ -95,11 +75,7 @@ def keys_of_words(letters, ends):
 
 @inner
 def lemma_key(letters, begin, end, lexicon):
-    """Return the key of the lemma of a word, and where it is from.
-
-    Returns:
-        The key; and the number of the lemma, or ``OWN``, or, for an ending, its number subtracted from ``OWN - 1``.
-    """
+    """Return the key of a word's lemma, and its source: its number, ``OWN``, or ``OWN - 1 - number`` of an ending."""
     key = word_key(letters, begin, end)
     if lexicon.lemma_of.shape[0] == 0 and lexicon.endings.shape[0] == 0:
         return key, np.int64(OWN)

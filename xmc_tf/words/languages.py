@@ -1,8 +1,5 @@
-"""The languages of texts, found in a sample of them."""
-
 import logging
 from collections import Counter
-from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,23 +8,20 @@ from xmc_tf.params.tfidf import AS_WRITTEN, AUTO
 from xmc_tf.params.values import nearest
 
 if TYPE_CHECKING:
-    from xmc_tf.data import TextFile
+    from xmc_tf.data import Texts
 
 _LOG = logging.getLogger(__name__)
 
+# Languages that write compounds as one word.
 WITH_COMPOUNDS = frozenset({"da", "de", "et", "fi", "hu", "is", "lb", "nb", "nl", "nn", "se", "sv"})
-"""Languages that write compounds as one word."""
-
 _SAMPLE = 400  # texts
-_LONGEST = 1000  # characters of a text that are looked at
-_LEAST_TEXT = 500  # characters of the whole sample: the language of less is a guess
-_LEAST_SHARE = 0.1  # of the texts; a wrong guess for single short texts is common
-_LEAST_SURE = 2 / 3  # of the texts in such languages; fewer are of texts that are in no language
+_LONGEST = 1000  # characters of a text that are used
+_LEAST_TEXT = 500  # characters of the whole sample: the language of less would be a guess
+_LEAST_SHARE = 0.1  # of the texts in a language; wrong guesses for single short texts are common
+_LEAST_SURE = 2 / 3  # of the texts in such languages; otherwise, the texts are in no language
 _NO_LANGUAGE = "zxx"  # of numbers and the like
-# Languages that share a dictionary with another, or are found under a more general name.
-_DICTIONARY_OF = {
-    "no": "nb", "hr": "hbs", "sr": "hbs", "bs": "hbs", "sh": "hbs", "nds": "de", "pcm": "en"
-}  # fmt: skip
+# Languages that share a dictionary with another, or have it under a more general name.
+_DICTIONARY_OF = {"no": "nb", "hr": "hbs", "sr": "hbs", "bs": "hbs", "sh": "hbs", "nds": "de", "pcm": "en"}
 # The codes of three letters that catalogues of libraries have (ISO 639-2, both forms).
 _THREE_LETTERS = (
     "afr=af ara=ar arm=hy aze=az baq=eu bel=be ben=bn bos=bs bre=br bul=bg cat=ca ces=cs chi=zh cym=cy cze=cs dan=da "
@@ -37,24 +31,28 @@ _THREE_LETTERS = (
     "nor=no per=fa pol=pl por=pt ron=ro rum=ro rus=ru slk=sk slo=sk slv=sl sme=se spa=es sqi=sq alb=sq srp=sr swa=sw "
     "swe=sv tam=ta tel=te tgl=tl tha=th tur=tr ukr=uk urd=ur vie=vi wel=cy zho=zh"
 )
+# Languages that can be detected but have no dictionary; their words are cut into pieces all the same.
+_OTHERS = (
+    "ace af am an ary arz as az ba bcl be bn br bs crh dz eu ext fo fuv fy gcf gcr gom gu gug guw ha hbo ht ig ja jv "
+    "kab kik kk km kn ko ku ky lg lij ln lo ltg mg mn mr mt my nan ne nso oc om or pa ps qu rn rw sa sdh si sn so st "
+    "ta te tg th ti tk tt ug ur uz uzs vec vi vo wa wuu xh yo yue zh zu"
+)
+WITHOUT_DICTIONARY = frozenset(_OTHERS.split())
 _SHORT_CODE = dict(pair.split("=") for pair in _THREE_LETTERS.split())
 
 
-def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[str, ...]:
-    """Return the codes of the languages of texts, that of most texts first; none if they are not clear.
-
-    Example:
-        >>> languages_of(["Kirjastojen historia", ...])
-        ('fi',)
-
-    Args:
-        texts: the texts. A sample, evenly spread, is looked at.
-    """
+def languages_of(texts: "Texts") -> tuple[str, ...]:
+    """Return the languages of a sample of texts, that of most texts first; none if they are not clear."""
     count = min(_SAMPLE, len(texts))
-    # One of each stretch, not always its first: languages may take turns.
+    # A random text of each stretch, because languages may alternate.
     random = Random(0)
     rows = [int((stretch + random.random()) * len(texts) / count) for stretch in range(count)]
-    sample = [_shortened(texts[row]) for row in rows]
+    sample = []
+    for text in (texts[row] for row in rows):
+        if isinstance(text, bytes):
+            sample.append(text[: 4 * _LONGEST].decode("utf-8", "replace")[:_LONGEST])
+        elif isinstance(text, str):  # errors in texts are reported where they are read
+            sample.append(text[:_LONGEST])
     if sum(map(len, sample)) < _LEAST_TEXT:
         return ()
     from py3langid import classify  # it takes a second to load
@@ -66,20 +64,23 @@ def languages_of(texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[s
     return tuple(found) if sum(found.values()) >= _LEAST_SURE * total else ()
 
 
-def chosen_languages(setting: str, texts: "TextFile | Sequence[bytes] | Sequence[str]") -> tuple[str, ...]:
-    """Return the languages whose words are reduced to lemmas.
+def chosen_languages(setting: str, texts: "Texts") -> tuple[str, ...]:
+    """Return the languages whose words are lemmatized, given codes separated by commas, or "auto" or "none"."""
+    from xmc_tf.words.dictionaries import dictionary_languages
 
-    Args:
-        setting: codes of languages, separated by commas; or "auto" or "none".
-        texts: the texts, for "auto".
-
-    Raises:
-        InputError: a code is of no language.
-    """
     if setting == AS_WRITTEN:
         return ()
     if setting != AUTO:
-        return tuple(dict.fromkeys(dictionary_code(_checked(code)) for code in setting.split(",")))
+        codes, known = setting.split(","), _known_codes()
+        if unknown := [code for code in codes if _base(code) not in known]:
+            close, listed = nearest(unknown[0], known), ", ".join(sorted(dictionary_languages()))
+            raise InputError(
+                f"--language: unknown language code {unknown[0]!r}",
+                expected=f"codes such as en, fi or fi,sv; with a dictionary: {listed}",
+                received=unknown[0],
+                fix=f"did you mean {close}?" if close else "use auto, or none to take words as they are written",
+            )
+        return tuple(dict.fromkeys(map(dictionary_code, codes)))
     found = languages_of(texts)
     if found:
         _LOG.info("language: %s, found in the texts (--language sets it)", " and ".join(found))
@@ -95,52 +96,18 @@ def dictionary_code(code: str) -> str:
 
 
 def known_code(code: str) -> str | None:
-    """Return the code of the dictionary for a code as tables have it, such as fi, FIN or en-GB; None: no language."""
+    """Return the dictionary's code for a code in a table, such as fi, FIN or en-GB; None: no language."""
     code = code.strip().lower()
-    return dictionary_code(code) if _is_known(code) else None
-
-
-def _shortened(text: object) -> str:
-    """Return the beginning of a text; what is none is reported where texts are read."""
-    if not isinstance(text, str | bytes):
-        return ""
-    return (text if isinstance(text, str) else text[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
+    return dictionary_code(code) if _base(code) in _known_codes() else None
 
 
 def _base(code: str) -> str:
-    """Return a code without what is said of a variant, as in en-gb, and with two letters if there is one."""
+    """Return a code without its variant, as in en-gb, and with two letters if possible."""
     base = code.replace("_", "-").partition("-")[0]
     return _SHORT_CODE.get(base, base)
 
 
-def _known() -> set[str]:
+def _known_codes() -> set[str]:
     from xmc_tf.words.dictionaries import dictionary_languages
 
     return {*dictionary_languages(), *WITHOUT_DICTIONARY, *_DICTIONARY_OF}
-
-
-def _is_known(code: str) -> bool:
-    return _base(code) in _known()
-
-
-def _checked(code: str) -> str:
-    from xmc_tf.words.dictionaries import dictionary_languages
-
-    if _is_known(code):
-        return code
-    close = nearest(code, _known())
-    raise InputError(
-        f"--language: {code!r} is no language that is known here",
-        expected=f"codes such as en, fi or fi,sv; with a dictionary: {', '.join(sorted(dictionary_languages()))}",
-        received=code,
-        fix=f"did you mean {close}?" if close else "use auto, or none to take words as they are written",
-    )
-
-
-# Languages that are found in texts but have no dictionary; their words are cut into pieces all the same.
-_OTHERS = (
-    "ace af am an ary arz as az ba bcl be bn br bs crh dz eu ext fo fuv fy gcf gcr gom gu gug guw ha hbo ht ig ja jv "
-    "kab kik kk km kn ko ku ky lg lij ln lo ltg mg mn mr mt my nan ne nso oc om or pa ps qu rn rw sa sdh si sn so st "
-    "ta te tg th ti tk tt ug ur uz uzs vec vi vo wa wuu xh yo yue zh zu"
-)
-WITHOUT_DICTIONARY = frozenset(_OTHERS.split())

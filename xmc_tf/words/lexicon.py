@@ -8,46 +8,29 @@ from functools import cached_property
 import numpy as np
 
 from xmc_tf.common.kernels import kernel_view
-from xmc_tf.words.dictionaries import Strings, dictionary_languages, load_dictionary
-from xmc_tf.words.endings import Endings, no_endings
+from xmc_tf.words.dictionaries import NO_ENDINGS, Endings, Strings, dictionary_languages, load_dictionary
 from xmc_tf.words.kernels import OWN, LexiconArrays, key_table
 
+# The arrays by which a lexicon is stored, and their types.
 FIELDS = {
     "forms": np.int64, "lemma_of": np.int32, "lemma_keys": np.int64,
     "endings": np.int64, "cuts": np.int32, "added": np.uint8, "added_ends": np.int64,
 }  # fmt: skip
-"""The arrays of a lexicon, by which it is stored, and their types."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """The lemmas of words.
+    """The lemmas of words: by the dictionary, or else by the ending; other words are their own lemma."""
 
-    A word that is a form of the dictionary has the lemma of the form. Of other words, the ending may tell the lemma.
-    All others are their own lemma.
-
-    Args:
-        forms: int64: keys of forms, ascending.
-        lemma_of: int32: the lemma of each form.
-        lemma_keys: int64: the key of each lemma.
-        rule: the rule for words that are no form.
-        texts: the lemmas themselves, of several dictionaries; none in a model, which does not need them.
-    """
-
-    forms: np.ndarray
-    lemma_of: np.ndarray
-    lemma_keys: np.ndarray
-    rule: Endings
-    texts: tuple[Strings, ...] = ()
+    forms: np.ndarray  # int64: their keys, ascending
+    lemma_of: np.ndarray  # int32: the lemma of each form
+    lemma_keys: np.ndarray  # int64: the key of each lemma
+    rule: Endings  # for words that are no form
+    texts: tuple[Strings, ...] = ()  # the lemmas themselves, of each dictionary; a model does not need them
 
     @classmethod
     def of(cls, languages: Sequence[str]) -> "Lexicon":
-        """Return the lexicon of some languages.
-
-        Args:
-            languages: their codes, the most frequent first: its lemma is that of forms that several have. Languages
-                without a dictionary add nothing.
-        """
+        """Return the lexicon of languages, in the order of preference for forms that several have."""
         found = [load_dictionary(code) for code in languages if code in dictionary_languages()]
         if not found:
             return NO_LEXICON
@@ -57,12 +40,10 @@ class Lexicon:
             return cls(found[0].keys, found[0].lemma_of, lemma_keys, found[0].endings, texts)
         before = np.cumsum([0, *(len(lemmas.ends) for lemmas in texts)])
         keys = np.concatenate([dictionary.keys for dictionary in found])
-        lemma_of = np.concatenate(
-            [dictionary.lemma_of + first for dictionary, first in zip(found, before, strict=False)]
-        )
+        lemma_of = np.concatenate([one.lemma_of + first for one, first in zip(found, before, strict=False)])
         forms, first = np.unique(keys, return_index=True)
-        # An ending means different things in different languages.
-        return cls(forms, lemma_of[first].astype(np.int32), lemma_keys, no_endings(), texts)
+        # Endings have different meanings in different languages, so there are no rules.
+        return cls(forms, lemma_of[first].astype(np.int32), lemma_keys, NO_ENDINGS, texts)
 
     def __len__(self) -> int:
         return len(self.forms) + len(self.rule.endings)
@@ -85,11 +66,7 @@ class Lexicon:
         return LexiconArrays(key_table(held.pop("forms")), **held)
 
     def reduced(self, keys: np.ndarray) -> "Lexicon":
-        """Return the part that a model needs: the forms that are, or whose lemmas are, among some words.
-
-        Args:
-            keys: the keys of the words.
-        """
+        """Return the part that a model needs: the forms that are among these words, or whose lemmas are."""
         known = np.isin(self.lemma_keys, keys)
         kept = np.flatnonzero(known[self.lemma_of] | np.isin(self.forms, keys))
         used, lemma_of = np.unique(self.lemma_of[kept], return_inverse=True)
@@ -99,12 +76,7 @@ class Lexicon:
         )  # fmt: skip
 
     def lemma(self, word: bytes, source: int) -> bytes:
-        """Return the lemma of a word.
-
-        Args:
-            word: the word.
-            source: where its lemma is from, as ``lemma_key`` returns it.
-        """
+        """Return the lemma of a word; ``source`` is as `lemma_key` returns it."""
         if source == OWN:
             return word
         if source >= 0:
@@ -118,5 +90,5 @@ class Lexicon:
         return word[: len(word) - int(rule.cuts[place])] + added
 
 
-NO_LEXICON = Lexicon(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), no_endings())
-"""The lexicon of words as they are written."""
+# The lexicon of words as they are written.
+NO_LEXICON = Lexicon(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64), NO_ENDINGS)

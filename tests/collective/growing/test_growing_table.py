@@ -8,8 +8,7 @@ import tensorflow as tf
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.growing import table as growing
 from xmc_tf.collective.growing.eviction import LeastFrequent, OlderThan, keys_of, limit_of
-from xmc_tf.collective.growing.hashes import hash_ids
-from xmc_tf.collective.growing.index import IdIndex, IndexedIds
+from xmc_tf.collective.growing.index import IdIndex, IndexedIds, hash_ids
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.solo import Solo

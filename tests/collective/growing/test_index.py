@@ -7,9 +7,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as some
 
-from xmc_tf.collective.growing.hashes import HASHES, hash_ids
-from xmc_tf.collective.growing.index import NO_ROW, IdIndex
-from xmc_tf.collective.growing.initial_rows import initial_rows
+from xmc_tf.collective.growing.index import HASHES, NO_ROW, IdIndex, hash_ids
+from xmc_tf.collective.growing.table import initial_rows
 from xmc_tf.common.errors import InputError
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
-from xmc_tf.collective.engines.choosing import engine, start_engine
+from xmc_tf.collective.engines.operations import engine, start_engine
 from xmc_tf.ranks.choosing import choose_communicator
 
 logging.basicConfig(level=logging.INFO)

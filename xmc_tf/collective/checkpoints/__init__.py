@@ -1,1 +1,0 @@
-"""Checkpoints of sharded tables, which load on any number of ranks."""

@@ -1,8 +1,7 @@
 """Checkpoints of sharded tables, written by all ranks and readable on any number of ranks.
 
-The folder holds ``manifest.json`` and the data folder that it names. A new checkpoint's data go into a new folder. The
-new checkpoint becomes valid when the manifest is replaced, by one rename. A save that fails before that leaves the
-previous checkpoint intact.
+The folder holds ``manifest.json`` and the data folder that it names. The data of a new checkpoint go into a new folder;
+it becomes valid when the manifest is replaced by one rename. If a save fails before, the previous one stays valid.
 """
 
 import re
@@ -22,9 +21,8 @@ from xmc_tf.collective.checkpoints.manifest import (
 )
 from xmc_tf.collective.checkpoints.packed_arrays import ArraySource, read_arrays, write_arrays
 from xmc_tf.collective.checkpoints.shard_files import ShardFile, check_shard, read_rows, write_shard
-from xmc_tf.collective.growing.saving import loading_forms, saved_forms
-from xmc_tf.collective.tables.row_access import get_rows, row_type, set_rows
-from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.growing.forms import loading_forms, saved_forms
+from xmc_tf.collective.tables.table import ShardedTable, get_rows, row_type, set_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
@@ -44,24 +42,10 @@ def save_tables(
     extra: Mapping[str, ArraySource] | None = None,
     step: int = 0,
 ) -> None:
-    """Write a checkpoint of tables, their slots, and replicated arrays; collective.
+    """Write a checkpoint of tables, their slots, and replicated arrays (``extra``, written by rank 0); collective.
 
-    Each rank writes its own rows, block by block, so all hosts must see the folder. An older checkpoint in it is
-    replaced when the new one is complete.
-
-    Example:
-        >>> save_tables("run/checkpoint", [table], communicator, {"dense/kernel": kernel.numpy()}, step=12000)
-
-    Args:
-        folder: the checkpoint folder.
-        tables: the sharded tables, the same on all ranks.
-        communicator: the ranks.
-        extra: replicated arrays, written by rank 0; functions that return them avoid a second copy of all of them.
-        step: the current step of the training.
-
-    Raises:
-        InputError: the ranks do not see the same folder, or have different tables.
-        OSError: a rank cannot write, for example on a full disk; the previous checkpoint is kept.
+    Each rank writes its own rows in blocks, so all hosts must see the folder. An older checkpoint in it is replaced
+    when the new one is complete.
     """
     folder, tables = Path(folder), saved_forms(tables, communicator)
     data = Path(communicator.broadcast(run_on_all_ranks(communicator, lambda: _make_data_folder(folder, communicator))))
@@ -86,22 +70,9 @@ def save_tables(
 def load_tables(
     folder: str | Path, tables: Sequence[ShardedTable], communicator: Communicator, *, slots: bool = True
 ) -> dict[str, np.ndarray]:
-    """Load tables and their slots from a checkpoint of any number of ranks; collective.
+    """Load tables and slots from a checkpoint of any number of ranks, and return its replicated arrays; collective.
 
-    Each rank reads its own rows. Missing slots of the tables are created.
-
-    Args:
-        folder: the checkpoint folder.
-        tables: the tables to load; the checkpoint may have more.
-        communicator: the ranks.
-        slots: whether to load the optimizer's slots, which only training needs.
-
-    Returns:
-        The replicated arrays by name (``extra`` of ``save_tables``).
-
-    Raises:
-        InputError: a file is missing, truncated, damaged, or from another checkpoint; the message names it. Tables may
-            then be partly loaded.
+    Each rank reads its own rows. Missing slots of the tables are created. After an error, tables may be partly loaded.
     """
     folder = Path(folder)
     here = run_on_all_ranks(communicator, lambda: read_manifest(folder) if communicator.rank == 0 else None)
@@ -214,7 +185,6 @@ def _finish(
 
 
 def _is_current(folder: Path, data: Path) -> bool:
-    """Return whether the manifest names this data folder."""
     try:
         return read_manifest(folder).data == data.name
     except InputError:  # there is none yet

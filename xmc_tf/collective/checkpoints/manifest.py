@@ -25,36 +25,16 @@ _AGAIN = "copy it again, or go back to an earlier checkpoint"
 @register
 @dataclass(frozen=True)
 class SavedTable:
-    """A table in a checkpoint.
-
-    Args:
-        rows: the number of rows of the whole table.
-        dim: the width of a row.
-        values: the files of its rows, ordered by first row.
-        slots: the files of each optimizer slot, by name.
-    """
-
     rows: int
     dim: int
-    values: list[ShardFile]
+    values: list[ShardFile]  # ordered by first row
     slots: dict[str, list[ShardFile]]
 
 
 @register
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a checkpoint.
-
-    Args:
-        data: the name of the data folder, which is beside the manifest.
-        step: the step of the training.
-        ranks: the number of ranks that wrote it.
-        tables: the tables by name.
-        replicated: the arrays that are the same on all ranks.
-        version: the version of the format.
-    """
-
-    data: str
+    data: str  # the name of the data folder, which is beside the manifest
     step: int
     ranks: int
     tables: dict[str, SavedTable]
@@ -71,15 +51,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Return the manifest of the checkpoint in ``folder``.
-
-    Example:
-        >>> read_manifest("run/checkpoint").step
-        12000
-
-    Raises:
-        InputError: it is missing or damaged; the message names the file.
-    """
+    """Return the manifest of the checkpoint in ``folder``."""
     path = Path(folder) / MANIFEST
     if not path.is_file():
         raise InputError(

@@ -1,7 +1,7 @@
 """Many arrays packed into few files, because each file costs a flush and an encoder has hundreds of arrays.
 
-The manifest holds the table of contents, with a checksum for each block of an array. Arrays are requested and written
-one at a time, so that there is never a second copy of all of them.
+The manifest has the place of each array and a checksum for each of its blocks. Arrays are made and written one at a
+time, so that they are never all in memory twice.
 """
 
 import os
@@ -20,7 +20,7 @@ from xmc_tf.collective.checkpoints.shard_files import BLOCK_BYTES, blocks, check
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.wire import register
 
-# The maximum length of a file; a longer array has its own file.
+# The maximum length of a file. A longer array has its own file.
 PACK_BYTES = 1 << 30
 _ALIGNMENT = 64  # so that arrays in a file can be mapped into memory
 
@@ -31,52 +31,29 @@ ArraySource: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 @register
 @dataclass(frozen=True)
 class SavedArray:
-    """The place of an array.
-
-    Args:
-        shape: its shape.
-        dtype: its type, as numpy spells it.
-        file: the name of its file.
-        offset: its first byte in the file.
-        block_bytes: the number of bytes per checksum.
-        checksums: the CRC-32 of each block.
-    """
+    """The place of an array."""
 
     shape: list[int]
-    dtype: str
+    dtype: str  # as NumPy spells it
     file: str
     offset: int
-    block_bytes: int
-    checksums: list[int]
+    block_bytes: int  # bytes per checksum
+    checksums: list[int]  # the CRC-32 of each block
 
     @property
     def bytes(self) -> int:
-        """The number of bytes of the array."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 @register
 @dataclass(frozen=True)
 class Packed:
-    """The table of contents.
-
-    Args:
-        files: the length of each file, by name.
-        arrays: the places of the arrays, by name.
-    """
-
-    files: dict[str, int]
+    files: dict[str, int]  # their lengths
     arrays: dict[str, SavedArray]
 
 
 def write_arrays(folder: Path, given: Mapping[str, ArraySource], stem: str = "replicated") -> Packed:
-    """Write arrays and flush them to the disk.
-
-    Args:
-        folder: the folder of the files.
-        given: the arrays, or functions that return them, by name.
-        stem: the prefix of the files' names.
-    """
+    """Write arrays, or what functions return, to files that begin with ``stem``, and flush them to the disk."""
     files: dict[str, int] = {}
     arrays: dict[str, SavedArray] = {}
     with ExitStack() as stack:
@@ -103,11 +80,7 @@ def write_arrays(folder: Path, given: Mapping[str, ArraySource], stem: str = "re
 
 
 def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
-    """Return all arrays, in new memory.
-
-    Raises:
-        InputError: a file is missing, or does not match the table of contents.
-    """
+    """Return all arrays, in new memory."""
     for name, length in packed.files.items():
         check_length(folder / name, length)
     found = {}

@@ -1,7 +1,7 @@
 """A rank's rows in a ``.npy`` file, written in blocks, of which any range can be read and checked.
 
-A file is never in memory as a whole. The manifest holds a checksum for each block of rows, so that a reader of a few
-rows checks only their blocks.
+A file is never in memory as a whole. The manifest holds a checksum for each block, so that reading a few rows checks
+only their blocks.
 """
 
 import os
@@ -16,60 +16,38 @@ from numpy.lib import format as npy
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.wire import register
-from xmc_tf.data.npz.npy_head import Head, read_head
+from xmc_tf.data.npz.reading import Head, read_head
 
-# The bytes of a block, which is copied at a time, and must be read as a whole to check one of its rows.
+# The bytes of a block, which is copied at once, and must be read as a whole to check one of its rows.
 BLOCK_BYTES = 8 << 20
 
 
 @register
 @dataclass(frozen=True)
 class ShardFile:
-    """The description of a file in the manifest.
+    """The description of a file in the manifest."""
 
-    Args:
-        file: its name in the data folder.
-        start: its first row in the whole table.
-        stop: the row after its last.
-        row_shape: the shape of a row: ``[dim]``, or ``[]`` for one number per row.
-        dtype: the type of the values, as numpy spells it.
-        block_rows: the number of rows per checksum.
-        checksums: the CRC-32 of each block's bytes.
-        bytes: the length of the file.
-    """
-
-    file: str
+    file: str  # its name in the data folder
     start: int
-    stop: int
-    row_shape: list[int]
-    dtype: str
-    block_rows: int
-    checksums: list[int]
+    stop: int  # exclusive
+    row_shape: list[int]  # ``[dim]``, or ``[]`` for one number per row
+    dtype: str  # as NumPy spells it
+    block_rows: int  # rows per checksum
+    checksums: list[int]  # the CRC-32 of each block
     bytes: int
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the array in the file."""
         return (self.stop - self.start, *self.row_shape)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the description as JSON."""
         return dict(self.__dict__)
 
 
 def write_shard(
     path: Path, read: Callable[[int, int], np.ndarray], start: int, stop: int, row_shape: tuple[int, ...], dtype: Any
 ) -> ShardFile:
-    """Write the rows ``[start, stop)`` in blocks, and flush them to the disk.
-
-    Args:
-        path: the file to write.
-        read: returns the rows ``[i, j)`` of them, counted from 0.
-        start: the first row in the whole table.
-        stop: the row after the last.
-        row_shape: the shape of a row.
-        dtype: the type of the values.
-    """
+    """Write the rows ``[start, stop)``, of which ``read`` returns those counted from 0, and flush them to the disk."""
     dtype = np.dtype(dtype)
     rows = stop - start
     block_rows = rows_per_block(row_shape, dtype, BLOCK_BYTES)
@@ -90,18 +68,7 @@ def write_shard(
 
 
 def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callable[[int, np.ndarray], None]) -> None:
-    """Read the rows of a file that are in ``[start, stop)``.
-
-    Args:
-        folder: the data folder.
-        shard: the file's description.
-        start: the first row, in the whole table.
-        stop: the row after the last.
-        put: called for each block with its first row in the whole table, and the rows.
-
-    Raises:
-        InputError: the file is missing, or does not match its description.
-    """
+    """Read the rows of a file in ``[start, stop)``; ``put`` gets the first row number and the rows of each block."""
     first, last = max(start, shard.start) - shard.start, min(stop, shard.stop) - shard.start
     if first >= last:
         return
@@ -158,7 +125,6 @@ def check_length(path: Path, length: int) -> None:
 
 
 def rows_per_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) -> int:
-    """Return the number of rows in a block."""
     return max(1, block_bytes // max(1, int(np.prod(row_shape, dtype=np.int64)) * np.dtype(dtype).itemsize))
 
 

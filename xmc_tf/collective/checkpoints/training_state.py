@@ -21,22 +21,10 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 def save_training(folder: str | Path, model: keras.Model, communicator: Communicator) -> int:
-    """Write a checkpoint of a compiled model with its optimizer, between two steps; collective.
+    """Write a checkpoint of a compiled model with its optimizer, and return the number of steps made; collective.
 
-    Ranks write their own rows of sharded tables and slots; rank 0 writes everything else. Gradients that are being
-    accumulated are not saved.
-
-    Example:
-        >>> if step % 1000 == 0:
-        ...     save_training("run/checkpoint", model, strategy.communicator)
-
-    Args:
-        folder: the checkpoint folder; an older checkpoint in it is replaced when the new one is complete.
-        model: a model that is compiled with ``strategy.optimizer(...)``.
-        communicator: the ranks.
-
-    Returns:
-        The number of steps made.
+    Ranks write their own rows of sharded tables and slots; rank 0 writes everything else. An older checkpoint is
+    replaced when the new one is complete. Gradients that are being accumulated are not saved.
     """
     step = int(model.optimizer.iterations)
     replicated = {name: partial(_to_numpy, variable) for name, variable in _replicated(model).items()}
@@ -45,24 +33,7 @@ def save_training(folder: str | Path, model: keras.Model, communicator: Communic
 
 
 def load_training(folder: str | Path, model: keras.Model, communicator: Communicator, *, optimizer: bool = True) -> int:
-    """Load a checkpoint into a model that is built in the same way, on any number of ranks; collective.
-
-    Example:
-        >>> if has_checkpoint("run/checkpoint", strategy.communicator):
-        ...     first_step = load_training("run/checkpoint", model, strategy.communicator)
-
-    Args:
-        folder: the checkpoint folder.
-        model: a model that is built and compiled like the saved one.
-        communicator: the ranks.
-        optimizer: whether to load the optimizer's state, which only training needs.
-
-    Returns:
-        The number of steps made.
-
-    Raises:
-        InputError: the checkpoint is damaged, or does not fit the model; the message names the file or variable.
-    """
+    """Load a checkpoint into a model that is built in the same way, and return the number of steps made; collective."""
     if optimizer:
         run_on_all_ranks(communicator, lambda: _check_resumable(folder) if communicator.rank == 0 else None)
         model.optimizer.build(list(model.trainable_variables))
@@ -84,7 +55,7 @@ def load_training(folder: str | Path, model: keras.Model, communicator: Communic
 
 
 def _check_resumable(folder: str | Path) -> None:
-    """Refuse checkpoints of Keras 2's optimizers: arrays have numbers, and another array may fit by its shape."""
+    """Refuse checkpoints of Keras 2's optimizers: arrays are numbered, and another array may fit by its shape."""
     if read_manifest(folder).version < VERSION:
         raise InputError(
             f"{folder} is of a training that xmc_tf 0.2 or an older version began",

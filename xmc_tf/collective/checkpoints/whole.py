@@ -13,11 +13,7 @@ _DATA = "data-000001"
 
 
 def read_checkpoint(folder: str | Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the tables of a checkpoint of any number of ranks, and its other arrays, both by name.
-
-    Raises:
-        InputError: a file is missing or damaged; the message names it.
-    """
+    """Return the tables of a checkpoint of any number of ranks, and its other arrays, both by name."""
     manifest = read_manifest(folder)
     data = Path(folder) / manifest.data
     extra = read_arrays(data, manifest.replicated)

@@ -1,1 +1,0 @@
-"""The collective operations of training steps, over Horovod or MPI."""

@@ -1,17 +1,10 @@
-"""Arrays that TensorFlow takes over from Python without a copy."""
-
 import numpy as np
 
 _ALIGNMENT = 64  # of TensorFlow's own tensors
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
-    """Return an uninitialized array that TensorFlow need not copy.
-
-    Args:
-        shape: its shape.
-        dtype: its type.
-    """
+    """Return an uninitialized array that TensorFlow takes over without a copy."""
     dtype = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)

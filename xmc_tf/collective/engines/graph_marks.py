@@ -14,17 +14,11 @@ _COUNTERS: dict[str, tuple[tf.Variable, tf.Variable]] = {}
 def marked(
     name: str, inputs: Sequence[tf.Tensor], collective: Callable[[], Sequence[tf.Tensor]]
 ) -> Sequence[tf.Tensor]:
-    """Return the results of ``collective()``, with a mark before and one after it.
-
-    Args:
-        name: the collective's name.
-        inputs: the tensors that it waits for; it begins when they are computed.
-        collective: adds the collective to the graph, or runs it outside of graphs.
-    """
+    """Return the results of ``collective()``, which waits for ``inputs``, with a mark before and one after it."""
     if tf.executing_eagerly():
         with MARKS.waiting_in(name):
             return collective()
-    if not MARKS.kept or in_plain_graph():  # whose variables would be the user's
+    if not MARKS.kept or in_plain_graph():  # in a plain graph, the counters would be variables of the user
         return collective()
     begun, ended = _counters(name)
     with tf.control_dependencies(inputs):

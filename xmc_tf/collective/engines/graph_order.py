@@ -1,8 +1,8 @@
 """The order of collectives in a graph of TensorFlow 1 (``tf.Graph``), in which nothing else orders operations.
 
 Ranks must call collectives in the same order. Within a ``tf.function``, TensorFlow keeps the order of the program. In a
-plain graph, each collective runs after the one that was added before it. Those of initial values are apart, because a
-session runs the initializers alone.
+plain graph, each collective runs after the one that was added before it. Those of initial values have an order of their
+own, because a session runs the initializers alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +22,7 @@ def in_plain_graph() -> bool:
 
 
 def of_graph(name: str, make: Callable[[], T]) -> T:
-    """Return an object that belongs to the graph that is being built; the first call makes it.
-
-    Args:
-        name: its name.
-        make: makes it.
-    """
+    """Return a named object of the graph that is being built; the first call makes it."""
     graph = tf.compat.v1.get_default_graph()
     if not hasattr(graph, f"_xmc_tf_{name}"):
         setattr(graph, f"_xmc_tf_{name}", make())
@@ -46,11 +41,7 @@ def of_initial_values() -> Iterator[None]:
 
 
 def in_order(collective: Callable[[], Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:
-    """Return the results of ``collective()``, which in a plain graph runs after the one before it.
-
-    Args:
-        collective: adds the collective to the graph, or runs it outside of graphs.
-    """
+    """Return the results of ``collective()``, which in a plain graph runs after the one before it."""
     if not in_plain_graph():
         return collective()
     chain = _CHAIN.get()

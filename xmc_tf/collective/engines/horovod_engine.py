@@ -1,8 +1,8 @@
 """The engine over Horovod: Gloo or MPI on CPUs, NCCL on GPUs.
 
-Horovod matches the ranks' calls by the names of graph nodes. TensorFlow makes names unique by numbers in the order of
-tracing, which is the same on all ranks if they run the same program. The order in which the nodes run does not matter.
-Outside of graphs, operations run and are matched in the program's order.
+Horovod matches the ranks' calls by the names of graph nodes, which TensorFlow numbers in the order of tracing: equal on
+all ranks if they run the same program. So the order in which the nodes run does not matter. Outside of graphs,
+operations run and are matched in the program's order.
 """
 
 import re

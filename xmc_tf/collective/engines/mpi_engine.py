@@ -1,7 +1,7 @@
 """The engine over MPI: mpi4py inside the graph, without a compiler and without a thread of its own.
 
-A step calls mpi4py through ``tf.numpy_function``. Its operations are stateful, and TensorFlow runs those of a graph in
-the program's order. So all ranks make the same calls in the same order, which is how MPI matches them.
+A step calls mpi4py through ``tf.numpy_function``, a stateful operation, so TensorFlow runs the calls of a graph in the
+program's order: the same on all ranks, which is how MPI matches them.
 """
 
 import logging
@@ -16,8 +16,8 @@ from xmc_tf.ranks.stalls.marks import MARKS
 
 log = logging.getLogger(__name__)
 
-# MPI counts in 32 bits. The unit of all-to-all and all-gather is a row, that of sums is a piece of this many numbers.
-# Tests lower it.
+# MPI counts in 32 bits. All-to-all and all-gather count rows, and sums are made in chunks of this many numbers. Tests
+# lower it.
 CHUNK = 1 << 28
 # Smaller tensors are summed together in one message.
 _SMALL_BYTES = 1 << 16
@@ -30,8 +30,7 @@ class MpiEngine:
     MPI would match an exchange with a sum, and mix up their data.
     """
 
-    # Whether an exchange counts numbers in 32 bits, so that their number is limited; otherwise it counts rows.
-    counts_numbers = False
+    counts_numbers = False  # an exchange counts rows, so that the number of its numbers is not limited to 32 bits
 
     def __init__(self) -> None:
         self._exchanges, self._sums, self._gathers = (MPI.COMM_WORLD.Dup() for _ in range(3))

@@ -1,14 +1,58 @@
 """The collective operations of training steps, over the engine of this process."""
 
+import os
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 
 import tensorflow as tf
 
-from xmc_tf.collective.engines.choosing import engine
+from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.graph_order import in_order
-from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.choosing import choose_communicator, how_started
+from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.stalls.marks import MARKS
+
+if TYPE_CHECKING:
+    from xmc_tf.collective.engines.horovod_engine import HorovodEngine
+    from xmc_tf.collective.engines.mpi_engine import MpiEngine
+
+# The collective operations of a rank, which all ranks must call in the same order with the same names. ``operations``
+# calls them with tensors of types that the engine can send.
+Engine: TypeAlias = Union["HorovodEngine", "MpiEngine"]
+
+
+@cache
+def engine() -> Engine:
+    """Return this process's engine, the same object on every call; the first call is collective.
+
+    Processes that MPI has started use mpi4py, and those of ``horovodrun`` over Gloo use Horovod, unless
+    ``XMC_TF_COMMUNICATOR`` (horovod, mpi) overrides this. Never both: a step through mpi4py beside Horovod's polling
+    thread takes several times as long.
+    """
+    choose_communicator()  # reports what is missing
+    if how_started(os.environ)[0] == "mpi":
+        from xmc_tf.collective.engines.mpi_engine import MpiEngine
+
+        return MpiEngine()
+    from xmc_tf.collective.engines.horovod_engine import HorovodEngine
+
+    return HorovodEngine()
+
+
+def start_engine(communicator: Communicator) -> Engine:
+    """Start the engine, and check that its ranks are those of the communicator; collective."""
+    found = engine()
+    if (found.rank, found.size) != (communicator.rank, communicator.size):
+        raise InputError(
+            "the engine of training steps and the communicator have different ranks",
+            expected=f"rank {communicator.rank} of {communicator.size}",
+            received=f"rank {found.rank} of {found.size} ({found})",
+            fix="start all ranks with one horovodrun or one mpiexec",
+        )
+    return found
+
 
 # Types that engines cannot send, and types of the same width that they can.
 _SENT_AS = {tf.bfloat16: tf.uint16, tf.bool: tf.uint8}
@@ -29,7 +73,6 @@ def counts_numbers() -> bool:
 
 
 def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
-    """Return the sum over the ranks."""
     (total,) = in_order(lambda: engine().sums([tf.cast(tensor, _SUMMED_AS.get(tensor.dtype, tensor.dtype))], name))
     total.set_shape(tensor.shape)
     return tf.cast(total, tensor.dtype)
@@ -56,7 +99,6 @@ def allgather(tensor: tf.Tensor, name: str) -> tf.Tensor:
 
 
 def is_first_rank() -> bool:
-    """Return whether this is rank 0, which writes what concerns all ranks."""
     return choose_communicator().rank == 0
 
 
@@ -80,3 +122,30 @@ def _restored(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     if tensor.dtype == dtype:
         return tensor
     return tf.cast(tensor, dtype) if dtype == tf.bool else tf.bitcast(tensor, dtype)
+
+
+class GatheredRows(NamedTuple):
+    """The rows of all ranks, in the order of the ranks, and the positions of this rank's rows among them."""
+
+    rows: tf.Tensor
+    positions: tf.Tensor
+
+
+def gather_rows(tensor: tf.Tensor, size: int, rank: int, name: str) -> GatheredRows:
+    """Return the rows of all ranks, which may have different numbers of them; differentiable, collective."""
+    own = tf.shape(tensor)[:1]
+    if size == 1:
+        return GatheredRows(tensor, tf.range(own[0]))
+    counts = tf.ensure_shape(operations.allgather(own, f"{name}/counts"), [size])
+
+    @tf.custom_gradient
+    def gathered(tensor: tf.Tensor) -> tuple[tf.Tensor, object]:
+        def back(upstream: tf.Tensor) -> tf.Tensor:
+            # The loss of each rank depends on these rows: they get the sum of what all ranks send back.
+            parts, _ = operations.alltoall(tf.convert_to_tensor(upstream), counts, f"{name}/gradient")
+            shape = tf.concat([[size], tf.shape(tensor)], axis=0)
+            return tf.reduce_sum(tf.reshape(parts, shape), axis=0)
+
+        return operations.allgather(tensor, name), back
+
+    return GatheredRows(gathered(tensor), tf.range(own[0]) + tf.reduce_sum(counts[:rank]))

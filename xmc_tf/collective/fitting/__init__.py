@@ -1,1 +1,0 @@
-"""Keras models over all ranks: compile, fit and save."""

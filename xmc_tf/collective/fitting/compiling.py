@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from xmc_tf.collective.fitting.metrics import announce_own_metrics
-from xmc_tf.collective.fitting.whole_batches import normalized_over_ranks, take_steps_over_ranks
+from xmc_tf.collective.fitting.steps import normalized_over_ranks, take_steps_over_ranks
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.keras_2 import check_keras_3, keras_2_refused
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
@@ -44,11 +44,8 @@ def compiled_over_ranks(
 ) -> Iterator[None]:
     """Give models that are compiled in the block the optimizer that ``change`` returns.
 
-    Args:
-        communicator: the ranks.
-        change: returns the optimizer of a model that is compiled with one of Keras, and the one that was passed, if it
-            already works over all ranks.
-        large: returns whether an embedding of so many rows and columns would be sharded in an embedding scope.
+    ``change`` receives the model and, if it was compiled with an optimizer over all ranks, that one; ``large`` says
+    whether an embedding scope would shard an embedding of so many rows and columns.
     """
     # The class that has the method: Keras does not recompile loaded models of a class with a method of its own.
     owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))

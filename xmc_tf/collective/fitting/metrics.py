@@ -37,7 +37,7 @@ def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iter
 
 
 def announce_own_metrics(model: keras.Model) -> None:
-    """Say that the states of metrics that are not from Keras are added up."""
+    """Warn that the states of metrics that are not from Keras are added up."""
     for metric in dict.fromkeys(_flat(model)):
         if not type(metric).__module__.startswith(("keras.", "keras_rs.")):
             log.warning(

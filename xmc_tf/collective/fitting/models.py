@@ -1,31 +1,88 @@
-"""``fit``, ``evaluate``, ``save`` and ``export`` of Keras models, once there are several ranks.
+"""``fit``, ``evaluate``, ``save`` and ``export`` of Keras models on several ranks.
 
-``fit`` shows the metrics over all ranks to the callbacks of each, so that early stopping and the like decide the same
+``fit`` shows the metrics over all ranks to the callbacks of each, so that, for example, early stopping decides the same
 everywhere. ``save`` writes whole tables, once. A model that was not compiled over the ranks is reported.
 """
 
 import functools
+import hashlib
 import inspect
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
-from xmc_tf.collective.fitting.callbacks import prepare_callback
-from xmc_tf.collective.fitting.epochs import same_steps_on_all_ranks
 from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
-from xmc_tf.collective.fitting.whole_batches import reduce_losses_over_ranks
+from xmc_tf.collective.fitting.steps import reduce_losses_over_ranks, same_steps_on_all_ranks
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.replicas import check_replicas_equal
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
-from xmc_tf.collective.tables.row_requests import ids_out_of_range_in_one_line
+from xmc_tf.collective.tables.lookup import ids_out_of_range_in_one_line
 from xmc_tf.collective.tables.table import ShardedTable, table_of
-from xmc_tf.collective.tables.whole_rows import save_on_rank_0
+from xmc_tf.collective.tables.table_variable import name_of, own_rows, save_on_rank_0
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
+
+
+def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communicator) -> int:
+    """Check that replicated variables are bitwise equal on all ranks, and return their number; collective.
+
+    Only digests are sent. Sharded tables, which differ by design, are skipped.
+    """
+    replicated = [variable for variable in variables if table_of(variable) is None]
+    mine = [(name_of(variable), tuple(variable.shape), _digest(variable)) for variable in replicated]
+    every = communicator.allgather(mine)
+    if any(len(one) != len(every[0]) for one in every):
+        raise InputError(
+            "ranks have different numbers of replicated variables",
+            received=", ".join(f"{len(one)} on rank {rank}" for rank, one in enumerate(every)),
+            fix="build the same model on all ranks",
+        )
+    differing = []
+    for number, (name, shape, digest) in enumerate(every[0]):
+        # Names may differ: Keras numbers layers, and a rank may have made other models before.
+        others = [rank for rank, one in enumerate(every) if one[number][1:] != (shape, digest)]
+        if others:
+            differing.append(f"{name} {shape}: on ranks {others}")
+    if differing:
+        raise InputError(
+            f"{len(differing)} of {len(replicated)} replicated variables differ from rank 0's",
+            received="\n            ".join(differing[:10]),
+            fix="create the model inside strategy.scope(), and update it only with strategy.optimizer(...)",
+        )
+    return len(replicated)
+
+
+def _digest(variable: tf.Variable) -> str:
+    """Return a digest of the bytes, for which -0.0 and 0.0 differ and a NaN equals itself."""
+    values = np.ascontiguousarray(variable.numpy())
+    return hashlib.blake2b(values.view(np.uint8).reshape(-1).data, digest_size=16).hexdigest()
+
+
+def prepare_callback(callback: keras.callbacks.Callback, communicator: Communicator) -> None:
+    """Make a callback of a model over all ranks work as in one process."""
+    if isinstance(callback, keras.callbacks.EarlyStopping):  # remembers weights and sets them again
+        for name in ("on_train_begin", "on_epoch_end", "on_train_end"):
+            setattr(callback, name, _with_own_rows(getattr(callback, name)))
+    if isinstance(callback, keras.callbacks.BackupAndRestore) and communicator.rank > 0:
+        # Rank 0 makes the folder, writes and removes; the others send it their rows.
+        callback._save_model = lambda: callback.model.save_weights(callback._weights_path, overwrite=True)
+        callback.on_train_end = lambda logs=None: None
+
+
+def _with_own_rows(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that copies and sets the rows of its rank only, so that no rank holds a whole table."""
+
+    @functools.wraps(method)
+    def of_own_rows(*args: Any, **kwargs: Any) -> Any:
+        with own_rows():
+            return method(*args, **kwargs)
+
+    return of_own_rows
+
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +91,7 @@ _warned: "weakref.WeakSet[keras.Model]" = weakref.WeakSet()
 
 
 def prepare_models(communicator: Communicator) -> None:
-    """Make the methods of all Keras models work over several ranks from now on.
-
-    Args:
-        communicator: the ranks.
-    """
+    """Make the methods of all Keras models work over several ranks from now on."""
     global _prepared
     if _prepared is not None or communicator.size == 1:
         return
@@ -119,7 +172,7 @@ def _on_batch(
 
 
 def _results(communicator: Communicator, results: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
-    """Return the metrics over all ranks; of what a ``train_step`` of the user's returns instead, the means."""
+    """Return the metrics over all ranks, or the means of what the user's own ``train_step`` returns instead."""
     if not _over_ranks(model):
         return results(logs)
     with metrics_of_all_ranks(model, communicator):
@@ -181,9 +234,7 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 class _SameOnAllRanks(keras.callbacks.Callback):
     """The first callback of a model over all ranks: after the first step, it checks that their replicas are equal.
 
-    Args:
-        communicator: the ranks.
-        stops_on_nan: whether a loss that is not a number on one rank stops all of them, which would wait for it.
+    ``stops_on_nan``: a loss that is not a number on one rank stops all of them, which would wait for it.
     """
 
     def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:
@@ -191,7 +242,6 @@ class _SameOnAllRanks(keras.callbacks.Callback):
         self._communicator, self._stops_on_nan, self._checked = communicator, stops_on_nan, False
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Check the replicas once, and the losses, if that is wanted."""
         if not self._checked:
             self._checked = True
             check_replicas_equal(self.model.trainable_variables, self._communicator)

@@ -11,9 +11,9 @@ from xmc_tf.collective.engines import operations
 from xmc_tf.collective.growing.index import NO_ROW, IdIndex, IndexedIds
 from xmc_tf.common.errors import InputError
 
-# The order of eviction is that of a key of 63 bits: the count, the last step, and the first bits of the hash.
+# Ids are evicted in the order of a key of 63 bits: the count, the last step, and the first bits of the hash.
 _COUNT_BITS, _STEP_BITS, _HASH_BITS = 17, 30, 16
-# A key is selected digit by digit; the ranks add up how many keys have which digit.
+# The limit is found digit by digit: the ranks add up how many keys have each digit.
 _DIGIT_BITS, _DIGITS = 16, 4
 
 
@@ -40,8 +40,8 @@ class OlderThan:
 class LeastFrequent:
     """Evict the ids that were seen in the fewest steps, as long as there are more than ``max_rows``.
 
-    Of ids that were seen equally often, those that were not seen for longest are evicted first. Ids that are not yet
-    admitted have no row; of them, too, at most ``max_rows`` are kept.
+    Of ids that were seen equally often, those not seen for the longest time are evicted first. In addition, at most
+    ``max_rows`` ids are kept that have no row because they are not yet admitted.
 
     Example:
         >>> table = strategy.growing_table("items", 64, evict=LeastFrequent(max_rows=1_000_000))
@@ -92,15 +92,7 @@ def kind_of(entries: IndexedIds, admitted: bool) -> np.ndarray:
 
 
 def limit_of(index: IdIndex, admitted: bool, most: int, size: int, name: str) -> tf.Tensor:
-    """Return the highest key that must be evicted so that at most ``most`` ids of a kind remain, or -1; collective.
-
-    Args:
-        index: the ids of this rank.
-        admitted: the kind.
-        most: the maximum number of ids of all ranks.
-        size: the number of ranks.
-        name: the name of the graph nodes.
-    """
+    """Return the highest key that must be evicted so that at most ``most`` ids of a kind remain, or -1; collective."""
 
     def keys() -> np.ndarray:
         entries = index.entries

@@ -1,14 +1,48 @@
-"""The index of a rank's ids: their rows, how often they were seen, and when last.
+"""The index of a rank's ids, by their hashes: their rows, how often they were seen, and when last.
 
-An open hash table in compiled code. On a million ids it finds and counts a batch faster than TensorFlow's
+A hash is a number of 63 bits. Whole numbers have different hashes, because every operation can be inverted. Strings are
+first hashed by TensorFlow. All operations are standard ones, so that a server computes the same hashes.
+
+The index is an open hash table in compiled code. On a million ids it finds and counts a batch faster than TensorFlow's
 MutableHashTable and DenseHashTable find it (``python -m tests.benchmarks.growing_table``).
 """
 
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from xmc_tf.collective.growing import kernels
+from xmc_tf.collective.tables.bags import Ids
+from xmc_tf.common.errors import InputError
+
+# Hashes are in [0, HASHES]: the numbers of an int64 that are not negative.
+HASHES = 2**63 - 1
+_SHIFTS = (32, 29, 32)
+_FACTORS = (0x4BE98134A5976FD3, 0x3BBF2A01CC9AB4A1)  # odd, so that a product modulo 2^63 can be inverted
+
+
+def hash_ids(ids: Ids) -> Ids:
+    """Return the hashes of strings or whole numbers, in the structure of ``ids``; -1 has the hash of -1 + 2^63."""
+    if isinstance(ids, tf.SparseTensor):
+        return ids.with_values(_hash(ids.values))
+    if isinstance(ids, tf.RaggedTensor):
+        return ids.with_flat_values(_hash(ids.flat_values))
+    return _hash(tf.convert_to_tensor(ids))
+
+
+def _hash(ids: tf.Tensor) -> tf.Tensor:
+    if ids.dtype == tf.string:
+        ids = tf.strings.to_hash_bucket_fast(ids, HASHES)  # "will never change" (TensorFlow's documentation)
+    elif not ids.dtype.is_integer:
+        raise InputError("ids of a growing table", expected="strings or whole numbers", received=ids.dtype.name)
+    mixed = tf.bitwise.bitwise_and(tf.cast(ids, tf.int64), HASHES)
+    for shift, factor in zip(_SHIFTS, (*_FACTORS, None), strict=True):
+        mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, tf.constant(shift, tf.int64)))
+        if factor is not None:
+            mixed = tf.bitwise.bitwise_and(mixed * tf.constant(factor, tf.int64), HASHES)
+    return mixed
+
 
 # The number of entries and places at first; both double when full.
 _FEWEST = 1024
@@ -16,46 +50,24 @@ NO_ROW = 0  # the row of an id without one, which stays zero
 
 
 class FoundIds(NamedTuple):
-    """The result of a search.
-
-    Args:
-        rows: the row of each hash, or ``NO_ROW``.
-        new_rows: rows that were given to an id in this search.
-        new_hashes: the hashes of these ids.
-    """
+    """The row of each hash, or ``NO_ROW``, and the rows that were given to ids in this search."""
 
     rows: np.ndarray
     new_rows: np.ndarray
-    new_hashes: np.ndarray
+    new_hashes: np.ndarray  # of the ids that got them
 
 
 class IndexedIds(NamedTuple):
-    """The ids of an index, one array for each property.
-
-    Args:
-        hashes: the hash of each id.
-        counts: the number of steps in which it was seen.
-        last: the last step in which it was seen.
-        rows: its row, or ``NO_ROW`` as long as it is not admitted.
-    """
+    """The ids of an index, one array for each property."""
 
     hashes: np.ndarray
-    counts: np.ndarray
-    last: np.ndarray
-    rows: np.ndarray
+    counts: np.ndarray  # the number of steps in which the id was seen
+    last: np.ndarray  # the last of them
+    rows: np.ndarray  # ``NO_ROW`` as long as the id is not admitted
 
 
 class IdIndex:
-    """An index from hashes of ids to rows.
-
-    Example:
-        >>> index = IdIndex(admit_after=1)
-        >>> index.see(np.array([7, 9, 7]), step=0).rows
-        array([1, 2, 1])
-
-    Args:
-        admit_after: the number of steps in which an id must be seen to get a row.
-    """
+    """An index from hashes of ids to rows; an id gets a row when it is seen in the ``admit_after``-th step."""
 
     def __init__(self, admit_after: int = 1) -> None:
         self.admit_after = admit_after
@@ -82,12 +94,7 @@ class IdIndex:
         return rows
 
     def see(self, hashes: np.ndarray, step: int) -> FoundIds:
-        """Return the rows of ids that are seen in a step; new ids are added, and admitted ones get a row.
-
-        Args:
-            hashes: the hashes, in any order and possibly repeated; repetitions within a step count once.
-            step: the number of the step.
-        """
+        """Return the rows of ids, possibly repeated, seen in a step; new ids are added, admitted ones get a row."""
         self._make_room(len(hashes))
         rows, new = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
         counters = np.array([self._used, len(self._free), self.next_row, 0], np.int64)
@@ -98,11 +105,7 @@ class IdIndex:
         return FoundIds(rows, self._entries.rows[at], self._entries.hashes[at])
 
     def keep(self, kept: np.ndarray) -> np.ndarray:
-        """Remove the other entries, and return the rows that this frees.
-
-        Args:
-            kept: for each entry whether it stays.
-        """
+        """Remove all entries but ``kept``, and return the rows that this frees."""
         entries = self.entries
         freed = entries.rows[~kept]
         freed = freed[freed != NO_ROW]
@@ -110,12 +113,7 @@ class IdIndex:
         return freed
 
     def replace(self, entries: IndexedIds, free: np.ndarray | None = None) -> None:
-        """Replace all entries, whose hashes must differ.
-
-        Args:
-            entries: the new entries.
-            free: the rows up to the highest one that no entry has; default: there are none.
-        """
+        """Replace all entries, whose hashes must differ; ``free`` are the lower rows that no entry has."""
         self._free = np.empty(0, np.int64) if free is None else free
         self.next_row = 1 + int(max(entries.rows.max(initial=NO_ROW), self._free.max(initial=NO_ROW)))
         self._used = len(entries.hashes)

@@ -1,25 +1,66 @@
-"""A Keras layer like Embedding for strings or any whole numbers, whose rows are made when first seen."""
+"""Lookups in growing tables, and a Keras layer like Embedding for strings or any whole numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from xmc_tf.collective.growing.eviction import Rule, rules_of
-from xmc_tf.collective.growing.lookup import growing_lookup
+from xmc_tf.collective.growing.forms import served_form
+from xmc_tf.collective.growing.index import hash_ids
 from xmc_tf.collective.growing.table import GrowingTable
-from xmc_tf.collective.tables.bags import Combiner
+from xmc_tf.collective.tables.bags import Combiner, Ids, flat_ids
 from xmc_tf.collective.tables.keras_embedding import embedding_scope_of
+from xmc_tf.collective.tables.lookup import lookup, request_from_owners
 from xmc_tf.collective.tables.table_variable import TableVariable
+from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.common.errors import InputError
+
+
+@tf.autograph.experimental.do_not_convert
+def growing_lookup(
+    table: GrowingTable,
+    ids: Ids,
+    combiner: Combiner = None,
+    *,
+    weights: tf.Tensor | tf.RaggedTensor | None = None,
+    wire: WireFormat = "fp32",
+    training: bool = True,
+) -> tf.Tensor | tf.RaggedTensor:
+    """Return the rows of ids; collective. See ``tables.lookup.lookup``.
+
+    In training, new ids are added. The result for an id without a row is zeros.
+    """
+    hashes = hash_ids(ids)
+    served = served_form(table)
+    if served is not None:
+        return lookup(served.rows, _mapped(hashes, served.positions), combiner, weights=weights)
+    if table.size == 1:
+        local = _mapped(hashes, lambda flat: table.rows_of(flat, training))
+        return lookup(table, local, combiner, weights=weights)
+    rows_of = partial(table.rows_of, training=training)  # makes rows for new ids
+    request = request_from_owners(table, flat_ids(hashes), rows_of, check=False)
+    return lookup(table, hashes, combiner, weights=weights, wire=wire, request=request)
+
+
+def _mapped(hashes: Ids, change: Callable[[tf.Tensor], tf.Tensor]) -> Ids:
+    """Return a function of the flat hashes, in their structure."""
+    if isinstance(hashes, tf.SparseTensor):
+        return hashes.with_values(change(hashes.values))
+    if isinstance(hashes, tf.RaggedTensor):
+        flat = hashes.flat_values
+        return hashes.with_flat_values(tf.reshape(change(tf.reshape(flat, [-1])), tf.shape(flat)))
+    made = tf.reshape(change(tf.reshape(hashes, [-1])), tf.shape(hashes))
+    return tf.ensure_shape(made, hashes.shape)
 
 
 class GrowingEmbedding(keras.layers.Layer):
     """An Embedding without a number of rows: an id gets a row when training first sees it.
 
-    It is made inside ``strategy.embedding_scope()``. Ids are strings or whole numbers, dense or ragged. In inference,
-    an unknown id gives zeros. The initial values of a row depend on the seed and the id, not on the number of ranks.
+    Make it inside ``strategy.embedding_scope()``. Ids are strings or whole numbers, dense or ragged. In inference, an
+    unknown id gives zeros. The initial values of a row depend on the seed and the id, not on the number of ranks.
 
     Example:
         >>> with strategy.scope(), strategy.embedding_scope():
@@ -31,7 +72,7 @@ class GrowingEmbedding(keras.layers.Layer):
     Args:
         output_dim: the width of a row.
         admit_after: the number of steps in which an id must be seen to get a row; until then it gives zeros. 2 or more
-            keeps rare ids from taking memory, at the price of learning nothing from their first sightings.
+            saves the memory of rare ids, but nothing is learned from the first steps with an id.
         evict: ``OlderThan``, ``LeastFrequent``, or a list of them. Default: ids are never evicted.
         embeddings_initializer: the initial values: a Keras initializer that does not depend on the number of rows.
         combiner: "sum" or "mean" of the rows of the last dimension of the ids; default: one row per id.

@@ -4,14 +4,16 @@ It is a table over all hashes of ids, of which only the rows of known ids take m
 Its rows are in one variable with room for more. Row 0 stays zero: it is the row of ids that have none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
 import keras
 import numpy as np
 import tensorflow as tf
+from scipy.special import ndtr, ndtri
 
+from xmc_tf.collective.growing import kernels
 from xmc_tf.collective.growing.eviction import (
     LeastFrequent,
     OlderThan,
@@ -22,36 +24,71 @@ from xmc_tf.collective.growing.eviction import (
     rules_of,
     too_old,
 )
-from xmc_tf.collective.growing.hashes import HASHES
-from xmc_tf.collective.growing.index import NO_ROW, IdIndex, IndexedIds
-from xmc_tf.collective.growing.initial_rows import InitialRows, initial_rows
+from xmc_tf.collective.growing.index import HASHES, NO_ROW, IdIndex, IndexedIds
+from xmc_tf.collective.tables.initial_values import table_seed
 from xmc_tf.collective.tables.table import ShardedTable, mark_rows, not_replicated
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import even_rows
 
-# The rows for which there is room at first, and the factor by which it grows.
+# Hashes of ids -> their rows.
+InitialRows = Callable[[np.ndarray], np.ndarray]
+
+
+def initial_rows(initializer: str | keras.initializers.Initializer, name: str, dim: int, seed: int) -> InitialRows:
+    """Return a function from hashes of ids to initial rows; tables of different names get different values.
+
+    Each number is drawn from a hash of the id's hash, the seed and the column, so that neither the order in which ids
+    arrive nor the number of ranks matters.
+    """
+    made = keras.initializers.get(initializer)
+    transform = _transform(made, name)
+    own = np.uint64(table_seed(name, seed, made))
+
+    def rows(hashes: np.ndarray) -> np.ndarray:
+        drawn = np.empty((len(hashes), dim), np.float64)
+        kernels.draw(hashes, own, drawn)
+        return transform(drawn).astype(np.float32)
+
+    return rows
+
+
+def _transform(initializer: keras.initializers.Initializer, name: str) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function that turns uniform numbers between 0 and 1 into the initializer's."""
+    config = initializer.get_config()
+    if isinstance(initializer, keras.initializers.Zeros):
+        return np.zeros_like
+    if isinstance(initializer, keras.initializers.Ones):
+        return np.ones_like
+    if isinstance(initializer, keras.initializers.Constant):
+        return lambda drawn: np.full_like(drawn, initializer.value)
+    if isinstance(initializer, keras.initializers.RandomUniform):
+        return lambda drawn: config["minval"] + drawn * (config["maxval"] - config["minval"])
+    if isinstance(initializer, keras.initializers.RandomNormal):
+        return lambda drawn: config["mean"] + config["stddev"] * ndtri(drawn)
+    if isinstance(initializer, keras.initializers.TruncatedNormal):  # at two standard deviations
+        low, high = ndtr(-2.0), ndtr(2.0)
+        return lambda drawn: config["mean"] + config["stddev"] * ndtri(low + drawn * (high - low))
+    raise InputError(
+        f"growing table {name!r}: an initializer that is not supported, as the number of rows is not known",
+        expected="RandomUniform, RandomNormal, TruncatedNormal, Zeros, Ones or Constant of keras",
+        received=type(initializer).__name__,
+    )
+
+
+# The number of rows for which there is room at first, and the factor by which it grows.
 _FIRST_ROOM, _GROWTH = 1024, 1.5
 
 
 @dataclass(frozen=True, eq=False)
 class GrowingTable(ShardedTable):
-    """A rank's part of a growing table; see ``strategy.growing_table``.
-
-    Args:
-        index: the ids of this rank and their rows.
-        initial: returns the initial rows of ids by their hashes.
-        rules: the rules of eviction.
-        step: the number of steps made.
-        slot_values: the initial value of each slot.
-        lock: held while ids are looked up or evicted.
-    """
+    """A rank's part of a growing table; see ``strategy.growing_table``."""
 
     index: IdIndex = field(kw_only=True)
     initial: InitialRows = field(kw_only=True)
     rules: tuple[Rule, ...] = field(kw_only=True)
-    step: tf.Variable = field(kw_only=True)
-    slot_values: dict[str, float] = field(default_factory=dict, kw_only=True)
-    lock: Lock = field(default_factory=Lock, kw_only=True)
+    step: tf.Variable = field(kw_only=True)  # the number of steps made
+    slot_values: dict[str, float] = field(default_factory=dict, kw_only=True)  # initial ones
+    lock: Lock = field(default_factory=Lock, kw_only=True)  # held while ids are looked up or evicted
 
     @property
     def local_rows(self) -> int:
@@ -84,11 +121,9 @@ class GrowingTable(ShardedTable):
         return tf.where((local != NO_ROW)[:, None], rows, tf.zeros_like(rows))
 
     def rows_of(self, hashes: tf.Tensor, training: bool) -> tf.Tensor:
-        """Return the local rows of hashes that this rank owns.
+        """Return the local rows of flat hashes that this rank owns.
 
-        Args:
-            hashes: the hashes, flat and possibly repeated.
-            training: whether the ids count as seen, and get rows. Otherwise unknown ids have ``NO_ROW``.
+        In training, the ids count as seen and get rows. Otherwise unknown ids have ``NO_ROW``.
         """
 
         def see(given: np.ndarray, step: np.ndarray) -> np.ndarray:
@@ -119,17 +154,12 @@ class GrowingTable(ShardedTable):
         with tf.control_dependencies([*updated, *done]):
             self.step.assign(step)
             if self.index.admit_after == 1:
-                # A loop that trains on a lookup with training=False has changed it.
+                # A loop that trains on a lookup with training=False has changed row 0.
                 self.variable.scatter_update(tf.IndexedSlices(tf.zeros([1, self.dim]), [NO_ROW]))
                 self._reset_slots(np.array([NO_ROW]))
 
     def restore(self, entries: IndexedIds, step: int) -> None:
-        """Replace all ids, whose rows are then written by the caller.
-
-        Args:
-            entries: the ids, whose rows are numbered from 1.
-            step: the number of steps made.
-        """
+        """Replace all ids, whose rows are numbered from 1; the caller then writes the rows."""
         with self.lock:
             self.index.replace(entries)
             self._reserve(self.index.next_row)

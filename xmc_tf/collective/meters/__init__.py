@@ -1,1 +1,0 @@
-"""The bytes that ranks send."""

@@ -11,18 +11,14 @@ _COUNTERS: dict[str, tf.Variable] = {}
 
 
 def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -> tf.Operation | None:
-    """Count the bytes of the rows that leave this rank; rows for itself do not count.
-
-    Returns:
-        An operation that the sending must depend on, because nothing else would run it in the graph of a gradient.
-    """
+    """Count the bytes of the rows that leave this rank, not those for itself; see ``count_bytes``."""
     with tf.device("/cpu:0"):
         leaving = tf.reduce_sum(rows_per_rank) - rows_per_rank[rank]
         return count_bytes(kind, tf.cast(leaving, tf.int64) * row_bytes)
 
 
 def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation | None:
-    """Count a number of bytes; return an operation that the sending must depend on.
+    """Count bytes, and return an operation that the sending must depend on to run it in the graph of a gradient.
 
     Nothing is counted in a ``tf.Graph``, whose variables are the user's.
     """
@@ -38,26 +34,12 @@ def after(counted: tf.Operation | None) -> AbstractContextManager:
 
 
 def bytes_sent() -> dict[str, int]:
-    """Return the bytes sent to other ranks since the start of the process, by kind.
-
-    Example:
-        >>> before = bytes_sent()
-        >>> step(batch)
-        >>> bytes_sent()["rows"] - before.get("rows", 0)
-        12582912
-    """
+    """Return the bytes sent to other ranks since the start of the process, by kind."""
     return {kind: int(counter.numpy()) for kind, counter in sorted(_COUNTERS.items())}
 
 
 class TrafficSummaries(keras.callbacks.Callback):
-    """A callback that writes each epoch's bytes sent to TensorBoard.
-
-    Example:
-        >>> model.fit(data, callbacks=[TrafficSummaries(logdir)])
-
-    Args:
-        logdir: the folder of TensorBoard's logs.
-    """
+    """A callback that writes each epoch's bytes sent to TensorBoard."""
 
     def __init__(self, logdir: str) -> None:
         super().__init__()
@@ -66,15 +48,12 @@ class TrafficSummaries(keras.callbacks.Callback):
         self._before: dict[str, int] = {}
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Remember the counters."""
         self._steps, self._before = 0, bytes_sent()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        """Count the steps."""
         self._steps = batch + 1
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Write the epoch's increments."""
         with self._writer.as_default():
             for kind, sent in bytes_sent().items():
                 new = sent - self._before.get(kind, 0)

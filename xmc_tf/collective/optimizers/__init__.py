@@ -1,1 +1,0 @@
-"""Optimizers for sharded tables, and the gradients they take."""

@@ -10,16 +10,7 @@ from xmc_tf.collective.engines import operations
 
 
 class BatchShare:
-    """A rank's part of the batch of a step.
-
-    Args:
-        examples: the number of examples of this rank.
-        size: the number of ranks.
-
-    Attributes:
-        size: the number of ranks.
-        is_weighted: whether the loss has been multiplied by ``weight``.
-    """
+    """A rank's part of the batch of a step."""
 
     def __init__(self, examples: tf.Tensor, size: int) -> None:
         self._examples, self.size, self.is_weighted = tf.cast(examples, tf.float64), size, False
@@ -27,27 +18,22 @@ class BatchShare:
 
     @property
     def weight(self) -> tf.Tensor:
-        """The weight of this rank's loss in the mean over the ranks: 1 if all have the same number of examples."""
+        """This rank's weight in the mean of the ranks' losses: 1 if all have equally many examples; collective."""
         return tf.cast(tf.math.divide_no_nan(self._examples * self.size, self._sums[0]), tf.float32)
 
     @property
     def is_even(self) -> tf.Tensor:
-        """Whether all ranks have the same number of examples; the same on all ranks."""
+        """Whether all ranks have the same number of examples; collective."""
         return tf.equal(self._sums[1] * self.size, tf.square(self._sums[0]))
 
     def weight_by(self, number: tf.Tensor, what: str) -> tf.Tensor:
-        """Return a number of this rank as a multiple of its mean over the ranks; collective.
-
-        Args:
-            number: the number.
-            what: what is counted, for the name of the exchange.
-        """
+        """Return a number of this rank as a multiple of its mean over the ranks; collective."""
         number = tf.cast(number, tf.float32)
         return tf.math.divide_no_nan(number * self.size, operations.allreduce_sum(number, f"xmc_tf/batch/{what}"))
 
     @property
     def _sums(self) -> tf.Tensor:
-        """The sums over the ranks of the numbers of examples, and of their squares; collective at first."""
+        """The sums over the ranks of the numbers of examples, and of their squares; collective on first use."""
         if self._over_ranks is None:
             own = tf.stack([self._examples, tf.square(self._examples)])
             self._over_ranks = operations.allreduce_sum(own, "xmc_tf/batch/examples")
@@ -58,13 +44,12 @@ _BATCH: ContextVar[BatchShare | None] = ContextVar("batch", default=None)
 
 
 def current_batch() -> BatchShare | None:
-    """Return the batch of the step of a Keras model over all ranks in which this is called, if any."""
+    """Return the batch of the step over all ranks in which this is called, if any."""
     return _BATCH.get()
 
 
 @contextmanager
 def step_over(batch: BatchShare) -> Iterator[None]:
-    """Make the block a step over a batch."""
     token = _BATCH.set(batch)
     try:
         yield

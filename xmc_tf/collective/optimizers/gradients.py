@@ -1,10 +1,10 @@
 """The gradients of a step: sums over the ranks, their norms, and clipping.
 
 The loss of a step is the mean (or the sum) of the ranks' losses. The gradients of replicated variables are summed over
-the ranks. The gradient of a row of a sharded table is already summed on the rank that owns the row.
+the ranks; that of a row of a sharded table is already summed on the rank that owns the row.
 
 Keras' optimizers receive the gradient of an embedding as it is: one row for each id that was looked up. Most of them
-square the gradients of equal ids one by one, so that a sum of these rows would be another training.
+square the gradients of equal ids one by one, so summing them first would change the training.
 """
 
 from collections.abc import Sequence
@@ -23,17 +23,11 @@ Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 class RowGradient(NamedTuple):
-    """The gradient of some local rows of a table; row numbers are unique.
-
-    Args:
-        rows: local row numbers.
-        values: the gradient of each row.
-        of_all: whether it has all rows in their order, on all ranks.
-    """
+    """The gradient of some local rows of a table; row numbers are unique."""
 
     rows: tf.Tensor
     values: tf.Tensor
-    of_all: bool = False
+    of_all: bool = False  # whether it has all rows in their order, on all ranks
 
 
 def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
@@ -46,30 +40,18 @@ def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
 
 
 class Gradients(NamedTuple):
-    """The gradients of a step.
+    """The gradients of a step."""
 
-    Args:
-        variables: the variables that Keras' optimizer updates.
-        of_variables: their gradients.
-        tables: the tables that a row-wise optimizer updates.
-        rows: their gradients.
-    """
-
-    variables: list[tf.Variable]
+    variables: list[tf.Variable]  # updated by Keras' optimizer
     of_variables: list[Gradient]
-    tables: list[ShardedTable]
+    tables: list[ShardedTable]  # updated by a row-wise optimizer
     rows: list[RowGradient]
 
     def scaled(self, factor: float | tf.Tensor) -> "Gradients":
-        """Return all gradients times ``factor``."""
         return self._times([factor] * (len(self.of_variables) + len(self.rows)))
 
     def summed(self, size: int) -> "Gradients":
-        """Return the gradients of what each rank holds as a whole summed over the ranks, equal on all of them.
-
-        Args:
-            size: the number of ranks.
-        """
+        """Return the gradients, summed over the ranks unless each rank has other rows; collective."""
         if size == 1:
             return self
         of_variables = list(self.of_variables)
@@ -87,11 +69,7 @@ class Gradients(NamedTuple):
         return self._replace(of_variables=of_variables, rows=rows)
 
     def squares_and_finiteness(self, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return each gradient's sum of squares, and whether all gradients are finite; the same on all ranks.
-
-        Args:
-            size: the number of ranks.
-        """
+        """Return each gradient's sum of squares, and whether all are finite, equal on all ranks; collective."""
         values = [*map(_values, self.of_variables), *(one.values for one in self.rows)]
         if not values:
             return tf.zeros([0]), tf.constant(True)
@@ -104,13 +82,7 @@ class Gradients(NamedTuple):
         return found[0], tf.equal(tf.reduce_sum(found[1]), 0.0)
 
     def clipped(self, squares: tf.Tensor, each: float | None, total: float | None) -> "Gradients":
-        """Return the gradients scaled down to a maximum norm, as Keras' clipnorm and global_clipnorm do.
-
-        Args:
-            squares: the sum of squares of each gradient.
-            each: the maximum norm of each gradient by itself.
-            total: the maximum norm of all gradients as one.
-        """
+        """Return the gradients scaled down to a maximum norm of each, or of all as one, as Keras' clipnorm does."""
         if each is not None:
             return self._times(tf.unstack(each / tf.maximum(tf.sqrt(squares), each)))
         if total is not None:
@@ -128,13 +100,10 @@ class Gradients(NamedTuple):
 def split(
     gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], *, rowwise: bool, each_id: bool
 ) -> Gradients:
-    """Return the gradients of variables and tables; those without a gradient, such as a pooler's, are left out.
+    """Return the gradients of variables and tables, without missing ones, such as a pooler's.
 
-    Args:
-        gradients: the gradients.
-        variables: their variables.
-        rowwise: whether tables are updated row by row. Otherwise, they are variables like all others.
-        each_id: whether the gradient of an embedding that is no table keeps a row for each id; otherwise, it is dense.
+    ``rowwise``: tables are updated row by row; otherwise, they are variables like all others. ``each_id``: the gradient
+    of an embedding without a table keeps a row for each id; otherwise, it is dense.
     """
     found = Gradients([], [], [], [])
     for gradient, variable in zip(gradients, variables, strict=True):
@@ -156,13 +125,13 @@ def split(
 
 
 def local_rows(variable: tf.Variable) -> tf.Variable:
-    """Return the variable of TensorFlow with this rank's rows of a table; other variables as they are."""
+    """Return TensorFlow's variable with this rank's rows of a table; other variables as they are."""
     table = table_of(variable)
     return variable if table is None else table.variable
 
 
 def _is_shard(table: ShardedTable | None, size: int) -> bool:
-    """Return whether this rank holds some of a table's rows only."""
+    """Return whether this rank holds only some of a table's rows."""
     return table is not None and table.size == size > 1
 
 
@@ -263,3 +232,60 @@ def _squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
 def _infinite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     """Return 1 for each tensor with an element that is not finite, and 0 for the others."""
     return tf.stack([1.0 - tf.cast(tf.reduce_all(tf.math.is_finite(one)), tf.float32) for one in tensors])
+
+
+class Accumulator(tf.Module):
+    """The sum of the gradients since the last step, divided by ``every``, the number of batches in a step."""
+
+    def __init__(self, every: int) -> None:
+        super().__init__(name="accumulator")
+        self.every = every
+        self._replicated: list[tf.Variable] | None = None
+        self._rows: list[tf.Variable] = []
+        self._values: list[tf.Variable] = []
+        with tf.init_scope():
+            self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="count")
+
+    def add(self, gradients: Gradients) -> None:
+        """Add the gradients of a batch; the variables and their order must always be the same."""
+        if self._replicated is None:
+            self._build(gradients)
+        assert self._replicated is not None
+        first = tf.equal(self.count, 0)
+        for held, gradient in zip(self._replicated, gradients.of_variables, strict=True):
+            held.assign(tf.where(first, tf.zeros_like(held), held) + gradient / self.every)
+        for rows, values, new in zip(self._rows, self._values, gradients.rows, strict=True):
+            kept = tf.where(first, 0, tf.size(rows))
+            both = merge_rows(
+                RowGradient(
+                    tf.concat([rows[:kept], tf.cast(new.rows, tf.int64)], axis=0),
+                    tf.concat([values[:kept], new.values / self.every], axis=0),
+                )
+            )
+            rows.assign(both.rows)
+            values.assign(both.values)
+        self.count.assign_add(1)
+
+    def full(self) -> tf.Tensor:
+        return self.count >= self.every
+
+    def take(self, last: Gradients) -> Gradients:
+        """Return the accumulated gradients of the variables and tables of ``last``; the next batch starts a new sum.
+
+        The gradients are not cleared: if an empty value is assigned in a condition, TensorFlow's graph optimizer infers
+        that the variable is always empty (world_optimizers.check_accumulation).
+        """
+        self.count.assign(0)
+        rows = [
+            RowGradient(one.read_value(), values.read_value())
+            for one, values in zip(self._rows, self._values, strict=True)
+        ]
+        return last._replace(of_variables=[held.read_value() for held in self._replicated or []], rows=rows)
+
+    def _build(self, gradients: Gradients) -> None:
+        shapes = [(gradient.shape, gradient.dtype) for gradient in gradients.of_variables]
+        widths = [gradient.values.shape[1] for gradient in gradients.rows]
+        with tf.init_scope():
+            self._replicated = [tf.Variable(tf.zeros(shape, dtype), trainable=False) for shape, dtype in shapes]
+            self._rows = [tf.Variable(tf.zeros([0], tf.int64), shape=[None], trainable=False) for _ in widths]
+            self._values = [tf.Variable(tf.zeros([0, width]), shape=[None, width], trainable=False) for width in widths]

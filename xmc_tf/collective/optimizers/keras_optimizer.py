@@ -1,5 +1,3 @@
-"""A Keras optimizer that works over all ranks, in ``fit`` and in custom training loops."""
-
 import functools
 import logging
 import warnings
@@ -12,14 +10,12 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.keras_2 import check_keras_3
-from xmc_tf.collective.optimizers.accumulation import Accumulator
 from xmc_tf.collective.optimizers.batches import current_batch
-from xmc_tf.collective.optimizers.gradients import Gradient, Gradients, Reduction, local_rows, split
+from xmc_tf.collective.optimizers.gradients import Accumulator, Gradient, Gradients, Reduction, local_rows, split
 from xmc_tf.collective.optimizers.loss_scale import LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer, differences_of, row_wise_of
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of, updated_over_ranks
-from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable
-from xmc_tf.collective.tables.whole_rows import whole_rows
+from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable, whole_rows
 from xmc_tf.common.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -31,29 +27,10 @@ ELEMENTWISE = ("SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax
 class CollectiveOptimizer(keras.optimizers.Optimizer):
     """An optimizer that combines the gradients of all ranks and makes the same step on all of them.
 
-    ``inner`` updates replicated variables with gradients summed over the ranks. Its row-wise form updates the rows of
-    sharded tables that a step looks up, each rank its own; with ``exact``, ``inner`` updates all rows of them. The
-    learning rate is not scaled by the number of ranks.
-
-    Example:
-        >>> optimizer = strategy.optimizer(keras.optimizers.Adam(1e-3))
-        >>> gradients = tape.gradient(loss, model.trainable_variables)
-        >>> optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-
-    Args:
-        inner: the optimizer of replicated variables; its clipping applies to the tables too.
-        size: the number of ranks.
-        table_optimizer: the optimizer of the tables; default: the row-wise form of ``inner``.
-        reduction: "mean" if each rank's loss is the mean over its batch, "sum" if the ranks' losses add up.
-        accumulate: the number of batches in a step; default: the gradient_accumulation_steps of ``inner``, or 1.
-        loss_scale: for fp16: ``apply_gradients`` then expects gradients of ``scale_loss(loss)``; default: the constant
-            loss_scale_factor of ``inner``, if it has one.
-        exact: whether ``inner`` updates tables too, so that the training equals that of plain Keras.
-
-    Attributes:
-        gradient_norm: the norm of all gradients of the last step before clipping; only computed with clipping or loss
-            scaling.
-        last_rate: the learning rate of the last step.
+    ``inner`` updates replicated variables with gradients summed over the ranks. Its row-wise form (or
+    ``table_optimizer``) updates the rows of sharded tables that a step looks up, each rank its own. With ``exact``,
+    ``inner`` updates all rows of them. With a loss scale, ``apply_gradients`` expects gradients of
+    ``scale_loss(loss)``.
     """
 
     built: bool
@@ -90,7 +67,8 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             loss_scale = LossScale(float(inner.loss_scale_factor), growth_steps=None)
         self.loss_scale = loss_scale
         with tf.init_scope():
-            self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")  # not saved
+            # Neither is saved. The norm, before clipping, is only computed with clipping or loss scaling.
+            self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")
             self.last_rate = tf.Variable(0.0, trainable=False, name="last_rate")  # not saved
 
     @property
@@ -105,6 +83,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
+        """The learning rate of replicated variables and tables; with a schedule, that of the next step."""
         self.inner.learning_rate = value
 
     @property
@@ -114,14 +93,10 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @property
     def batches_per_step(self) -> int:
-        """The number of batches in a step."""
         return self.inner.gradient_accumulation_steps or (self._accumulator.every if self._accumulator else 1)
 
     def __dir__(self) -> list[str]:
-        """Return the attributes without ``inner``, whose state is saved as that of this optimizer.
-
-        Keras looks here for the parts of a model to save.
-        """
+        """Return the attributes that Keras saves: not ``inner``, whose state is that of this optimizer."""
         return [name for name in super().__dir__() if name != "inner"]
 
     def get_config(self) -> dict:
@@ -176,11 +151,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
                 self.inner._exclude_from_weight_decay_cache[self.inner._var_key(local_rows(variable))] = False
 
     def check_tables(self, names: Sequence[str]) -> None:
-        """Refuse what sharded tables do not support, and say once in which way their training differs from Keras'.
-
-        Args:
-            names: the names of the tables.
-        """
+        """Refuse what sharded tables do not support, and warn once how their training differs from Keras'."""
         if not names:
             return
         if self.exact:
@@ -224,12 +195,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @tf.autograph.experimental.do_not_convert
     def apply(self, grads: Sequence[Gradient | None], trainable_variables: Iterable[tf.Variable] | None = None) -> None:
-        """Make a step, or accumulate the gradients for one; collective.
-
-        Args:
-            grads: the gradients.
-            trainable_variables: their variables; default: those of ``build``.
-        """
+        """Make a step of the variables (default: of ``build``), or accumulate gradients for one; collective."""
         variables = list(self.trained if trainable_variables is None else trainable_variables)
         with tf.init_scope():
             self.build(variables)
@@ -397,7 +363,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
 @contextmanager
 def _changed(optimizer: keras.optimizers.Optimizer, attributes: Mapping[str, Any]) -> Iterator[None]:
-    """Give an optimizer other attributes, or methods, in the block. Keras does not track them."""
+    """Set attributes or methods of an optimizer in the block, untracked by Keras."""
     before = {name: vars(optimizer)[name] for name in attributes if name in vars(optimizer)}
     for name, value in attributes.items():
         object.__setattr__(optimizer, name, value)
@@ -411,7 +377,7 @@ def _changed(optimizer: keras.optimizers.Optimizer, attributes: Mapping[str, Any
 
 
 def _is_linear(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Return whether the sum of some gradients does the same as these gradients one by one."""
+    """Return whether a step with the sum of gradients equals that with the gradients one by one."""
     clips = (optimizer.clipnorm, optimizer.global_clipnorm, optimizer.clipvalue)
     return type(optimizer) is keras.optimizers.SGD and not any(clips)
 

@@ -1,7 +1,7 @@
 """Loss scaling for half precision: the loss is multiplied so that small gradients do not vanish.
 
-The scale doubles after many finite steps, and halves when a gradient overflows; such a step is skipped. All ranks
-decide on overflow together (``Gradients.norm_and_finiteness``), so that their scales stay equal.
+The scale doubles after many finite steps, and halves when a gradient overflows; such a step is skipped. All ranks agree
+on overflow (``Gradients.squares_and_finiteness``), so their scales stay equal.
 """
 
 import tensorflow as tf
@@ -11,12 +11,7 @@ _LARGEST = 2.0**100
 
 
 class LossScale(tf.Module):
-    """The loss scale and its updates.
-
-    Args:
-        initial: the first scale.
-        growth_steps: the number of consecutive finite steps after which it doubles; None keeps it constant.
-    """
+    """The loss scale, which doubles after ``growth_steps`` consecutive finite steps; with None, it is constant."""
 
     def __init__(self, initial: float = 2.0**15, growth_steps: int | None = 2000) -> None:
         super().__init__(name="loss_scale")
@@ -26,7 +21,6 @@ class LossScale(tf.Module):
             self.good_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="good_steps")
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the scaled loss."""
         return loss * tf.cast(self.value, loss.dtype)
 
     def update(self, finite: tf.Tensor) -> None:

@@ -1,7 +1,7 @@
 """Optimizers that update only the touched rows of a shard and their slots.
 
-SGD without momentum equals its dense form; so does Adagrad, if no id is twice in a step. Momentum and Adam decay a
-row's slots, and AdamW the row, only in steps that touch the row (the usual lazy form).
+SGD without momentum equals its dense form; so does Adagrad, if a step has no id twice. Momentum and Adam decay a row's
+slots, and AdamW the row, only in steps that touch the row (the usual lazy form).
 """
 
 from abc import ABC, abstractmethod
@@ -19,13 +19,7 @@ Rate: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
 
 
 class TableOptimizer(ABC):
-    """An optimizer of the rows of a table.
-
-    Args:
-        learning_rate: see ``Rate``.
-        weight_decay: this share of the row, times the learning rate, is subtracted in each step that touches it.
-        **slots: the initial value of each slot.
-    """
+    """An optimizer of the rows of a table; ``slots`` has the initial value of each slot."""
 
     def __init__(self, learning_rate: Rate, weight_decay: float, **slots: float) -> None:
         self.learning_rate, self.weight_decay, self._slots = learning_rate, weight_decay, slots
@@ -74,10 +68,10 @@ class RowSGD(TableOptimizer):
     """Stochastic gradient descent, with optional momentum.
 
     Args:
-        learning_rate: see ``Rate``.
+        learning_rate: a number, a variable, or a function that returns a number.
         momentum: the share of a row's previous step that is added to its next one.
         nesterov: whether to use Nesterov momentum.
-        weight_decay: this share of the row, times the learning rate, is subtracted in each step that touches it.
+        weight_decay: this share of a row, times the learning rate, is subtracted in each step that touches it.
     """
 
     def __init__(
@@ -99,10 +93,10 @@ class RowAdagrad(TableOptimizer):
     """Adagrad, as in Keras.
 
     Args:
-        learning_rate: see ``Rate``.
+        learning_rate: a number, a variable, or a function that returns a number.
         initial_accumulator_value: the initial sum of squares.
         epsilon: keeps the division finite.
-        weight_decay: this share of the row, times the learning rate, is subtracted in each step that touches it.
+        weight_decay: this share of a row, times the learning rate, is subtracted in each step that touches it.
     """
 
     def __init__(
@@ -129,11 +123,11 @@ class RowAdam(TableOptimizer):
         >>> optimizer = strategy.optimizer(keras.optimizers.RMSprop(1e-3), table_optimizer=RowAdam(1e-2))
 
     Args:
-        learning_rate: see ``Rate``.
+        learning_rate: a number, a variable, or a function that returns a number.
         beta_1: the decay rate of the mean.
         beta_2: the decay rate of the mean of squares.
         epsilon: keeps the division finite.
-        weight_decay: this share of the row, times the learning rate, is subtracted in each step that touches it.
+        weight_decay: this share of a row, times the learning rate, is subtracted in each step that touches it.
     """
 
     def __init__(
@@ -185,12 +179,7 @@ def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:
 
 
 def differences_of(optimizer: TableOptimizer, inner: keras.optimizers.Optimizer) -> str:
-    """Return in which way a row-wise form differs from the optimizer itself, or nothing.
-
-    Args:
-        optimizer: the row-wise form.
-        inner: the optimizer of Keras.
-    """
+    """Return how a row-wise form differs from the optimizer itself, or ""."""
     found = []
     if isinstance(optimizer, RowAdam) or (isinstance(optimizer, RowSGD) and optimizer.momentum):
         found.append("the momentum of other rows neither moves them nor decays")

@@ -1,1 +1,0 @@
-"""Several tables in one model: a planner places them, and all of them share each exchange."""

@@ -1,45 +1,109 @@
-"""The choice of where each table is placed, by memory and by the bytes that a step sends."""
+"""The description of several tables, and the choice of where each is placed, by memory and bytes sent per step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import numpy as np
 
-from xmc_tf.collective.several.embedding_table import EmbeddingTable, Placement, check_placement, partition_of
+from xmc_tf.collective.tables.bags import Combiner
+from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.wire import WireFormat, row_bytes
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.table import format_table
+from xmc_tf.ranks.partition import Partition, even_rows
 
-# Replicated tables may send this share of all bytes: no rank waits for their rows, but their gradients go to all ranks.
+# Each rank holds all rows; each rank holds a range of rows; or the rank of this number holds the whole table.
+Placement: TypeAlias = Literal["replicated", "rows"] | int
+PLACEMENTS = ("replicated", "rows")
+
+
+@dataclass(frozen=True)
+class EmbeddingTable:
+    """One of several embedding tables of a model; see ``CollectiveStrategy.embeddings``.
+
+    Example:
+        >>> EmbeddingTable("words", rows=50_000, dim=64, features=("title", "query"), combiner="mean")
+
+    Args:
+        name: a unique name; checkpoints identify the table by it.
+        rows: the number of rows; ids are 0 to ``rows - 1``.
+        dim: the width of a row.
+        features: the inputs that are looked up in this table; default: one, with the table's name.
+        combiner: "sum" or "mean" of the rows of each bag; None: all rows.
+        initializer: the initial values: a Keras initializer, a matrix, or a function from row numbers to rows.
+        placement: "replicated", "rows", or the rank that holds the table; default: the planner chooses.
+        ids_per_example: the expected number of ids of an example over all features, for the planner.
+    """
+
+    name: str
+    rows: int
+    dim: int
+    features: Sequence[str] = ()
+    combiner: Combiner = "sum"
+    initializer: Initializer = "uniform"
+    placement: Placement | None = None
+    ids_per_example: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.dim < 1:
+            raise InputError(
+                f"table {self.name!r}",
+                expected="at least one row and one column",
+                received=f"({self.rows}, {self.dim})",
+            )
+        if self.combiner not in (None, "sum", "mean"):
+            raise InputError(
+                f"combiner of table {self.name!r}", expected="None, 'sum' or 'mean'", received=repr(self.combiner)
+            )
+        if not isinstance(self.features, tuple | list):
+            raise InputError(
+                f"features of table {self.name!r}", expected="a tuple of names", received=repr(self.features)
+            )
+        object.__setattr__(self, "features", tuple(self.features) or (self.name,))
+
+    @property
+    def ids(self) -> float:
+        """The expected number of ids of an example; default: one for each feature."""
+        return float(len(self.features)) if self.ids_per_example is None else self.ids_per_example
+
+
+def check_placement(table: EmbeddingTable, size: int) -> None:
+    where = table.placement
+    a_rank = isinstance(where, int | np.integer) and not isinstance(where, bool) and 0 <= where < size
+    if where is not None and where not in PLACEMENTS and not a_rank:
+        raise InputError(
+            f"placement of table {table.name!r}",
+            expected=f"'replicated', 'rows', or a rank from 0 to {size - 1}",
+            received=repr(where),
+        )
+
+
+def partition_of(table: EmbeddingTable, placement: Placement, size: int) -> Partition:
+    """Return the rows of each rank in a placement; of one rank, if all ranks hold all rows."""
+    if placement in PLACEMENTS:
+        return even_rows(table.rows, size if placement == "rows" else 1)
+    return Partition(np.where(np.arange(size + 1) <= int(placement), 0, table.rows))
+
+
+# The share of all bytes that replicated tables may send. No rank waits for their rows, but all get their gradients.
 REPLICATED_SHARE = 0.1
-# A table on one rank may have this part of a rank's share of the traffic, so that the ranks' loads stay even.
+# The part of a rank's share of the traffic that a table on one rank may have, so that the ranks' loads stay even.
 ONE_RANK_SHARE = 0.25
 _ID_BYTES = 4
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """The options of a plan.
-
-    Args:
-        batch_size: the expected number of examples of a rank's batch.
-        slots: the number of the optimizer's slots: 0 for SGD, 1 for Adagrad and momentum, 2 for Adam.
-        memory: the maximum bytes of the tables and slots of a rank; None: no limit.
-        replicate_below: larger tables, in bytes, are not replicated.
-        wire: the format in which rows are sent.
-    """
-
-    batch_size: int = 1024
-    slots: int = 2
-    memory: int | None = None
-    replicate_below: int = 2**20
+    batch_size: int = 1024  # expected examples of a rank's batch
+    slots: int = 2  # of the optimizer: 0 for SGD, 1 for Adagrad and momentum, 2 for Adam
+    memory: int | None = None  # maximum bytes of the tables and slots of a rank
+    replicate_below: int = 2**20  # bytes; larger tables are not replicated
     wire: WireFormat = "fp32"
 
 
 @dataclass
 class PlacedTable:
-    """The placement of a table, and the reason for it."""
-
     table: EmbeddingTable
     placement: Placement
     reason: str
@@ -47,13 +111,7 @@ class PlacedTable:
 
 @dataclass(frozen=True)
 class Plan:
-    """The placements of all tables.
-
-    Args:
-        decisions: one for each table, in the order of the tables.
-        size: the number of ranks.
-        options: the options.
-    """
+    """The placements of all tables, in the order of the tables."""
 
     decisions: list[PlacedTable]
     size: int
@@ -96,16 +154,7 @@ class Plan:
 
 
 def make_plan(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions) -> Plan:
-    """Return the placement of each table.
-
-    Args:
-        tables: the tables; a table's own ``placement`` is kept.
-        size: the number of ranks.
-        options: the options.
-
-    Raises:
-        InputError: the tables do not fit into the memory, or a placement is unknown.
-    """
+    """Return the placement of each table; a table's own ``placement`` is kept."""
     for table in tables:
         check_placement(table, size)
     decisions = {
@@ -130,14 +179,7 @@ def expected_rows(table: EmbeddingTable, batch_size: int) -> float:
 
 
 def expected_bytes(table: EmbeddingTable, placement: Placement, size: int, options: PlanOptions) -> float:
-    """Return the expected bytes that a rank sends per step for a table, on average over the ranks.
-
-    Args:
-        table: the table.
-        placement: its placement.
-        size: the number of ranks.
-        options: the options.
-    """
+    """Return the expected bytes that a rank sends per step for a table, on average over the ranks."""
     rows = expected_rows(table, options.batch_size)
     if placement == "replicated":  # all ranks get the row numbers and gradients of all others
         return rows * (size - 1) * (2 * _ID_BYTES + 4 * table.dim)
@@ -167,7 +209,7 @@ def _replicate_small(
 def _shard_others(
     tables: Sequence[EmbeddingTable], decisions: dict[str, PlacedTable], size: int, options: PlanOptions
 ) -> None:
-    """Shard tables with much traffic or memory; give each of the others to the rank with the least."""
+    """Shard tables with much traffic or memory; give each of the others to the rank with the least traffic."""
     traffic = {table.name: expected_bytes(table, "rows", size, options) for table in tables}
     memory = {table.name: 4.0 * table.rows * table.dim for table in tables}
     share = ONE_RANK_SHARE * sum(traffic.values()) / size, ONE_RANK_SHARE * sum(memory.values()) / size

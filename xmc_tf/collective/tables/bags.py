@@ -1,4 +1,4 @@
-"""Ids in bags, and the rows of bags: a few operations for all features of a lookup, instead of a few for each."""
+"""Bags of ids, and the combined rows of bags: a few operations for all features of a lookup, not a few for each."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -13,26 +13,19 @@ Ids: TypeAlias = tf.Tensor | tf.RaggedTensor | tf.SparseTensor
 
 
 class Bags(NamedTuple):
-    """The ids of a feature; a bag is the last dimension of the ids.
-
-    Args:
-        ids: dense or ragged ids.
-        combiner: the combiner of each bag, or None for one row per id.
-        weights: the weights of the ids, in their shape, or None.
-    """
+    """The ids of a feature; the last dimension is a bag, or with ``combiner`` None, there is one row for each id."""
 
     ids: tf.Tensor | tf.RaggedTensor
     combiner: Combiner
-    weights: tf.Tensor | tf.RaggedTensor | None = None
+    weights: tf.Tensor | tf.RaggedTensor | None = None  # in the shape of the ids
 
     @property
     def is_one_row_each(self) -> bool:
-        """Whether the result has one row for each id: no bags, or bags of one id."""
         is_single = not isinstance(self.ids, tf.RaggedTensor) and self.ids.shape.rank and self.ids.shape[-1] == 1
         return self.combiner is None or bool(is_single and self.weights is None)
 
     def nr_rows(self) -> tf.Tensor:
-        """Return the number of rows of the result, int32."""
+        """Return the number of rows of the result."""
         if self.is_one_row_each:
             return tf.size(flat_ids(self.ids))
         if isinstance(self.ids, tf.RaggedTensor):
@@ -40,14 +33,13 @@ class Bags(NamedTuple):
         return tf.reduce_prod(tf.shape(self.ids)[:-1])
 
     def row_of_id(self) -> tf.Tensor:
-        """Return the row of the result of each id, ascending, int32."""
+        """Return the row of the result to which each id belongs, ascending."""
         if isinstance(self.ids, tf.RaggedTensor) and not self.is_one_row_each:
             return tf.cast(self.ids.value_rowids(), tf.int32)
         every = tf.range(tf.size(flat_ids(self.ids)))
         return every if self.is_one_row_each else every // tf.maximum(tf.shape(self.ids)[-1], 1)
 
     def flat_weights(self) -> tf.Tensor:
-        """Return the weight of each id, 1 by default."""
         if self.weights is None:
             return tf.ones([tf.size(flat_ids(self.ids))])
         return tf.cast(flat_ids(self.weights), tf.float32)
@@ -66,14 +58,7 @@ class Bags(NamedTuple):
 
 
 def bags(name: str, ids: Ids, combiner: Combiner, weights: tf.Tensor | tf.RaggedTensor | None = None) -> Bags:
-    """Return the ids of a feature after checking them.
-
-    Args:
-        name: what an error calls the ids.
-        ids: a dense, ragged or (with two dimensions) sparse tensor of whole numbers.
-        combiner: "sum", "mean", or None.
-        weights: the weights of the ids, in their shape, or None.
-    """
+    """Return the checked ids of a feature, which errors call ``name``."""
     if combiner not in (None, "sum", "mean"):
         raise InputError("combiner", expected="None, 'sum' or 'mean'", received=repr(combiner))
     if weights is not None and combiner is None:
@@ -107,14 +92,7 @@ def flat_ids(ids: Ids) -> tf.Tensor:
 def combine(
     rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], dim: int
 ) -> list[tf.Tensor | tf.RaggedTensor]:
-    """Return the rows of each feature, combined as each of them wants.
-
-    Args:
-        rows: the different rows, ``[n, dim]``.
-        positions: the row of each id, feature by feature.
-        features: the features.
-        dim: the width of a row.
-    """
+    """Return each feature's rows, combined; ``positions`` has the row of each id, feature by feature."""
     counts = tf.stack([one.nr_rows() for one in features])
     if all(one.is_one_row_each for one in features):
         sums = tf.gather(rows, positions)
@@ -129,7 +107,7 @@ def combine(
 def _combined(
     rows: tf.Tensor, positions: tf.Tensor, row_of_id: tf.Tensor, features: Sequence[Bags], counts: tf.Tensor
 ) -> tf.Tensor:
-    """Return the sums or means of all features, one after another."""
+    """Return the sums or means of all features, concatenated."""
     total = tf.reduce_sum(counts)
     weighted = any(one.weights is not None for one in features)
     if weighted:

@@ -1,8 +1,7 @@
 """Losses of every instance against every row of a table, computed where the rows are.
 
-If all rows are candidates, nothing need be looked up. Each rank multiplies the vectors of all ranks by its own rows and
-computes its share of each instance's loss. Only vectors and their gradients are sent: 2·B·dim numbers to each other
-rank, whatever the number of rows.
+Each rank multiplies the vectors of all ranks by its own rows and computes its share of each instance's loss. It sends
+only vectors and their gradients: 2·B·dim numbers to each other rank, for any number of rows.
 """
 
 from collections.abc import Callable
@@ -10,9 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xmc_tf.collective.tables.row_requests import by_owner, checked_ids, exchange_ids
-from xmc_tf.collective.tables.serving_tables import serving_or_sharded
-from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids
+from xmc_tf.collective.tables.table import ShardedTable, not_replicated, serving_or_sharded
 from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
 
 # Scores, targets (1 for positives, otherwise 0) and weights, all [B, rows] -> losses in that shape.
@@ -20,19 +18,7 @@ RowLoss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class EveryRow:
-    """A loss of instances against all rows: ``loss(vectors @ table.T, positives)``, summed over the rows.
-
-    Its calls are collective. Each rank passes its own instances, if any.
-
-    Example:
-        >>> def loss(scores, targets, weights):
-        ...     return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=scores)
-        >>> EveryRow(table).losses(vectors, positives, loss)      # [B]
-
-    Args:
-        table: the table.
-        wire: the format in which vectors are sent.
-    """
+    """A loss of instances against all rows: ``loss(vectors @ table.T, positives)`` summed over the rows; collective."""
 
     def __init__(self, table: ShardedTable, wire: WireFormat = "fp32") -> None:
         check_format(wire)
@@ -48,11 +34,8 @@ class EveryRow:
     ) -> tf.Tensor:
         """Return the sum of each instance's losses over all rows of the table, ``[B]``.
 
-        Args:
-            vectors: ``[B, dim]``, float32.
-            positives: the positive rows of each instance, each once, ``[B, None]``.
-            loss: an elementwise function of scores, targets and weights.
-            weights: the weights of the positives, in their shape; all other weights are 1.
+        ``positives`` has each positive row of an instance once; ``weights`` are those of the positives (others weigh
+        1).
         """
         table = serving_or_sharded(self.table)
         here = gather_instances(table, vectors, positives, weights, self.wire)
@@ -92,8 +75,7 @@ def gather_instances(
         return GatheredInstances(vectors, instances, tf.cast(checked_ids(table, ids), tf.int32), factors, only, only)
     order, pairs_out = by_owner(table, ids)
     owners = tf.repeat(tf.range(table.size), pairs_out)
-    # Each owner receives, for each instance, a mark and then the instance's positives among its rows. The marks make
-    # counts unnecessary.
+    # Each owner receives, for each instance, a mark and then the instance's positives among its rows, so no counts.
     marks = tf.range(table.size * count)
     places = tf.concat([2 * marks, 2 * (owners * count + tf.gather(instances, order)) + 1], axis=0)
     stream = tf.gather(
@@ -119,8 +101,157 @@ def gather_instances(
 
 
 def sum_of_shares(table: ShardedTable, shares: tf.Tensor, here: GatheredInstances, count: tf.Tensor) -> tf.Tensor:
-    """Return the sum of what all ranks computed for each of this rank's instances, ``[count]``; collective."""
+    """Return the sum over the ranks of the losses of each of this rank's instances, ``[count]``; collective."""
     if table.size == 1:
         return shares
     back = exchange(shares, here.received, here.sent, rank=table.rank, name=f"{table.name}/shares", kind="losses")
     return tf.reduce_sum(tf.reshape(back, [table.size, count]), axis=0)
+
+
+class RowStep(NamedTuple):
+    """The properties of a step on which the update of the rows depends."""
+
+    number: tf.Tensor  # from 1
+    rate: tf.Tensor
+    factor: tf.Tensor  # the derivative of the step's loss by an instance's loss, the same for all instances
+
+
+class FusedRows:
+    """A loss of instances against all rows, as ``EveryRow`` computes it, which also updates the rows; collective.
+
+    The rows are scored block by block, and the gradient of a block updates its rows at once, so the gradient of the
+    whole table is never in memory: with rows in bfloat16, which are rounded stochastically, it needs 2 bytes per
+    weight. Rows in float32 with Adam and a dense gradient take 16. The update is that of Adam without momentum, with
+    one mean of squares per row. The table, of bfloat16 or float32, must not be trainable and needs no other optimizer.
+    """
+
+    def __init__(
+        self,
+        table: ShardedTable,
+        wire: WireFormat = "fp32",
+        *,
+        beta: float = 0.999,
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.0,  # this share of a row, times the learning rate, is subtracted in each step
+        rows_at_once: int = 8192,
+    ) -> None:
+        check_format(wire)
+        self.table, self.wire = table, wire
+        self.beta, self.epsilon, self.weight_decay, self.rows_at_once = beta, epsilon, weight_decay, rows_at_once
+        with tf.init_scope(), not_replicated():
+            self.squares = tf.Variable(tf.zeros([table.local_rows, 1]), trainable=False, name=f"{table.name}/squares")
+        table.slots["squares"] = self.squares  # saved with the table
+
+    @tf.autograph.experimental.do_not_convert
+    def losses(
+        self,
+        vectors: tf.Tensor,
+        positives: tf.RaggedTensor,
+        loss: RowLoss,
+        weights: tf.RaggedTensor | None = None,
+        *,
+        step: RowStep,
+    ) -> tf.Tensor:
+        """Return the sum of each instance's losses over all rows before the update, ``[B]``, and update the rows.
+
+        Gradients of the vectors are those of the rows before the update. The arguments are those of
+        ``EveryRow.losses``.
+        """
+        here = gather_instances(self.table, vectors, positives, weights, self.wire)
+        fixed = tf.stop_gradient(here.vectors)
+        order = tf.argsort(here.row, stable=True)
+        rows, instances = tf.gather(here.row, order), tf.gather(here.instance, order)
+        factors, size = tf.gather(here.weights, order), self.table.local_rows
+
+        def block(low: tf.Tensor, shares: tf.Tensor, slopes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            high = tf.minimum(low + self.rows_at_once, size)
+            first, last = tf.unstack(tf.searchsorted(rows, tf.stack([low, high])))
+            at = tf.stack([instances[first:last], rows[first:last] - low], axis=1)
+            found, slope = self._block(fixed, at, factors[first:last], loss, low, high, step)
+            return high, shares + found, slopes + slope
+
+        start = (tf.constant(0), tf.zeros(tf.shape(fixed)[:1]), tf.zeros_like(fixed))
+        # Not in parallel: each block writes the table, and the scores of one block at a time are in memory.
+        _, shares, slopes = tf.while_loop(lambda low, *_: low < size, block, start, parallel_iterations=1)
+        shares, slopes = tf.stop_gradient(shares), tf.stop_gradient(slopes)
+        # The value is that of the shares; the gradient with respect to the vectors is that of the slopes.
+        shares += tf.reduce_sum(slopes * (here.vectors - fixed), axis=1)
+        return sum_of_shares(self.table, shares, here, tf.shape(vectors)[0])
+
+    def _block(
+        self,
+        vectors: tf.Tensor,
+        at: tf.Tensor,
+        factors: tf.Tensor,
+        loss: RowLoss,
+        low: tf.Tensor,
+        high: tf.Tensor,
+        step: RowStep,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Update the rows ``[low, high)``; return their losses and the gradients of the vectors."""
+        numbers = tf.range(low, high)
+        before = tf.gather(self.table.variable, numbers)
+        inputs = tf.cast(vectors, before.dtype)
+        scores = tf.cast(tf.matmul(inputs, before, transpose_b=True), tf.float32)
+        targets = tf.tensor_scatter_nd_max(tf.zeros_like(scores), at, tf.ones_like(factors))
+        weighted = tf.tensor_scatter_nd_update(tf.ones_like(scores), at, factors)
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            losses = loss(scores, targets, weighted)
+        of_scores = tf.cast(tape.gradient(losses, scores), before.dtype)
+        slopes = tf.cast(tf.matmul(of_scores, before), tf.float32)
+        gradient = tf.matmul(of_scores, inputs, transpose_a=True)
+        after, squares = _updated(
+            before, gradient, tf.gather(self.squares, numbers),
+            tf.cast(step.factor, tf.float32), tf.cast(step.rate, tf.float32), tf.cast(step.number, tf.float32),
+            tf.constant(self.beta), tf.constant(self.epsilon), tf.constant(self.weight_decay), low + self.table.start,
+        )  # fmt: skip
+        self.table.variable.scatter_update(tf.IndexedSlices(after, numbers))
+        self.squares.scatter_update(tf.IndexedSlices(squares, numbers))
+        return tf.reduce_sum(losses, axis=1), slopes
+
+
+# Compiled, so that each number of a block is read and written once.
+@tf.function(jit_compile=True, autograph=False)
+def _updated(
+    before: tf.Tensor,
+    gradient: tf.Tensor,
+    squares: tf.Tensor,
+    factor: tf.Tensor,
+    rate: tf.Tensor,
+    number: tf.Tensor,
+    beta: tf.Tensor,
+    epsilon: tf.Tensor,
+    weight_decay: tf.Tensor,
+    first: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the rows and their means of squares after a step."""
+    gradient = tf.cast(gradient, tf.float32) * factor
+    squares = beta * squares + (1 - beta) * tf.reduce_mean(tf.square(gradient), axis=1, keepdims=True)
+    length = tf.sqrt(squares / (1 - tf.pow(beta, number))) + epsilon
+    after = tf.cast(before, tf.float32) * (1 - rate * weight_decay) - rate * gradient / length
+    if before.dtype == tf.bfloat16:
+        after = rounded_stochastically(after, first, tf.cast(number, tf.uint32))
+    return after, squares
+
+
+def rounded_stochastically(values: tf.Tensor, first: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    """Return float32 rows as bfloat16, rounded up or down with probabilities whose mean is the value.
+
+    Otherwise, steps smaller than half the distance of two bfloat16 numbers would change nothing. The random number
+    depends on the row's number, the column and the step alone, not on blocks or ranks.
+    """
+    shape = tf.shape(values)
+    places = tf.cast(tf.range(shape[0])[:, None] + first, tf.uint32) * tf.cast(shape[1], tf.uint32)
+    places += tf.cast(tf.range(shape[1]), tf.uint32)
+    # A hash of place and step: two rounds of multiplying and mixing high bits into low ones.
+    mixed = (places + step * _constant(0x85EBCA77)) * _constant(0x9E3779B1)
+    mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, _constant(15))) * _constant(0x85EBCA6B)
+    chance = tf.bitwise.right_shift(mixed, _constant(16))
+    # bfloat16 is the upper half of float32: the carry from the lower half is the rounding.
+    bits = tf.bitwise.bitwise_and(tf.bitcast(values, tf.uint32) + chance, _constant(0xFFFF0000))
+    return tf.cast(tf.bitcast(bits, tf.float32), tf.bfloat16)
+
+
+def _constant(value: int) -> tf.Tensor:
+    return tf.constant(value, tf.uint32)

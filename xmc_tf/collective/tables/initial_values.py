@@ -32,18 +32,8 @@ Initializer: TypeAlias = str | keras.initializers.Initializer | np.ndarray | Cal
 def first_values(initializer: Initializer, name: str, rows: int, dim: int, seed: int) -> Values | None:
     """Return a function from ``(start, stop)`` to the initial values of these rows, or None for zeros.
 
-    Args:
-        initializer: see ``Initializer``.
-        name: the table's name; tables with different names get different values from the same seed.
-        rows: the number of rows of the whole table, which is the fan-in of scaling initializers.
-        dim: width of a row.
-        seed: the same on all ranks.
-
-    An initializer of Keras that is not known to draw rows independently, such as one of the user's, computes the whole
-    table on each rank, which keeps its rows.
-
-    Raises:
-        InputError: the initializer returns another shape.
+    Tables of different names get different values. Keras initializers that are not known to draw rows independently,
+    such as the user's own, compute the whole table on each rank.
     """
     if isinstance(initializer, np.ndarray):
         return _rows_of(initializer, name, rows, dim)
@@ -61,27 +51,16 @@ def first_values(initializer: Initializer, name: str, rows: int, dim: int, seed:
 
 
 class OfShape(keras.initializers.Initializer):
-    """An initializer that is a function of a shape and a type, as Keras' layers take it.
-
-    Args:
-        function: the function.
-    """
+    """A Keras initializer that calls a function of a shape and a type."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def __call__(self, shape: tuple[int, ...], dtype: Any = None) -> Any:
-        """Return the values.
-
-        Args:
-            shape: their shape.
-            dtype: their type.
-        """
         return self.function(shape, dtype=dtype)
 
 
 def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Values:
-    """Return a function that takes values from a matrix."""
     if matrix.shape != (rows, dim):
         raise InputError(
             f"first values of table {name!r} have another shape",

@@ -1,4 +1,4 @@
-"""A sharded form of Keras' Embedding, which large ones made inside ``embedding_scope()`` are."""
+"""The sharded form of Keras' Embedding, which large embeddings get inside ``embedding_scope()``."""
 
 import functools
 import logging
@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras.src.api_export import REGISTERED_OBJS_TO_NAMES
 from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
-from xmc_tf.collective.heads.products import scores_of_rows
+from xmc_tf.collective.heads.layers import scores_of_rows
 from xmc_tf.collective.keras_2 import keras_2_refused
 from xmc_tf.collective.tables.initial_values import Initializer, OfShape
 from xmc_tf.collective.tables.lookup import lookup
@@ -29,17 +29,10 @@ MakeTable = Callable[[str, int, int, Initializer, bool], ShardedTable]
 
 
 class EmbeddingScope(NamedTuple):
-    """The settings of an embedding scope, and the makers of its tables.
-
-    Args:
-        make: makes the table of a sharded embedding.
-        wants: returns whether an embedding with this number of rows and columns is sharded.
-        wire: the format in which rows are sent.
-        make_growing: makes the table of a ``GrowingEmbedding``.
-    """
+    """The settings of an embedding scope, and the makers of its tables."""
 
     make: MakeTable
-    wants: Callable[[int, int], bool]
+    wants: Callable[[int, int], bool]  # whether an embedding of so many rows and columns is sharded
     wire: WireFormat
     make_growing: Callable[[Any], Any]
 
@@ -48,7 +41,7 @@ _SCOPE: ContextVar[EmbeddingScope | None] = ContextVar("embedding_scope", defaul
 
 
 def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
-    """Return the scope in which a layer is made, and refuse to make it outside of one."""
+    """Return the current scope; outside of one, refuse to make the layer."""
     if (scope := _SCOPE.get()) is None:
         raise InputError(f"{layer} outside of an embedding scope", expected="a strategy that owns its rows", fix=fix)
     return scope
@@ -57,9 +50,8 @@ def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
 class ShardedEmbedding(keras.layers.Embedding):
     """An Embedding of which each rank holds a range of rows.
 
-    It takes the arguments of Keras' Embedding. ``embeddings`` stands for the whole table; ``table`` describes which
-    rows this rank has. A subclass of Keras' Embedding gets a form with this class as a base, ``sharded_form``; one with
-    few rows works as in one process.
+    ``embeddings`` stands for the whole table; ``table`` has this rank's rows. A subclass of Keras' Embedding gets a
+    form with this class as a base (``sharded_form``); with few rows, it works as in one process.
     """
 
     table: ShardedTable
@@ -85,7 +77,7 @@ class ShardedEmbedding(keras.layers.Embedding):
 
     @property
     def is_sharded(self) -> bool:
-        """Whether it has so many rows that they are sharded."""
+        """Whether it has enough rows to be sharded."""
         return self._make_table is not None
 
     def _refuse(self, what: str, expected: str) -> NoReturn:
@@ -123,7 +115,7 @@ class ShardedEmbedding(keras.layers.Embedding):
         return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
 
     def enable_lora(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse LoRA, whose factors would be those of the rows of all ranks."""
+        """Refuse LoRA: its factors would belong to the rows of all ranks."""
         if self.is_sharded:
             self._refuse("enable_lora", "an Embedding whose rows are trained")
         super().enable_lora(*args, **kwargs)
@@ -151,11 +143,7 @@ class _Reversing:
 
 @functools.cache
 def sharded_form(cls: Any) -> Any:
-    """Return the class with the name and the methods of ``cls``, an Embedding or a subclass, whose rows are sharded.
-
-    Args:
-        cls: the class.
-    """
+    """Return a class with sharded rows that has the name and the methods of ``cls``, an Embedding or a subclass."""
     if cls is keras.layers.Embedding:
         return ShardedEmbedding
     if cls is getattr(keras.layers, "ReversibleEmbedding", None):
@@ -169,8 +157,8 @@ def sharded_form(cls: Any) -> Any:
 
 
 def _save_as(form: type, cls: type) -> None:
-    """Let saved models name ``cls``, with which they load in a plain process."""
-    # check_saved_models_are_whole of tests/collective/world_keras.py
+    """Make saved models name ``cls``, so that they load in a plain process."""
+    # Tested by check_saved_models_are_whole of tests/collective/world_keras.py.
     form.__name__ = cls.__name__
     for names in (REGISTERED_OBJS_TO_NAMES, GLOBAL_CUSTOM_NAMES):
         if cls in names:
@@ -182,10 +170,7 @@ _save_as(ShardedEmbedding, keras.layers.Embedding)
 
 @contextmanager
 def shard_embeddings(scope: EmbeddingScope) -> Iterator[None]:
-    """Make the large Embeddings of the block, and of Keras' subclasses and the user's, sharded ones.
-
-    So are those that Keras builds later or loads.
-    """
+    """Shard large Embeddings made in the block, including subclasses and those that Keras builds later or loads."""
     original = keras.layers.Embedding.__new__
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> keras.layers.Embedding:

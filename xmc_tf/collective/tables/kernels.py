@@ -1,4 +1,4 @@
-"""Compiled loops over the ids and rows of a batch. TensorFlow's operations for the same take several times as long."""
+"""Compiled loops over the ids and rows of a batch, several times as fast as TensorFlow's operations."""
 
 import numpy as np
 
@@ -12,8 +12,8 @@ def unique_by_owner(ids, bounds, places, unique, owners, positions, counts):
     """Find the different ids, ordered by owner and then by first occurrence, and return their number.
 
     ``bounds``: the first id of each owner but the first. ``places``: a power of two of -1, more than there are ids.
-    ``positions``: filled with the position of each id among the unique ones. ``counts``: zeros, filled with the number
-    of unique ids of each owner. ``unique`` and ``owners``: as long as ``ids``; the first is filled.
+    ``unique``, ``positions`` (of each id among the unique ones) and ``counts`` (of each owner, zeros at first) are
+    filled; ``owners`` is working memory. ``unique`` and ``owners`` are as long as ``ids``.
     """
     mask, found = np.uint64(len(places) - 1), 0
     for number in range(len(ids)):
@@ -43,7 +43,7 @@ def unique_by_owner(ids, bounds, places, unique, owners, positions, counts):
 def add_rows(values, take, put, sums):
     """Add row ``take[i]`` of ``values`` to row ``put[i]`` of ``sums``, for each i."""
     for number in range(len(put)):
-        # As slices, whose numbers are added several at a time.
+        # Slices let the compiler add several numbers at a time.
         source, target = values[take[number]], sums[put[number]]
         for column in range(len(target)):
             target[column] += source[column]

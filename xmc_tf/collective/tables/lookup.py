@@ -1,12 +1,219 @@
-"""Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag."""
+"""Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag.
 
+One exchange of ids tells each rank which rows to send and to expect. Before its ids, a rank sends the number of
+different ids that are out of range, and the first three of them. So all ranks raise an error at the same point, and
+none waits for a rank that has failed.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.engines import operations
+from xmc_tf.collective.meters.traffic import after, count_sent
 from xmc_tf.collective.tables.bags import Combiner, Ids, bags, combine, flat_ids
-from xmc_tf.collective.tables.row_requests import RowRequest, checked_ids, request_rows
-from xmc_tf.collective.tables.serving_tables import serving_or_sharded
-from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.row_sums import EachId, UniqueIds
+from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
 from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
+from xmc_tf.common.errors import InputError
+
+HEADER = 4
+
+
+class IdsOutOfRangeError(tf.errors.InvalidArgumentError, ValueError):
+    """Ids are out of range. Being a ValueError, it passes through TensorFlow as an InvalidArgumentError."""
+
+
+@contextmanager
+def ids_out_of_range_in_one_line() -> Iterator[None]:
+    """Replace TensorFlow's error about ids out of range, with its trace of a graph, by one line, equal on all ranks."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        if (
+            line := re.search(r"(table \S+ has rows \d+ to \d+; )?ids out of range on rank [^\n]*", str(error))
+        ) is None:
+            raise
+        short = InputError(line[0])
+        short.on_all_ranks = True
+    else:
+        return
+    raise short
+
+
+class RowRequest(NamedTuple):
+    """A request for the rows of a batch of ids."""
+
+    positions: tf.Tensor  # of each id's row among the received rows
+    local: tf.Tensor  # the local rows to send, by rank
+    send: tf.Tensor  # the number of rows to send to each rank
+    receive: tf.Tensor  # the number of rows to receive from each rank
+
+
+@tf.autograph.experimental.do_not_convert
+def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
+    """Return the request for flat ``ids``, possibly repeated; collective. An invalid id is an error on all ranks."""
+    table = serving_or_sharded(table)
+    ids = tf.cast(ids, tf.int64)
+    if table.size > 1:
+        return request_from_owners(table, ids, lambda wanted: wanted - table.start, check=True)
+    unique, inverse = (ids, tf.range(tf.size(ids))) if table.each_id else tf.unique(ids)
+    count = tf.reshape(tf.size(unique), [1])
+    return RowRequest(inverse, checked_ids(table, unique), count, count)
+
+
+def request_from_owners(
+    table: ShardedTable, ids: tf.Tensor, local: Callable[[tf.Tensor], tf.Tensor], *, check: bool
+) -> RowRequest:
+    """Return the request for flat int64 ids of a table on several ranks; collective.
+
+    ``local`` returns the local rows of ids that this rank owns; ``check`` says whether ids must be row numbers.
+    """
+    bounds = table.partition.bounds[1:-1].astype(np.int64)
+
+    def ask(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        found = (EachId if table.each_id else UniqueIds)(ids, bounds)
+        message = _message(table, found.values, found.counts, ids if check else ids[:0])
+        return message, found.counts, found.positions
+
+    message, counts, positions = tf.numpy_function(ask, [ids], [_number_type(table), tf.int32, tf.int32])
+    for tensor, shape in ((message, [None]), (counts, [table.size]), (positions, ids.shape)):
+        tensor.set_shape(shape)
+    wanted, sources = _exchanged(table, message, counts, f"{table.name}/ids")
+    return RowRequest(positions, local(wanted), sources, counts)
+
+
+@tf.autograph.experimental.do_not_convert
+def check_ids_of_all_ranks(tables: Sequence[ShardedTable], ids: Sequence[tf.Tensor], size: int, name: str) -> tf.Tensor:
+    """Check the ids for replicated tables, which exchange none, on all ranks: no rank may wait for a failed one."""
+
+    def headers_of(*ids: np.ndarray) -> np.ndarray:
+        return np.concatenate([_header(table, of_table) for table, of_table in zip(tables, ids, strict=True)] * size)
+
+    def check(headers: np.ndarray) -> np.bool_:
+        for number, table in enumerate(tables):
+            _check(table, headers.reshape(size, len(tables), HEADER)[:, number])
+        return np.True_
+
+    own = tf.numpy_function(headers_of, list(ids), tf.int64)
+    own.set_shape([size * len(tables) * HEADER])
+    counts = tf.fill([size], len(tables) * HEADER)
+    with after(count_sent("ids", counts, 0, own.dtype.size)):  # any rank will do, because the counts are equal
+        received, _ = operations.alltoall(own, counts, name)
+    return tf.numpy_function(check, [received], tf.bool)
+
+
+def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return a stable order of the ids by owner, and the number of ids of each owner."""
+    # An id out of range is sent to some rank too, and the header reports it.
+    inner = tf.constant(table.partition.bounds[1:-1], tf.int64)
+    owners = tf.searchsorted(inner, tf.cast(ids, tf.int64), side="right")
+    order = tf.concat(tf.dynamic_partition(tf.range(tf.size(ids)), owners, table.size), axis=0)
+    return order, tf.math.bincount(owners, minlength=table.size, maxlength=table.size)
+
+
+def exchange_ids(
+    table: ShardedTable, ids: tf.Tensor, counts: tf.Tensor, check: tf.Tensor, name: str
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Send ids to their owners; return the received ids, by rank, and their number from each rank; collective.
+
+    ``ids`` are ordered by owner and may be encoded; ``check`` are the ids to check against the table's range.
+    """
+    message = tf.numpy_function(
+        lambda *arrays: _message(table, *arrays), [ids, counts, tf.cast(check, tf.int64)], _number_type(table)
+    )
+    message.set_shape([None])
+    return _exchanged(table, message, counts, name)
+
+
+def checked_ids(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor:
+    """Return ``ids`` after checking their range, in standard operations; for a single process, or a server."""
+
+    def stop() -> tf.Tensor:
+        named = tf.boolean_mask(ids, wrong)
+        words = tf.strings.as_string(named)
+        if table.members:
+            names = [_member_name(table, number) for number in range(len(table.members))]
+            words = tf.gather(tf.constant(names), tf.clip_by_value(-1 - named, 0, len(names) - 1))
+        first = tf.strings.reduce_join(words[: HEADER - 1], separator=" ")
+        more = tf.where(tf.size(named) > HEADER - 1, " and more", "")
+        tf.debugging.Assert(False, [tf.strings.join([f"{_prefix(table)} on rank 0: ", first, more])])
+        return tf.constant(False)
+
+    wrong = (ids < 0) | (ids >= table.rows)
+    with tf.device("/cpu:0"):  # assertions do nothing on a GPU
+        checked = tf.cond(tf.reduce_any(wrong), stop, lambda: tf.constant(True))
+    with tf.control_dependencies([checked]):
+        return tf.identity(ids)
+
+
+def _number_type(table: ShardedTable) -> tf.DType:
+    return tf.int32 if table.rows < 2**31 - 1 else tf.int64
+
+
+def _message(table: ShardedTable, ids: np.ndarray, counts: np.ndarray, check: np.ndarray) -> np.ndarray:
+    """Return the ids with a header before those for each rank."""
+    message = np.empty(len(ids) + HEADER * table.size, _number_type(table).as_numpy_dtype)
+    header, low, at = _header(table, check), 0, 0
+    for count in counts.tolist():
+        message[at : at + HEADER] = header
+        message[at + HEADER : at + HEADER + count] = ids[low : low + count]
+        low, at = low + count, at + HEADER + count
+    return message
+
+
+def _exchanged(table: ShardedTable, message: tf.Tensor, counts: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
+    """Send messages, check the headers of those that are received, and return the ids in them."""
+
+    def unpack(received: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        parts = np.split(received, np.cumsum(splits[:-1]))
+        _check(table, np.stack([part[:HEADER] for part in parts]))
+        return np.concatenate([part[HEADER:] for part in parts], dtype=np.int64), splits - np.int32(HEADER)
+
+    with after(count_sent("ids", counts + HEADER, table.rank, message.dtype.size)):
+        received, splits = operations.alltoall(message, counts + HEADER, name)
+    ids, sources = tf.numpy_function(unpack, [received, splits], [tf.int64, tf.int32])
+    ids.set_shape([None])
+    sources.set_shape([table.size])
+    return ids, sources
+
+
+def _header(table: ShardedTable, ids: np.ndarray) -> np.ndarray:
+    """Return the number of different ids out of range, and the first three of them, padded with -1."""
+    header = np.array([0, -1, -1, -1], np.int64)
+    if len(ids) and (ids.min() < 0 or ids.max() >= table.rows):
+        missing = list(dict.fromkeys(ids[(ids < 0) | (ids >= table.rows)].tolist()))
+        named = np.array(missing[: HEADER - 1], np.int64)
+        if table.rows < 2**31 - 1:  # ids that do not fit into an int32 message are clipped to its range
+            named = np.clip(named, -(2**31), 2**31 - 1)
+        header[0], header[1 : 1 + len(named)] = len(missing), named
+    return header
+
+
+def _check(table: ShardedTable, headers: np.ndarray) -> None:
+    """Raise an error that names ranks and ids if an id is out of range."""
+    if not (headers[:, 0] > 0).any():
+        return
+    culprits = []
+    for rank, (count, *named) in enumerate(headers.tolist()):
+        if count > 0:
+            words = [_member_name(table, -1 - one) if table.members else str(one) for one in named[:count]]
+            culprits.append(f"rank {rank}: {' '.join(words)}{' and more' if count > HEADER - 1 else ''}")
+    raise IdsOutOfRangeError(None, None, f"{_prefix(table)} on {', '.join(culprits)}")
+
+
+def _prefix(table: ShardedTable) -> str:
+    return ("" if table.members else f"table {table.name} has rows 0 to {table.rows - 1}; ") + "ids out of range"
+
+
+def _member_name(table: ShardedTable, number: int) -> str:
+    """Return the name of a stacked table in which an id is out of range; -1 stands for an id of the first table."""
+    member = table.members[min(max(number, 0), len(table.members) - 1)]
+    return f"of table {member.name} (rows 0 to {member.rows - 1})"
 
 
 @tf.autograph.experimental.do_not_convert
@@ -19,24 +226,10 @@ def lookup(
     wire: WireFormat = "fp32",
     request: RowRequest | None = None,
 ) -> tf.Tensor | tf.RaggedTensor:
-    """Return rows of ``table``; collective. Each rank passes its own ids, if any.
+    """Return rows of ``table`` for each rank's own ids, if any; collective. An invalid id is an error on all ranks.
 
-    Example:
-        >>> lookup(table, [[3, 1], [3, 3]]).shape
-        TensorShape([2, 2, 8])
-        >>> lookup(table, tf.ragged.constant([[3, 1, 4], []], dtype=tf.int64), "mean").shape
-        TensorShape([2, 8])
-
-    Args:
-        table: the table, the same on all ranks.
-        ids: dense of any shape, ragged, or sparse with two dimensions.
-        combiner: "sum" or "mean" of the rows of the last dimension; an empty bag gives zeros. Default: one row per id.
-        weights: the weights of the rows for the combiner, in the shape of dense or ragged ids; default: 1.
-        wire: the format in which rows and gradients are sent.
-        request: ``request_rows(table, flat_ids(ids))``, if the ids have been exchanged before.
-
-    Raises:
-        tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
+    ``combiner`` is for the last dimension of the ids; an empty bag gives zeros. ``request`` is that of the flat ids, if
+    they have been exchanged before.
     """
     table = serving_or_sharded(table)
     check_format(wire)

@@ -1,25 +1,66 @@
 """Scores of (instance, row) pairs, computed by one of two routes with the same result.
 
 *rows*: rows are sent to the instances. The cost grows with the number of different rows in the batch.
-*features*: the instances' vectors are sent to the owners of the rows, at most once to each, which return scores. The
-cost hardly depends on the number of rows per instance. A loss that is a sum over pairs is computed by the owners, so
-that not even scores are sent.
+*features*: the instances' vectors are sent to the owners of the rows, at most once to each, which return scores or,
+for a loss that is a sum over pairs, only its shares. The cost hardly depends on the number of rows per instance.
 """
 
 import logging
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.tables.lookup import fetch
-from xmc_tf.collective.tables.pair_dots import pair_dots
-from xmc_tf.collective.tables.routes import Choice, choose_route
-from xmc_tf.collective.tables.row_requests import by_owner, checked_ids, exchange_ids, request_rows
-from xmc_tf.collective.tables.serving_tables import serving_or_sharded
-from xmc_tf.collective.tables.table import ShardedTable
-from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
+from xmc_tf.collective.engines import operations
+from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids, fetch, request_rows
+from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
+from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange, row_bytes
 from xmc_tf.common.errors import InputError
+
+# The size of the rows that are gathered at once. Tests lower it.
+BLOCK_BYTES = 8 * 2**20
+
+
+@tf.custom_gradient
+def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+    """Return ``sum(left[at_left] * right[at_right], axis=1)``; the gradients of both sides are dense.
+
+    Gathering both sides and multiplying them takes gigabytes for a batch of 256 with 500 candidates of width 768. Here,
+    scores are computed in blocks that fit in the cache, and gradients are products of a dense and a sparse matrix.
+    """
+
+    def back(upstream: tf.Tensor | tf.IndexedSlices) -> tuple[tf.Tensor, None, tf.Tensor, None]:
+        if isinstance(upstream, tf.IndexedSlices):  # from a gather that reorders the pairs
+            upstream = tf.math.unsorted_segment_sum(upstream.values, upstream.indices, tf.size(at_left))
+        pairs = tf.SparseTensor(
+            tf.stack([tf.cast(at_left, tf.int64), tf.cast(at_right, tf.int64)], axis=1),
+            upstream,
+            tf.stack([tf.shape(left, tf.int64)[0], tf.shape(right, tf.int64)[0]]),
+        )
+        of_left = tf.sparse.sparse_dense_matmul(pairs, right)
+        of_right = tf.sparse.sparse_dense_matmul(pairs, left, adjoint_a=True)
+        return tf.ensure_shape(of_left, left.shape), None, tf.ensure_shape(of_right, right.shape), None
+
+    return _in_blocks(left, at_left, right, at_right), back
+
+
+def _in_blocks(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: tf.Tensor) -> tf.Tensor:
+    size = max(1, BLOCK_BYTES // (4 * left.shape[1]))
+    blocks = tf.maximum(1, -(-tf.size(at_left) // size))
+
+    def dots(number: tf.Tensor) -> tf.Tensor:
+        block = slice(number * size, (number + 1) * size)
+        return tf.reduce_sum(tf.gather(left, at_left[block]) * tf.gather(right, at_right[block]), axis=1)
+
+    def add(number: tf.Tensor, made: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        return number + 1, made.write(number, dots(number))
+
+    made = tf.TensorArray(tf.float32, size=blocks, infer_shape=False, element_shape=[None])
+    # Sequential, so that only one block is in memory.
+    _, made = tf.while_loop(lambda number, _: number < blocks, add, (0, made), parallel_iterations=1)
+    return tf.reshape(made.concat(), tf.shape(at_left))
+
 
 logger = logging.getLogger(__name__)
 
@@ -29,19 +70,9 @@ PairLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class PairScorer:
-    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``.
+    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``; collective.
 
-    Its calls are collective. Each rank passes its own instances, if any.
-
-    Example:
-        >>> scorer = PairScorer(table)
-        >>> scores = scorer.scores(vectors, ids)                        # [B, C]
-        >>> loss = tf.reduce_mean(scorer.losses(vectors, ids, targets, hinge))   # of [B]
-
-    Args:
-        table: the table.
-        route: "rows", "features", or "auto": the one that sends fewer bytes for the first batch; the reason is logged.
-        wire: the format in which rows, vectors and their gradients are sent.
+    The route "auto" is the one that sends fewer bytes for the first batch.
     """
 
     def __init__(self, table: ShardedTable, route: RouteName = "auto", wire: WireFormat = "fp32") -> None:
@@ -53,15 +84,7 @@ class PairScorer:
 
     @tf.autograph.experimental.do_not_convert
     def scores(self, vectors: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """Return the score of each pair, in the shape of ``ids``.
-
-        Args:
-            vectors: ``[B, dim]``, float32.
-            ids: the rows to score each instance against, ``[B, C]``, dense or ragged.
-
-        Raises:
-            tf.errors.InvalidArgumentError: on all ranks, if an id on any of them is out of range.
-        """
+        """Return the score of each pair, in the shape of ``ids``: ``[B, C]``, dense or ragged."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         if self._decided(table, ids, instances, flat) == "rows":
@@ -79,15 +102,7 @@ class PairScorer:
         loss: PairLoss,
         weights: tf.Tensor | tf.RaggedTensor | None = None,
     ) -> tf.Tensor:
-        """Return the sum of the losses of each instance's pairs, ``[B]``.
-
-        Args:
-            vectors: ``[B, dim]``, float32.
-            ids: the rows to score each instance against, ``[B, C]``, dense or ragged.
-            targets: the targets for ``loss``, in the shape of ``ids``.
-            loss: an elementwise function of scores and targets.
-            weights: factors of the losses, in the shape of ``ids``; default: 1.
-        """
+        """Return the sum of the weighted losses of each instance's pairs, ``[B]``."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         wanted, factors = _flat_like(ids, targets), None if weights is None else _flat_like(ids, weights)
@@ -105,7 +120,7 @@ class PairScorer:
     def _decided(
         self, table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor, instances: tf.Tensor, flat: tf.Tensor
     ) -> str:
-        """Return the route, which the first call decides."""
+        """Return the route; the first call chooses it."""
         if self.route != "auto":
             return self.route
         if table.size == 1:
@@ -214,7 +229,6 @@ def _pairs(ids: tf.Tensor | tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _flat_like(ids: tf.Tensor | tf.RaggedTensor, values: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    """Return numbers in the shape of ``ids`` as a flat tensor."""
     flat = values.flat_values if isinstance(values, tf.RaggedTensor) else tf.reshape(values, [-1])
     return tf.cast(flat, tf.float32)
 
@@ -228,3 +242,75 @@ def _like(ids: tf.Tensor | tf.RaggedTensor, flat: tf.Tensor) -> tf.Tensor | tf.R
 
 def _weighted(losses: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
     return losses if weights is None else losses * weights
+
+
+class Choice(NamedTuple):
+    route: str
+    reason: str
+
+
+def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
+    """Return the bytes of a step that fetches this many different rows of other ranks and returns their gradients."""
+    return rows * (2 * row_bytes(dim, wire) + id_bytes)
+
+
+def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
+    """Return the bytes of a step that sends vectors to the owners of rows and receives their gradients.
+
+    A group is an instance with those of its pairs whose rows one other rank owns; ``pairs`` counts pairs of other
+    ranks.
+    """
+    return groups * 2 * row_bytes(dim, wire) + pairs * (id_bytes + 8)  # 8: a score and its gradient
+
+
+def choose_route(
+    table: ShardedTable,
+    ids: tf.Tensor | tf.RaggedTensor,
+    instances: tf.Tensor,
+    flat: tf.Tensor,
+    wire: WireFormat,
+) -> Choice:
+    """Choose a route by the bytes of this batch or, while tracing, by those expected for its shape; collective."""
+    eager = not tf.is_symbolic_tensor(flat)
+    counts = _counted(table, instances.numpy(), flat.numpy()) if eager else _expected(table, ids)
+    id_bytes = 4 if table.rows < 2**31 - 1 else 8
+    mine = np.zeros(3, np.float64)
+    if counts is None:
+        mine[2] = 1.0  # unknown on this rank
+    else:
+        rows, groups, pairs = counts
+        mine[0] = rows_bytes(rows, table.dim, id_bytes, wire)
+        mine[1] = features_bytes(groups, pairs, table.dim, id_bytes, wire)
+    with tf.init_scope():
+        total = operations.allreduce_sum(tf.constant(mine), f"{table.name}/route").numpy()
+    if total[2]:
+        return Choice(
+            "features",
+            "route 'features': the batch's shape is unknown, and this route's bytes do not grow with the rows",
+        )
+    route = "rows" if total[0] < total[1] else "features"
+    how = "counted in the first batch" if eager else "expected from the batch's shape"
+    return Choice(
+        route,
+        f"route {route!r}: rows would send {total[0] / 2**20:.2f} MiB per step over all ranks and features "
+        f"{total[1] / 2**20:.2f} MiB, {how}",
+    )
+
+
+def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tuple[float, float, float]:
+    """Return the numbers of different rows, groups and pairs of this batch whose rows other ranks own."""
+    owners = np.searchsorted(table.partition.bounds[1:-1], ids, side="right")
+    away = owners != table.rank
+    groups = np.unique(instances[away].astype(np.int64) * table.size + owners[away])
+    return float(len(np.unique(ids[away]))), float(len(groups)), float(away.sum())
+
+
+def _expected(table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor) -> tuple[float, float, float] | None:
+    """Return these numbers for uniformly drawn ids, or None if the shape is unknown."""
+    if isinstance(ids, tf.RaggedTensor) or not ids.shape.is_fully_defined():
+        return None
+    batch, each = ids.shape
+    others = (table.size - 1) / table.size
+    rows = table.rows * (1.0 - (1.0 - 1.0 / table.rows) ** (batch * each))
+    reached = table.size * (1.0 - (1.0 - 1.0 / table.size) ** each)
+    return rows * others, batch * reached * others, batch * each * others

@@ -1,4 +1,4 @@
-"""Sums of rows that belong together, such as the gradients of a row that a batch has several times."""
+"""Sums of rows with the same number, such as the gradients of a row that a batch looks up several times."""
 
 from functools import cache
 
@@ -10,20 +10,10 @@ from xmc_tf.collective.tables.kernels import add_rows, unique_by_owner
 
 
 class UniqueIds:
-    """The different ones of some numbers, ordered by owner and then by first occurrence.
+    """The different values of int64 numbers, ordered by owner and then by first occurrence.
 
-    Example:
-        >>> UniqueIds(np.array([7, 2, 7])).values
-        array([7, 2])
-
-    Args:
-        numbers: int64 numbers.
-        bounds: the first number of each owner but the first; default: there is one owner.
-
-    Attributes:
-        values: the different numbers.
-        positions: the position of each number among them, int32.
-        counts: how many of them each owner has, int32.
+    ``positions`` has the place of each number among ``values``, ``counts`` the number of values of each owner;
+    ``bounds`` is the first number of each owner but the first.
     """
 
     def __init__(self, numbers: np.ndarray, bounds: np.ndarray = np.empty(0, np.int64)) -> None:  # noqa: B008
@@ -36,12 +26,7 @@ class UniqueIds:
 
 
 class EachId:
-    """All numbers, equal ones too, ordered by owner; the attributes are those of ``UniqueIds``.
-
-    Args:
-        numbers: int64 numbers.
-        bounds: the first number of each owner but the first.
-    """
+    """All numbers, including repeated ones, ordered by owner; the attributes are those of ``UniqueIds``."""
 
     def __init__(self, numbers: np.ndarray, bounds: np.ndarray) -> None:
         owners = np.searchsorted(bounds, numbers, side="right")
@@ -52,12 +37,7 @@ class EachId:
 
 
 def sum_by_number(numbers: tf.Tensor, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the different numbers, and for each of them the sum of its rows of ``values``.
-
-    Args:
-        numbers: the number of each row.
-        values: ``[n, width]``, float32.
-    """
+    """Return the different numbers, and for each of them the sum of its rows of ``values``."""
     if not _compiled(values):
         unique, positions = tf.unique(numbers)
         return unique, tf.math.unsorted_segment_sum(values, positions, tf.size(unique))
@@ -75,14 +55,7 @@ def sum_by_number(numbers: tf.Tensor, values: tf.Tensor) -> tuple[tf.Tensor, tf.
 
 
 def sum_rows(values: tf.Tensor, put: tf.Tensor, count: tf.Tensor, take: tf.Tensor | None = None) -> tf.Tensor:
-    """Return ``[count, width]``, to whose row ``put[i]`` row ``take[i]`` of ``values`` is added, for each i.
-
-    Args:
-        values: ``[n, width]``.
-        put: rows of the result.
-        count: the number of rows of the result.
-        take: rows of ``values``, int32; default: all of them.
-    """
+    """Return ``[count, width]`` with row ``take[i]`` (default: i) of ``values`` added to row ``put[i]``, for each i."""
     if not _compiled(values):
         return tf.math.unsorted_segment_sum(values if take is None else tf.gather(values, take), put, count)
 
@@ -104,7 +77,7 @@ def _zeros(count: int, width: int) -> np.ndarray:
 
 
 def _compiled(values: tf.Tensor) -> bool:
-    """Return whether compiled code sums these rows. It does not run on GPUs."""
+    """Return whether compiled code, which does not run on GPUs, sums these rows."""
     return not _has_gpu() and values.dtype == tf.float32 and values.shape.rank == 2 and values.shape[1] is not None
 
 

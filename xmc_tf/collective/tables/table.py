@@ -5,41 +5,76 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines.graph_order import in_plain_graph
 from xmc_tf.collective.tables.initial_values import BLOCK_ROWS, Initializer, Values, first_values
-from xmc_tf.collective.tables.row_access import set_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import Partition, even_rows
 
 
+@dataclass(frozen=True)
+class SomeRows:
+    """Some rows of a variable, or of an array that is only read, in an order of their own."""
+
+    source: tf.Variable | np.ndarray
+    order: range | np.ndarray
+
+    @property
+    def shape(self) -> tf.TensorShape:
+        return tf.TensorShape([len(self.order), *self.source.shape[1:]])
+
+    @property
+    def dtype(self) -> tf.DType:
+        return tf.as_dtype(self.source.dtype)
+
+
+# Slices would copy: ``variable[low:high]`` reads the whole variable first, which copies it after a sparse update, and
+# ``variable[low:high].assign(rows)`` holds that slice during the assignment (tests/collective/test_memory.py).
+def get_rows(rows: tf.Variable | SomeRows, low: int, high: int) -> tf.Tensor:
+    """Return the rows ``[low, high)``, without a copy of the others; those of bfloat16 as float32, which NumPy has."""
+    source, numbers = _of(rows, low, high)
+    if isinstance(source, np.ndarray):
+        return tf.constant(source[numbers])
+    found = tf.gather(source, numbers)
+    return tf.cast(found, tf.float32) if source.dtype == tf.bfloat16 else found
+
+
+def set_rows(rows: tf.Variable | SomeRows, low: int, values: tf.Tensor | np.ndarray) -> None:
+    """Write rows from ``low`` on, in place."""
+    variable, numbers = _of(rows, low, low + int(values.shape[0]))
+    variable.scatter_update(tf.IndexedSlices(tf.cast(values, variable.dtype), numbers))
+
+
+def _of(rows: tf.Variable | SomeRows, low: int, high: int) -> tuple[Any, np.ndarray]:
+    if isinstance(rows, SomeRows):
+        return rows.source, np.asarray(rows.order[low:high])
+    return rows, np.arange(low, high)
+
+
+def row_type(variable: Any) -> np.dtype:
+    """Return the NumPy type of the rows that ``get_rows`` returns."""
+    return np.dtype(np.float32 if variable.dtype == tf.bfloat16 else variable.dtype.as_numpy_dtype)
+
+
 @dataclass(frozen=True, eq=False)
 class ShardedTable:
-    """A rank's part of a table: its rows and their optimizer slots.
+    """A rank's part of a table: its rows and their optimizer slots."""
 
-    Args:
-        name: the name, the same on all ranks; it names messages and files.
-        rows: the number of rows of the whole table.
-        dim: the width of a row.
-        partition: the rows of each rank.
-        rank: the rank of this part.
-        variable: the local rows, ``[local_rows, dim]``.
-        slots: the optimizer's slots for the local rows, by name.
-        members: the tables that are stacked in this one, if any; they are saved and exported in its place.
-        each_id: whether each id of a lookup has a gradient of its own, as in Keras. Otherwise, those of equal ids are
-            summed where they are looked up, so that fewer rows are sent.
-    """
-
-    name: str
-    rows: int
+    name: str  # the same on all ranks; it names messages and files
+    rows: int  # of all ranks
     dim: int
     partition: Partition
     rank: int
-    variable: tf.Variable
+    variable: tf.Variable  # the local rows
     slots: dict[str, tf.Variable] = field(default_factory=dict)
+    # The tables that are stacked in this one, if any. They are saved and exported in its place.
     members: list["ShardedTable"] = field(default_factory=list)
+    # Whether each id of a lookup has a gradient of its own, as in Keras. Otherwise, those of equal ids are summed where
+    # they are looked up, so that fewer rows are sent.
     each_id: bool = False
 
     @property
@@ -49,12 +84,11 @@ class ShardedTable:
 
     @property
     def start(self) -> int:
-        """The number of the first local row."""
+        """The first local row's number in the whole table."""
         return int(self.partition.bounds[self.rank])
 
     @property
     def local_rows(self) -> int:
-        """The number of local rows."""
         return int(self.partition.bounds[self.rank + 1]) - self.start
 
     @property
@@ -95,26 +129,7 @@ def make_table(
     dtype: tf.DType = tf.float32,
     each_id: bool = False,
 ) -> ShardedTable:
-    """Return this rank's part of a new table.
-
-    Example:
-        >>> table = make_table("words", rows=10, dim=4, size=2, rank=1)
-        >>> table.variable.shape
-        TensorShape([5, 4])
-
-    Args:
-        name: the name, the same on all ranks.
-        rows: the number of rows of the whole table.
-        dim: the width of a row.
-        size: the number of ranks.
-        rank: the rank of this part.
-        partition: the rows of each rank; default: equal ranges.
-        initializer: see ``initial_values.Initializer``.
-        seed: the seed of the initial values, which also depend on the name and the row, not on the number of ranks.
-        trainable: whether gradient tapes watch the table automatically.
-        dtype: the type of the rows; see ``fused_rows`` for bfloat16.
-        each_id: see ``ShardedTable``.
-    """
+    """Return this rank's part of a new table; the initial values do not depend on the number of ranks."""
     if rows < 1 or dim < 1:
         raise InputError(f"table {name!r}", expected="at least one row and one column", received=f"({rows}, {dim})")
     partition = even_rows(rows, size) if partition is None else partition
@@ -142,7 +157,7 @@ def _filled_variable(
     with tf.init_scope(), not_replicated():
         variable = tf.Variable(tf.zeros([stop - start, dim], dtype), trainable=trainable, name=name)
         if values is not None:
-            # In place and in pieces, so that the table is never in memory twice.
+            # In place and in blocks, so that the table is never in memory twice.
             for at in range(start, stop, 16 * BLOCK_ROWS):
                 end = min(at + 16 * BLOCK_ROWS, stop)
                 set_rows(variable, at - start, values(at, end))
@@ -167,12 +182,12 @@ def _variable_of_graph(
     before = len(trained)
     with not_replicated():
         variable = tf.compat.v1.Variable(drawn, trainable=trainable, name=name, use_resource=True, collections=[])
-    del trained[before:]  # to which it is added nevertheless; what stands for all rows is in the collections
+    del trained[before:]  # added in spite of collections=[]; the stand-in for all rows is in the collections instead
     return variable
 
 
 def mark_rows(variable: tf.Variable, table: ShardedTable) -> None:
-    """Let ``table_of`` find the table, and Keras' optimizers refuse to update a shard of it by themselves."""
+    """Make ``table_of`` find the table, and Keras' optimizers refuse to update a shard of it by themselves."""
     variable.sharded_table = table
     variable.overwrite_with_gradient = _NotByOneRank(table)
 
@@ -230,5 +245,23 @@ def not_replicated() -> Iterator[None]:
 
 
 def replicated_here() -> bool:
-    """Return whether variables that are made now are replicated."""
     return not _NOT_REPLICATED.get()
+
+
+_SERVING_TABLES: ContextVar[dict[ShardedTable, ShardedTable] | None] = ContextVar("serving_tables", default=None)
+
+
+@contextmanager
+def serve_from(whole: dict[ShardedTable, ShardedTable]) -> Iterator[None]:
+    """Make lookups in a key of ``whole`` use its value in the block, for SavedModels: a server has no other ranks."""
+    token = _SERVING_TABLES.set(whole)
+    try:
+        yield
+    finally:
+        _SERVING_TABLES.reset(token)
+
+
+def serving_or_sharded(table: ShardedTable) -> ShardedTable:
+    """Return the whole table within ``serve_from``, otherwise ``table`` itself."""
+    whole = _SERVING_TABLES.get()
+    return table if whole is None else whole.get(table, table)

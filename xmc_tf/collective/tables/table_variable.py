@@ -1,10 +1,10 @@
 """The local rows of a table as a variable of Keras, which layers track and optimizers receive.
 
-To its user it is the whole table: its shape, its copies and its assignments are those of all rows. What would need all
-rows at one place, or write a part of them, is an error that names what does the same over the ranks.
+To its user it is the whole table, with the shape, copies and assignments of all rows. Uses that would need all rows in
+one place, or write only some of them, raise an error that names the equivalent over the ranks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NoReturn
@@ -13,28 +13,89 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.tables.row_access import set_rows
-from xmc_tf.collective.tables.table import ShardedTable
-from xmc_tf.collective.tables.whole_rows import whole_rows
+from xmc_tf.collective.checkpoints.shard_files import blocks, rows_per_block
+from xmc_tf.collective.tables.table import ShardedTable, SomeRows, get_rows, row_type, set_rows
 from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.choosing import choose_communicator
+from xmc_tf.ranks.communicator import Communicator
+
+# The rows that are sent at a time.
+BLOCK_BYTES = 64 << 20
+
+_SAVING: ContextVar[tuple[Communicator, list[ShardedTable]] | None] = ContextVar("saving", default=None)
+
+
+def rows_on_rank_0(
+    table: ShardedTable, variable: tf.Variable | SomeRows, communicator: Communicator
+) -> Iterator[tuple[int, np.ndarray | None]]:
+    """Yield the first row and, on rank 0, the rows of each block of a whole table, or of a slot; collective."""
+    for rank in range(table.size):
+        rows = rows_per_block((table.dim,), row_type(variable), BLOCK_BYTES)
+        for low, high in blocks(*table.partition.range(rank), rows):
+            block = None
+            if communicator.rank == rank:
+                block = get_rows(variable, low - table.start, high - table.start).numpy()
+            gathered = communicator.gather(block) if rank else [block]
+            yield low, gathered[rank] if gathered else None
+
+
+def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
+    """Return the rows of a whole table, or of a slot; collective, but called by rank 0 alone in ``save_on_rank_0``."""
+    own = table.variable if slot is None else table.slot(slot)
+    if table.size == 1:
+        return own.numpy()
+    saving = _SAVING.get()
+    if saving is None:
+        return choose_communicator().allgather_array(get_rows(own, 0, table.local_rows).numpy())
+    communicator, tables = saving
+    communicator.broadcast((next(number for number, one in enumerate(tables) if one is table), slot or ""))
+    whole = np.empty((table.rows, table.dim), np.float32)
+    for low, rows in rows_on_rank_0(table, own, communicator):
+        assert rows is not None
+        whole[low : low + len(rows)] = rows
+    return whole
+
+
+def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save: Callable[[], Any]) -> Any:
+    """Call ``save``, which may call ``whole_rows``, on rank 0, while the other ranks send the rows; collective.
+
+    ``tables`` has the same order on all ranks. If rank 0 fails, the others raise an OSError. Keras needs whole tables
+    in the memory of rank 0; ``save_training`` and ``export_saved_model`` write larger ones.
+    """
+    if communicator.rank == 0:
+        token = _SAVING.set((communicator, tables))
+        trouble = "an error"
+        try:
+            result, trouble = save(), ""
+        except Exception as error:
+            trouble = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            _SAVING.reset(token)
+            communicator.broadcast(trouble)
+        return result
+    nothing: Any = None
+    while not isinstance(request := communicator.broadcast(nothing), str):
+        table, slot = tables[request[0]], request[1]
+        for _ in rows_on_rank_0(table, table.slot(slot) if slot else table.variable, communicator):
+            continue
+    if request:
+        raise OSError(f"rank 0 could not save the model: {request}")
+    return None
+
 
 _OWN_ROWS: ContextVar[bool] = ContextVar("own_rows", default=False)
 
 
 class _AllRows:
-    """A stand-in for all rows of a sharded table, which refuses to be a tensor.
-
-    Args:
-        table: the table.
-    """
+    """A stand-in for all rows of a sharded table, which refuses to be a tensor."""
 
     def __init__(self, table: ShardedTable) -> None:
         self._table = table
-        # By these, gradient tapes and optimizers know the variable.
+        # Gradient tapes and optimizers identify the variable by these.
         self.handle, self._unique_id = table.variable.handle, table.variable._unique_id
 
     def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise the error that names what to use instead."""
         raise InputError(
             f"table {self._table.name!r} is sharded over {self._table.size} ranks, and this use needs all of its rows",
             expected="a lookup (call the layer with ids), or an operation over the ranks",
@@ -48,15 +109,9 @@ class _AllRows:
 
 
 class TableVariable(keras.Variable):
-    """A Keras variable that holds ``table.variable``.
-
-    Args:
-        table: the table.
-    """
-
     def __init__(self, table: ShardedTable) -> None:
         self.sharded_table = table
-        rows, dim = self._own_shape()  # of a growing table, the room when the layer is built: Keras wants a number
+        rows, dim = self._own_shape()  # of a growing table, the room when the layer is built: Keras needs a number
         super().__init__(
             "zeros",
             (table.rows if table.has_row_numbers else rows, dim),
@@ -80,11 +135,11 @@ class TableVariable(keras.Variable):
 
     @property
     def value(self) -> "tf.Variable | _AllRows":
-        """The rows, or what stands for them if they are sharded."""
+        """The rows, or their stand-in if they are sharded."""
         return super().value if self.sharded_table.size == 1 or _OWN_ROWS.get() else _AllRows(self.sharded_table)
 
     def numpy(self) -> np.ndarray:
-        """Return a copy of the whole table; collective, but for the file that rank 0 writes."""
+        """Return a copy of the whole table; collective, except within ``save_on_rank_0``."""
         table = self.sharded_table
         if table.size == 1 or _OWN_ROWS.get():
             return table.variable.numpy()
@@ -93,15 +148,10 @@ class TableVariable(keras.Variable):
         return whole_rows(table)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return ``numpy()``."""
         return np.asarray(self.numpy(), dtype)
 
     def assign(self, value: Any) -> Any:
-        """Set this rank's rows from a whole table.
-
-        Args:
-            value: all rows, the same on all ranks.
-        """
+        """Set this rank's rows from a whole table, the same on all ranks."""
         table = self.sharded_table
         if table.size == 1 or _OWN_ROWS.get():
             return super().assign(value)
@@ -130,7 +180,7 @@ class TableVariable(keras.Variable):
         return super()._export_to_saved_model_graph(*args, **kwargs)
 
     def _refuse_partial_file(self, what: str) -> None:
-        """Refuse a file with the rows of this rank only."""
+        """Refuse a file that would have only this rank's rows."""
         if self.sharded_table.size > 1:
             raise InputError(
                 f"table {self.sharded_table.name!r} is sharded, and {what} would write this rank's rows only",
@@ -148,7 +198,7 @@ class TableVariable(keras.Variable):
 
 @contextmanager
 def own_rows() -> Iterator[None]:
-    """Let variables be this rank's rows only in the block, for optimizers, and for what sets the same rows again."""
+    """Make variables stand for this rank's rows only in the block, for optimizers and copies that are restored."""
     token = _OWN_ROWS.set(True)
     try:
         yield
@@ -157,14 +207,7 @@ def own_rows() -> Iterator[None]:
 
 
 def load_rows(table: ShardedTable, whole: Any, slot: str | None = None) -> None:
-    """Set this rank's rows, or those of a slot, from a whole table.
-
-    Args:
-        table: the table.
-        whole: the rows of the whole table: an array, a tensor, or an array in a file, of which this rank's rows are
-            read.
-        slot: the name of a slot; default: the rows themselves.
-    """
+    """Set this rank's rows, or those of a slot, from a whole table: an array, a tensor, or an array in a file."""
     if tuple(whole.shape) != (table.rows, table.dim):
         raise InputError(
             f"table {table.name!r}: the given rows do not fit",

@@ -10,8 +10,7 @@ from xmc_tf.collective.tables.row_sums import sum_rows
 from xmc_tf.common.errors import InputError
 
 WireFormat = Literal["fp32", "fp16", "bf16", "int8"]
-# Horovod counts the numbers that a rank sends or receives in one exchange in 32 bits; the MPI engine counts rows. Tests
-# lower it.
+# Horovod counts the numbers of an exchange in 32 bits; the MPI engine counts rows. Tests lower it.
 MOST_NUMBERS = 2**31 - 1
 _BYTES_PER_NUMBER = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1}
 # A row of int8 ends with its scale, a float32: the row's largest absolute value becomes 127.
@@ -19,13 +18,11 @@ _SCALE_BYTES, _LARGEST_INT8 = 4, 127.0
 
 
 def check_format(wire: str) -> None:
-    """Refuse an unknown wire format."""
     if wire not in _BYTES_PER_NUMBER:
         raise InputError("wire format", expected=" or ".join(_BYTES_PER_NUMBER), received=repr(wire))
 
 
 def row_bytes(width: int, wire: WireFormat) -> int:
-    """Return the bytes of a row of this many numbers."""
     return width * _BYTES_PER_NUMBER[wire] + (_SCALE_BYTES if wire == "int8" else 0)
 
 
@@ -34,30 +31,15 @@ def exchange(
     send: tf.Tensor,
     receive: tf.Tensor,
     *,
-    rank: int,
+    rank: int,  # this rank; rows for itself are not counted as traffic
     name: str,
     wire: WireFormat = "fp32",
     kind: str = "rows",
 ) -> tf.Tensor:
-    """Send ``send[r]`` of the rows to each rank r, and return the ``receive[r]`` rows received; differentiable.
+    """Send ``send[r]`` rows to each rank r, and return the ``receive[r]`` rows received; differentiable, collective.
 
-    The gradient is sent back in the same format.
-
-    Args:
-        rows: ``[sum(send)]`` or ``[sum(send), dim]``, ordered by destination, float32.
-        send: the number of rows for each rank.
-        receive: the number of rows from each rank.
-        rank: this rank; rows for itself are not counted as traffic.
-        name: the name of the graph node.
-        wire: the format; fp16 and bf16 halve the bytes at less precision, int8 quarters them. A row of int8 has one
-            scale, so numbers much smaller than the row's largest are lost. Single numbers are always sent as fp32 then.
-        kind: the kind of traffic under which the bytes are counted.
-
-    Returns:
-        ``[sum(receive)]`` or ``[sum(receive), dim]``, ordered by source.
-
-    Raises:
-        tf.errors.InvalidArgumentError: on a rank that sends or receives more than an exchange can count.
+    The gradient is sent back in the same format. A row of int8 has one scale, so numbers much smaller than its largest
+    are lost; single numbers are then sent as fp32. ``kind`` names the traffic in the byte counts.
     """
 
     if wire == "int8" and rows.shape.rank == 1:
@@ -99,7 +81,6 @@ def _assert_countable(send: tf.Tensor, receive: tf.Tensor, width: int, name: str
 
 
 def _move(rows: tf.Tensor, send: tf.Tensor, rank: int, name: str, wire: WireFormat, kind: str) -> tf.Tensor:
-    """Exchange rows in the given format."""
     width = rows.shape[1] if rows.shape.rank == 2 else 1
     with after(count_sent(kind, send, rank, row_bytes(width, wire))):
         return _decoded(operations.alltoall(_encoded(rows, wire), send, name)[0], wire)

@@ -1,5 +1,3 @@
-"""Members of zip archives (.npz): where their bytes begin, and whether they are those that were saved."""
-
 import struct
 import zipfile
 import zlib
@@ -30,13 +28,10 @@ _FIX = "copy the model again from where it is intact, or train it again"
 
 
 def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = False) -> InputError | None:
-    """Compare the members of an archive with the checksums in it; return the first problem, or None.
+    """Compare the members of an .npz archive with the checksums in it; return the first problem, or None.
 
-    Args:
-        path: the archive.
-        stop: ends the comparison early once it is set.
-        thorough: also check compressed members, and report an unreadable archive. Code that reads the archive anyway
-            notices both itself.
+    ``stop`` ends the comparison early. ``thorough`` also checks compressed members, and reports an unreadable archive:
+    code that reads the archive anyway notices both itself.
     """
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
@@ -63,11 +58,7 @@ def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = F
 
 
 def member_checksums(path: Path) -> dict[str, str]:
-    """Return the CRC-32 of each member of an archive as 8 hex digits, as its directory has them; reads no member.
-
-    Raises:
-        InputError: the archive has no readable directory.
-    """
+    """Return the CRC-32 of each member as 8 hex digits, from the archive's directory; no member is read."""
     try:
         with zipfile.ZipFile(path) as archive:
             return {info.filename: f"{info.CRC:08x}" for info in archive.infolist()}
@@ -78,12 +69,7 @@ def member_checksums(path: Path) -> dict[str, str]:
 def data_start(info: zipfile.ZipInfo, head: bytes) -> int:
     """Return where a member's bytes begin: its own header may be longer than the archive's directory says.
 
-    Args:
-        info: the member, as the directory describes it.
-        head: the ``HEAD_BYTES`` bytes at ``info.header_offset``.
-
-    Raises:
-        zipfile.BadZipFile: there is no header.
+    ``head`` holds the ``HEAD_BYTES`` bytes at ``info.header_offset``.
     """
     if info.header_offset < 0 or len(head) < HEAD_BYTES or head[:4] != MAGIC:
         raise zipfile.BadZipFile(f"the header of {info.filename[:100]} is not where the archive's directory says")

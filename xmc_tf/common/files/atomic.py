@@ -1,5 +1,3 @@
-"""Files that are written atomically, even if the process is killed."""
-
 import errno
 import fcntl
 import glob
@@ -18,11 +16,7 @@ _STAGED: set[Path] = set()
 
 @contextmanager
 def staged(folder: Path) -> Iterator[None]:
-    """Mark a folder that gets its final name after the block: files and folders in it are written directly.
-
-    Args:
-        folder: the temporary folder.
-    """
+    """Mark a temporary folder that gets its final name after the block: its files and folders are written directly."""
     place = folder.resolve()
     _STAGED.add(place)
     try:
@@ -32,7 +26,7 @@ def staged(folder: Path) -> Iterator[None]:
 
 
 def is_staged(path: Path) -> bool:
-    """Return whether a path lies in a folder of this process that has not got its final name."""
+    """Return whether a path lies in a folder that this process has marked as ``staged``."""
     return bool(_STAGED) and any(parent in _STAGED for parent in path.parent.resolve().joinpath(path.name).parents)
 
 
@@ -40,11 +34,8 @@ def is_staged(path: Path) -> bool:
 def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
     """Yield a path beside ``path`` to write to; it is renamed to ``path`` if the block succeeds.
 
-    In a folder that is :func:`staged`, it is ``path`` itself.
-
-    Args:
-        path: the final path of the file.
-        new: whether a file that has appeared at ``path`` raises FileExistsError instead of being replaced.
+    In a ``staged`` folder, it is ``path`` itself. With ``new``, a file that has appeared at ``path`` raises
+    FileExistsError instead of being replaced.
     """
     path = Path(path)
     if is_staged(path):
@@ -82,10 +73,7 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
 
 
 def hidden_prefix(name: str) -> str:
-    """Return the beginning of the names of our temporary files and folders beside ``name``; 8 characters follow.
-
-    No other program uses such names, so that those which killed runs left can be removed.
-    """
+    """Return the prefix of our temporary names beside ``name``, which no other program uses; 8 characters follow."""
     return f".{name}.xmc_tf-"
 
 
@@ -103,19 +91,14 @@ def _linked(part: Path, path: Path) -> bool:
 
 
 def named_error(error: OSError, path: str | Path) -> OSError:
-    """Return an error that names a file: a full disk, or a limit of sizes, is otherwise reported without a name.
-
-    Args:
-        error: the error.
-        path: the file that was written.
-    """
+    """Return the error with the file's name, which is missing if a disk is full or a size limit is exceeded."""
     if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO):
         return error
     return OSError(error.errno, error.strerror, str(path))
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Remove the temporary files that killed runs left beside ``path``, and log it."""
+    """Remove the temporary files that killed runs left beside ``path``."""
     path = Path(path)
     if not path.parent.is_dir():
         return

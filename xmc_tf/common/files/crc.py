@@ -1,7 +1,6 @@
 """The CRC-32 of files, read in pieces, and of bytes from the CRC-32 of their parts.
 
-A CRC is the remainder of a division of polynomials over bits. Bytes that follow shift it by a power of x per bit, and
-powers of x can be multiplied quickly.
+A CRC is the remainder of a division of polynomials over bits. Bytes that follow shift it by a power of x per bit.
 """
 
 import zlib
@@ -16,13 +15,7 @@ _ONE = 1 << 31
 
 
 def crc_of_stream(file: FileIO, length: int | None = None, stop: Event | None = None) -> tuple[int, int]:
-    """Return the CRC-32 of the bytes that follow in an unbuffered file, and their number.
-
-    Args:
-        file: the file.
-        length: maximum number of bytes to read; None: to the end of the file.
-        stop: ends the reading early once it is set.
-    """
+    """Return the CRC-32 and the number of an unbuffered file's next bytes: ``length``, or all. ``stop`` ends it."""
     crc, done, view = 0, 0, memoryview(bytearray(_PIECE))
     while not (stop and stop.is_set()):
         read = file.readinto(view if length is None else view[: min(_PIECE, length - done)])
@@ -40,15 +33,7 @@ def crc_of_range(path: Path, begin: int = 0, end: int | None = None) -> tuple[in
 
 
 def crc_of_all(parts: Iterable[tuple[int, int]]) -> int:
-    """Return the CRC-32 of the concatenation of parts.
-
-    Example:
-        >>> crc_of_all([(zlib.crc32(b"one"), 3), (zlib.crc32(b"two"), 3)]) == zlib.crc32(b"onetwo")
-        True
-
-    Args:
-        parts: the CRC-32 and the number of bytes of each part, in order.
-    """
+    """Return the CRC-32 of the concatenation of parts, each given by its CRC-32 and its number of bytes."""
     total = 0
     for crc, length in parts:
         total = _product(_power_of_x(8 * length), total) ^ crc

@@ -1,5 +1,3 @@
-"""Headers of xmc_tf's folders: JSON files with the kind and version of the folder."""
-
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +6,9 @@ from xmc_tf.common.files.json_files import read_json
 
 
 def read_header(path: Path, format: str, *versions: int, of: str, fix: str) -> dict[str, Any]:
-    """Return the content of a header, after checking its format and version.
+    """Return the content of a folder's JSON header, after checking its format and version.
 
-    Args:
-        path: the JSON file.
-        format: the required "format".
-        *versions: the allowed "version".
-        of: what the folder holds, for the message.
-        fix: what to do when the folder is damaged.
+    ``of`` says what the folder holds, and ``fix`` what to do when it is damaged, for messages.
     """
     folder = path.parent
     if not path.exists():

@@ -1,8 +1,7 @@
 """The reader of all JSON: files of models and parameters, and messages from a socket.
 
-A file of a model folder may be damaged, come from others, or not be a file at all. The reader returns plain values or
-raises an `InputError` that names the file. It never waits for a pipe, never recurses without limit, and never returns a
-number that its callers cannot hold.
+The input may be damaged, come from others, or not be a file. The reader never waits for a pipe, never recurses without
+limit, and never returns a number that numpy and TensorFlow cannot hold.
 """
 
 import contextlib
@@ -33,33 +32,15 @@ _TYPE_NAMES: dict[type, str] = {
 def read_json(
     path: str | Path,
     *,
-    what: str = "",
+    what: str = "",  # the file's purpose, for messages
     expected: str = "",
     fix: str = "",
-    top: type | None = dict,
+    top: type | None = dict,  # type of the outermost value; None for any
     limit: int = MOST_BYTES,
-    unique_keys: bool = False,
-    foreign: bool = False,
+    unique_keys: bool = False,  # refuse an object that gives a key twice
+    foreign: bool = False,  # of another library, which may write NaN, Infinity and very large numbers
 ) -> Any:
-    """Return the content of a JSON file.
-
-    Example:
-        >>> read_json("model/params.json", fix="copy the model again")["nr_labels"]
-        3993
-
-    Args:
-        path: the file; pipes, sockets, devices and folders are refused without waiting for them.
-        what: what the file is for; put in front of its name in messages.
-        expected: what the file should be, for messages.
-        fix: what the user can do about a damaged file.
-        top: the type of the outermost value (`dict` or `list`); None for any.
-        limit: the largest size in bytes.
-        unique_keys: refuse an object that gives a key twice.
-        foreign: the file belongs to another library, which may write NaN, Infinity and very large numbers.
-
-    Raises:
-        InputError: the file does not exist, cannot be read, or does not hold such JSON.
-    """
+    """Return the content of a JSON file; raise InputError if it cannot be read or does not hold such JSON."""
     name = f"{what}: {path}" if what else str(path)
     with open_regular(path, what, fix=fix) as file:
         content = file.read(limit + 1)
@@ -69,15 +50,7 @@ def read_json(
 
 
 def read_unchanged_json(path: Path, *, expected: str = "", fix: str = "") -> Any:
-    """Return the content of a JSON object; as long as the file stays the same, it is read once. Do not change it.
-
-    Loading a model asks for its metadata at each part.
-
-    Args:
-        path: the file.
-        expected: as for `read_json`.
-        fix: as for `read_json`.
-    """
+    """Return the content of a JSON object, read once as long as the file stays the same. Do not change it."""
     with contextlib.suppress(OSError, InputError):  # which reading it again reports, in the caller's words
         status = path.stat()
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
@@ -101,15 +74,7 @@ def parse_json(
     unique_keys: bool = False,
     foreign: bool = False,
 ) -> Any:
-    """Return the value that a JSON text describes; the arguments are those of `read_json`.
-
-    Args:
-        text: the text, or its bytes in UTF-8.
-        of: the name of the text, with which every message begins.
-
-    Raises:
-        InputError: the text is too long or is not such JSON.
-    """
+    """Return the value of a JSON text, or of its bytes in UTF-8, whose name for messages is ``of``."""
 
     def refuse(problem: str, received: str = "", otherwise: str = "") -> NoReturn:
         raise InputError(problem, expected=expected or otherwise, received=received, fix=fix) from None

@@ -1,19 +1,10 @@
-"""The folder of TensorBoard's files."""
-
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 
 
 def log_folder(folder: str | Path) -> str:
-    """Return the folder of TensorBoard's files, created if missing.
-
-    Args:
-        folder: the folder.
-
-    Raises:
-        InputError: it cannot be created; a file may have its name.
-    """
+    """Return the folder of TensorBoard's files, created if missing."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,9 +1,8 @@
-"""Outputs are checked before any work, by one rule.
+"""Outputs are checked before any work.
 
 An output must be a place that can be written to, no input, and no part of a model. A file that exists is replaced if
 the same command has written it, which its content shows (``marks.py``), or with ``--force``; else it is refused.
-
-Files are compared by identity (device and inode), not by name: links, bind mounts, relative paths and file systems that
+Files are compared by identity (device and inode), because links, bind mounts, relative paths and file systems that
 ignore case lead to the same file by different names.
 """
 
@@ -25,26 +24,16 @@ def refuse_output(
     flag: str,
     path: str | Path | None,
     inputs: Mapping[str, Named],
-    marks: Sequence[str] | None = (),
+    marks: Sequence[str] | None = (),  # None: the command checks itself what it replaces
     *,
     force: bool = False,
 ) -> None:
-    """Refuse a file to write that is an input, part of a model, or of others; else remove what killed runs left of it.
+    """Refuse a file to write that is an input, part of a model, or somebody else's; remove what killed runs left of it.
 
     A file beside a model's parts, such as ``model/pred.npz``, is accepted: PECOS's scripts keep predictions there.
 
     Example:
         >>> refuse_output("-o", "pred.npz", {"-x": ["X.npz"], "-m": "model"}, PREDICTIONS)
-
-    Args:
-        flag: the output's.
-        path: the file; None for no output.
-        inputs: what the command reads, files and folders, by flag.
-        marks: texts by which files of this command are recognised. None: the command checks itself what it replaces.
-        force: whether any other file is replaced, too.
-
-    Raises:
-        InputError: naming the output, and the input or the model.
     """
     if path is None:
         return
@@ -56,13 +45,7 @@ def refuse_output(
 
 
 def refuse_output_folder(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:
-    """Refuse a folder to write files to that is an input, part of a model, or cannot be written.
-
-    Args:
-        flag: the folder's.
-        path: the folder; it need not exist.
-        inputs: what the command reads, files and folders, by flag.
-    """
+    """Refuse a folder to write files to that is an input, part of a model, or cannot be written."""
     _refuse_clash(flag, path, inputs)
     _refuse_place(flag, path, "a folder")
 
@@ -111,14 +94,7 @@ def _refuse_place(flag: str, path: str | Path, wanted: str) -> None:
 
 
 def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
-    """Refuse two outputs of a command that are the same file.
-
-    Args:
-        outputs: the files to write, by flag.
-
-    Raises:
-        InputError: naming both flags.
-    """
+    """Refuse two outputs of a command that are the same file."""
     flags: dict[str, str] = {}
     for flag, path in outputs.items():
         if path is None:
@@ -148,15 +124,7 @@ def refuse_model_folder(
 ) -> None:
     """Refuse a folder for a model or an export that is an input, lies in another model, or would replace an input.
 
-    Args:
-        flag: the folder's.
-        path: the folder; it need not exist.
-        inputs: what the command reads, files and folders, by flag.
-        export: whether an export is written, not a model.
-        unchanged: flags of inputs that the new model holds as they are: those may be parts of the model it replaces.
-
-    Raises:
-        InputError: naming the folder, and the input or the other model.
+    ``unchanged`` names flags of inputs that the new model keeps: those may be parts of the model that it replaces.
     """
     if not os.fspath(path):
         raise InputError(
@@ -190,12 +158,7 @@ def refuse_model_folder(
 
 
 def refuse_other_folder(flag: str, path: str | Path) -> None:
-    """Refuse a folder of data that is a model or an export, or lies in one.
-
-    Args:
-        flag: the folder's.
-        path: the folder; it need not exist.
-    """
+    """Refuse a folder of data that is a model or an export, or lies in one."""
     _refuse_place(flag, path, "a folder")
     for folder in (Path(path), *(around for around, _ in _around(path))):
         kind = kind_at(folder)
@@ -252,7 +215,7 @@ def _is_read_there(path: str | Path, folder: str) -> bool:
 
 
 def _around(path: str | Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """The folders that a path lies in, each with the way from there to it: as named, and with links resolved."""
+    """Yield the folders that a path lies in, as named and with links resolved, each with the path inside it."""
     seen = set()
     resolved = Path(os.path.realpath(path))
     # Without links ".." means what it says; behind one only the resolved path is right.

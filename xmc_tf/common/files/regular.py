@@ -1,5 +1,3 @@
-"""Checks that files named by the user exist, are regular files, and can be read."""
-
 import difflib
 import os
 import stat
@@ -10,15 +8,7 @@ from xmc_tf.common.errors import InputError
 
 
 def existing_file(path: str | Path, what: str) -> Path:
-    """Return ``path`` if it is a readable file.
-
-    Args:
-        path: the file.
-        what: what the file is for, for the message ("labels", "parameters").
-
-    Raises:
-        InputError: it does not exist, is not a file, or is not readable.
-    """
+    """Return ``path`` if it is a readable file; ``what`` it is for goes into messages ("labels", "parameters")."""
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{what}: {path} is a folder", expected="a file", fix="name a file inside it")
@@ -37,18 +27,7 @@ def existing_file(path: str | Path, what: str) -> Path:
 
 
 def open_regular(path: str | Path, what: str = "", *, fix: str = "") -> BinaryIO:
-    """Open a regular file for reading; refuse anything else without waiting for it.
-
-    Opening a pipe waits for a writer, and reading a device may never end.
-
-    Args:
-        path: the file.
-        what: what the file is for, for the message.
-        fix: the advice in the error.
-
-    Raises:
-        InputError: it does not exist, is not a regular file, or cannot be opened.
-    """
+    """Open a regular file for reading; refuse anything else without waiting: opening a pipe waits for a writer."""
     name = f"{what}: {path}" if what else str(path)
     try:
         # Checked before opening, which would wake up a pipe's writer, and again after it, because it may have changed.

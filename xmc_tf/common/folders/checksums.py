@@ -1,8 +1,7 @@
-"""Checksums of a model's files, recorded when it is written, and compared while it is read.
+"""Checksums of a model's files, recorded in its header when it is written, and compared while it is read.
 
-The records are in the folder's header, a JSON file: ``params.json`` of a model, ``assets.extra/xmc_tf.json`` of an
-export. ``"files"`` maps each file (a relative posix path) to its length and CRC-32. ``"checksum"`` is the checksum of
-the header's other content.
+In the header, ``"files"`` maps each file (a relative posix path) to its length and CRC-32, and ``"checksum"`` is the
+checksum of the header's other content.
 """
 
 import json
@@ -42,14 +41,7 @@ def crc_of_file(path: Path) -> str:
 
 
 def _crc_of_mapped(path: Path, stop: Event) -> str:
-    """Return the CRC-32 of a file that the reader maps at the same time.
-
-    It makes few calls, because a thread waits for Python's lock between them, and does not copy the bytes.
-
-    Args:
-        path: the file, which is not empty.
-        stop: ends the reading early once it is set.
-    """
+    """Return the CRC-32 of a nonempty file that another thread is reading, in few calls, as each takes the GIL."""
     crc = 0
     with (
         path.open("rb") as file,
@@ -67,13 +59,7 @@ def _crc_of_mapped(path: Path, stop: Event) -> str:
 def record_files(
     folder: Path, exclude: Iterable[str] = (), known: Mapping[str, dict[str, Any]] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return the records of all files below a folder, in the order of their names.
-
-    Args:
-        folder: the folder.
-        exclude: relative posix paths to leave out, such as the header's own.
-        known: records of files that need not be read, by relative posix path.
-    """
+    """Return the records of all files below a folder, sorted by name; those in ``known`` are not read."""
     left_out, known = set(exclude), known or {}
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     names = sorted(paths.keys() - left_out)
@@ -91,22 +77,11 @@ def content_record(content: bytes) -> dict[str, int]:
 
 
 def is_content_record(record: Any) -> bool:
-    """Return whether a value is a record of :func:`content_record`."""
     return isinstance(record, dict) and all(type(record.get(key)) is int for key in ("bytes", "crc32"))
 
 
 def check_content(path: Path, record: Mapping[str, int], fix: str, *, all_bytes: bool = True) -> None:
-    """Compare a file with its record of :func:`content_record`.
-
-    Args:
-        path: the file.
-        record: the record.
-        fix: what to do about a damaged file.
-        all_bytes: whether to read the file; else only its size is compared.
-
-    Raises:
-        InputError: the file is missing or has changed.
-    """
+    """Compare a file with its record of ``content_record``; unless ``all_bytes``, only its size."""
     own = Records(path.parent, path, {path.name: (record["bytes"], f"{record['crc32']:08x}")}, fix=fix)
     if (problem := own.problem(path.name, all_bytes=all_bytes)) is not None:
         raise problem
@@ -125,21 +100,13 @@ def is_unchanged(content: Mapping[str, Any]) -> bool | None:
 
 @dataclass(frozen=True)
 class Records:
-    """The records of a folder's files in its header.
-
-    Args:
-        folder: the folder of the model or export.
-        header: the file with the records.
-        files: the length and checksum of each file, by relative posix path.
-        unchanged: whether the header is unchanged since it was saved; None if unknown.
-        fix: what to do about a damaged file; "": what fits the header.
-    """
+    """The records of a folder's files in its header."""
 
     folder: Path
     header: Path
-    files: Mapping[str, tuple[int, str]]
-    unchanged: bool | None = None
-    fix: str = ""
+    files: Mapping[str, tuple[int, str]]  # length and CRC-32 by relative posix path
+    unchanged: bool | None = None  # since the header was saved; None if unknown
+    fix: str = ""  # default: what fits the header
 
     @classmethod
     def read(cls, folder: Path, header: str = MODEL_HEADER) -> "Records | None":
@@ -159,7 +126,6 @@ class Records:
 
     @staticmethod
     def parse(path: Path) -> dict[str, Any]:
-        """Return the content of a header."""
         content: dict[str, Any] = read_unchanged_json(path, fix=_FIX_MODEL)
         return content
 
@@ -177,13 +143,7 @@ class Records:
         return None
 
     def problem(self, name: str, stop: Event | None = None, *, all_bytes: bool = True) -> InputError | None:
-        """Compare a file with its record; return the problem, or None.
-
-        Args:
-            name: the file's name.
-            stop: passed by a reader that maps the file: it is mapped here too, and ``stop`` ends the comparison early.
-            all_bytes: whether to read the file; else only its size is compared.
-        """
+        """Compare a file with its record; return the problem, or None. A reader that maps the file passes ``stop``."""
         path, (size, checksum) = self.folder / name, self.files[name]
         if not path.is_file():
             other = "something that is not a file" if path.exists() else ""
@@ -228,7 +188,11 @@ class Records:
 
 @contextmanager
 def verified(
-    place: Path | None, *, skip: tuple[str, ...] = (), archives: Iterable[Path] = (), records: Records | None = None
+    place: Path | None,
+    *,
+    skip: tuple[str, ...] = (),  # suffixes of files that the block does not read
+    archives: Iterable[Path] = (),  # mapped by the block; those without records have checksums of their own
+    records: Records | None = None,  # default: those found around ``place``
 ) -> Iterator[None]:
     """Compare the files of a part of a model with their records, in threads, while the block reads them.
 
@@ -238,15 +202,6 @@ def verified(
     Example:
         >>> with verified(folder / "tree"):
         ...     tree = load_chain(folder / "tree")
-
-    Args:
-        place: a file or folder of the model; None compares nothing.
-        skip: suffixes of files that the block does not read.
-        archives: .npz files that the block maps; those without records are compared with the checksums in them.
-        records: the model's records; default: those found around ``place``.
-
-    Raises:
-        InputError: a file differs; the message names it.
     """
     first, then = _comparisons(place, skip, archives, records)
     if not first and not then:

@@ -1,5 +1,3 @@
-"""Kinds of folders, and the files that xmc_tf writes in them, which alone may be replaced or removed."""
-
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -16,23 +14,13 @@ _NOT_OURS = "(?!)"  # the pattern that nothing matches
 
 @dataclass(frozen=True)
 class FolderKind:
-    """A kind of folder that xmc_tf writes.
+    """A kind of folder that xmc_tf writes, and its files there, which alone may be replaced or removed."""
 
-    Args:
-        what: the kind's name in messages, such as ``"a model of xmc_tf"``.
-        header: the relative path of the file that identifies such a folder; it is written last.
-        recognises: returns whether the content of a header is one of this kind. Its ``"files"``, if present, lists all
-            other files of the folder.
-        parts: the possible entries of such a folder: patterns of names, with a pattern of the paths inside for folders,
-            and None for files.
-        is_model: whether it is a whole model or export, in which no other one belongs.
-    """
-
-    what: str
-    header: str
-    recognises: Callable[[Mapping[str, Any]], bool]
-    parts: Mapping[str, str | None]
-    is_model: bool = True
+    what: str  # its name in messages, such as "a model of xmc_tf"
+    header: str  # the relative path of the file that identifies such a folder; it is written last
+    recognises: Callable[[Mapping[str, Any]], bool]  # the content of a header, whose "files" lists all other files
+    parts: Mapping[str, str | None]  # pattern of a name → pattern of the paths inside a folder, None for a file
+    is_model: bool = True  # a whole model or export, in which no other one belongs
 
     @property
     def the(self) -> str:
@@ -43,12 +31,12 @@ class FolderKind:
         """Return whether a name at the top of the folder is a part, also on file systems that ignore case."""
         return any(re.fullmatch(pattern, name, re.IGNORECASE) for pattern in self.parts)
 
-    def own_files(self, folder: Path) -> set[str]:
-        """Return the relative paths of xmc_tf's files in ``folder``; none if it is not of this kind."""
-        header = self._header(folder)
-        if header is None:
+    def own_files(self, folder: Path, header: Path | None = None) -> set[str]:
+        """Return the relative paths of xmc_tf's files in ``folder``; none if its header is not of this kind."""
+        content = self._read(header or folder / self.header)
+        if content is None:
             return set()
-        listed = header.get("files")
+        listed = content.get("files")
         if isinstance(listed, dict):
             return {self.header, *filter(self.may_have, listed)}
         return set(self.possible_files(folder))
@@ -70,16 +58,12 @@ class FolderKind:
         return bool(re.fullmatch(inside, rest)) and ".." not in rest.split("/")
 
     def is_at(self, folder: Path) -> bool:
-        """Return whether ``folder`` is of this kind."""
-        return self._header(folder) is not None
+        return self._read(folder / self.header) is not None
 
     def check_place(self, folder: Path, fix: str = "use another folder") -> None:
         """Refuse a folder in which files of others would be replaced.
 
         A folder is accepted if it does not exist, is empty, is of this kind, or holds only files with other names.
-
-        Raises:
-            InputError: the message names the files of others.
         """
         if not os.path.lexists(folder):
             return
@@ -107,10 +91,10 @@ class FolderKind:
             found = [(entry.name, _is_folder(entry), self._inside(entry.name)) for entry in entries]
         return [name for name, is_folder, inside in found if inside != _NOT_OURS and is_folder == (inside is None)]
 
-    def _header(self, folder: Path) -> Mapping[str, Any] | None:
-        """Return the content of the header, or None if it is not one of this kind."""
+    def _read(self, header: Path) -> Mapping[str, Any] | None:
+        """Return the content of a header, or None if it is not one of this kind."""
         try:
-            content: dict[str, Any] = read_json(folder / self.header)
+            content: dict[str, Any] = read_json(header)
         except (InputError, OSError):
             return None
         return content if self.recognises(content) else None

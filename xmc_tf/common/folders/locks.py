@@ -26,7 +26,7 @@ from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.process.invocation import command_name
 
 _LOG = logging.getLogger(__name__)
-_held: dict[Path, int] = {}
+_held: set[Path] = set()
 _held_guard = threading.Lock()
 _LONGEST_RECORD = 4096
 
@@ -44,27 +44,16 @@ def place_beside(folder: Path) -> Path:
 
 @contextmanager
 def folder_lock(folder: str | Path) -> Iterator[None]:
-    """Hold the lock of a folder, which need not exist; a process may hold it more than once.
-
-    Example:
-        >>> with folder_lock("model"):
-        ...     train_and_save("model")
-
-    Raises:
-        InputError: another process holds it; the message names its host, pid and start time.
-    """
+    """Hold the lock of a folder, which need not exist; a process may hold it more than once."""
     folder = Path(folder).resolve()
     with _held_guard:
         handle = None if folder in _held else _acquire(folder)
-        _held[folder] = _held.get(folder, 0) + 1
+        _held.add(folder)
     try:
         yield
     finally:
-        with _held_guard:
-            _held[folder] -= 1
-            if not _held[folder]:
-                del _held[folder]
         if handle is not None:
+            _held.discard(folder)
             _release(*handle)
 
 
@@ -164,6 +153,6 @@ def temporary_folder_beside(folder: Path) -> Path:
 
 def leftovers_beside(folder: Path) -> list[Path]:
     """Return what killed runs that wrote ``folder`` left beside it; the caller must hold its lock."""
-    ours = re.compile(rf"{re.escape(hidden_prefix(folder.name))}[a-z0-9_]{{8}}(\.journal)?")
+    ours = re.compile(rf"{re.escape(hidden_prefix(folder.name))}[a-z0-9_]{{8}}")
     found = place_beside(folder).glob(f"{glob.escape(hidden_prefix(folder.name))}*")
     return sorted(path for path in found if ours.fullmatch(path.name))

@@ -1,9 +1,4 @@
-"""Content of the folders of models, exports and their parts: one table, from which all else is derived.
-
-Loading (``models/parts.py``), saving (``write_model_folder``), replacing (``placed_folder``), refusing outputs that
-would replace a part (``files/outputs.py``), ``xmc-tf check`` and the documentation go by it. ``params.json`` has the
-length and the CRC-32 of each other file, and each array in an .npz archive has a CRC-32 of its own.
-"""
+"""The content of model folders, exports and their parts: one table, on which loading, saving, checks and docs rely."""
 
 import os
 from collections.abc import Mapping
@@ -33,19 +28,10 @@ _RANKER_FILES = rf"param\.json|ranker/({_LEVEL_FILES})|search/({_SEARCH_FILES})"
 
 
 class ModelPart(NamedTuple):
-    """A part of a model's folder.
-
-    Attributes:
-        name: of the file or folder.
-        inside: pattern of the paths inside a folder; None for a file.
-        about: what it contains.
-        written_by: the function or class that writes and reads it.
-    """
-
     name: str
-    inside: str | None
+    inside: str | None  # pattern of the paths inside a folder; None for a file
     about: str
-    written_by: str
+    written_by: str  # the function or class that writes and reads it
 
 
 PARTS = (

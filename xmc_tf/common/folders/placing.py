@@ -6,13 +6,13 @@ A new folder is filled beside the old one. Then, in order of preference:
 - if an older folder of xmc_tf is there, files of others in it are hard-linked into the new folder, and the two folders
   are exchanged in one step. So the path always leads to a complete folder, and a file that another process writes
   stays the same file;
-- otherwise (only files of others, a mount point, a disk without exchange or links) the files are moved one by one, the
-  header last. A journal in the folder lets the next run complete this.
+- otherwise (only files of others, a mount point, a disk without exchange or links) the new folder is moved into the
+  folder, and its files from there to their places, the header last. The next run, or a reader, completes this.
 """
 
+import contextlib
 import ctypes
 import errno
-import json
 import logging
 import os
 import shutil
@@ -22,13 +22,13 @@ from itertools import islice
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.atomic import hidden_prefix, is_staged, named_error, staged, umask
-from xmc_tf.common.files.json_files import read_json
+from xmc_tf.common.files.atomic import is_staged, named_error, staged, umask
 from xmc_tf.common.folders.kinds import FolderKind, files_of
-from xmc_tf.common.folders.locks import folder_lock, leftovers_beside, place_beside, temporary_folder_beside
+from xmc_tf.common.folders.locks import folder_lock, leftovers_beside, temporary_folder_beside
 
 _LOG = logging.getLogger(__name__)
-JOURNAL = ".xmc_tf.placing"
+PENDING = ".xmc_tf.placing"  # the new folder while its files are moved to their places
+_OLD_HEADER = ".old-header"  # in it, until the outdated files are removed
 # In a folder with more files of others, such as a home folder, files are moved one by one: links would take long.
 _MOST_LINKED = 1000
 _AT_FDCWD = -100
@@ -46,17 +46,9 @@ def named_folder(path: str | Path) -> Path:
 
 @contextmanager
 def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another folder") -> Iterator[Path]:
-    """Hold a folder's lock, after completing or removing what a killed run has left.
+    """Hold a folder's lock, after completing or removing what a killed run has left; refuse one with files of others.
 
     A command that fills the folder at its end uses this to check at its start that it may.
-
-    Args:
-        path: the folder, which need not exist.
-        kind: the kind of folder to be written.
-        fix: the advice in the error.
-
-    Raises:
-        InputError: the folder has files of others with names that we write, or another process writes it.
     """
     folder = Path(path).resolve()
     with folder_lock(folder):
@@ -75,13 +67,6 @@ def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
     Example:
         >>> with placed_folder("model", MODEL) as part:
         ...     write_all_parts(part)
-
-    Args:
-        path: the final path of the folder.
-        kind: the kind of folder.
-
-    Raises:
-        InputError: the folder has files of others with names that we write, or another process writes it.
     """
     if is_staged(Path(path)):
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -95,77 +80,56 @@ def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
                 yield part
             _place(part, folder, kind)
         except OSError as error:
-            raise _named(error, part, folder) from None
+            if isinstance(error.filename, str) and Path(error.filename).is_relative_to(part):  # named by its final name
+                name = folder / Path(error.filename).relative_to(part)
+                raise OSError(error.errno, error.strerror, str(name)) from None
+            raise named_error(error, folder) from None
         finally:
             # Only our files are left there, and links to others: see _merge_foreign.
             shutil.rmtree(part, ignore_errors=True)
 
 
-def _named(error: OSError, part: Path, folder: Path) -> OSError:
-    """Return an error with the name that a file of the temporary folder was to get."""
-    if isinstance(error.filename, str) and Path(error.filename).is_relative_to(part):
-        return OSError(error.errno, error.strerror, str(folder / Path(error.filename).relative_to(part)))
-    return named_error(error, folder)
-
-
 def _recover(folder: Path, kind: FolderKind) -> None:
-    """Complete or remove what a killed run left of ``folder``, and log it; the caller must hold the lock."""
-    if finish_placing(folder):
+    """Complete or remove what a killed run left of ``folder``; the caller must hold the lock."""
+    if finish_placing(folder, kind):
         _LOG.info("%s: completed what an interrupted run had begun to place", folder)
     for leftover in leftovers_beside(folder):
-        if leftover.is_dir():
-            # Without a header, it is incomplete, or an older folder whose other files have been merged.
-            if kind.is_at(leftover):
-                _merge_foreign(leftover, folder, kind)
-            shutil.rmtree(leftover)
-        else:
-            leftover.unlink()
+        # Without a header, it is incomplete, or an older folder whose other files have been merged.
+        if kind.is_at(leftover):
+            _merge_foreign(leftover, folder, kind)
+        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         _LOG.info("%s: removed %s, left by an interrupted run", folder, leftover.name)
 
 
-def finish_placing(folder: Path) -> bool:
-    """Complete the moves in a folder's journal.
-
-    Returns:
-        Whether there was a journal.
-
-    Raises:
-        InputError: the journal is invalid.
-    """
+def finish_placing(folder: Path, kind: FolderKind) -> bool:
+    """Move the files of a new folder in ``PENDING`` to their places; return whether there was one."""
     folder = folder.resolve()
-    path = folder / JOURNAL
-    try:
-        if not os.path.lexists(path):
-            return False
-        journal = read_json(path)
-        part = place_beside(folder) / str(journal["part"])
-        header, outdated = str(journal["header"]), [str(name) for name in journal["outdated"]]
-        ours = part.name.startswith(hidden_prefix(folder.name)) and "/" not in journal["part"] and not part.is_symlink()
-        honest = ours and not any(map(_leads_outside, [header, *outdated]))
-    except (InputError, KeyError, TypeError):
-        honest = False
-    if not honest:
-        raise InputError(f"{path} is not a journal of xmc_tf", fix="remove the file, then train or copy again")
-    if part.is_dir():
-        # Any step may already be done. Until the new header is moved, a header in the folder is the old one.
-        if (part / header).exists() and header in outdated:
-            (folder / header).unlink(missing_ok=True)
-        _remove_files(folder, (name for name in outdated if name != header))
-        for name in sorted(files_of(part), key=lambda name: (name == header, name)):
-            place = (folder / name).parent
-            place.mkdir(parents=True, exist_ok=True)
-            if not place.resolve().is_relative_to(folder):
-                raise InputError(f"{place} leads out of {folder}", expected="folders, no links", fix="remove the link")
-            (part / name).replace(folder / name)
-        shutil.rmtree(part)
-    path.unlink()
+    part, header = folder / PENDING, folder / kind.header
+    if part.is_symlink() or not part.is_dir():
+        return False
+    # Any step may already be done. The old header goes first and the new one comes last, so that no mixture is read.
+    old_header = part / _OLD_HEADER
+    if (part / kind.header).exists() and header.exists():
+        header.replace(old_header)
+    if old_header.exists():  # no file has been moved
+        _remove_files(folder, kind.own_files(folder, old_header) - {*files_of(part)})
+        old_header.unlink()
+    for name in sorted(filter(kind.may_have, files_of(part)), key=lambda name: (name == kind.header, name)):
+        place = (folder / name).parent
+        place.mkdir(parents=True, exist_ok=True)
+        if not place.resolve().is_relative_to(folder):
+            raise InputError(f"{place} leads out of {folder}", expected="folders, no links", fix="remove the link")
+        (part / name).replace(folder / name)
+    shutil.rmtree(part)
     return True
 
 
 def _place(part: Path, folder: Path, kind: FolderKind) -> None:
     replaceable = True
     if folder.is_dir():
-        replaceable = _may_be_exchanged(folder, part)
+        # A mount point, a folder of another user, and one that this process works in stay the same folder.
+        is_own = part.parent == folder.parent and folder.stat().st_uid == os.geteuid()
+        replaceable = is_own and not Path.cwd().is_relative_to(folder)
         shutil.copystat(folder, part)
     if replaceable:
         try:
@@ -176,25 +140,13 @@ def _place(part: Path, folder: Path, kind: FolderKind) -> None:
                 raise
             _LOG.debug("%s: not renamed: %s", folder, error)
     kind.check_place(folder)  # again, because others may have added files
-    outdated = kind.own_files(folder)
-    if outdated and replaceable and _link_foreign(folder, part, outdated) and exchange(part, folder):
+    own = kind.own_files(folder)
+    if own and replaceable and _link_foreign(folder, part, own) and exchange(part, folder):
         # Now ``part`` is the older folder, which the caller removes.
         _merge_foreign(part, folder, kind, newer=True)
-        return
-    _remove_links(part, folder, outdated)
-    # Files with the same name are replaced; only the others must be removed.
-    outdated -= {*files_of(part)} - {kind.header}
-    journal = {"part": part.name, "header": kind.header, "outdated": sorted(outdated)}
-    written = part.with_name(f"{part.name}.journal")
-    written.write_text(json.dumps(journal), encoding="utf-8")
-    written.replace(folder / JOURNAL)
-    finish_placing(folder)
-
-
-def _may_be_exchanged(folder: Path, part: Path) -> bool:
-    """Return False for a mount point, a folder of another user, and one that this process works in."""
-    works_there = Path.cwd().is_relative_to(folder)
-    return part.parent == folder.parent and folder.stat().st_uid == os.geteuid() and not works_there
+    else:
+        part.rename(folder / PENDING)
+        finish_placing(folder, kind)
 
 
 def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
@@ -202,14 +154,13 @@ def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
     foreign = list(islice((name for name in files_of(folder) if name not in own), _MOST_LINKED + 1))
     if len(foreign) > _MOST_LINKED:
         return False
-    of_own = {str(parent) for name in own for parent in Path(name).parents}
-    of_foreign = {str(parent) for name in foreign for parent in Path(name).parents}
+    only_own = _folders_of(own) - _folders_of(foreign)
     try:
         for place, _, _ in os.walk(folder):
-            relative = os.path.relpath(place, folder)
-            if (relative not in of_own or relative in of_foreign) and not (part / relative).exists():
-                (part / relative).mkdir()
-                shutil.copystat(place, part / relative)
+            inner = Path(place).relative_to(folder)
+            if inner not in only_own and not (part / inner).exists():
+                (part / inner).mkdir()
+                shutil.copystat(place, part / inner)
         for name in foreign:
             os.link(folder / name, part / name, follow_symlinks=False)
     except OSError as error:
@@ -218,44 +169,32 @@ def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
     return True
 
 
-def _remove_links(part: Path, folder: Path, own: set[str]) -> None:
-    """Remove the links that ``_link_foreign`` made, and no part that both folders share."""
-    for name in list(files_of(part)):
-        if name not in own and _same_file(part / name, folder / name):
-            (part / name).unlink()
-
-
 def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = False) -> None:
     """Move files of others that are missing in the new folder from the old folder, which will be removed.
 
-    Nearly all have been linked; the others were added between linking and exchange.
-
-    Args:
-        old: the old folder.
-        folder: the new folder.
-        kind: the kind of both.
-        newer: whether a file that differs is newer in ``old``, because it was replaced after linking.
+    Nearly all have been linked; the others were added between linking and exchange. With ``newer``, a file that differs
+    is newer in ``old``, because it was replaced after linking.
     """
     own = kind.own_files(old)
     for name in list(files_of(old)):
-        if name in own or name == JOURNAL or not folder.is_dir() or _same_file(old / name, folder / name):
+        if name in own or not folder.is_dir() or _same_file(old / name, folder / name):
             continue
         if newer or not os.path.lexists(folder / name):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (old / name).replace(folder / name)
 
 
-def _remove_files(folder: Path, names: Iterable[str]) -> None:
+def _remove_files(folder: Path, names: set[str]) -> None:
     """Remove files, and the folders that are then empty."""
-    folders: set[Path] = set()
     for name in names:
         (folder / name).unlink(missing_ok=True)
-        folders.update(parent for parent in Path(name).parents if parent != Path())
-    for inner in sorted(folders, key=lambda path: len(path.parts), reverse=True):
-        try:
+    for inner in sorted(_folders_of(names), key=lambda path: len(path.parts), reverse=True):
+        with contextlib.suppress(OSError):  # not empty, or missing
             (folder / inner).rmdir()
-        except OSError:
-            continue  # not empty, or missing
+
+
+def _folders_of(names: Iterable[str]) -> set[Path]:
+    return {parent for name in names for parent in Path(name).parents if parent != Path()}
 
 
 def _same_file(one: Path, other: Path) -> bool:
@@ -265,16 +204,8 @@ def _same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def _leads_outside(name: str) -> bool:
-    return Path(name).is_absolute() or ".." in Path(name).parts
-
-
 def exchange(one: Path, other: Path) -> bool:
-    """Swap two files or folders atomically.
-
-    Returns:
-        False if the file system cannot do it; then nothing has changed.
-    """
+    """Swap two files or folders atomically; return False, with nothing changed, if the file system cannot do it."""
     if _RENAMEAT2 is None:
         return False
     if _RENAMEAT2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0:

@@ -1,5 +1,3 @@
-"""The folder of what is computed once for a machine: compiled kernels and dictionaries."""
-
 import atexit
 import logging
 import os
@@ -13,10 +11,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def cache_folder() -> Path:
-    """Return ``$XMC_TF_CACHE``, by default ``~/.cache/xmc_tf``; if it cannot be written, a private temporary folder.
-
-    Where another user has made that one, too, the folder is of this process and those that it starts alone.
-    """
+    """Return ``$XMC_TF_CACHE``, by default ``~/.cache/xmc_tf``; a private temporary folder if it cannot be written."""
     home = os.environ.get("XMC_TF_CACHE")
     return _writable(Path(home) if home else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "xmc_tf"))
 
@@ -55,7 +50,7 @@ def _of_this_run(folder: Path, other: Path) -> Path:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether files can be made in a folder, which is made if it does not exist."""
+    """Return whether files can be created in a folder, which is created if missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder)

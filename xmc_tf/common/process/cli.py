@@ -26,7 +26,6 @@ class _Handler(logging.StreamHandler):
     """A handler that notes when something has been written."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line."""
         super().emit(record)
         activity.wrote()
 
@@ -45,19 +44,14 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescript
 
 
 class UsualFlags(NamedTuple):
-    """The help of a command with many flags, on one screen; ``--help-all`` shows all of them.
-
-    Args:
-        description: what the command does, with examples.
-        groups: title → the flags that people use, by their first spelling, → what each is for, in one line.
-    """
+    """The help of a command with many flags, on one screen; ``--help-all`` shows all of them."""
 
     description: str
-    groups: Mapping[str, Mapping[str, str]]
+    groups: Mapping[str, Mapping[str, str]]  # title → flag by its first spelling → help in one line
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser with a short help, if it has many flags, that names the flag that a misspelt one is most similar to."""
+    """A parser with a short help, if it has many flags, that suggests the flag most similar to a misspelt one."""
 
     def __init__(self, *, usual: UsualFlags | None = None, **options: Any) -> None:
         super().__init__(**options)
@@ -66,13 +60,11 @@ class _Parser(argparse.ArgumentParser):
             self.add_argument("--help-all", action=_FullHelp, nargs=0, help="show all options and exit")
 
     def format_help(self) -> str:
-        """Return the text of ``--help``."""
         if self._usual is None:
             return super().format_help()
         return as_called(f"{self.format_usage()}\n{self._usual.description}\n{self._usual_lines()}")
 
     def format_full_help(self) -> str:
-        """Return the text of ``--help-all``."""
         return super().format_help()
 
     def _usual_lines(self) -> str:
@@ -94,7 +86,6 @@ class _Parser(argparse.ArgumentParser):
         return " ".join([*action.option_strings[:1], *([] if action.nargs == 0 else [str(value)])])
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and the error, and end the command."""
         kind, _, rest = message.partition(": ")
         if kind == "unrecognized arguments" and rest.startswith("-"):
             wrong = rest.split()[0].partition("=")[0]
@@ -105,20 +96,17 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _FullHelp(argparse.Action):
-    """The flag ``--help-all``."""
-
     def __init__(self, **options: Any) -> None:
         super().__init__(**{**options, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS})
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print all flags, and end the command."""
         assert isinstance(parser, _Parser)
         print(parser.format_full_help(), end="")
         parser.exit()
 
 
 class GivenFlags(argparse.Namespace):
-    """Parsed flags that tell those of the command line from defaults.
+    """Parsed flags that distinguish those of the command line from defaults.
 
     Example:
         >>> arguments = parser().parse_args(["--trees", "1"], GivenFlags())
@@ -141,16 +129,7 @@ class GivenFlags(argparse.Namespace):
         super().__setattr__(name, value)
 
     def refuse(self, *names: str, where: str, fix: str = "") -> None:
-        """Refuse flags that would have no effect.
-
-        Args:
-            *names: the flags, by the names of their attributes.
-            where: what they cannot be used with, such as "with --model".
-            fix: what to do instead; default: leave them out.
-
-        Raises:
-            InputError: the command line has one of them.
-        """
+        """Refuse flags, by their attributes' names, that have no effect ``where``, such as "with --model"."""
         if found := [f"--{name.replace('_', '-')}" for name in names if name in self.given]:
             raise InputError(f"{', '.join(found)} cannot be used {where}", fix=fix or f"leave out {found[0]}")
 
@@ -162,17 +141,7 @@ class GivenFlags(argparse.Namespace):
 def make_parser(
     module: str, description: str, *, usual: UsualFlags | None = None, **options: Any
 ) -> argparse.ArgumentParser:
-    """Return a parser without flags for a command.
-
-    Example:
-        >>> out = make_parser("xmc_tf.encode", "Embed texts.", usage="%(prog)s -m MODEL -t TEXTS")
-
-    Args:
-        module: the command's; the help shows the call that the user typed.
-        description: the help's text.
-        usual: the flags that ``--help`` shows; None: all.
-        **options: of ``ArgumentParser``.
-    """
+    """Return a parser without flags for a command, whose help shows the call that the user typed."""
     return _Parser(
         prog=as_called(f"python -m {module}"),
         description=description,
@@ -209,20 +178,20 @@ def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None
 
 
 def on_interrupt(text: Callable[[], str]) -> None:
-    """Have ``text()`` printed, unless it is empty, below the message of a command line that a signal has ended."""
+    """Register a text to print, unless it is empty, below the message of a command that a signal has ended."""
     _on_interrupt.append(text)
 
 
 def on_failure(action: Callable[[int], object]) -> None:
-    """Register ``action(code)``, to be called after a command has printed its error and before the process ends.
+    """Register ``action(code)``, which is called after a command has printed its error and before the process ends.
 
-    One of several ranks ends the others this way, who would wait for it.
+    A rank ends the other ranks this way, which would wait for it.
     """
     _on_failure.append(action)
 
 
 def set_verbosity(level: int) -> None:
-    """0: warnings only, 1: what is being done, 2 and more: everything."""
+    """Set the log level: 0 for warnings only, 1 for progress, 2 and more for everything."""
     logging.getLogger("xmc_tf").setLevel({0: logging.WARNING, 1: logging.INFO}.get(level, logging.DEBUG))
 
 
@@ -265,9 +234,8 @@ def _has_surrogates(text: str) -> bool:
 def _end_at_once(code: int) -> NoReturn:
     """End a process whose work is done, without tearing down its modules and without waiting for its threads.
 
-    With TensorFlow loaded the teardown takes 1.4 s of CPU time, without it 0.2 s. Threads of a pool may be in the
-    middle of a long task when a signal has ended the command; the interpreter would wait for them, and no public
-    function skips both (``tests/common/test_command_end.py``).
+    With TensorFlow loaded the teardown takes 1.4 s of CPU time. The interpreter would wait for threads of a pool that
+    are in the middle of a long task; no public function skips both (``tests/common/test_command_end.py``).
     """
     signals.end_at_once()
     atexit._run_exitfuncs()  # loggers, MPI, temporary files

@@ -1,5 +1,3 @@
-"""The extras of the installation: which of them a missing package belongs to."""
-
 import shlex
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
@@ -24,11 +22,7 @@ EXTRAS = {
 
 
 def pip_install(extra: str) -> str:
-    """Return the command that installs an extra, from where this copy of xmc_tf was installed.
-
-    Args:
-        extra: name of the extra.
-    """
+    """Return the command that installs an extra, from where this copy of xmc_tf was installed."""
     try:
         written = distribution("xmc_tf").read_text("direct_url.json") or "{}"
         origin = parse_json(written, of="direct_url.json", foreign=True)
@@ -44,20 +38,13 @@ def pip_install(extra: str) -> str:
 
 
 def require(package: str) -> None:
-    """Refuse work that needs a package which is not installed, before it begins.
-
-    Args:
-        package: a top-level module of an extra.
-
-    Raises:
-        InputError: it is not installed; the message names the extra.
-    """
+    """Raise InputError if a package of an extra, a top-level module, is not installed."""
     if find_spec(package) is None and (missing := missing_package(ModuleNotFoundError(name=package))) is not None:
         raise missing
 
 
 def missing_package(error: ModuleNotFoundError) -> InputError | None:
-    """Return what the user does about a package that is not installed; None if it is in no extra."""
+    """Return the installation hint for a package that is not installed; None if it is in no extra."""
     package = (error.name or "").split(".")[0]
     extra = EXTRAS.get(package)
     if extra is None:

@@ -1,9 +1,3 @@
-"""The check that TensorFlow is not used in a fork of a process that has used it.
-
-A fork has no threads of TensorFlow, and would wait for them forever. Rankers that are given features do not need
-TensorFlow, and work in any fork.
-"""
-
 import os
 import sys
 
@@ -13,14 +7,7 @@ _parent_had_tensorflow = False
 
 
 def check_not_forked(what: str) -> None:
-    """Raise an error if TensorFlow would wait forever.
-
-    Args:
-        what: what needs TensorFlow, for the message ("features of texts").
-
-    Raises:
-        InputError: this process is a fork of one that has used TensorFlow.
-    """
+    """Refuse work that needs TensorFlow in a fork of a process that has used it, where it would wait forever."""
     if _parent_had_tensorflow:
         raise InputError(
             f"{what}: TensorFlow does not work in this process, which was forked after TensorFlow had been used",

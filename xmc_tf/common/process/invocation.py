@@ -1,4 +1,4 @@
-"""The way in which the user started a command, ``python -m xmc_tf.predict`` or ``xmc-tf predict``, for messages."""
+"""How the user started a command, ``python -m xmc_tf.predict`` or ``xmc-tf predict``, for messages."""
 
 import re
 from collections.abc import Mapping
@@ -12,12 +12,7 @@ class _Invocation:
 
 
 def started_as(command: str, calls: Mapping[str, str]) -> None:
-    """Record how the running command was started.
-
-    Args:
-        command: the call without its flags, such as ``xmc-tf predict``.
-        calls: for each module that is a command, the call that starts it in the same way.
-    """
+    """Record the running command, such as ``xmc-tf predict``, and by module, how to call all commands in this way."""
     _Invocation.command, _Invocation.calls = command, dict(calls)
 
 
@@ -27,11 +22,5 @@ def command_name() -> str | None:
 
 
 def as_called(text: str) -> str:
-    """Return a text in which our commands are called as the user called the running one.
-
-    Example:
-        >>> started_as("xmc-tf predict", {"xmc_tf.predict": "xmc-tf predict"})
-        >>> as_called("python -m xmc_tf.predict -m model")
-        'xmc-tf predict -m model'
-    """
+    """Return a text in which our commands are called as the user called the running one."""
     return _MODULE_CALL.sub(lambda found: _Invocation.calls.get(found[1], found[0]), text)

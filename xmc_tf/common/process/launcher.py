@@ -33,7 +33,6 @@ class Process(NamedTuple):
 
     @property
     def alive(self) -> bool:
-        """Return whether the process still runs."""
         return find(self.pid) == self
 
 
@@ -70,10 +69,7 @@ _watching = threading.Lock()  # taken once and kept
 
 
 def end_with_launcher() -> None:
-    """If a launcher has started this process, end it when the launcher has ended.
-
-    It gets SIGTERM, which may be handled, and SIGKILL 20 s later.
-    """
+    """End this process when the launcher that started it has ended: by SIGTERM, and by SIGKILL 20 s later."""
     if not is_rank():
         return
     handles: dict[int, str] = {}
@@ -86,7 +82,6 @@ def end_with_launcher() -> None:
 
 
 def _watch(handles: dict[int, str], own: int) -> None:
-    """Wait, in a thread, for the end of a launcher, and end this process."""
     waiting = select.poll()
     for handle in handles:
         waiting.register(handle, select.POLLIN)
@@ -121,8 +116,6 @@ def launcher_of(words: list[str]) -> str:
     Example:
         >>> launcher_of(["/usr/bin/python3", "/usr/local/bin/horovodrun", "-np", "2", "train.py"])
         'horovodrun'
-        >>> launcher_of(["/bin/sh", "-c", "mpirun -n 2 train.py &"])
-        ''
     """
     program, *rest = words
     name = Path(program).name

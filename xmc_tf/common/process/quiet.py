@@ -1,5 +1,3 @@
-"""Suppression of the messages that libraries print while they load."""
-
 import os
 import sys
 import tempfile

@@ -14,7 +14,7 @@ def nothing_to_resume(reason: str) -> None:
 
 
 def finished() -> None:
-    """Record that the result is complete: there is nothing to resume."""
+    """Record that the result is complete."""
     _POINT["text"] = ""
 
 

@@ -1,9 +1,9 @@
 """Records of files that a run keeps outside its folders, which the next run removes if this one was killed.
 
 A rank under Open MPI has a segment in ``/dev/shm`` and a session folder, horovodrun has semaphores there, and a
-training without ``work_dir`` has a temporary folder. If all processes are killed at once, these files stay. A record in
-``xmc-tf-UID``, in the folder for temporary files, names the files and their processes. A file is only removed if it is
-recorded, belongs to this user, and all its processes have ended.
+training without ``work_dir`` has a temporary folder. A record in ``xmc-tf-UID``, in the folder for temporary files,
+names the files and their processes. A file is only removed if it is recorded, belongs to this user, and all its
+processes have ended.
 """
 
 import atexit
@@ -37,23 +37,14 @@ _LARGEST_RECORD = 1 << 16
 
 @dataclass
 class ProcessRecord:
-    """The record of a process.
-
-    Args:
-        place: the host, its boot, and the PID namespace, in which process numbers are valid.
-        owners: the processes, by number and start time; the first one writes the record.
-        in_memory: names or patterns in ``/dev/shm``.
-        folders: temporary folders.
-    """
-
-    place: list[str]
-    owners: list[list[int]]
-    in_memory: list[str] = field(default_factory=list)
+    place: list[str]  # see _place
+    owners: list[list[int]]  # number and start time of the processes; the first one writes the record
+    in_memory: list[str] = field(default_factory=list)  # names or patterns in /dev/shm
     folders: list[str] = field(default_factory=list)
 
     @property
     def dead(self) -> bool:
-        """Return whether all its processes are known to have ended."""
+        """Whether all its processes are known to have ended."""
         return self.place == _place() and not any(Process(*owner).alive for owner in self.owners)
 
 
@@ -61,22 +52,16 @@ _own: dict[int, ProcessRecord] = {}  # by process number, because a fork has its
 
 
 def start() -> None:
-    """Remove what killed runs have left on this host, and record the files of this process's launcher.
-
-    Call this before MPI is started.
-    """
+    """Remove what killed runs have left on this host, and record this process's launcher; call it before MPI starts."""
     if os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", os.environ.get("HOROVOD_LOCAL_RANK", "0")) == "0":
         clean_up()
     record_launcher()
 
 
 class TemporaryFolder:
-    """A new temporary folder, removed with this object, or by the next run if this one is killed.
+    """A temporary folder, removed with this object, or by the next run if this one is killed.
 
     ``tempfile.TemporaryDirectory`` warns if it is not closed, but a model that needs its folder is just dropped.
-
-    Attributes:
-        name: path of the folder.
     """
 
     def __init__(self) -> None:
@@ -85,7 +70,6 @@ class TemporaryFolder:
         _remember(folders=[self.name])
 
     def cleanup(self) -> None:
-        """Remove the folder now."""
         self._remove()
 
     def __enter__(self) -> str:
@@ -96,7 +80,7 @@ class TemporaryFolder:
 
 
 def clean_up() -> None:
-    """Remove what killed runs have left on this host, and log it."""
+    """Remove what killed runs have left on this host."""
     folder = _folder(make=False)
     if folder is None:
         return
@@ -177,10 +161,7 @@ def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners
 
 
 def _forget(path: Path, pid: int) -> None:
-    """Remove the record at the end of the process, which has removed its files; the launcher removes its own.
-
-    If a signal ends the run, they may not do so, and the record stays.
-    """
+    """Remove the record at the end of the process, unless a signal ends the run, which may leave its files."""
     if pid == os.getpid() and signals.received() is None:
         path.unlink(missing_ok=True)
 

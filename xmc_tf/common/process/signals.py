@@ -3,7 +3,7 @@
 A Python handler runs only when the main thread returns to the interpreter, which a kernel, a TensorFlow session or a
 wait for another rank may delay by hours. Therefore a thread also reads the signals, from the pipe that Python's C
 handler writes to, and ends the process if the command has not ended ``GRACE_S`` after the signal, or the time that
-:func:`allow_slow_end` has set.
+``allow_slow_end`` has set.
 """
 
 import contextlib
@@ -27,11 +27,7 @@ _END_S = 2.0  # time limit to stop the other ranks
 
 
 class Interrupted(KeyboardInterrupt):
-    """The exception by which a signal ends a command.
-
-    Args:
-        number: the signal.
-    """
+    """The exception by which a signal ends a command."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -58,7 +54,7 @@ def describe(number: int) -> str:
 
 
 def announce(number: int, *more: str) -> None:
-    """Print the message, and the lines ``more``, unless it has been printed before."""
+    """Print the message and the lines ``more``, once."""
     if not _STATE.announced:
         _STATE.announced = True
         with contextlib.suppress(OSError):  # the reader is gone
@@ -71,11 +67,7 @@ def received() -> int | None:
 
 
 def allow_slow_end(seconds: float | None = None) -> None:
-    """Let the command take longer than ``GRACE_S`` to end, because it waits for requests or processes.
-
-    Args:
-        seconds: the limit, if it is set before the signal; None: no limit.
-    """
+    """Let the command take this long to end instead of ``GRACE_S``, if set before the signal; None: without a limit."""
     if seconds is None:
         _STATE.handled.set()
     else:
@@ -85,8 +77,7 @@ def allow_slow_end(seconds: float | None = None) -> None:
 def end_at_once() -> None:
     """Make signals end the process immediately from now on, because there is nothing to clean up.
 
-    Only handlers that do the same or raise are replaced: a signal that was ignored when Python started, as under
-    ``nohup``, stays ignored.
+    A signal that was ignored when Python started, as under ``nohup``, stays ignored.
     """
     if threading.current_thread() is threading.main_thread():
         for number in _handled():
@@ -97,9 +88,7 @@ def end_at_once() -> None:
 def raised(end: Callable[[int], object]) -> Iterator[None]:
     """Make the first signal within the block raise ``Interrupted`` in the main thread.
 
-    Args:
-        end: called with the exit status, in another thread, if the block has not ended ``GRACE_S`` later; the process
-            ends when it returns.
+    If the block has not ended ``GRACE_S`` later, ``end(status)`` is called in another thread, and the process ends.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

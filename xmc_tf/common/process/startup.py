@@ -1,10 +1,8 @@
-"""The preparation of a command before its imports, which take seconds."""
-
 from xmc_tf.common.process import launcher, signals
 
 
 def prepare() -> None:
-    """Make signals end the process without a traceback, and a rank end with its launcher, from now on."""
+    """Make signals end the process without a traceback, and a rank end with its launcher, before the slow imports."""
     signals.end_at_once()
     if launcher.is_rank():
         from xmc_tf.common.process import run_records

@@ -1,5 +1,3 @@
-"""Process functions of Linux that Python does not offer."""
-
 import ctypes
 import signal
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Safe printing of label names and documents, which may contain control characters, on the user's terminal."""
-
 import logging
 import sys
 
@@ -8,15 +6,11 @@ _JOINERS = "\u200c\u200d"
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Return the text with control characters escaped, so that a terminal shows them instead of obeying them.
+    r"""Return the text with control characters escaped, except those in ``keep``, so that a terminal obeys none.
 
     Example:
         >>> printable("red\x1b[31m")
         'red\\x1b[31m'
-
-    Args:
-        text: the text to print; files get it unescaped.
-        keep: control characters to keep, such as line ends.
     """
     if text.isprintable():
         return text
@@ -28,7 +22,6 @@ class PrintableFormatter(logging.Formatter):
     """A log formatter that escapes control characters, for example in names of files and labels."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line with control characters escaped."""
         return printable(super().format(record), keep="\n\t")
 
 

@@ -1,5 +1,3 @@
-"""The versions of Python and of packages."""
-
 import platform
 from importlib.metadata import version
 

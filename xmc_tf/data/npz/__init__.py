@@ -1,1 +1,0 @@
-"""Matrices in .npz files: reading by memory map, and writing by many ranks."""

@@ -1,26 +1,29 @@
-"""Writing of .npz files that can be mapped: uncompressed, aligned, and in pieces that may exceed memory."""
+"""Writing of .npz files that can be mapped: by one process, in pieces that may exceed memory, or by several."""
 
 import math
-import zipfile
-from collections.abc import Callable, Iterable, Mapping
+import os
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from types import TracebackType
+from typing import NamedTuple, Self
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 from numpy.lib import format as npy_format
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.crc import crc_of_all
 from xmc_tf.common.files.writing import write_in_steps
+from xmc_tf.common.wire import register
+from xmc_tf.data.npz.reading import read_head
+
+# Two clients of a network disk may overwrite each other's bytes within one memory page.
+PAGE = 1 << 16
 
 
 class Stream(NamedTuple):
-    """An array that is computed piece by piece while it is written.
-
-    Args:
-        dtype: type of its numbers.
-        length: number of its numbers.
-        pieces: returns them in order, in flat arrays.
-    """
+    """An array whose flat pieces are computed while it is written."""
 
     dtype: np.dtype
     length: int
@@ -28,25 +31,13 @@ class Stream(NamedTuple):
 
 
 def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream], comment: str = "") -> None:
-    """Write an uncompressed .npz whose data begin at multiples of 64 bytes, unlike numpy's.
-
-    Mapped arrays are then aligned, so that compiled kernels need no second version for unaligned arrays. The header of
-    an .npy may be padded with spaces, which is used for the alignment.
-
-    Example:
-        >>> write_npz(path, {"data": Stream(np.dtype("f4"), 6, lambda: (block.weights for block in blocks))})
-
-    Args:
-        path: the file; an existing file is overwritten.
-        members: the arrays by name, in the order in which they are written.
-        comment: of the archive.
-    """
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+    """Write an uncompressed .npz whose data begin at multiples of 64 bytes, so that mapped arrays are aligned."""
+    with ZipFile(path, "w", ZIP_STORED) as archive:
         archive.comment = comment.encode()
         for name, array in members.items():
             shape = (array.length,) if isinstance(array, Stream) else array.shape
             pieces = array.pieces() if isinstance(array, Stream) else [array]
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+            with archive.open(ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 start = archive.fp.tell()  # type: ignore[union-attr]
                 member.write(padded_head(array.dtype, shape, start))
                 written = 0
@@ -56,25 +47,183 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream], comment: s
                         write_in_steps(member, flat)
                         written += piece.size
             if written != math.prod(shape):
-                raise InputError(
-                    f"{path}: the pieces of {name} do not add up",
-                    expected=f"{math.prod(shape):,} numbers",
-                    received=f"{written:,}",
-                )
+                problem, expected = f"{path}: the pieces of {name} do not add up", f"{math.prod(shape):,} numbers"
+                raise InputError(problem, expected=expected, received=f"{written:,}")
 
 
 def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int, extra: int = 0) -> bytes:
-    """Return the header of an .npy that begins ``start`` bytes into a file, padded so that its data are aligned.
-
-    Args:
-        dtype: type of its numbers.
-        shape: shape of the array.
-        start: where it begins.
-        extra: number of further spaces, a multiple of 64.
-    """
+    """Return the header of an .npy that begins at byte ``start``, padded so that its data are aligned."""
     head = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     text = repr(head).encode("latin1")
     before = len(npy_format.MAGIC_PREFIX) + 2 + 2  # version and length
-    slack = -(start + before + len(text) + 1) % 64
-    text += b" " * (slack + extra) + b"\n"
+    text += b" " * (-(start + before + len(text) + 1) % 64 + extra) + b"\n"
     return npy_format.magic(1, 0) + len(text).to_bytes(2, "little") + text
+
+
+class ArraySpec(NamedTuple):
+    """A flat array that is written in ranges."""
+
+    dtype: np.dtype
+    length: int
+
+
+@register
+class RangeChecksum(NamedTuple):
+    """The checksum of a range of bytes."""
+
+    crc: int
+    length: int
+
+
+class _Place(NamedTuple):
+    begin: int
+    head: bytes
+    data: int
+    end: int
+
+
+class SharedNpz:
+    """A shared .npz: one process calls ``create``, all ``fill`` ranges between ``cuts``, then one calls ``finish``."""
+
+    def __init__(self, path: Path, members: Mapping[str, np.ndarray | ArraySpec]) -> None:
+        self.path, self._members, self._places, at = path, dict(members), {}, 0
+        for name, array in members.items():
+            shape = (array.length,) if isinstance(array, ArraySpec) else array.shape
+            data = at + len(_info(name, at).FileHeader(zip64=True))
+            head = padded_head(array.dtype, shape, data)
+            size = int(np.prod(shape)) * array.dtype.itemsize
+            self._places[name] = _Place(at, head, data + len(head), data + len(head) + size)
+            at = self._places[name].end
+        self._end = at
+
+    def create(self) -> None:
+        """Create the file with its final length."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("wb") as file:
+            file.truncate(self._end)
+
+    def cuts(self, name: str, inner: Sequence[int] | int) -> list[int]:
+        """Return bounds of ranges that share no page: near the ``inner`` ends, or of that many even ranges."""
+        array = self._members[name]
+        assert isinstance(array, ArraySpec)
+        return _cuts(self._places[name].data, array, inner)
+
+    def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:
+        """Write the range of an array that begins at number ``start``, and return its checksum."""
+        return _fill(self.path, self._places[name].data, self._members[name].dtype, start, pieces)
+
+    def finish(self, checksums: Mapping[str, Sequence[RangeChecksum]]) -> None:
+        """Write everything except the ranges; needs the checksums of all ranges of each array, in their order."""
+        infos = []
+        with self.path.open("r+b") as file:
+            for name, array in self._members.items():
+                place = self._places[name]
+                if isinstance(array, ArraySpec):
+                    body, parts = b"", list(checksums[name])
+                else:
+                    body = np.ascontiguousarray(array).tobytes()
+                    parts = [RangeChecksum(zlib.crc32(body), len(body))]
+                info, length = _info(name, place.begin), sum(one.length for one in parts)
+                info.CRC = crc_of_all([RangeChecksum(zlib.crc32(place.head), len(place.head)), *parts])
+                info.file_size = info.compress_size = len(place.head) + length
+                if place.data + length != place.end:
+                    fix = "delete the work folder"
+                    raise InputError(f"{self.path}: the ranges of {name} are inconsistent", fix=fix)
+                file.seek(place.begin)
+                file.write(info.FileHeader(zip64=True) + place.head + body)
+                infos.append(info)
+            file.seek(self._end)
+            with ZipFile(file, "w", ZIP_STORED) as archive:  # begins at the current position: writes only the directory
+                archive.filelist.extend(infos)
+
+
+class SharedNpy:
+    """A shared .npy of a dense matrix, with the methods of ``SharedNpz``."""
+
+    NAME = "rows"  # of its only array, which is written flat
+
+    def __init__(self, path: Path, dtype: np.dtype, shape: tuple[int, int]) -> None:
+        self.path, self._head = path, padded_head(dtype, shape, 0)
+        self._array = ArraySpec(dtype, shape[0] * shape[1])
+
+    def create(self) -> None:
+        with self.path.open("wb") as file:
+            file.write(self._head)
+            file.truncate(len(self._head) + self._array.length * self._array.dtype.itemsize)
+
+    def cuts(self, name: str, inner: Sequence[int] | int) -> list[int]:
+        return _cuts(len(self._head), self._array, inner)
+
+    def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:
+        """Write a range of the matrix's numbers, row by row, and return its checksum."""
+        return _fill(self.path, len(self._head), self._array.dtype, start, pieces)
+
+    def finish(self, checksums: Mapping[str, Sequence[RangeChecksum]]) -> None:
+        """Check that everything was written."""
+        if sum(one.length for one in checksums[self.NAME]) != self._array.length * self._array.dtype.itemsize:
+            raise InputError(f"{self.path}: the ranges do not add up", fix="delete the work folder")
+
+
+class RowFile:
+    """An .npy matrix of float32, which one rank creates and several ranks open and fill at the same time."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("r+b")
+        try:
+            head = read_head(self._file, f"embeddings: {path}")
+        except BaseException:
+            self._file.close()
+            raise
+        self._begin, self._row_bytes = head.length, head.shape[1] * head.dtype.itemsize
+
+    @staticmethod
+    def create(path: Path, shape: tuple[int, int]) -> None:
+        """Create a file of zeros, replacing an older one."""
+        npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+
+    def write(self, first: int, rows: np.ndarray) -> None:
+        """Write rows, the first of which is row ``first`` of the file."""
+        # Not through a memory map: on a network disk, a page that two hosts write would lose the data of one of them.
+        rest = np.ascontiguousarray(rows, np.float32).data.cast("B")
+        offset = self._begin + first * self._row_bytes
+        while rest:
+            count = os.pwrite(self._file.fileno(), rest, offset)
+            rest, offset = rest[count:], offset + count
+
+    def sync(self) -> None:
+        """Wait until the rows are on disk."""
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def _cuts(data: int, array: ArraySpec, inner: Sequence[int] | int) -> list[int]:
+    item = array.dtype.itemsize
+    if isinstance(inner, int):
+        inner = [array.length * part // inner for part in range(1, inner)]
+    up = [(-(-(data + item * cut) // PAGE) * PAGE - data) // item for cut in inner]
+    return [0, *(min(cut, array.length) for cut in up), array.length]
+
+
+def _fill(path: Path, data: int, dtype: np.dtype, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:
+    crc, length = 0, 0
+    with path.open("r+b", buffering=0) as file:
+        begin = file.seek(data + start * dtype.itemsize)
+        for piece in pieces:
+            flat = np.ascontiguousarray(piece, dtype).reshape(-1).view(np.uint8).data
+            write_in_steps(file, flat, begin + length)
+            crc, length = zlib.crc32(flat, crc), length + len(flat)
+    return RangeChecksum(crc, length)
+
+
+def _info(name: str, begin: int) -> ZipInfo:
+    """Return an array's entry in the archive, as ``ZipFile.open`` creates it."""
+    info = ZipInfo(f"{name}.npy")
+    info.CRC, info.header_offset, info.external_attr = 0, begin, 0o600 << 16
+    return info

@@ -1,4 +1,4 @@
-"""Attention, and the ways in which architectures add to it the distance of tokens."""
+"""Attention in a batch, and how each architecture adds the distance of tokens to it."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -7,36 +7,43 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.encoder.network.config import EncoderConfig
-from xmc_tf.encoder.network.distances import deberta_places, mpnet_buckets
-from xmc_tf.encoder.network.layout import Layout, Tensor
 from xmc_tf.encoder.network.weight_names import deberta_farthest, deberta_norms, deberta_span
 
 # Added to the scores of padding; also a number of half precision.
 ABSENT = -10_000.0
 
-Weights = Mapping[str, Tensor]
-Dense = Callable[[Tensor, str], Tensor]
+Tensor = Any  # of TensorFlow, or of an ONNX graph
+
+
+class Layout:
+    """The rows of a batch's tokens in one matrix; here padding has rows too, so that no row moves."""
+
+    def __init__(self, ops: Any, mask: Tensor) -> None:
+        self.ops, self.mask = ops, mask
+        shape = ops.shape(mask)
+        self.documents, self.width = shape[0], shape[1]
+        self.flat = ops.range(ops.size(mask))  # the place of each row in the flattened mask
+        self.positions = self.flat % self.width
+
+    def pack(self, places: Tensor) -> Tensor:
+        """Return the rows of tokens, from ``[documents * tokens, …]``."""
+        return places
+
+    def unpack(self, rows: Tensor) -> Tensor:
+        """Return ``[documents * tokens, …]`` of the rows; the content at padding must be ignored."""
+        return rows
 
 
 class Attention:
-    """Scaled dot-product attention of BERT and its relatives, in one batch.
-
-    Args:
-        config: the encoder's configuration.
-        weights: its weights by name.
-        layout: the places of the batch's tokens.
-        operations: the other operations of the layers.
-        dense: computes a dense layer by its name.
-        dtype: type of the products.
-    """
+    """Scaled dot-product attention of BERT and its relatives, for one batch."""
 
     def __init__(
         self,
         config: EncoderConfig,
-        weights: Weights,
+        weights: Mapping[str, Tensor],
         layout: Layout,
         operations: Any,
-        dense: Dense,
+        dense: Callable[[Tensor, str], Tensor],
         dtype: Any,
     ) -> None:
         self.ops = layout.ops
@@ -47,19 +54,13 @@ class Attention:
         self.absent = self.ops.cast(absent, dtype)[:, None, None, :]
 
     def __call__(self, x: Tensor, layer: str, number: int) -> Tensor:
-        """Return what each token attends to, as rows of ``heads * head_width`` numbers.
-
-        Args:
-            x: the tokens' rows.
-            layer: beginning of the names of the layer's weights.
-            number: number of the layer.
-        """
+        """Return what each token attends to, as rows of ``heads * head_width`` numbers."""
+        # `layer` is the prefix of the names of the layer's weights.
         query, key, value = self.heads(self.layout.unpack(self.dense(x, f"{layer}qkv")), 3)
         scores = self.scores(query, key, layer, number) + self.absent
         shares = self.operations.drop(self.ops.nn.softmax(scores), self.config.attention_dropout)
         found = self.ops.transpose(self.ops.matmul(shares, value), [0, 2, 1, 3])
-        width = self.config.heads * self.config.head_width
-        return self.layout.pack(self.ops.reshape(found, [-1, width]))
+        return self.layout.pack(self.ops.reshape(found, [-1, self.config.heads * self.config.head_width]))
 
     def heads(self, places: Tensor, parts: int) -> list[Tensor]:
         """Return ``[documents, heads, tokens, head_width]`` of each part."""
@@ -73,20 +74,14 @@ class Attention:
         return self.ops.matmul(query * self.ops.cast(self.scale, self.dtype), key, transpose_b=True)
 
     def by_distance(self, table: Tensor, places: Tensor) -> Tensor:
-        """Return products with a vector for each distance: ``[documents, heads, tokens, tokens]``.
-
-        Args:
-            table: ``[2 * tokens, heads, head_width]``, in the order of ``distances``.
-            places: ``[documents, heads, tokens, head_width]``.
-        """
+        """Return the products of ``[documents, heads, tokens, head_width]`` and a table of vectors by distance."""
+        # The table is [2 * tokens, heads, head_width], in the order of `distances`.
         products = self.ops.matmul(places, self.ops.transpose(table, [1, 2, 0])[None])
         width = self.layout.width
         # Distance i - j stands in row i at place T - 1 - i + j: rows shorter by one move it to column j.
         flat = self.ops.reshape(products, [-1, 2 * width * width])[:, width - 1 : width - 1 + width * (2 * width - 1)]
-        return self.ops.reshape(
-            self.ops.reshape(flat, [-1, width, 2 * width - 1])[:, :, :width],
-            [self.layout.documents, self.config.heads, width, width],
-        )
+        columns = self.ops.reshape(flat, [-1, width, 2 * width - 1])[:, :, :width]
+        return self.ops.reshape(columns, [self.layout.documents, self.config.heads, width, width])
 
     def distances(self) -> Tensor:
         """Return the distances of a token to another, from the largest on: T - 1 to -T."""
@@ -99,19 +94,18 @@ class Attention:
 
 
 class BucketAttention(Attention):
-    """MPNet's: one number for each head and range of distances is added to the scores."""
+    """MPNet's: the scores get a bias for each head and range of distances."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         farthest = self.config.max_length
-        buckets = self.ops.constant(mpnet_buckets(self.config.option("relative_attention_num_buckets", 32), farthest))
+        buckets = self.ops.constant(_mpnet_buckets(self.config.option("relative_attention_num_buckets", 32), farthest))
         place = self.ops.range(self.layout.width)
         chosen = self.ops.gather(buckets, place[:, None] - place[None, :] + farthest)
         bias = self.ops.gather(self.weights["relative_bias"], chosen)
         self._bias = self.ops.cast(self.ops.transpose(bias, [2, 0, 1])[None], self.dtype)
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        """Return ``[documents, heads, tokens, tokens]``."""
         return super().scores(query, key, layer, number) + self._bias
 
 
@@ -132,10 +126,8 @@ class DisentangledAttention(Attention):
                 scale, shift = self.weights["relative_norm.scale"], self.weights["relative_norm.shift"]
                 table = self.operations.normalize(table, scale, shift)
             self._table = self.operations.drop(table, config.dropout)
-            span, farthest = deberta_span(config), config.max_length
-            places = self.ops.constant(
-                deberta_places(config.option("position_buckets", -1), deberta_farthest(config), span, farthest)
-            )
+            farthest = config.max_length
+            places = self.ops.constant(_deberta_places(config, deberta_farthest(config), deberta_span(config)))
             # Of a query's distance to a key, and of a key's to a query, which is its opposite.
             self._chosen = {
                 "c2p": self.ops.gather(places, self.distances() + farthest),
@@ -143,23 +135,21 @@ class DisentangledAttention(Attention):
             }
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        """Return ``[documents, heads, tokens, tokens]``."""
-        query *= self.ops.cast(self.scale, self.dtype)
+        scale = self.ops.cast(self.scale, self.dtype)
+        query *= scale
         scores = self.ops.matmul(query, key, transpose_b=True)
-        if not self._parts:
-            return scores
         tables = self._tables(layer)
         if "c2p" in tables:
             scores += self.by_distance(self.ops.gather(tables["c2p"], self._chosen["c2p"]), query)
         if "p2c" in tables:
-            scaled = key * self.ops.cast(self.scale, self.dtype)
+            scaled = key * scale
             found = self.by_distance(self.ops.gather(tables["p2c"], self._chosen["p2c"]), scaled)
             scores += self.ops.transpose(found, [0, 1, 3, 2])
         return scores
 
     def _tables(self, layer: str) -> dict[str, Tensor]:
         """Return the layer's keys and queries of relative positions."""
-        if self.config.option("share_att_key", False):
+        if self._parts and self.config.option("share_att_key", False):
             query, key, _ = self.split_heads(self.dense(self._table, f"{layer}qkv"), 3)
             found = {"c2p": key, "p2c": query}
             return {part: found[part] for part in self._parts}
@@ -187,7 +177,6 @@ class XlnetAttention(Attention):
         self._other = self.ops.cast(segment[:, None, :, None] != segment[:, None, None, :], self.dtype)
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        """Return ``[documents, heads, tokens, tokens]``."""
         of_distances = self.split_heads(self.dense(self._table, f"{layer}r"))[0]
         contents = self.ops.matmul(query + self._bias(f"{layer}r_w_bias"), key, transpose_b=True)
         distances = self.by_distance(of_distances, query + self._bias(f"{layer}r_r_bias"))
@@ -206,16 +195,13 @@ class RotaryAttention(Attention):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        config = self.config
-        self._local = config.local_layers
-        width = self.layout.width
-        place = self.ops.range(width)
-        near = self.ops.abs(place[:, None] - place[None, :]) <= config.option("local_attention", 128) // 2
+        self._local = self.config.local_layers
+        place = self.ops.range(self.layout.width)
+        near = self.ops.abs(place[:, None] - place[None, :]) <= self.config.option("local_attention", 128) // 2
         self._far = self.ops.cast(self.ops.where(near, 0.0, ABSENT), self.dtype)[None, None]
-        self._rotations = [self._rotation(theta) for theta in config.rotations]
+        self._rotations = [self._rotation(theta) for theta in self.config.rotations]
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        """Return ``[documents, heads, tokens, tokens]``."""
         local = self._local[number]
         cosine, sine = self._rotations[local]
         query, key = (one * cosine + self._half_turned(one) * sine for one in (query, key))
@@ -225,10 +211,8 @@ class RotaryAttention(Attention):
     def _rotation(self, theta: float) -> tuple[Tensor, Tensor]:
         each = self.config.head_width
         frequencies = 1 / np.float32(theta) ** (np.arange(0, each, 2, dtype=np.float32) / np.float32(each))
-        angles = (
-            self.ops.cast(self.ops.range(self.layout.width), self.ops.float32)[:, None]
-            * self.ops.constant(frequencies, self.ops.float32)[None]
-        )
+        place = self.ops.cast(self.ops.range(self.layout.width), self.ops.float32)[:, None]
+        angles = place * self.ops.constant(frequencies, self.ops.float32)[None]
         angles = self.ops.concat([angles, angles], axis=1)[None, None]
         return self.ops.cast(self.ops.cos(angles), self.dtype), self.ops.cast(self.ops.sin(angles), self.dtype)
 
@@ -243,3 +227,27 @@ ATTENTIONS: dict[str, type[Attention]] = {
     "xlnet": XlnetAttention,
     "modernbert": RotaryAttention,
 }
+
+
+def _mpnet_buckets(buckets: int, farthest: int) -> np.ndarray:
+    """Return the bucket of each distance of a query from a key, from ``-farthest`` to ``farthest``."""
+    # Half of the buckets for either side; half of these for single distances, the rest for ranges that grow up to 128.
+    distance = np.arange(-farthest, farthest + 1)
+    half = buckets // 2
+    exact = half // 2
+    size = np.abs(distance)
+    growing = np.log(np.maximum(size, 1).astype(np.float32) / np.float32(exact)) / np.float32(math.log(128 / exact))
+    large = np.minimum(exact + (growing * np.float32(half - exact)).astype(np.int32), half - 1)
+    return (np.where(distance < 0, half, 0) + np.where(size < exact, size, large)).astype(np.int32)
+
+
+def _deberta_places(config: EncoderConfig, farthest_bucket: int, span: int) -> np.ndarray:
+    """Return the row of relative positions for each distance of a query from a key, from ``-max_length`` on."""
+    distance = place = np.arange(-config.max_length, config.max_length + 1)
+    if (buckets := config.option("position_buckets", -1)) > 0:
+        middle = buckets // 2
+        size = np.where(np.abs(distance) < middle, middle - 1, np.abs(distance)).astype(np.float32)
+        ratio = np.log(size / np.float32(middle)) / np.log(np.float32((farthest_bucket - 1) / middle))
+        ranged = np.ceil(ratio * np.float32(middle - 1)) + middle
+        place = np.where(size <= middle, distance, ranged * np.sign(distance)).astype(np.int64)
+    return np.clip(place + span, 0, 2 * span - 1).astype(np.int32)

@@ -1,4 +1,4 @@
-"""The configuration of an encoder: what its ``config.json`` says, in the same words for all architectures."""
+"""The configuration of an encoder: the content of ``config.json``, under the same names for all architectures."""
 
 import dataclasses
 import json
@@ -62,7 +62,6 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "layer_norm_eps": 1e-5, "pad_token_id": 50283,
     },
 }  # fmt: skip
-ARCHITECTURES = tuple(_DEFAULTS)
 
 # Kinds of ModernBERT's layers, and what transformers 5 writes about their positions.
 _ALL, _NEAR = "full_attention", "sliding_attention"
@@ -76,63 +75,30 @@ _POOLINGS = {
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """The sizes and options of an encoder.
-
-    Args:
-        architecture: its model type: "bert", "xlnet"…
-        content: the content of ``config.json``, which is also what is saved.
-        vocabulary: number of tokens that have embeddings.
-        width: length of a token's state.
-        layers: number of layers.
-        heads: number of attention heads.
-        head_width: length of a head's query.
-        inner: width of the feed-forward network's hidden layer.
-        activation: its activation function.
-        embedding_width: length of a token's embedding, before it is projected to ``width``.
-        positions: number of absolute positions that have embeddings; 0: none.
-        first_position: row of the first token's position.
-        segments: number of segments that have embeddings; 0: none.
-        max_length: maximum number of tokens of a document.
-        epsilon: added to variances.
-        dropout: dropout between layers.
-        attention_dropout: dropout of attention weights.
-        pad_id: token id of padding.
-        deviation: standard deviation of random weights.
-        pooling: the default pooling.
-    """
-
-    architecture: str
-    content: Mapping[str, Any]
+    architecture: str  # the model type, such as "bert"
+    content: Mapping[str, Any]  # of config.json; it is also what is saved
     vocabulary: int
     width: int
     layers: int
     heads: int
     head_width: int
-    inner: int
+    inner: int  # width of the feed-forward network's hidden layer
     activation: str
-    embedding_width: int
-    positions: int
-    first_position: int
-    segments: int
-    max_length: int
-    epsilon: float
+    embedding_width: int  # before the projection to `width`
+    positions: int  # absolute ones with embeddings; 0: none
+    first_position: int  # row of the first token's position
+    segments: int  # with embeddings; 0: none
+    max_length: int  # tokens of a document
+    epsilon: float  # added to variances
     dropout: float
     attention_dropout: float
     pad_id: int
-    deviation: float
-    pooling: str
+    deviation: float  # standard deviation of random weights
+    pooling: str  # the default
 
     @classmethod
     def of(cls, given: Any, where: str = "config.json") -> "EncoderConfig":
-        """Return the configuration of a dictionary or of a configuration object of transformers.
-
-        Args:
-            given: the dictionary or the object.
-            where: what messages call it.
-
-        Raises:
-            InputError: the architecture or an option is not supported, or a value is of the wrong kind.
-        """
+        """Return the configuration in a dictionary or an object of transformers; ``where`` is its name in errors."""
         content: Mapping[str, Any] = given if isinstance(given, Mapping) else given.to_dict()
         kind = content.get("model_type")
         if not isinstance(kind, str) or kind not in _DEFAULTS:
@@ -142,22 +108,23 @@ class EncoderConfig:
                 fix="choose an encoder of a supported architecture",
             )
         _check_options(content, where)
-        names, defaults = _NAMES.get(kind, {}), _DEFAULTS[kind]
+        defaults = _DEFAULTS[kind]
 
         def value(name: str) -> Any:
-            found = content.get(names.get(name, name))
+            found = content.get(_name_in_file(kind, name))
             return defaults[name] if found is None else found
 
         def whole(name: str, least: int = 1) -> int:
             number = value(name)
             if type(number) is not int or not least <= number < 1 << 31:
-                raise _misfit(where, names.get(name, name), "a whole number" + (" above 0" if least else ""), number)
+                expected = "a whole number" + (" above 0" if least else "")
+                raise _misfit(where, _name_in_file(kind, name), expected, number)
             return number
 
         def real(name: str) -> float:
             number = value(name)
             if type(number) not in (int, float) or not 0 <= number < 1e30:
-                raise _misfit(where, names.get(name, name), "a number of 0 or more", number)
+                raise _misfit(where, _name_in_file(kind, name), "a number of 0 or more", number)
             return float(number)
 
         width, heads = whole("hidden_size"), whole("num_attention_heads")
@@ -166,7 +133,7 @@ class EncoderConfig:
             raise _misfit(where, "num_attention_heads", f"a divisor of {width}", heads)
         activation = value("hidden_act")
         if not isinstance(activation, str) or activation not in ACTIVATIONS:
-            raise _misfit(where, names.get("hidden_act", "hidden_act"), " or ".join(ACTIVATIONS), activation)
+            raise _misfit(where, _name_in_file(kind, "hidden_act"), " or ".join(ACTIVATIONS), activation)
         embedding_width = content.get("embedding_size") or defaults.get("embedding_size") or width
         if type(embedding_width) is not int or embedding_width < 1:
             raise _misfit(where, "embedding_size", "a whole number above 0", embedding_width)
@@ -186,7 +153,6 @@ class EncoderConfig:
         )  # fmt: skip
 
     def option(self, name: str, default: Any) -> Any:
-        """Return a field that only some architectures have."""
         found = self.content.get(name)
         if name == "pos_att_type" and isinstance(found, str):
             return [part.strip() for part in found.lower().split("|")]
@@ -195,8 +161,7 @@ class EncoderConfig:
     @property
     def local_layers(self) -> list[bool]:
         """Whether each layer of ModernBERT sees near tokens only."""
-        kinds = self.option("layer_types", None)  # of transformers 5
-        if kinds is not None:
+        if (kinds := self.option("layer_types", None)) is not None:  # of transformers 5
             return [kind == _NEAR for kind in kinds]
         every = self.option("global_attn_every_n_layers", 3)
         return [number % every != 0 for number in range(self.layers)]
@@ -204,38 +169,35 @@ class EncoderConfig:
     @property
     def rotations(self) -> tuple[float, float]:
         """The bases of ModernBERT's rotations, in layers that see all tokens and in the others."""
-        ropes = self.option("rope_parameters", None)  # of transformers 5
-        if ropes is not None:
+        if (ropes := self.option("rope_parameters", None)) is not None:  # of transformers 5
             return float(ropes[_ALL]["rope_theta"]), float(ropes[_NEAR]["rope_theta"])
         theta = float(self.option("global_rope_theta", 160000.0))
         return theta, float(self.content.get("local_rope_theta", 10000.0) or theta)
 
     def with_dropout(self, rate: float | None) -> "EncoderConfig":
-        """Return a configuration with another dropout between layers; 0 also turns off dropout in the attention.
-
-        None: unchanged. The saved file gets the same values.
-        """
+        """Return a configuration with another dropout between layers (None: the same); 0 also turns off attention's."""
         if rate is None:
             return self
-        names = _NAMES.get(self.architecture, {})
-        changed = {names.get("hidden_dropout_prob", "hidden_dropout_prob"): rate}
+        changed = {_name_in_file(self.architecture, "hidden_dropout_prob"): rate}
         attention = self.attention_dropout
-        inner = names.get("attention_probs_dropout_prob", "attention_probs_dropout_prob")
+        inner = _name_in_file(self.architecture, "attention_probs_dropout_prob")
         if rate == 0 or inner in changed:
-            attention = rate
-            changed[inner] = rate
+            attention = changed[inner] = rate
         if self.architecture == "modernbert":
             changed["embedding_dropout"] = rate
         return dataclasses.replace(self, content={**self.content, **changed}, dropout=rate, attention_dropout=attention)
 
     def write(self, folder: Path) -> None:
-        """Write ``config.json``."""
         text = json.dumps(dict(self.content), indent=2, sort_keys=True, default=str)
         (folder / "config.json").write_text(text + "\n", encoding="utf-8")
 
 
+def _name_in_file(kind: str, name: str) -> str:
+    return _NAMES.get(kind, {}).get(name, name)
+
+
 def _check_options(content: Mapping[str, Any], where: str) -> None:
-    """Refuse options that change the numbers and are not supported."""
+    """Refuse unsupported options that change the result."""
     refused = {
         "position_embedding_type": (None, "absolute"), "is_decoder": (None, False),
         "add_cross_attention": (None, False), "attn_type": (None, "bi"), "bi_data": (None, False),
@@ -247,20 +209,16 @@ def _check_options(content: Mapping[str, Any], where: str) -> None:
     if content.get("model_type") != "modernbert":
         return
     kinds, ropes = content.get("layer_types"), content.get("rope_parameters")
-    if kinds is not None and (
-        not isinstance(kinds, list)
-        or len(kinds) != content.get("num_hidden_layers", 22)
-        or {*map(str, kinds)} - {_ALL, _NEAR}
-    ):
+    listed = isinstance(kinds, list) and len(kinds) == content.get("num_hidden_layers", 22)
+    if kinds is not None and not (listed and {*map(str, kinds)} <= {_ALL, _NEAR}):
         raise _misfit(where, "layer_types", f"{_ALL!r} or {_NEAR!r} for each layer", kinds)
-    if ropes is not None and not (
-        isinstance(ropes, Mapping) and all(_is_rotation(ropes.get(kind)) for kind in (_ALL, _NEAR))
-    ):
+    rotates = isinstance(ropes, Mapping) and all(_is_rotation(ropes.get(kind)) for kind in (_ALL, _NEAR))
+    if ropes is not None and not rotates:
         raise _misfit(where, "rope_parameters", f"a rope_theta for {_ALL!r} and {_NEAR!r}, without scaling", ropes)
 
 
 def _is_rotation(given: Any) -> bool:
-    """Return whether an entry of ``rope_parameters`` describes a rotation of the only supported kind."""
+    """Return whether an entry of ``rope_parameters`` is a rotation of the supported kind."""
     if not isinstance(given, Mapping) or given.get("rope_type", "default") != "default":
         return False
     theta = given.get("rope_theta")

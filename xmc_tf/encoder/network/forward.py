@@ -1,33 +1,20 @@
-"""The network of an encoder: embeddings and layers, one forward pass for all architectures and uses."""
+"""The forward pass of an encoder's network, one for all architectures and runtimes."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from xmc_tf.encoder.network.attention import ATTENTIONS, Attention
+import numpy as np
+
+from xmc_tf.encoder.network.attention import ATTENTIONS, Attention, Layout, Tensor
 from xmc_tf.encoder.network.config import EncoderConfig
-from xmc_tf.encoder.network.layout import Layout, Tensor
 from xmc_tf.encoder.network.weight_names import layer_order
-from xmc_tf.encoder.pooling import pool
+
+_LOWEST = float(np.finfo(np.float32).min)
 
 
 class Forward:
-    """A forward pass through the network, for one batch.
-
-    Args:
-        config: the encoder's configuration.
-        weights: its weights by name.
-        layout: the places of the batch's tokens.
-        operations: the operations beside products; those of training apply dropout.
-        dtype: type of the products; sums of layers and normalization are float32.
-    """
-
     def __init__(
-        self,
-        config: EncoderConfig,
-        weights: Mapping[str, Tensor],
-        layout: Layout,
-        operations: Any,
-        dtype: Any,
+        self, config: EncoderConfig, weights: Mapping[str, Tensor], layout: Layout, operations: Any, dtype: Any
     ) -> None:
         self._ops, self._config, self._weights, self._layout = layout.ops, config, weights, layout
         self._operations, self._dtype = operations, dtype
@@ -35,11 +22,7 @@ class Forward:
         self._attend = kind(config, weights, layout, operations, self._dense, dtype)
 
     def states(self, ids: Tensor) -> Tensor:
-        """Return the hidden states of tokens, float32 [rows, width].
-
-        Args:
-            ids: int32 [documents, tokens].
-        """
+        """Return the hidden states of tokens, float32 [rows, width], for ids int32 [documents, tokens]."""
         config = self._config
         x = embedded = self._embed(ids)
         before = config.architecture == "modernbert"
@@ -53,25 +36,18 @@ class Forward:
         return self._operations.drop(x, config.dropout) if config.architecture == "xlnet" else x
 
     def embeddings(self, ids: Tensor, pooling: str) -> Tensor:
-        """Return the embeddings of documents, float32 [documents, width].
-
-        Args:
-            ids: int32 [documents, tokens]; the padding is ignored.
-            pooling: one of ``POOLINGS``.
-        """
+        """Return the embeddings of documents, float32 [documents, width]; ids of padding are ignored."""
         layout, config = self._layout, self._config
         rows = self.states(self._ops.where(layout.mask > 0, ids, config.pad_id))
         states = self._ops.reshape(layout.unpack(rows), [layout.documents, layout.width, config.width])
         if pooling == "pooler":
             return self.pooler(states[:, 0])
-        return pool(self._ops, pooling, states, layout.mask, config.architecture == "xlnet")
+        return _pool(self._ops, pooling, states, layout.mask, config.architecture == "xlnet")
 
     def pooler(self, first: Tensor) -> Tensor:
-        """Return the output of the architecture's pooler for the first tokens' states."""
         return self._ops.tanh(self._ops.cast(self._dense(first, "pooler"), self._ops.float32))
 
     def _embed(self, ids: Tensor) -> Tensor:
-        """Return the sum of the embeddings of words, positions and segments, normalized."""
         config, weights, layout = self._config, self._weights, self._layout
         x = self._ops.gather(weights["words"], self._ops.gather(self._ops.reshape(ids, [-1]), layout.flat))
         if "positions" in weights:
@@ -87,15 +63,12 @@ class Forward:
         return self._projected(self._operations.drop(x, rate))
 
     def _projected(self, x: Tensor) -> Tensor:
-        """Return embeddings as wide as the layers."""
-        return (
-            self._ops.cast(self._dense(x, "projection"), self._ops.float32)
-            if "projection.kernel" in self._weights
-            else x
-        )
+        if "projection.kernel" not in self._weights:
+            return x
+        return self._ops.cast(self._dense(x, "projection"), self._ops.float32)
 
     def _layer_norm_after(self, x: Tensor, layer: str, number: int) -> Tensor:
-        """Return the states after a layer that normalizes each sum, as BERT and most others do."""
+        """Apply a layer that normalizes each sum, as in BERT and most others."""
         attended = self._dropped(self._dense(self._attend(x, layer, number), f"{layer}out"))
         x = self._add_and_normalize(x, attended, f"{layer}out_norm")
         inner = self._operations.activate(self._dense(x, f"{layer}inner"))
@@ -104,7 +77,7 @@ class Forward:
         return self._add_and_normalize(x, self._dropped(self._dense(inner, f"{layer}outer")), f"{layer}outer_norm")
 
     def _layer_norm_before(self, x: Tensor, layer: str, number: int) -> Tensor:
-        """Return the states after a layer that normalizes its inputs, and whose inner layer has gates."""
+        """Apply a layer that normalizes its inputs and whose inner layer has gates."""
         config, drop = self._config, self._operations.drop
         seen = self._normalize(x, f"{layer}out_norm") if f"{layer}out_norm.scale" in self._weights else x
         attended = self._dense(self._attend(seen, layer, number), f"{layer}out")
@@ -114,23 +87,22 @@ class Forward:
         return x + self._ops.cast(self._dense(inner, f"{layer}outer"), self._ops.float32)
 
     def _convolution(self, embedded: Tensor, x: Tensor) -> Tensor:
-        """Return the states after DeBERTa's convolution over neighbouring tokens' embeddings."""
+        """Add DeBERTa's convolution over the embeddings of neighboring tokens."""
         layout, config = self._layout, self._config
         there = self._ops.cast(layout.mask, self._ops.float32)[:, :, None]
         places = self._ops.reshape(layout.unpack(embedded), [layout.documents, layout.width, config.width]) * there
-        kernel, bias = (
-            self._ops.cast(self._weights[f"convolution.{name}"], self._dtype) for name in ("kernel", "bias")
+        places, kernel, bias = (
+            self._ops.cast(one, self._dtype)
+            for one in (places, self._weights["convolution.kernel"], self._weights["convolution.bias"])
         )
-        found = self._ops.nn.bias_add(
-            self._ops.nn.conv1d(self._ops.cast(places, self._dtype), kernel, stride=1, padding="SAME"), bias
-        )
+        found = self._ops.nn.bias_add(self._ops.nn.conv1d(places, kernel, stride=1, padding="SAME"), bias)
         found = self._dropped(layout.pack(self._ops.reshape(found, [-1, config.width])))
         found = self._operations.named_activation(config.option("conv_act", "tanh"))(found)
         return self._add_and_normalize(x, found, "convolution_norm")
 
     def _dense(self, x: Tensor, name: str) -> Tensor:
-        weights = self._weights
-        return self._operations.dense(x, weights[f"{name}.kernel"], weights.get(f"{name}.bias"), self._dtype)
+        kernel, bias = self._weights[f"{name}.kernel"], self._weights.get(f"{name}.bias")
+        return self._operations.dense(x, kernel, bias, self._dtype)
 
     def _dropped(self, x: Tensor) -> Tensor:
         return self._operations.drop(x, self._config.dropout)
@@ -143,3 +115,19 @@ class Forward:
 
     def _norm(self, name: str) -> tuple[Tensor, Tensor | None]:
         return self._weights[f"{name}.scale"], self._weights.get(f"{name}.shift")
+
+
+def _pool(ops: Any, pooling: str, states: Any, mask: Any, last_is_cls: bool) -> Any:
+    """Return float32 [documents, dim] for any pooling but "pooler", which has weights; 0 for an empty document."""
+    if pooling in ("last", "last_tanh") or (pooling == "cls" and last_is_cls):
+        last = ops.reduce_sum(mask, axis=1) - 1
+        found = ops.gather(states, ops.maximum(last, 0), axis=1, batch_dims=1)
+        return ops.tanh(found) if pooling == "last_tanh" else found
+    if pooling == "cls":
+        return states[:, 0]
+    count = ops.reduce_sum(mask, axis=1, keepdims=True)
+    if pooling == "max":
+        highest = ops.reduce_max(ops.where(mask[:, :, None] > 0, states, _LOWEST), axis=1)
+        return ops.where(count > 0, highest, ops.zeros_like(highest))
+    weights = ops.cast(mask, ops.float32)[:, None, :]
+    return ops.squeeze(weights @ states, axis=1) / ops.cast(ops.maximum(count, 1), ops.float32)

@@ -1,9 +1,4 @@
-"""The operations of a layer beside products of matrices: normalization, activation and dropout.
-
-In training, they have gradients of their own, which read memory less often than those of single operations. Where
-matrix products are in half precision, each is compiled by XLA into one loop; the products stay with oneDNN, whose
-instructions for them XLA does not use. Outside of training, they are plain operations, which every server has.
-"""
+"""The operations of a layer other than matrix products: normalization, activation and dropout."""
 
 import math
 from collections.abc import Callable
@@ -14,45 +9,29 @@ import tensorflow as tf
 # "gelu_new" and "gelu_pytorch_tanh" are the approximation by tanh; "gelu" is exact.
 ACTIVATIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "gelu": tf.nn.gelu,
-    "gelu_new": lambda x: tf.nn.gelu(x, approximate=True),
-    "gelu_fast": lambda x: tf.nn.gelu(x, approximate=True),
-    "gelu_pytorch_tanh": lambda x: tf.nn.gelu(x, approximate=True),
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), lambda x: tf.nn.gelu(x, approximate=True)),
     "relu": tf.nn.relu,
     "silu": tf.nn.silu,
     "swish": tf.nn.silu,
     "tanh": tf.tanh,
 }
-
-
 _BYTE = 256
 _MOST_CALLS = 1 << 16  # of dropout in one network
 
 
 class Operations:
-    """The operations outside of training.
-
-    Args:
-        activation: name of the activation function.
-        epsilon: added to variances.
-    """
-
-    training = False
+    """The operations outside of training: plain ones, which every server has."""
 
     def __init__(self, activation: str, epsilon: float) -> None:
-        self.activation = activation
-        self._activate = ACTIVATIONS[activation]
-        self._epsilon = epsilon
+        self._activation, self._epsilon = ACTIVATIONS[activation], epsilon
 
     def activate(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the activation function's values."""
-        return self._activate(x)
+        return self._activation(x)
 
     def named_activation(self, name: str) -> Callable[[tf.Tensor], tf.Tensor]:
-        """Return another activation function than that of the layers."""
         return ACTIVATIONS[name]
 
     def dense(self, x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None, dtype: tf.DType) -> tf.Tensor:
-        """Return the product with a matrix, plus the bias."""
         out = tf.matmul(tf.cast(x, dtype), tf.cast(kernel, dtype))
         return out if bias is None else tf.nn.bias_add(out, tf.cast(bias, dtype))
 
@@ -71,39 +50,24 @@ class Operations:
 
 
 class TrainingOperations(Operations):
-    """The operations in training.
+    """The operations in training, with gradients of their own, which read memory less often."""
 
-    Args:
-        activation: name of the activation function.
-        epsilon: added to variances.
-        seed: int64 [2]; each dropout draws from it and from its number in the network.
-        compiled: whether XLA compiles them.
-    """
-
-    training = True
-
+    # `compiled`: XLA compiles each into one loop, for products in half precision. The products stay with oneDNN, whose
+    # instructions for them XLA does not use.
     def __init__(self, activation: str, epsilon: float, seed: tf.Tensor, compiled: bool) -> None:
         super().__init__(activation, epsilon)
         self._seed, self._calls = seed * tf.constant([1, _MOST_CALLS], tf.int64), 0
         self._activation, self._slope, self._forward, self._backward = _parts(activation, epsilon, compiled)
 
     def activate(self, x: tf.Tensor) -> tf.Tensor:
-        """Return the activation function's values."""
-
-        @tf.custom_gradient
-        def activated(x: tf.Tensor) -> tuple:
-            return self._activation(x), lambda up: self._slope(x, up)
-
-        return activated(x)
+        return tf.custom_gradient(lambda x: (self._activation(x), lambda up: self._slope(x, up)))(x)
 
     def normalize(self, x: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor | None) -> tf.Tensor:
-        """Return rows with mean 0 and variance 1, times the scale, plus the shift."""
         return self.add_and_normalize(x, None, scale, shift)
 
     def add_and_normalize(
         self, x: tf.Tensor, y: tf.Tensor | None, scale: tf.Tensor, shift: tf.Tensor | None
     ) -> tf.Tensor:
-        """Return ``normalize(x + y)``; ``y`` may be in half precision."""
         shifts = tf.zeros_like(scale) if shift is None else tf.convert_to_tensor(shift)
         scale = tf.convert_to_tensor(scale)
         terms = [x] if y is None else [x, y]
@@ -132,14 +96,10 @@ class TrainingOperations(Operations):
         kept = tf.reshape(bits >= dropped, tf.shape(x))
         factor = tf.cast(_BYTE / (_BYTE - dropped), x.dtype)
 
-        @tf.custom_gradient
-        def thinned(x: tf.Tensor) -> tuple:
-            def thin(one: tf.Tensor) -> tf.Tensor:
-                return one * (tf.cast(kept, one.dtype) * factor)
+        def thin(one: tf.Tensor) -> tf.Tensor:
+            return one * (tf.cast(kept, one.dtype) * factor)
 
-            return thin(x), thin
-
-        return tf.ensure_shape(thinned(x), x.shape)
+        return tf.ensure_shape(tf.custom_gradient(lambda x: (thin(x), thin))(x), x.shape)
 
 
 @lru_cache(maxsize=32)  # XLA keeps what it has compiled for each of these objects
@@ -169,15 +129,12 @@ def _parts(activation: str, epsilon: float, compiled: bool) -> tuple[Callable, .
 
 def _slope_of(name: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Return the function from an activation's input and its output's gradient to its input's gradient."""
-    if name == "gelu":
 
-        def of_gelu(x: tf.Tensor, up: tf.Tensor) -> tf.Tensor:
-            x32 = tf.cast(x, tf.float32)
-            slope = 0.5 * (1.0 + tf.math.erf(x32 * math.sqrt(0.5)))
-            slope += x32 * tf.exp(-0.5 * tf.square(x32)) * (1 / math.sqrt(2 * math.pi))
-            return tf.cast(tf.cast(up, tf.float32) * slope, x.dtype)
-
-        return of_gelu
+    def of_gelu(x: tf.Tensor, up: tf.Tensor) -> tf.Tensor:
+        x32 = tf.cast(x, tf.float32)
+        slope = 0.5 * (1.0 + tf.math.erf(x32 * math.sqrt(0.5)))
+        slope += x32 * tf.exp(-0.5 * tf.square(x32)) * (1 / math.sqrt(2 * math.pi))
+        return tf.cast(tf.cast(up, tf.float32) * slope, x.dtype)
 
     def of_any(x: tf.Tensor, up: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
@@ -185,4 +142,4 @@ def _slope_of(name: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
             y = ACTIVATIONS[name](x)
         return tape.gradient(y, x, output_gradients=up)
 
-    return of_any
+    return of_gelu if name == "gelu" else of_any

@@ -1,44 +1,25 @@
-"""The places of a batch's tokens without padding: rows of one matrix in TensorFlow.
-
-Batch sizes are rounded, because TensorFlow's kernels keep a compiled program for every size: the matrix products of a
-transformer are compiled for their number of rows (by oneDNN on CPUs). That takes half a megabyte per size, and each
-text length is a size: 40 MB after two hundred short texts.
-"""
+"""A batch's tokens as rows of one matrix in TensorFlow, without padding."""
 
 import tensorflow as tf
 
-from xmc_tf.encoder.network.layout import Layout
+from xmc_tf.encoder.network.attention import Layout
 
+# TensorFlow's kernels keep a compiled program for every number of rows (on CPUs, oneDNN's matrix products): half a
+# megabyte per text length, 40 MB after two hundred short texts. So batch sizes are rounded to a few sizes.
 _LEAST = 8
 _STEPS = [_LEAST << i for i in range(16)]
 _STEPS_PER_DOUBLING = 16
 
 
 def rounded_up(count: tf.Tensor) -> tf.Tensor:
-    """Return the next size: a multiple of eight up to 128; above, at most an eighth larger.
-
-    Example:
-        >>> [int(rounded_up(tf.constant(n))) for n in (0, 1, 28, 128, 130, 1800)]
-        [0, 8, 32, 128, 144, 1920]
-
-    Args:
-        count: int32 number.
-    """
+    """Return the next size: a multiple of 8 up to 128; above, at most an eighth larger."""
     steps = tf.constant(_STEPS, tf.int32)
     step = tf.reduce_max(tf.where(count > _STEPS_PER_DOUBLING * steps, 2 * steps, _LEAST))
     return (count + step - 1) // step * step
 
 
 class PackedLayout(Layout):
-    """The places of tokens whose rows are tokens only.
-
-    Without padding, every layer computes only tokens, and each is a product of two matrices, which TensorFlow fuses
-    with the bias.
-
-    Args:
-        mask: int32 [documents, tokens], 1 for a token.
-        rounded: whether the number of rows is rounded up to one of few sizes.
-    """
+    """A layout in which every layer computes rows of tokens only."""
 
     def __init__(self, mask: tf.Tensor, rounded: bool) -> None:
         super().__init__(tf, mask)
@@ -60,8 +41,6 @@ class PackedLayout(Layout):
         self._there = tf.cast(here, tf.float32)[:, None]
 
     def pack(self, places: tf.Tensor) -> tf.Tensor:
-        """Return the rows of tokens, from ``[documents * tokens, …]``."""
-
         @tf.custom_gradient
         def packed(places: tf.Tensor) -> tuple:
             return tf.gather(places, self.flat), lambda up: tf.gather(up, self._rows) * tf.cast(self._there, up.dtype)
@@ -69,8 +48,6 @@ class PackedLayout(Layout):
         return packed(places)
 
     def unpack(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return ``[documents * tokens, …]`` of the rows; what stands in the places of padding must be ignored."""
-
         @tf.custom_gradient
         def unpacked(rows: tf.Tensor) -> tuple:
             def gradient(up: tf.Tensor) -> tf.Tensor:

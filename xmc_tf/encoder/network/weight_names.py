@@ -13,36 +13,19 @@ Turn = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight of the network, of one array of a file or of several that are joined.
+    """A weight of the network, stored in files as one array or as several that are joined along the last axis."""
 
-    Args:
-        name: its name here: "layer.3.out.kernel".
-        shape: its shape here.
-        files: names of the arrays, without the prefix of the architecture; joined along the last axis.
-        to_own: changes one array from the file's orientation to ours.
-        to_file: changes it back.
-        unused: whether it takes no part in embeddings, so that files may lack it.
-    """
-
-    name: str
+    name: str  # such as "layer.3.out.kernel"
     shape: tuple[int, ...]
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # names of the arrays, without the architecture's prefix
     to_own: Turn = np.asarray
     to_file: Turn = np.asarray
-    unused: bool = False
+    unused: bool = False  # by embeddings, so that files may lack it
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names of an architecture's weights in files.
-
-    Args:
-        prefix: what the names begin with if the file has a head beside the encoder.
-        layer: beginning of a layer's names, with ``{n}`` for its number.
-        qkv: query, key and value, or all of them in one.
-    """
-
-    prefix: str
+    prefix: str  # of all names, if the file has a head beside the encoder
     layer: str = "encoder.layer.{n}."
     words: str = "embeddings.word_embeddings"
     positions: str = "embeddings.position_embeddings"
@@ -99,8 +82,8 @@ def weights_of(config: EncoderConfig) -> list[Weight]:
     """Return all weights of an encoder, in a fixed order."""
     names = NAMES[config.architecture]
     found = list(_embeddings(config, names))
-    for number in range(len(layer_names(config))):
-        found += _layer(config, names, number)
+    for number, file in enumerate(layer_names(config)):
+        found += _layer(config, names, number, file)
     return [*found, *_shared(config, names)]
 
 
@@ -109,16 +92,12 @@ def layer_names(config: EncoderConfig) -> list[str]:
     names = NAMES[config.architecture]
     if config.architecture != "albert":
         return [names.layer.format(n=number) for number in range(config.layers)]
-    inner = config.option("inner_group_num", 1)
-    return [
-        f"{names.layer.format(n=group)}albert_layers.{number}."
-        for group in range(config.option("num_hidden_groups", 1))
-        for number in range(inner)
-    ]
+    groups, inner = range(config.option("num_hidden_groups", 1)), range(config.option("inner_group_num", 1))
+    return [f"{names.layer.format(n=group)}albert_layers.{number}." for group in groups for number in inner]
 
 
 def layer_order(config: EncoderConfig) -> list[int]:
-    """Return for each layer in their order which weights it uses; ALBERT's layers share them."""
+    """Return which weights each layer uses; ALBERT's layers share them."""
     if config.architecture != "albert":
         return list(range(config.layers))
     groups, inner = config.option("num_hidden_groups", 1), config.option("inner_group_num", 1)
@@ -145,10 +124,9 @@ def _embeddings(config: EncoderConfig, names: Names) -> Iterator[Weight]:
         yield from _dense("projection", (names.projection,), width, config.width, biased)
 
 
-def _layer(config: EncoderConfig, names: Names, number: int) -> Iterator[Weight]:
-    own, file, width = f"layer.{number}.", layer_names(config)[number], config.width
+def _layer(config: EncoderConfig, names: Names, number: int, file: str) -> Iterator[Weight]:
+    own, kind, width = f"layer.{number}.", config.architecture, config.width
     all_heads = config.heads * config.head_width
-    kind = config.architecture
     if kind == "xlnet":
         yield from _xlnet_attention(config, own, file)
     else:
@@ -156,11 +134,8 @@ def _layer(config: EncoderConfig, names: Names, number: int) -> Iterator[Weight]
         files = tuple(file + name for name in names.qkv)
         yield from _dense(f"{own}qkv", files, width, 3 * all_heads, biased)
         yield from _dense(f"{own}out", (file + names.out,), all_heads, width, biased)
-    if (
-        kind == "deberta-v2"
-        and config.option("relative_attention", False)
-        and not config.option("share_att_key", False)
-    ):
+    relative = kind == "deberta-v2" and config.option("relative_attention", False)
+    if relative and not config.option("share_att_key", False):
         for part, name in (("c2p", "pos_key_proj"), ("p2c", "pos_query_proj")):
             if part in config.option("pos_att_type", ()):
                 # PyTorch has no bias for keys of positions only in the first version of DeBERTa.
@@ -186,11 +161,8 @@ def _shared(config: EncoderConfig, names: Names) -> Iterator[Weight]:
         if "layer_norm" in deberta_norms(config):
             yield from _norm("relative_norm", "encoder.LayerNorm", width)
         if size := config.option("conv_kernel_size", 0):
-            turn = (2, 1, 0)
-            yield Weight(
-                "convolution.kernel", (size, width, width // config.option("conv_groups", 1)),
-                ("encoder.conv.conv.weight",), lambda one: one.transpose(turn), lambda one: one.transpose(turn),
-            )  # fmt: skip
+            shape = size, width, width // config.option("conv_groups", 1)
+            yield Weight("convolution.kernel", shape, ("encoder.conv.conv.weight",), np.transpose, np.transpose)
             yield Weight("convolution.bias", (width,), ("encoder.conv.conv.bias",))
             yield from _norm("convolution_norm", "encoder.conv.LayerNorm", width)
     if kind == "modernbert":
@@ -208,7 +180,7 @@ def deberta_span(config: EncoderConfig) -> int:
 
 
 def deberta_farthest(config: EncoderConfig) -> int:
-    """Return the distance from which on DeBERTa does not tell positions apart."""
+    """Return the distance from which DeBERTa no longer distinguishes positions."""
     farthest = config.option("max_relative_positions", -1)
     return farthest if farthest > 0 else config.max_length
 
@@ -219,7 +191,7 @@ def deberta_norms(config: EncoderConfig) -> list[str]:
 
 
 def _xlnet_attention(config: EncoderConfig, own: str, file: str) -> Iterator[Weight]:
-    """Yield XLNet's weights of attention, which its files have by head: [width, heads, head_width]."""
+    """Yield XLNet's weights of attention, which its files store by head: [width, heads, head_width]."""
     width, heads, each = config.width, config.heads, config.head_width
 
     def flat(one: np.ndarray) -> np.ndarray:
@@ -255,10 +227,8 @@ def _norm(name: str, file: str, width: int, shift: bool = True) -> Iterator[Weig
 
 
 def _dense(name: str, files: tuple[str, ...], inputs: int, outputs: int, biased: bool = True) -> Iterator[Weight]:
-    yield Weight(
-        f"{name}.kernel", (inputs, outputs), tuple(f"{one}.weight" for one in files), np.transpose, np.transpose,
-        unused=name == "pooler",
-    )  # fmt: skip
+    kernels, biases = (tuple(f"{one}.{part}" for one in files) for part in ("weight", "bias"))
+    unused = name == "pooler"
+    yield Weight(f"{name}.kernel", (inputs, outputs), kernels, np.transpose, np.transpose, unused)
     if biased:
-        files = tuple(f"{one}.bias" for one in files)
-        yield Weight(f"{name}.bias", (outputs,), files, unused=name == "pooler")
+        yield Weight(f"{name}.bias", (outputs,), biases, unused=unused)

@@ -1,1 +1,1 @@
-"""The encoder in ONNX Runtime: our own network as a graph of ONNX, and what computes it without TensorFlow."""
+"""The encoder in ONNX Runtime: our own network as an ONNX graph, computed without TensorFlow."""

@@ -1,6 +1,5 @@
-"""An encoder that ONNX Runtime computes, without TensorFlow."""
-
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -8,73 +7,43 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.process.extras import require
+from xmc_tf.common.process.extras import pip_install, require
 from xmc_tf.common.threads import thread_count
-from xmc_tf.encoder import pooling as poolings
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.onnx.graph import DATA, Graph
 from xmc_tf.encoder.onnx.network import INPUTS, network_graph
-from xmc_tf.encoder.reading import read_config, read_encoder
+from xmc_tf.encoder.reading import read_config, read_encoder, write_pooling
 from xmc_tf.encoder.sources import EncoderSource
+from xmc_tf.params.choices import ONNX, RUNTIMES, TENSORFLOW
 
 GRAPH = "model.onnx"
-_BATCH_TOKENS = 4096  # intermediate values of larger batches do not fit the cache
-_NO_WARNINGS = 3  # for ONNX Runtime's log, which warns of each weight that it moves
 
 
 class OnnxEncoder:
-    """A pre-trained transformer and its pooling in ONNX Runtime.
+    """A pre-trained transformer and its pooling in ONNX Runtime, without TensorFlow."""
 
-    Example:
-        >>> encoder = OnnxEncoder.load("model/encoder")
-        >>> embeddings = encoder.embed(ids, mask)  # [documents, encoder.dim]
-
-    Args:
-        config: the configuration.
-        session: ONNX Runtime's session of the graph.
-        kept: arrays that the session uses.
-
-    Attributes:
-        dim: length of an embedding.
-        max_length: maximum number of tokens of a document.
-    """
-
-    batch_tokens = _BATCH_TOKENS
+    batch_tokens = 4096  # intermediate values of larger batches do not fit the cache
 
     def __init__(self, config: EncoderConfig, session: Any, kept: Any = None) -> None:
         self.dim, self.max_length = config.width, config.max_length
-        self._session, self._kept, self._process = session, kept, os.getpid()
+        self._session, self._kept, self._process = session, kept, os.getpid()  # the session uses the arrays in `kept`
 
     @classmethod
     def load(cls, folder: str | Path, *, pooling: str = "auto", threads: int = -1) -> Self:
-        """Load an encoder: the graph that ``write_encoder`` wrote, or else the weights of any encoder.
-
-        Args:
-            folder: the encoder's folder.
-            pooling: the pooling, if the folder has no graph; "auto": as its files say.
-            threads: number of threads; -1: one per core.
-
-        Raises:
-            InputError: there is no such encoder, or its files are incomplete.
-        """
+        """Load the graph that ``write_encoder`` wrote, or else the weights of any encoder."""
         require("onnxruntime")
         path = Path(folder) / GRAPH
         if not path.is_file():
-            files = read_encoder(folder, pooling)
-            file, graph = network_graph(files.config, files.values, files.pooling)
-            return cls(files.config, *_session(file, threads, graph))
+            config, values, pooling = read_encoder(folder, pooling)
+            file, graph = network_graph(config, values, pooling)
+            return cls(config, *_session(file, threads, graph))
         source = EncoderSource(folder, "encoder")
         with verified(source.folder):
             config = read_config(source)
             return cls(config, *_session(str(path), threads))
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the embeddings of documents, not normalized: float32 [documents, dim].
-
-        Args:
-            ids: int32 [documents, tokens], padded on the right.
-            mask: int32 of the same shape, 1 for a token.
-        """
+        """Return the embeddings of documents, not normalized: float32 [documents, dim]."""
         if os.getpid() != self._process:
             raise InputError(
                 "embeddings of texts: ONNX Runtime does not work in a fork of the process that loaded the encoder",
@@ -87,32 +56,47 @@ class OnnxEncoder:
 
 
 def write_encoder(source: str | Path, folder: Path, *, pooling: str = "auto", precision: str = "fp32") -> None:
-    """Write an encoder as a graph of ONNX.
-
-    Args:
-        source: the folder of its weights.
-        folder: the new folder.
-        pooling: the pooling; "auto": as the files of the source say.
-        precision: "fp32" or "int8".
-    """
-    files = read_encoder(source, pooling)
-    file, graph = network_graph(files.config, files.values, files.pooling, precision)
+    """Write the encoder in ``source`` as an ONNX graph, in "fp32" or "int8"."""
+    config, values, pooling = read_encoder(source, pooling)
+    file, graph = network_graph(config, values, pooling, precision)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / GRAPH).write_bytes(file)
     with (folder / DATA).open("wb") as data:
         for offset, array in zip(graph.offsets(), graph.weights.values(), strict=True):
             data.write(bytes(offset - data.tell()))
             data.write(np.ascontiguousarray(array).data)
-    files.config.write(folder)
-    poolings.write_pooling(folder, files.pooling)
+    config.write(folder)
+    write_pooling(folder, pooling)
+
+
+def choose_runtime(asked: str, folder: Path) -> str:
+    """Return "tensorflow" or "onnx"; "auto" is ONNX if the encoder was exported for it or there is no TensorFlow."""
+    if asked not in RUNTIMES:
+        raise InputError(f"unknown runtime {asked!r}", expected=", ".join(RUNTIMES))
+    exported = (folder / GRAPH).is_file()
+    if asked == TENSORFLOW and exported:
+        raise InputError(
+            f"{folder} was exported for ONNX Runtime", expected="--runtime onnx", received="--runtime tensorflow",
+            fix="use the model that it was exported from",
+        )  # fmt: skip
+    if asked == "auto":
+        asked = ONNX if exported or find_spec("tensorflow") is None else TENSORFLOW
+        if asked == ONNX and find_spec("onnxruntime") is None:
+            raise InputError(
+                "neither ONNX Runtime nor TensorFlow can compute the encoder" if not exported
+                else f"{folder} was exported for ONNX Runtime, which is not installed",
+                expected="the extra 'onnx' of xmc_tf" + ("" if exported else ", or 'tf'"), fix=pip_install("onnx"),
+            )  # fmt: skip
+    require("onnxruntime" if asked == ONNX else "tensorflow")
+    return asked
 
 
 def _session(file: str | bytes, threads: int, graph: Graph | None = None) -> tuple[Any, Any]:
-    """Return a session, and what it uses: of a file with its weights beside it, or of a graph in memory."""
+    """Return a session of a file with its weights beside it, or of a graph in memory, and the arrays that it uses."""
     import onnxruntime  # takes a tenth of a second
 
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = _NO_WARNINGS
+    options.log_severity_level = 3  # no warnings: there is one for each weight that it moves
     options.intra_op_num_threads = thread_count(threads)
     kept = None
     if graph is not None:

@@ -1,8 +1,4 @@
-"""A graph of ONNX, written by the operations that the network calls in TensorFlow.
-
-:class:`Graph` has TensorFlow's functions under their names, as far as the network uses them, and returns a
-:class:`Node` where they return a tensor. So there is one network, in ``encoder/network``, for both.
-"""
+"""An ONNX graph, written by the operations that the network calls in TensorFlow."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +9,7 @@ from xmc_tf.encoder.onnx import messages
 
 DATA = "model.onnx.data"  # the file of the weights
 _PAGE = 4096
-# Data types: whole numbers are int64, because ONNX has shapes and indices of no other type.
+# All integers are int64, the only type of shapes and indices in ONNX.
 _FLOAT, _INT, _BOOL = "float32", "int64", "bool"
 _END = np.iinfo(np.int64).max
 _COMPARISONS = {"Less", "LessOrEqual", "Greater", "Equal"}
@@ -26,15 +22,11 @@ def _operator(kind: str, swapped: bool = False) -> Callable[["Node", Any], "Node
     return apply
 
 
+def _function(kind: str, **fixed: Any) -> Callable[["Graph", "Node"], "Node"]:
+    return lambda self, x: self.add(kind, x, **fixed)
+
+
 class Node:
-    """A result in a graph, which is not known before it is computed.
-
-    Args:
-        graph: the graph.
-        name: its name there.
-        dtype: its data type.
-    """
-
     def __init__(self, graph: "Graph", name: str, dtype: str) -> None:
         self.graph, self.name, self.dtype = graph, name, dtype
 
@@ -63,19 +55,13 @@ class Node:
 
 
 class ScaledRows(Node):
-    """A table of whole numbers of 8 bits, of which each row has a scale."""
+    """A table of 8-bit integers, in which each row has a scale."""
 
     scale: Node
 
 
 class Graph:
-    """A graph that is being written.
-
-    Example:
-        >>> graph = Graph()
-        >>> x = graph.input("x", graph.float32, ["rows", 3])
-        >>> file = graph.file(graph.reduce_sum(x * 2.0, axis=1), "sums", ["rows"])
-    """
+    """A graph that is being written, with TensorFlow's functions, so that ``encoder/network`` serves both runtimes."""
 
     float32, int32, int64 = _FLOAT, _INT, _INT
 
@@ -84,9 +70,7 @@ class Graph:
         self._nodes: list[bytes] = []
         self._inputs: list[bytes] = []
         self._constants: dict[Any, tuple[Node, bytes]] = {}
-        self.weights: dict[str, np.ndarray] = {}  # what the second file contains, in this order
-
-    # What writes the file.
+        self.weights: dict[str, np.ndarray] = {}  # the content of the second file, in this order
 
     def input(self, name: str, dtype: str, sizes: Sequence[str | int]) -> Node:
         """Return an input of the graph; sizes that vary have names."""
@@ -100,7 +84,7 @@ class Graph:
 
     def file(self, result: Node, name: str, sizes: Sequence[str | int]) -> bytes:
         """Return the content of an ONNX file with one output."""
-        self._write("Identity", [result.name], [name], {}, "")
+        self._nodes.append(messages.node("Identity", [result.name], [name], {}, ""))
         constants = [content for _, content in self._constants.values()]
         for offset, (weight, array) in zip(self.offsets(), self.weights.items(), strict=True):
             constants.append(messages.outer_tensor(weight, array, DATA, offset))
@@ -108,15 +92,12 @@ class Graph:
         return messages.model(self._nodes, constants, self._inputs, [output])
 
     def offsets(self) -> list[int]:
-        """Return the place of each weight in the second file, which begins at a page, so that it can be mapped."""
+        """Return the place of each weight in the second file, at the start of a page, so that it can be mapped."""
         sizes = [-(-array.nbytes // _PAGE) * _PAGE for array in self.weights.values()]
         return [0, *np.cumsum(sizes).tolist()][: len(sizes)]
 
     def add(self, kind: str, *inputs: Any, dtype: str = "", domain: str = "", **attributes: Any) -> Node:
-        """Add an operation of ONNX with one result, which is of the type of its first input unless ``dtype`` says it.
-
-        An input of None is left out.
-        """
+        """Add an ONNX operation with one result, by default of its first input's type; inputs of None are left out."""
         return self._add(kind, inputs, dtype, domain, attributes, 1)[0]
 
     def _add(
@@ -127,17 +108,12 @@ class Graph:
             given.pop()
         names = ["" if one is None else one.name for one in given]
         outputs = [f"{kind}_{len(self._nodes)}" + (f"_{place}" if place else "") for place in range(count)]
-        self._write(kind, names, outputs, attributes, domain)
+        self._nodes.append(messages.node(kind, names, outputs, attributes, domain))
         kept = dtype or given[0].dtype  # type: ignore[union-attr]
         return [Node(self, name, kept) for name in outputs]
 
-    def _write(
-        self, kind: str, inputs: Sequence[str], outputs: Sequence[str], attributes: dict[str, Any], domain: str
-    ) -> None:
-        self._nodes.append(messages.node(kind, inputs, outputs, attributes, domain))
-
     def pair(self, kind: str, a: Any, b: Any) -> Node:
-        """Return an operation of two; a plain number has the type of the other one."""
+        """Add an operation of two inputs; a plain number takes the type of the other one."""
         dtype = a.dtype if isinstance(a, Node) else b.dtype
         a, b = (self.constant(one, dtype) for one in (a, b))
         return self.add(kind, a, b, dtype=_BOOL if kind in _COMPARISONS else dtype)
@@ -160,16 +136,10 @@ class Graph:
     convert_to_tensor = constant
 
     def cast(self, x: Any, dtype: str) -> Any:
-        """Return ``x`` in another type; a plain number takes the type of what it meets."""
+        """Return ``x`` in another type; a plain number stays, as it takes the other input's type."""
         if not isinstance(x, Node) or x.dtype == dtype:
             return x
         return self.add("Cast", x, dtype=dtype, to=messages.TYPES[dtype])
-
-    def shape(self, x: Node) -> Node:
-        return self.add("Shape", x, dtype=_INT)
-
-    def size(self, x: Node) -> Node:
-        return self.add("Size", x, dtype=_INT)
 
     def range(self, start: Any, limit: Any = None, delta: int = 1) -> Node:
         start, limit = (0, start) if limit is None else (start, limit)
@@ -201,7 +171,7 @@ class Graph:
         return self.add("Gather", x, indices, axis=axis)
 
     def matmul(self, a: Node, b: Node, transpose_b: bool = False) -> Node:
-        """Return the product; a second factor that is transposed has four dimensions."""
+        """Return the product; a transposed second factor has four dimensions."""
         return self.add("MatMul", a, self.transpose(b, [0, 1, 3, 2]) if transpose_b else b)
 
     def bias_add(self, x: Node, bias: Node) -> Node:
@@ -210,14 +180,8 @@ class Graph:
     def conv1d(self, x: Node, kernel: Node, stride: int, padding: str) -> Node:
         """Return a convolution over the second dimension."""
         assert padding == "SAME"
-        out = self.add(
-            "Conv", self.transpose(x, [0, 2, 1]), self.transpose(kernel, [2, 1, 0]), strides=[stride],
-            auto_pad="SAME_UPPER",
-        )  # fmt: skip
-        return self.transpose(out, [0, 2, 1])
-
-    def softmax(self, x: Node) -> Node:
-        return self.add("Softmax", x, axis=-1)
+        x, kernel = self.transpose(x, [0, 2, 1]), self.transpose(kernel, [2, 1, 0])
+        return self.transpose(self.add("Conv", x, kernel, strides=[stride], auto_pad="SAME_UPPER"), [0, 2, 1])
 
     def where(self, condition: Node, a: Any, b: Any) -> Node:
         dtype = next((one.dtype for one in (a, b) if isinstance(one, Node)), "")
@@ -239,24 +203,12 @@ class Graph:
     def zeros_like(self, x: Node) -> Node:
         return x * 0
 
-    def abs(self, x: Node) -> Node:
-        return self.add("Abs", x)
-
-    def sin(self, x: Node) -> Node:
-        return self.add("Sin", x)
-
-    def cos(self, x: Node) -> Node:
-        return self.add("Cos", x)
-
-    def tanh(self, x: Node) -> Node:
-        return self.add("Tanh", x)
+    abs, sin, cos, tanh = _function("Abs"), _function("Sin"), _function("Cos"), _function("Tanh")
+    shape, size, softmax = _function("Shape", dtype=_INT), _function("Size", dtype=_INT), _function("Softmax", axis=-1)
 
     def item(self, x: Node, key: tuple[Any, ...]) -> Node:
-        """Return ``x[key]``: numbers, slices and None, of which numbers and bounds may be nodes."""
-        cuts: list[tuple[int, Any, Any]] = []
-        numbers: list[tuple[int, Any]] = []
-        new: list[int] = []
-        axis = 0
+        """Return ``x[key]`` for numbers, slices and None; numbers and bounds may be nodes."""
+        cuts, numbers, new, axis = list[tuple[int, Any, Any]](), list[tuple[int, Any]](), list[int](), 0
         for part in key:
             if part is None:
                 new.append(axis - len(numbers) + len(new))
@@ -274,7 +226,7 @@ class Graph:
         return self.add("Unsqueeze", x, new) if new else x
 
     def _sizes(self, sizes: Sequence[Any]) -> Node:
-        """Return sizes, of which some may be nodes, as one vector."""
+        """Return sizes, some of which may be nodes, as one vector."""
         if not any(isinstance(one, Node) for one in sizes):
             return self.constant(np.array(sizes, np.int64))
         parts = [self.add("Unsqueeze", one, [0]) if isinstance(one, Node) else self.constant([one]) for one in sizes]

@@ -1,32 +1,24 @@
-"""The network of an encoder as a graph of ONNX, in float32 or with matrices of 8 bits."""
+"""The network of an encoder as an ONNX graph, in float32 or with 8-bit matrices."""
 
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from xmc_tf.encoder.network.attention import Layout
 from xmc_tf.encoder.network.config import EncoderConfig
 from xmc_tf.encoder.network.forward import Forward
-from xmc_tf.encoder.network.layout import Layout
 from xmc_tf.encoder.onnx.graph import Graph, Node, ScaledRows
 from xmc_tf.encoder.onnx.messages import MICROSOFT
 
 PRECISIONS = ("fp32", "int8")
 INPUTS = "input_ids", "attention_mask"  # the names that transformers gives them
-_MIDDLE = 128  # the 8 bits that stand for 0
+_MIDDLE = 128  # the byte for 0
 
 
 def network_graph(
     config: EncoderConfig, values: Mapping[str, np.ndarray], pooling: str, precision: str = "fp32"
 ) -> tuple[bytes, Graph]:
-    """Return the graph from token ids to embeddings: its file, and the graph, whose weights are not in that file.
-
-    Args:
-        config: the encoder's configuration.
-        values: its weights by name.
-        pooling: one of ``POOLINGS``.
-        precision: "fp32"; or "int8": matrices of 8 bits with a scale for each column, and a table of words with one for
-            each row. Their factors are rounded to 8 bits while the graph runs.
-    """
+    """Return the graph from token ids to embeddings: its file, and the graph, which holds the weights."""
     graph = Graph()
     ids, mask = (graph.input(name, graph.int64, ["documents", "tokens"]) for name in INPUTS)
     weights = _Weights(graph, values, precision)
@@ -37,20 +29,13 @@ def network_graph(
 
 
 class GraphOperations:
-    """The operations of the layers beside those of TensorFlow; see ``network.operations``.
-
-    Args:
-        graph: the graph.
-        activation: name of the activation function.
-        epsilon: added to variances.
-    """
+    """The operations of the layers other than those of TensorFlow; see ``network.operations``."""
 
     def __init__(self, graph: Graph, activation: str, epsilon: float) -> None:
         self._graph, self._epsilon = graph, epsilon
         self.activate = self.named_activation(activation)
 
     def named_activation(self, name: str) -> Callable[[Node], Node]:
-        """Return an activation function."""
         add = self._graph.add
         if name == "gelu":
             return lambda x: add("Gelu", x)
@@ -61,7 +46,6 @@ class GraphOperations:
         return lambda x: add({"relu": "Relu", "tanh": "Tanh"}[name], x)
 
     def dense(self, x: Node, kernel: Node, bias: Node | None, dtype: str) -> Node:
-        """Return the product with a matrix, plus the bias."""
         graph = self._graph
         if isinstance(kernel, ScaledRows):
             zero = graph.constant(np.uint8(_MIDDLE))
@@ -70,20 +54,17 @@ class GraphOperations:
         return out if bias is None else out + bias
 
     def normalize(self, x: Node, scale: Node, shift: Node | None) -> Node:
-        """Return rows with mean 0 and variance 1, times the scale, plus the shift."""
         return self._graph.add("LayerNormalization", x, scale, shift, axis=-1, epsilon=self._epsilon)
 
     def add_and_normalize(self, x: Node, y: Node, scale: Node, shift: Node | None) -> Node:
-        """Return ``normalize(x + y)``."""
         return self.normalize(x + y, scale, shift)
 
     def drop(self, x: Node, rate: float) -> Node:
-        """Return ``x``: dropout is for training."""
         return x
 
 
 class _TokenRows(Layout):
-    """The places of tokens without padding, as ``PackedLayout`` has them in TensorFlow."""
+    """The rows of tokens without padding, like ``PackedLayout`` in TensorFlow."""
 
     def __init__(self, graph: Graph, mask: Node) -> None:
         super().__init__(graph, mask)
@@ -95,11 +76,9 @@ class _TokenRows(Layout):
         self._rows = graph.add("CumSum", here, 0) - 1
 
     def pack(self, places: Node) -> Node:
-        """Return the rows of tokens, from ``[documents * tokens, …]``."""
         return self.ops.gather(places, self.flat)
 
     def unpack(self, rows: Node) -> Node:
-        """Return ``[documents * tokens, …]`` of the rows; what stands in the places of padding must be ignored."""
         return self.ops.gather(rows, self._rows)
 
 
@@ -130,7 +109,7 @@ class _Weights(Mapping[str, Node]):
 
 
 def _of_8_bits(graph: Graph, name: str, array: np.ndarray) -> Node:
-    """Return a matrix in 8 bits: with a scale for each output, or for each row of the table of words."""
+    """Return an 8-bit matrix with a scale for each output, or for each row of the table of words."""
     axis = 1 if name == "words" else 0
     scale = np.maximum(np.abs(array).max(axis=axis, keepdims=True) / (_MIDDLE - 1), np.finfo(np.float32).tiny)
     whole = np.rint(array / scale).astype(np.int16)

@@ -1,4 +1,4 @@
-"""The TensorFlow graph of TF-IDF, which a SavedModel contains. Training and `predict` use compiled kernels instead."""
+"""TF-IDF as a TensorFlow graph, for the SavedModel; training and prediction use compiled kernels."""
 
 from xmc_tf.common.process.quiet import muted_stderr
 

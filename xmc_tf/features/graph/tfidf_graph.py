@@ -1,5 +1,3 @@
-"""The graph that computes TF-IDF features in a SavedModel, with the same bits as `Tfidf.transform`."""
-
 import numpy as np
 import tensorflow as tf
 
@@ -14,16 +12,7 @@ _PACKET = 32
 
 
 class TfidfGraph(tf.Module):
-    """TF-IDF features of texts, computed by TensorFlow ops and one op of tensorflow_text.
-
-    Example:
-        >>> row_splits, ids, weights = tfidf.graph()(tf.constant(["first text", "second text"]))
-
-    Args:
-        params: how to split and weigh words.
-        vocabulary: the features.
-        lexicon: the lemmas of words.
-    """
+    """TF-IDF features of texts, with the same bits as `Tfidf.transform`."""
 
     def __init__(self, params: TfidfParams, vocabulary: Vocabulary, lexicon: Lexicon) -> None:
         super().__init__(name="tfidf")
@@ -40,15 +29,7 @@ class TfidfGraph(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Compute the features of texts.
-
-        Args:
-            text: strings [n].
-
-        Returns:
-            A sparse matrix in CSR form: int64 [n + 1] row splits, int32 features (ascending within a row), float32
-            weights.
-        """
+        """Return a CSR matrix: int64 row splits [n + 1], int32 features (ascending in a row), float32 weights."""
         with tf.device("CPU:0"):
             params = self._params
             words, splits = split_words(text, params.lowercase, params.min_word_length, params.splits_scripts)
@@ -70,14 +51,7 @@ class TfidfGraph(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def padded(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Compute the features of texts, padded to the longest row, so that a server can batch requests.
-
-        Args:
-            text: strings [n].
-
-        Returns:
-            int32 [n, m] features and float32 [n, m] weights; padding is feature 0 with weight 0.
-        """
+        """Return features and weights [n, m], padded by feature 0 with weight 0, so that servers can batch requests."""
         row_splits, ids, weights = self(text)
         with tf.device("CPU:0"):
             rows = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
@@ -96,31 +70,20 @@ class TfidfGraph(tf.Module):
         # The op fails without rows, so an empty row is appended.
         splits = tf.concat([splits, splits[-1:]], axis=0)
         counted = tf.raw_ops.RaggedCountSparseOutput(
-            splits=splits,
-            values=features,
-            weights=tf.zeros([0], tf.float32),
-            maxlength=self._nr_features,
+            splits=splits, values=features, weights=tf.zeros([0], tf.float32), maxlength=self._nr_features,
             binary_output=False,
-        )
+        )  # fmt: skip
         rows, ids = tf.unstack(counted.output_indices, num=2, axis=1)
         return rows, tf.cast(ids, tf.int32), counted.output_values
 
     def _weigh(self, rows: tf.Tensor, ids: tf.Tensor, counts: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
         """Return the count times the inverse document frequency, with each row scaled to length 1."""
         if self._params.sublinear_tf:
-            counts = 1 + _log(counts)
+            # The op rounds the last few values of a tensor differently, so dummy values are appended.
+            counts = 1 + tf.math.log(tf.concat([counts, tf.ones([_PACKET])], axis=0))[:-_PACKET]
         weights = counts * tf.gather(self.idf, ids)
         if self._params.norm == "none":
             return weights
         parts = tf.square(weights) if self._params.norm == "l2" else weights
         sizes = tf.math.unsorted_segment_sum(parts, rows, nr_rows)
         return weights / tf.gather(tf.sqrt(sizes) if self._params.norm == "l2" else sizes, rows)
-
-
-def _log(counts: tf.Tensor) -> tf.Tensor:
-    """Return the logarithm of each count, rounded in the same way at every place.
-
-    The op rounds the last few values of a tensor differently than those that fill a packet, so the values at the end
-    are none of ours.
-    """
-    return tf.math.log(tf.concat([counts, tf.ones([_PACKET])], axis=0))[:-_PACKET]

@@ -1,8 +1,4 @@
-"""Words, their lemmas and pieces, and n-gram keys of texts, as TensorFlow ops.
-
-A word is a run of letters, digits and underscores of any script. Its key is a 64-bit fingerprint. An n-gram's key is
-computed from its words' keys, so that no n-gram is built as a string.
-"""
+"""Words, their lemmas and pieces, and n-gram keys of texts, as TensorFlow ops."""
 
 import numpy as np
 import tensorflow as tf
@@ -18,11 +14,7 @@ _PADDING = "\x00" * LONGEST_ENDING
 
 
 class Lemmas(tf.Module):
-    """The keys of the lemmas of words.
-
-    Args:
-        lexicon: the lemmas of words.
-    """
+    """The keys of the lemmas of words."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         super().__init__(name="lexicon")
@@ -42,7 +34,6 @@ class Lemmas(tf.Module):
                 self.cuts = tf.Variable(np.asarray(rule.cuts), trainable=False, name="cuts")
 
     def __call__(self, words: tf.Tensor) -> tf.Tensor:
-        """Return the key of the lemma of each word."""
         keys = keys_of(words)
         by_ending = keys_of(self._by_ending(words)) if self._has_endings else keys
         if not self._has_forms:
@@ -51,7 +42,7 @@ class Lemmas(tf.Module):
         return tf.where(known, tf.gather(self.lemma_keys, tf.gather(self.lemma_of, place)), by_ending)
 
     def _by_ending(self, words: tf.Tensor) -> tf.Tensor:
-        """Return the lemma that the longest known ending of each word tells; without one, the word."""
+        """Return the lemma of each word by its longest known ending; without one, the word."""
         size = tf.strings.length(words)
         lengths = tf.constant(_LENGTHS, tf.int32)
         padded = tf.repeat(tf.strings.join([_PADDING, words])[:, tf.newaxis], len(_LENGTHS), axis=1)
@@ -68,7 +59,7 @@ class Lemmas(tf.Module):
 
 
 def _found(known: tf.Tensor, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the place of each key among ascending ones, and whether it is there."""
+    """Return the position of each key among ascending ones, and whether it is there."""
     flat = tf.reshape(keys, [-1])
     place = tf.minimum(tf.searchsorted(known, flat), tf.size(known) - 1)
     found = tf.gather(known, place) == flat
@@ -76,30 +67,16 @@ def _found(known: tf.Tensor, keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def piece_keys(words: tf.Tensor, row_splits: tf.Tensor, length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the keys of the pieces of words.
-
-    Args:
-        words: the words of all texts.
-        row_splits: where each text's words begin.
-        length: number of characters of a piece.
-
-    Returns:
-        int64: the keys; and int64 [n + 1]: where each text's pieces begin.
-    """
+    """Return the keys of the pieces of words, and where each text's pieces begin (int64 [n + 1])."""
     long = tf.strings.length(words, unit="UTF8_CHAR") >= LEAST
     marked = tf.strings.join([chr(BEGIN), tf.boolean_mask(words, long), chr(END)])
-    # Characters, and no part of a word for each of its places: that would take memory for the square of its length.
+    # Characters, because substrings at all positions would take memory for the square of a word's length.
     characters = tf.raw_ops.UnicodeDecode(input=marked, input_encoding="UTF-8", Tsplits=tf.int64)
     pieces, ends = tf.raw_ops.StringNGrams(
-        data=tf.strings.unicode_encode(characters.char_values[:, tf.newaxis], "UTF-8"),
-        data_splits=characters.row_splits,
-        separator="",
-        ngram_widths=[length],
-        left_pad="",
-        right_pad="",
-        pad_width=0,
+        data=tf.strings.unicode_encode(characters.char_values[:, tf.newaxis], "UTF-8"), ngram_widths=[length],
+        data_splits=characters.row_splits, separator="", left_pad="", right_pad="", pad_width=0,
         preserve_short_sequences=False,
-    )
+    )  # fmt: skip
     keys = keys_of(pieces) * tf.constant(FACTOR, tf.int64) + tf.constant(OFFSET, tf.int64)
     before = tf.cumsum(tf.cast(long, tf.int64))
     return keys, tf.gather(ends, tf.gather(tf.concat([[0], before], axis=0), row_splits))
@@ -120,25 +97,14 @@ _CAPITALS_OF_LOCALES = {"İ": "i̇", "Ì": "ì", "Í": "í", "Ĩ": "ĩ", "Į": "
 def split_words(
     text: tf.Tensor, lowercase: bool, min_length: int, unspaced: bool = False
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Split texts into words.
-
-    Args:
-        text: strings [n], UTF-8; invalid bytes separate words.
-        lowercase: whether to convert letters to lower case first.
-        min_length: minimum number of characters of a word.
-        unspaced: whether each character of a script that writes without spaces is a word, of any length.
-
-    Returns:
-        The words of all texts, and int64 [n + 1] row splits: where each text's words begin.
-    """
+    """Return the words of all texts, and where each text's words begin, int64 [n + 1]; invalid bytes separate words."""
     # The Unicode ops end a string at its first NUL.
     text = tf.strings.regex_replace(text, r"\x00", " ")
     # Both ops replace bytes that are not UTF-8 by U+FFFD, which is in no word.
     text = lowered(text) if lowercase else tf.strings.unicode_transcode(text, "UTF-8", "UTF-8")
     if unspaced:
         text = tf.strings.regex_replace(text, _UNSPACED, r" \0 ")
-    # The op behind `tensorflow_text.regex_split`, which would validate the output with further ops and branches: a
-    # quarter of a second when the graph is built.
+    # The op behind `tensorflow_text.regex_split`, without its validation, which takes a quarter of a second to build.
     words, _, _, row_splits = gen_regex_split_ops.regex_split_with_offsets(text, _NOT_IN_WORDS, "()")
     if min_length == 1:
         return words, row_splits
@@ -150,7 +116,7 @@ def split_words(
 
 
 def lowered(text: tf.Tensor) -> tf.Tensor:
-    """Convert letters to lower case, independent of the locale."""
+    """Convert letters to lower case, whatever the locale."""
     text = tf.strings.lower(text)  # A to Z first: in a Turkish locale, the lower case of I has no dot
     for capital, small in _CAPITALS_OF_LOCALES.items():
         text = tf.strings.regex_replace(text, capital, small)
@@ -158,22 +124,11 @@ def lowered(text: tf.Tensor) -> tf.Tensor:
 
 
 def keys_of(words: tf.Tensor) -> tf.Tensor:
-    """Return the key of each word."""
     return tf.strings.to_hash_bucket_fast(words, _BUCKETS)
 
 
 def ngram_keys(words: tf.Tensor, row_splits: tf.Tensor, ngram_max: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the keys of the n-grams of up to ``ngram_max`` words.
-
-    Args:
-        words: the keys of the words of all texts.
-        row_splits: where each text's words begin.
-        ngram_max: maximum number of words of an n-gram.
-
-    Returns:
-        int64 [words, ngram_max]: the keys of the n-grams of 1, 2, … words that begin at each word; and a mask of the
-        same shape: whether the n-gram ends within its text. Keys outside the mask are meaningless.
-    """
+    """Return [words, ngram_max] keys of the n-grams that begin at each word, and whether each ends in its text."""
     keys = [words]
     for n in range(1, ngram_max):
         keys.append(keys[-1] * tf.constant(_SPREAD, tf.int64) + tf.roll(words, -n, axis=0))

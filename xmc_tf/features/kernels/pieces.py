@@ -1,8 +1,4 @@
-"""Compiled functions that cut long words into pieces: all runs of some characters.
-
-The beginning and the end of the word count as characters, "<" and ">". So "talvi" and "talven" share "<talv", and a
-compound shares pieces with each of its parts.
-"""
+"""Compiled functions that cut long words, with "<" before and ">" after them, into all runs of some characters."""
 
 import numpy as np
 
@@ -17,18 +13,7 @@ FACTOR, OFFSET = np.int64(-4417276706812531889), np.int64(1609587929392839161)
 
 @inner
 def pieces_of_word(letters, begin, end, length, marked, starts, keys, first):
-    """Write the keys of the pieces of a word, and return where they end.
-
-    Args:
-        letters: the letters of words.
-        begin: where the word begins.
-        end: where it ends.
-        length: number of characters of a piece; 0: no pieces.
-        marked: room for the bytes of the word, and 2 more.
-        starts: room for one number more than that.
-        keys: the keys; room for as many.
-        first: number of keys that are there.
-    """
+    """Write the keys of the pieces of a word from ``keys[first]`` on, and return where they end."""
     if length == 0 or end - begin < LEAST:
         return first
     marked[0] = BEGIN

@@ -23,10 +23,7 @@ _ONE = np.float32(1)
 
 @inner
 def logarithm(count):
-    """Return the natural logarithm of a number from 1 to 2^24 in float32, rounded as Eigen's vectorized function does.
-
-    Each operation is rounded to float32. The C library's logarithm differs in the last bit for a fifth of the numbers.
-    """
+    """Return the natural logarithm of a number from 1 to 2^24, rounded as Eigen's vectorized float32 function does."""
     exponent = np.float32(0)
     x = np.float32(count)
     while x >= _ONE:  # to [0.5, 1), which is exact
@@ -44,7 +41,6 @@ def logarithm(count):
 
 @kernel
 def logarithms(counts):
-    """Return the logarithm of each number."""
     out = np.empty(counts.shape[0], np.float32)
     for i in range(counts.shape[0]):
         out[i] = logarithm(counts[i])
@@ -53,10 +49,7 @@ def logarithms(counts):
 
 @inner
 def _weigh(ids, idf, sublinear, norm, out_ids, out_weights, at):
-    """Append the sorted features of a text and their weights to the output, and return where it ends.
-
-    The sums are float32, in the order of the features.
-    """
+    """Append the sorted features of a text and their weights to the output; return its end. Sums are float32."""
     first = at
     i = 0
     while i < ids.shape[0]:

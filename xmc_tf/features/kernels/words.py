@@ -13,10 +13,7 @@ _REPLACEMENT = np.int64(0xFFFD)
 
 @inner
 def next_character(data, at, stop):
-    """Return the character of UTF-8 text at a byte that is not ASCII, and the place after it.
-
-    Bytes that are not UTF-8 become U+FFFD, at least one for each run.
-    """
+    """Return the character at a byte that is not ASCII, and the position after it; U+FFFD for invalid UTF-8."""
     first = np.int64(data[at])
     if first >= 0xF8 or first < 0xC2:
         return _REPLACEMENT, at + 1
@@ -50,7 +47,7 @@ def _cased_follows(data, at, stop, table):
 
 @inner
 def _write(code, letters, at):
-    """Write a character beyond ASCII as UTF-8 and return the place after it."""
+    """Write a character beyond ASCII as UTF-8 and return the position after it."""
     if code < 0x80:
         letters[at] = code
         return at + 1
@@ -71,22 +68,7 @@ def _write(code, letters, at):
 
 @inner
 def split_text(data, start, stop, table, min_length, letters, ends, words, used):
-    """Append the words of a text to the words before. A character of an unspaced script is a word.
-
-    Args:
-        data: the bytes of texts.
-        start: where the text begins.
-        stop: where it ends (exclusive).
-        table: the table of characters.
-        min_length: minimum number of characters of a word.
-        letters: the bytes of all words; room for 1.5 times the text's bytes, and 2 more.
-        ends: where each word ends in the letters; room for the text's bytes, and 2 more.
-        words: number of words before.
-        used: number of letters before.
-
-    Returns:
-        The number of words, and of letters.
-    """
+    """Append the words of a text to those before; return the new numbers of words and letters."""
     begin = used
     length = 0
     cased = False  # whether the last character that was not ignorable is a letter with case
@@ -139,13 +121,7 @@ def split_text(data, start, stop, table, min_length, letters, ends, words, used)
 
 @kernel
 def split_texts(data, offsets, table, min_length, ngram_max, lexicon):
-    """Return the words of texts and the keys of the n-grams of their lemmas.
-
-    Returns:
-        The letters of all words; where each word ends in them; int64 [words, ngram_max], the keys of the n-grams that
-        begin at each word, which are only valid within their text; where each text's words begin; and where the lemma
-        of each word is from.
-    """
+    """Return letters, ends, n-gram keys [words, ngram_max], row splits, and the source of each word's lemma."""
     size = data.shape[0]
     letters = np.empty(size + size // 2 + 2, np.uint8)
     ends = np.empty(size + 2, np.int64)

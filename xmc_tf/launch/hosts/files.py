@@ -13,12 +13,7 @@ _MOST_BYTES = 16 << 20
 
 
 def parse_flag(text: str) -> Hosts:
-    """Return the hosts of ``-H``.
-
-    Example:
-        >>> parse_flag("one:4,10.0.0.2:2")
-        Hosts(one:4,10.0.0.2:2)
-    """
+    """Return the hosts of ``-H``, such as ``one:4,10.0.0.2:2``."""
     hosts = []
     for number, part in enumerate(text.split(","), 1):
         where = f"-H, host {number}"

@@ -1,5 +1,3 @@
-"""The GPUs of this host, the least busy first."""
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -27,9 +25,7 @@ class Gpu(NamedTuple):
 def visible_gpus(environment: Mapping[str, str], library: Any = None) -> list[Gpu]:
     """Return the visible GPUs, the least busy first; none if the driver or nvidia-ml-py is missing.
 
-    Args:
-        environment: the variables; ``CUDA_VISIBLE_DEVICES`` selects GPUs by number or by the beginning of their UUID.
-        library: the module ``pynvml`` or a fake of it.
+    ``CUDA_VISIBLE_DEVICES`` selects GPUs by number or by the beginning of their UUID. ``library`` replaces ``pynvml``.
     """
     with _driver(library) as nvml:
         if nvml is None:
@@ -40,11 +36,7 @@ def visible_gpus(environment: Mapping[str, str], library: Any = None) -> list[Gp
 
 
 def least_busy(gpus: list[Gpu], count: int) -> list[str]:
-    """Return the names of ``count`` GPUs, the least busy first.
-
-    Raises:
-        InputError: there are fewer.
-    """
+    """Return the names of ``count`` GPUs, the least busy first."""
     if count > len(gpus):
         raise InputError(
             "too few GPUs on this host",

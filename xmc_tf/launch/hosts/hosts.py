@@ -1,5 +1,3 @@
-"""The hosts of a run, in the order of the ranks, each with its number of ranks."""
-
 import re
 import socket
 from collections.abc import Iterator, Sequence
@@ -22,20 +20,16 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class Hosts:
-    """The hosts of a run; rank 0 is on the first one.
+    """The hosts of a run with unique names, in the order of the ranks; rank 0 is on the first one.
 
     Example:
         >>> hosts = Hosts([Host("one", 2), Host("two", 1)])
         >>> hosts.size, hosts.as_flag(), [hosts.host_of(rank).name for rank in range(3)]
         (3, 'one:2,two:1', ['one', 'one', 'two'])
-
-    Args:
-        all: the hosts. Names are unique.
-        source: where they were read, for messages.
     """
 
     all: Sequence[Host]
-    source: str = field(default="the hosts", compare=False)
+    source: str = field(default="the hosts", compare=False)  # for messages
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "all", tuple(self.all))
@@ -69,11 +63,9 @@ class Hosts:
         return ",".join(f"{host.name}:{host.slots}" for host in self.all)
 
     def first_rank(self, host: Host) -> int:
-        """Return the first rank of a host."""
         return sum(one.slots for one in self.all[: self.all.index(host)])
 
     def host_of(self, rank: int) -> Host:
-        """Return the host of a rank."""
         for host in self.all:
             if rank < host.slots:
                 return host
@@ -95,11 +87,7 @@ class Hosts:
 
 
 def make_host(name: str, slots: int, where: str) -> Host:
-    """Return a host, after a check of its name and its number of ranks.
-
-    Raises:
-        InputError: naming ``where``, for a name that no host can have, and for an impossible number.
-    """
+    """Return a host, after a check of its name and its number of ranks; an error names ``where`` they were read."""
     # IPv6 addresses contain the colon that separates name and slots for horovodrun and mpiexec.
     if len(name) > 253 or _NAME.fullmatch(name) is None:
         raise InputError(f"{where}: not a host name", expected="a name or an address", received=repr(name))
@@ -108,7 +96,7 @@ def make_host(name: str, slots: int, where: str) -> Host:
             f"{where}: the number of ranks of {name}",
             expected=f"1 to {MOST_SLOTS:,}",
             received=f"{slots:,}",
-            fix="remove the host if it shall not be used",
+            fix="remove the host if it is not to be used",
         )
     return Host(name, slots)
 

@@ -1,5 +1,3 @@
-"""The hosts that a cluster's scheduler has assigned: Slurm and Kubernetes' MPI operator."""
-
 import re
 import subprocess
 from collections.abc import Mapping
@@ -13,7 +11,7 @@ _MOST_HOSTS = 100_000
 
 
 def hosts_of_scheduler(environment: Mapping[str, str]) -> Hosts | None:
-    """Return the hosts of this job, or None if no scheduler has started it."""
+    """Return the hosts that Slurm or Kubernetes' MPI operator has assigned to this job, or None."""
     if "SLURM_JOB_NODELIST" in environment:
         return _slurm(environment)
     # The MPI operator mounts a hostfile into the launcher's pod, and sets Open MPI's variable.
@@ -22,12 +20,7 @@ def hosts_of_scheduler(environment: Mapping[str, str]) -> Hosts | None:
 
 
 def expand_slurm_tasks(text: str) -> list[int]:
-    """Return the number of tasks per host of Slurm's compressed list.
-
-    Example:
-        >>> expand_slurm_tasks("4(x2),1")
-        [4, 4, 1]
-    """
+    """Return the number of tasks per host of Slurm's compressed list, such as [4, 4, 1] for ``4(x2),1``."""
     tasks: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d{1,6})(?:\(x(\d{1,6})\))?", part.strip())

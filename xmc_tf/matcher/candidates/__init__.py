@@ -1,1 +1,1 @@
-"""The labels that fine-tuning compares each document with."""
+"""The labels to which fine-tuning compares each document."""

@@ -1,31 +1,24 @@
-"""The nodes of a level that a document is trained on: its labels, and negatives below its matched parents."""
+"""The nodes of a level on which a document is trained: its labels, and negatives below its matched parents."""
 
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, spmatrix
 
+from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.common.kernels import kernel_view
-from xmc_tf.matcher.candidates.kernels import choose_candidates, count_candidates
 from xmc_tf.matcher.levels import LevelTask
 
 _NO_CAP = np.iinfo(np.int64).max
 
 
 class NodeCandidates(NamedTuple):
-    """The candidates of some documents, one document after the other, in ascending order within a document.
+    """The candidates of some documents, document after document, in ascending order within a document."""
 
-    Attributes:
-        ids: int64, nodes of the level in the order of the tree.
-        splits: int64 [documents + 1], position of each document's first candidate; a document may have none.
-        targets: float32, 1 for a label of the document, 0 for a negative.
-        weights: float32, the weight of a label, 1 for a negative.
-    """
-
-    ids: np.ndarray
-    splits: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray
+    ids: np.ndarray  # int64, nodes of the level in the order of the tree
+    splits: np.ndarray  # int64 [documents + 1], position of each document's first candidate; a document may have none
+    targets: np.ndarray  # float32, 1 for a label of the document, 0 for a negative
+    weights: np.ndarray  # float32, the weight of a label, 1 for a negative
 
 
 def parents_matched(
@@ -34,18 +27,8 @@ def parents_matched(
     true_parents: spmatrix | None = None,
     predicted_parents: spmatrix | None = None,
 ) -> csr_matrix | None:
-    """Return the parents whose children are a document's candidates.
-
-    Args:
-        task: the level.
-        negative_sampling: "tfn" (the parents of its labels), "man" (the parents that the level above predicts), or
-            "tfn+man".
-        true_parents: documents × parents, the targets of the level above; for "tfn".
-        predicted_parents: documents × parents, the predictions of the level above; for "man". An entry counts even
-            if its score is 0.
-
-    Returns:
-        Documents × parents, sorted, all ones; None at the top, where all nodes are candidates.
+    """Return the parents whose children are a document's candidates: documents × parents, all ones; None at the top.
+    "tfn" takes the parents of its labels, "man" those that the level above predicts, even with score 0.
     """
     if task.nr_parents == 1:
         return None
@@ -63,25 +46,9 @@ def parents_matched(
 
 
 class CandidateSampler:
-    """A sampler of documents' candidates, whose result does not depend on the batch or the rank.
-
-    All labels of a document are candidates, also those below no matched parent. If there are more candidates than
-    ``cap``, negatives are drawn without replacement; if the labels alone are more than ``cap``, labels are drawn. Each
-    epoch draws again.
-
-    Example:
-        >>> tree = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
-        >>> top, leaves = levels_of(tree, csr_matrix([[0, 1, 0, 0, 0]]), max_match_clusters=5)
-        >>> CandidateSampler(leaves, parents_matched(leaves, "tfn", top.targets)).of(np.array([0]), epoch=0).ids
-        array([0, 1])
-
-    Args:
-        task: the level.
-        matched: documents × parents, the result of ``parents_matched``; None at the top, where all nodes are
-            candidates and ``cap`` has no effect.
-        cap: maximum number of candidates per document. Default: no limit. A lower cap makes steps faster and uses
-            fewer negatives.
-        seed: seed of the draws.
+    """A sampler of documents' candidates, whose result does not depend on the batch or the rank. All labels of a
+    document are candidates, also those below no matched parent. If there are more candidates than ``cap``, negatives
+    are drawn without replacement; if the labels alone exceed ``cap``, labels are drawn. Each epoch draws again.
     """
 
     def __init__(self, task: LevelTask, matched: spmatrix | None, cap: int | None = None, seed: int = 0) -> None:
@@ -89,42 +56,34 @@ class CandidateSampler:
         self._cap = _NO_CAP if cap is None or matched is None else cap
         # The level is part of the key, so that the draws of two levels are independent.
         self._key = np.random.SeedSequence([seed, task.level]).generate_state(1, np.uint64)[0]
-        starts, parents = _root_for_all(task.nr_documents) if matched is None else _rows(matched)
+        if matched is None:  # all documents match the root
+            starts, parents = np.arange(task.nr_documents + 1), np.zeros(task.nr_documents, np.int32)
+        else:
+            rows = csr_matrix(matched, copy=True)
+            rows.sum_duplicates()
+            starts, parents = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
         self._places = (
-            kernel_view(task.splits, np.int64),
-            starts,
-            parents,
-            kernel_view(task.targets.indptr, np.int64),
+            kernel_view(task.splits, np.int64), starts, parents, kernel_view(task.targets.indptr, np.int64),
             kernel_view(task.targets.indices, np.int32),
-        )
+        )  # fmt: skip
         self._label_weights = kernel_view(task.targets.data, np.float32)
 
     def of(self, documents: np.ndarray, epoch: int) -> NodeCandidates:
-        """Return the candidates of these documents in this epoch.
-
-        Args:
-            documents: rows of the task's targets.
-            epoch: number of the epoch, from 0.
-        """
+        """Return the candidates of these documents in this epoch."""
         documents = np.require(documents, np.int64, ["C"])
-        totals = count_candidates(documents, *self._places)
+        totals = _count_candidates(documents, *self._places)
         splits = np.zeros(len(documents) + 1, np.int64)
         np.cumsum(np.minimum(totals, self._cap), out=splits[1:])
         ids = np.empty(splits[-1], np.int64)
         targets, weights = np.empty(len(ids), np.float32), np.empty(len(ids), np.float32)
         key = np.random.SeedSequence([int(self._key), epoch]).generate_state(1, np.uint64)[0]
-        choose_candidates(documents, *self._places, self._label_weights, totals, splits, key, ids, targets, weights)
+        _choose_candidates(documents, *self._places, self._label_weights, totals, splits, key, ids, targets, weights)
         return NodeCandidates(ids, splits, targets, weights)
 
 
 class EveryNode:
-    """A sampler for levels whose nodes are all candidates of every document.
-
-    It has the interface of ``CandidateSampler``, but returns only the labels of each document: all other nodes are
-    negatives.
-
-    Args:
-        task: the level.
+    """A sampler for levels on which every document has all nodes as candidates. It returns only the labels of each
+    document, because all other nodes are negatives.
     """
 
     def __init__(self, task: LevelTask) -> None:
@@ -137,12 +96,94 @@ class EveryNode:
         return NodeCandidates(ids, rows.indptr.astype(np.int64), np.ones(len(ids), np.float32), rows.data)
 
 
-def _root_for_all(nr_documents: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.arange(nr_documents + 1, dtype=np.int64), np.zeros(nr_documents, np.int32)
+@inner
+def _mix(z: np.uint64) -> np.uint64:
+    """Return splitmix64's finalizer of a number: each bit of the result depends on every bit of the argument."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
-def _rows(matched: spmatrix) -> tuple[np.ndarray, np.ndarray]:
-    """Return row pointers and columns of a matrix, sorted and without duplicates."""
-    canonical = csr_matrix(matched, copy=True)
-    canonical.sum_duplicates()
-    return canonical.indptr.astype(np.int64), canonical.indices.astype(np.int32)
+@inner
+def _drawn(state: np.uint64, wanted: int, left: int) -> bool:
+    """Return whether the next of ``left`` items is among the ``wanted`` items that remain to be drawn."""
+    return (_mix(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0) * left < wanted
+
+
+@kernel
+def _count_candidates(
+    documents: np.ndarray, splits: np.ndarray, matched_starts: np.ndarray, matched: np.ndarray, true_starts: np.ndarray,
+    true: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Return the number of each document's candidates: children of its matched parents, and labels elsewhere."""
+    totals = np.zeros(len(documents), np.int64)
+    for i in range(len(documents)):
+        document = documents[i]
+        label, last = true_starts[document], true_starts[document + 1]
+        total = last - label
+        for k in range(matched_starts[document], matched_starts[document + 1]):
+            begin, end = splits[matched[k]], splits[matched[k] + 1]
+            total += end - begin
+            while label < last and true[label] < begin:
+                label += 1
+            while label < last and true[label] < end:
+                label += 1
+                total -= 1
+        totals[i] = total
+    return totals
+
+
+@kernel
+def _choose_candidates(
+    documents: np.ndarray, splits: np.ndarray, matched_starts: np.ndarray, matched: np.ndarray, true_starts: np.ndarray,
+    true: np.ndarray, true_weights: np.ndarray, totals: np.ndarray, bounds: np.ndarray, key: np.uint64, ids: np.ndarray,
+    targets: np.ndarray, weights: np.ndarray,
+) -> None:  # fmt: skip
+    """Write the candidates of each document in ascending order: its labels and a sample of the others. Taking each of
+    the ``left`` remaining items with probability ``wanted / left`` draws exactly as many as wanted, every subset with
+    the same probability (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
+    """
+    step = np.uint64(0x9E3779B97F4A7C15)
+    for i in range(len(documents)):
+        document = documents[i]
+        state = _mix(key + np.uint64(document) * step)
+        label, last = true_starts[document], true_starts[document + 1]
+        room, to = bounds[i + 1] - bounds[i], bounds[i]
+        labels_left = last - label
+        labels_wanted = min(labels_left, room)
+        others_left = totals[i] - labels_left
+        others_wanted = room - labels_wanted
+        # One more range, behind all nodes, takes the labels below no matched parent.
+        stop = matched_starts[document + 1]
+        for k in range(matched_starts[document], stop + 1):
+            begin = splits[matched[k]] if k < stop else splits[-1]
+            end = splits[matched[k] + 1] if k < stop else splits[-1]
+            node = begin
+            while True:
+                is_label = label < last and (true[label] < begin or (node < end and true[label] == node))
+                if is_label:
+                    here = true[label]
+                    weight = true_weights[label]
+                    label += 1
+                    wanted, left = labels_wanted, labels_left
+                elif node < end:
+                    here, weight = node, np.float32(1)
+                    wanted, left = others_wanted, others_left
+                else:
+                    break
+                taken = wanted == left
+                if not taken and wanted > 0:
+                    state += step
+                    taken = _drawn(state, wanted, left)
+                if taken:
+                    ids[to], weights[to] = here, weight
+                    targets[to] = np.float32(1) if is_label else np.float32(0)
+                    to += 1
+                if is_label:
+                    labels_left -= 1
+                    labels_wanted -= taken
+                else:
+                    others_left -= 1
+                    others_wanted -= taken
+                if here == node:
+                    node += 1

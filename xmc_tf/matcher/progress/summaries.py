@@ -21,26 +21,10 @@ _NAMES_OF_A_CLUSTER = 3
 
 
 def write_projector(
-    logdir: str | Path,
-    heads: Sequence[LabelHead],
-    tree: LabelTree,
-    Y: spmatrix,
-    names: Sequence[str] | None = None,
+    logdir: str | Path, heads: Sequence[LabelHead], tree: LabelTree, Y: spmatrix, names: Sequence[str] | None = None,
     most: int = MOST_NODES,
-) -> None:
-    """Write the rows of every level that is small enough. Call it on all ranks.
-
-    Example:
-        >>> write_projector("logs", matcher.heads, tree, Y, names)      # tensorboard --logdir logs, "Projector"
-
-    Args:
-        logdir: TensorBoard's folder; rank 0 writes.
-        heads: heads of the levels, the top first.
-        tree: tree over the labels.
-        Y: documents × labels, to count the documents of each label.
-        names: label names. Default: the label numbers.
-        most: maximum number of nodes of a level that is written.
-    """
+) -> None:  # fmt: skip
+    """Write the rows of every small level for TensorBoard's "Projector"; all ranks must call it, and rank 0 writes."""
     frequency = np.diff(Y.tocsc().indptr)
     config = []
     for level, head in enumerate(heads, start=1):
@@ -79,46 +63,30 @@ def _nodes(tree: LabelTree, level: int, frequency: np.ndarray, names: Sequence[s
 
 
 class Course(NamedTuple):
-    """Figures of some steps, over all ranks.
+    """Figures of some steps, over all ranks."""
 
-    Attributes:
-        losses: loss of each step.
-        documents_per_second: documents encoded and scored per second.
-        tokens_per_second: tokens per second, without padding.
-        padding_share: share of padding in the encoder's inputs.
-        wire_bytes: bytes per step that the ranks sent to each other.
-        step_ms: milliseconds per step.
-    """
-
-    losses: list[float]
+    losses: list[float]  # of each step
     documents_per_second: float
-    tokens_per_second: float
-    padding_share: float
-    wire_bytes: float
-    step_ms: float
+    tokens_per_second: float  # without padding
+    padding_share: float  # of the encoder's inputs
+    wire_bytes: float  # bytes per step that the ranks sent to each other
+    step_ms: float  # milliseconds per step
 
     def line(self, learning_rate: float, gradient_norm: float) -> str:
         """Return the figures as text for the log."""
         loss = float(np.mean(self.losses)) if self.losses else float("nan")
         parts = [
-            f"loss {loss:.5f}",
-            f"lr {learning_rate:.2e}",
-            f"gradient norm {gradient_norm:.3f}",
-            f"{self.documents_per_second:,.0f} documents/s",
-            f"{self.tokens_per_second:,.0f} tokens/s",
+            f"loss {loss:.5f}", f"lr {learning_rate:.2e}", f"gradient norm {gradient_norm:.3f}",
+            f"{self.documents_per_second:,.0f} documents/s", f"{self.tokens_per_second:,.0f} tokens/s",
             f"padding {self.padding_share:.1%}",
-        ]
+        ]  # fmt: skip
         if self.wire_bytes:
             parts.append(f"{self.wire_bytes / 2**20:.2f} MiB sent a step, {self.step_ms:.1f} ms a step")
         return ", ".join(parts)
 
 
 class StepMeter:
-    """A collector of the steps' counts, which does not wait for the steps; ``take`` sums the counts over the ranks.
-
-    Args:
-        communicator: the ranks, all of which must call ``take``.
-    """
+    """A collector of the steps' counts, which does not wait for the steps."""
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
@@ -131,7 +99,7 @@ class StepMeter:
         self._counts.append(counts)
 
     def take(self, batches_per_step: int) -> Course:
-        """Return the figures since the last call."""
+        """Return the figures since the last call, summed over the ranks, all of which must call it."""
         counts = np.array([one.numpy() for one in self._counts], np.float64).reshape(-1, 4)
         self._counts.clear()
         now, sent = time.monotonic(), _sent()
@@ -143,34 +111,22 @@ class StepMeter:
         self._tokens, self._cells = self._tokens + tokens, self._cells + cells
         steps = losses.reshape(-1, batches_per_step).mean(axis=1) if len(losses) else losses
         return Course(
-            [float(loss) for loss in steps],
-            documents / seconds,
-            tokens / seconds,
-            1.0 - tokens / cells if cells else 0.0,
-            wire / max(len(steps), 1),
-            1000 * seconds / max(len(steps), 1),
-        )
+            [float(loss) for loss in steps], documents / seconds, tokens / seconds,
+            1.0 - tokens / cells if cells else 0.0, wire / max(len(steps), 1), 1000 * seconds / max(len(steps), 1),
+        )  # fmt: skip
 
     def restart_clock(self) -> None:
-        """Exclude the time since the last call of ``take``, which a validation or a checkpoint has taken."""
+        """Exclude the time since the last call of ``take``, spent on a validation or a checkpoint."""
         self._since, self._sent = time.monotonic(), _sent()
 
     @property
     def padding_share(self) -> float:
-        """Share of padding since the beginning."""
+        """Share of padding since the start."""
         return 1.0 - self._tokens / self._cells if self._cells else 0.0
 
 
 class LevelSummaries:
-    """The TensorBoard curves of a level, under ``level_<number>/``.
-
-    Example:
-        >>> summaries = LevelSummaries(tf.summary.create_file_writer("logs"), level=2)
-
-    Args:
-        writer: rank 0's writer.
-        level: number of the level in the tree.
-    """
+    """The TensorBoard curves of a level, under ``level_<number>/``; rank 0's."""
 
     def __init__(self, writer: tf.summary.SummaryWriter, level: int) -> None:
         self._writer, self._prefix = writer, f"level_{level}"
@@ -190,7 +146,6 @@ class LevelSummaries:
         self._writer.flush()
 
     def write_validation(self, step: int, metrics: dict[str, float]) -> None:
-        """Write the metrics of a validation."""
         for name, value in metrics.items():
             self._scalar(f"validation/{name}", value, step)
         self._writer.flush()
@@ -201,13 +156,7 @@ class LevelSummaries:
 
 
 def write_texts(writer: tf.summary.SummaryWriter, tree: LabelTree, params: Sequence[MatcherParams]) -> None:
-    """Write the tree's sizes and every level's parameters as text.
-
-    Args:
-        writer: rank 0's writer.
-        tree: tree over the labels.
-        params: parameters of each level.
-    """
+    """Write the tree's sizes and every level's parameters as text."""
     sizes = [f"| {level} | {size:,} |" for level, size in enumerate(tree.level_sizes)]
     with writer.as_default():
         tf.summary.text("tree", "\n".join(["| level | nodes |", "| --- | --- |", *sizes]), step=0)

@@ -19,15 +19,7 @@ _NAMED_AFTER = 3  # labels in the name of a cluster
 def tree_evidence(
     rankers: Rankers, X: Features, label: int, feature_name: Callable[[int], str], names: Sequence[str] | None
 ) -> list[Evidence]:
-    """Return the evidence of each tree for a label.
-
-    Args:
-        rankers: the rankers of one or several trees.
-        X: the features of one document.
-        label: number of the label.
-        feature_name: returns the name of a sparse feature.
-        names: label names, or None.
-    """
+    """Return the evidence of each tree for a label of one document."""
     if label >= rankers.nr_labels:  # it was added after the training
         return []
     trees = trees_of(rankers)
@@ -44,11 +36,7 @@ def tree_evidence(
 
 
 def source_of_probability(evidence: ProbabilityModel) -> str:
-    """Return what a probability is made of.
-
-    Args:
-        evidence: of the model.
-    """
+    """Return how a probability was computed."""
     sources = ["rankers"]
     if evidence.names is not None:
         sources.append("label names")
@@ -59,12 +47,7 @@ def source_of_probability(evidence: ProbabilityModel) -> str:
 
 
 def name_evidence(mentions: Mentions | None, label: int) -> list[Evidence]:
-    """Return the evidence of a label's name, if all or part of it stands in the text.
-
-    Args:
-        mentions: the labels that the text mentions; None: names are not used.
-        label: number of the label.
-    """
+    """Return the evidence of a label's name, if all or part of it is in the text."""
     if mentions is None or label not in mentions.labels:
         return []
     own = mentions.only(mentions.labels == label)
@@ -81,12 +64,7 @@ def name_of(label: int, names: Sequence[str] | None) -> str:
 
 
 def names_of_features(tfidf: "Tfidf | None", text: str | None = None) -> Callable[[int], str]:
-    """Return a function from the number of a sparse feature to its name.
-
-    Args:
-        tfidf: the vectorizer; None: features have only numbers.
-        text: the document, whose words are named instead of their lemmas and pieces.
-    """
+    """Return a function from the number of a sparse feature to its name: in a text, the word that it comes from."""
     if tfidf is None:
         return lambda feature: f"feature {feature}"
     words = {} if text is None else tfidf.words_of_features(text)

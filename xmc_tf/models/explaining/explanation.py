@@ -1,4 +1,4 @@
-"""An explanation of a prediction: which words, which path through the tree, and which other evidence led to a label."""
+"""An explanation of a prediction: the words, the path through the tree, and the other evidence for a label."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,26 +10,19 @@ from xmc_tf.common.process.terminal import printable
 
 _SHOWN_WORDS = 8
 _NAME_LENGTH = 40
-_LEAST_SHARE = 5e-5  # what four decimals show
+_LEAST_SHARE = 5e-5  # the smallest share that four decimals show
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """The contribution of a word, with its lemma and its pieces, or of an n-gram to the score of a node.
-
-    Args:
-        feature: the word or n-gram as it is in the text; the number of a feature that has no name.
-        weight: its weight in the node's ranker; of several features the mean, by their values.
-        value: its value in the document; of several features the sum.
-    """
+    """The contribution of a word, with its lemma and its pieces, or of an n-gram to the score of a node."""
 
     feature: str
-    weight: float
-    value: float
+    weight: float  # of several features the mean, by their values
+    value: float  # of several features the sum
 
     @property
     def amount(self) -> float:
-        """The contribution: weight × value."""
         return self.weight * self.value
 
     def with_part(self, other: "Contribution") -> "Contribution":
@@ -41,43 +34,23 @@ class Contribution:
 
 @dataclass(frozen=True)
 class NodeExplanation:
-    """A node on the path to a label. The contributions, the embedding and the bias add up to ``raw``.
+    """A node on the path to a label. The contributions, the embedding and the bias add up to ``raw``."""
 
-    Args:
-        name: name of the label; for a cluster, some of its labels.
-        level: level of the node, 1 below the root.
-        node: number of the node at its level.
-        of: number of nodes of the level.
-        labels: number of labels below the node.
-        raw: score before the post-processor.
-        score: score after the post-processor, combined with that of the parent.
-        contributions: those of the document's features, the largest first, whatever their sign.
-        embedding: contribution of all dense features: the embedding, in an XR-Transformer.
-        bias: contribution of the constant feature.
-    """
-
-    name: str
-    level: int
+    name: str  # of the label; for a cluster, some of its labels
+    level: int  # 1 below the root
     node: int
-    of: int
-    labels: int
-    raw: float
-    score: float
-    contributions: tuple[Contribution, ...]
-    embedding: float
+    of: int  # number of nodes of the level
+    labels: int  # number of labels below the node
+    raw: float  # before the post-processor
+    score: float  # after it, combined with the score of the parent
+    contributions: tuple[Contribution, ...]  # of all features, by decreasing magnitude
+    embedding: float  # contribution of all dense features
     bias: float
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One source of the score of a label.
-
-    Args:
-        source: its name, such as "tree", "tree 2" or "label head".
-        score: the score that it gives the label.
-        path: the nodes from the top to the label, if the source is a tree.
-        note: what else is to be said.
-    """
+    """One source of the score of a label."""
 
     source: str
     score: float
@@ -87,12 +60,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Share:
-    """The share of one source in the score of a label; the shares of a label add up to its score.
-
-    Args:
-        source: the source, such as "tree 2", "label name" or "calibration".
-        amount: what it adds to the score; below 0 for what it takes away.
-    """
+    """The share of one source in the score of a label; the shares of a label add up to its score."""
 
     source: str
     amount: float
@@ -100,22 +68,13 @@ class Share:
 
 @dataclass(frozen=True)
 class LabelExplanation:
-    """The evidence for one label.
-
-    Args:
-        label: its number.
-        name: its name.
-        score: its score, as ``predict`` gives it.
-        evidence: the sources of the score.
-        combined: how the score is made of those of several sources; "" if it is that of the only one.
-        shares: what each source adds to the score; empty if the score is no sum.
-    """
+    """The evidence for one label."""
 
     label: int
     name: str
     score: float
     evidence: tuple[Evidence, ...]
-    combined: str = ""
+    combined: str = ""  # how the scores of several sources were combined
     shares: tuple[Share, ...] = ()
 
     @property
@@ -141,19 +100,16 @@ class LabelExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The best labels of a document, each with the evidence for it.
+    """The best labels of a document, the best first, each with the evidence for it.
 
     Example:
         >>> print(model.explain("gradient of a sparse matrix", k=1))
-
-    Args:
-        labels: the labels, the best first.
     """
 
     labels: tuple[LabelExplanation, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the explanation as values that JSON can hold."""
+        """Return the explanation as JSON values."""
         out: dict[str, Any] = asdict(self)
         for label in out["labels"]:
             for source in label["evidence"]:
@@ -163,11 +119,7 @@ class Explanation:
         return out
 
     def to_text(self, words: int = _SHOWN_WORDS) -> str:
-        """Return the explanation as lines for a terminal.
-
-        Args:
-            words: number of features that are shown for each label.
-        """
+        """Return the explanation as lines for a terminal, with ``words`` features for each label."""
         return "\n\n".join(_label_text(label, words) for label in self.labels) or "(no label)"
 
     def __str__(self) -> str:
@@ -187,15 +139,7 @@ class Explanation:
 def shares_of(
     score: float, sources: Sequence[Evidence], weights: Sequence[float], *, names: float | None, rest: str
 ) -> tuple[Share, ...]:
-    """Return what each source adds to the score of a label.
-
-    Args:
-        score: the score.
-        sources: the sources whose scores are averaged.
-        weights: weight of each of them in the mean.
-        names: what the label's names in the text add; None: there are none.
-        rest: name of the share that makes the sum equal to the score.
-    """
+    """Return what each source adds to the score of a label; ``rest`` names the share that completes the sum."""
     shares = [Share(one.source, weight * one.score) for one, weight in zip(sources, weights, strict=True)]
     if names is not None:
         shares.append(Share("label name", names))

@@ -1,5 +1,3 @@
-"""The explanation of a prediction of a linear model."""
-
 from collections.abc import Callable
 from typing import Any
 
@@ -21,14 +19,7 @@ from xmc_tf.models.linear.parts import LinearParts
 
 
 def one_text(texts: Texts) -> str:
-    """Return the only text.
-
-    Args:
-        texts: a list of texts, or of one.
-
-    Raises:
-        InputError: there are several, or none.
-    """
+    """Return the only text; refuse several, or none."""
     if len(texts) != 1:
         raise InputError(
             "one document is explained at a time", expected="a text", received=f"a list of {len(texts):,}",
@@ -41,13 +32,7 @@ def one_text(texts: Texts) -> str:
 def explain_linear(
     model: LinearParts, read: ReadDocuments, predict: Callable[[Any, int | None], csr_matrix]
 ) -> Explanation:
-    """Explain the best labels of a document; see :meth:`XRLinear.explain`.
-
-    Args:
-        model: the model.
-        read: one document: its text or its features.
-        predict: predicts the labels to explain, or as many as the second argument says.
-    """
+    """Explain the best labels of a document; ``predict`` returns the labels to explain, or a number of them."""
     text = None if read.texts is None else one_text(read.texts)
     X = read.documents if text is None else model.features([text], threads=1)
     if X.nr_rows != 1:

@@ -32,19 +32,10 @@ _COMBINED = {
 
 
 def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -> Explanation:
-    """Explain the best labels of a text.
-
-    Args:
-        model: the model.
-        text: the document.
-        X: its features, if the model needs them.
-        options: options of the prediction.
-    """
-    options = dataclasses.replace(options, ensemble_method=options.ensemble_method or model.metadata.ensemble_method)
     predicted = predict(model, [text], X, options)
     reading = model.metadata.reading
     (windows,) = windows_of(model, [text], options.batch_tokens, reading)
-    method = method_of(options)
+    method = method_of(model, options)
     heads: dict[int, float] = {}
     if method != "concat-only":
         more = dataclasses.replace(options, only_topk=max(predicted.nnz, POOL))

@@ -1,4 +1,4 @@
-"""Further documents for a trained model, and further labels with them."""
+"""Further documents for a trained linear model, and further labels with them."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -37,20 +37,10 @@ def with_documents(
     exact: bool = False,
     threads: int = -1,
 ) -> _Model:
-    """Return the model with further documents; see :meth:`XRLinear.with_documents`.
-
-    Args:
-        model: the model.
-        training: the documents that it was trained on.
-        X: features of the documents.
-        Y: their labels: documents × all labels, new ones last.
-        new_lines: names of the labels that the model does not have; empty if its labels have no names.
-        exact: whether the clusters that change are solved on all their documents.
-        threads: number of threads; -1: one per core.
-    """
+    """Return the model with further documents; new labels are the last columns of ``Y``."""
     training.check_features(X)
     count, known = int(Y.shape[1]), model.ranker.nr_labels
-    # Labels that have been added by their names stay so until one of them has documents.
+    # The rankers do not know labels that were added by their names, until one of them has documents.
     found_by_name = model.evidence is not None and model.evidence.names is not None
     only_names = found_by_name and not new_lines and int(Y.indices.max(initial=0)) < known
     in_rankers = known if only_names else count
@@ -108,11 +98,7 @@ def _empty(width: int) -> csr_matrix:
 
 
 def training_of(model: LinearParts) -> TrainingData:
-    """Return the training data that a model has kept.
-
-    Raises:
-        InputError: it has kept none.
-    """
+    """Return the training data that a model has kept; refuse a model that has kept none."""
     training = model.training_data
     if training is None:
         raise InputError(
@@ -126,14 +112,7 @@ def training_of(model: LinearParts) -> TrainingData:
 def further_labels(
     model: LinearParts, labels: LabelData, new_labels: bool | Sequence[str]
 ) -> tuple[csr_matrix, Sequence[str]]:
-    """Return the label matrix of further documents, and the names of the labels that the model does not have.
-
-    Args:
-        model: the model.
-        labels: the labels of the documents.
-        new_labels: whether there may be labels that the model does not have; or their names, in the order of their
-            numbers, with alternative names after tabs.
-    """
+    """Return the label matrix of further documents, and the names of the labels that the model does not have."""
     lines = [] if isinstance(new_labels, bool) else list(new_labels)
     if labels.is_matrix and labels.columns is None:
         matrix = labels.matrix()
@@ -171,7 +150,7 @@ def further_labels(
 
 
 def check_documents(texts: Any, Y: csr_matrix) -> None:
-    """Refuse further documents that do not fit their labels, or that are none."""
+    """Refuse further documents that do not fit their labels, or without a label."""
     check_pair(texts, Y, "the documents", "the labels")
     if not Y.shape[0] or not Y.nnz:
         raise InputError(

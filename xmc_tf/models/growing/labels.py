@@ -1,4 +1,4 @@
-"""Labels of a trained linear model that are removed, merged, or corrected in documents of its training."""
+"""Remove, merge or correct labels of a trained linear model."""
 
 import dataclasses
 import logging
@@ -27,7 +27,6 @@ _Model = TypeVar("_Model", bound=LinearParts)
 
 
 def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
-    """Return the model without some labels; see :meth:`XRLinear.without_labels`."""
     number = LabelNumbers(model)
     number_of = np.zeros(model.nr_labels, np.int64)
     number_of[[number[label] for label in labels]] = -1
@@ -58,13 +57,8 @@ def with_fewer_labels(
 ) -> _Model:
     """Return a model with the rankers of fewer labels, and the other parts cut to these labels.
 
-    Args:
-        model: the model.
-        number_of: the new number of each label; -1: it is removed.
-        kept: for each new number, the label of the model whose name it has.
-        rankers: the rankers of the trees.
-        trees: the label trees.
-        training: the kept training data, with the new labels.
+    ``number_of`` has the new number of each label, or -1; ``kept`` has for each new number the label whose name it
+    keeps.
     """
     evidence, count = model.evidence, rankers[0].nr_labels
     if evidence is not None:
@@ -85,14 +79,7 @@ def with_fewer_labels(
 def with_merged_labels(
     model: _Model, training: TrainingData, groups: Iterable[Iterable[str | int]], threads: int = -1
 ) -> _Model:
-    """Return the model with some labels merged; see :meth:`XRLinear.with_merged_labels`.
-
-    Args:
-        model: the model.
-        training: the documents that it was trained on.
-        groups: the labels to merge, in each group first the one that stays.
-        threads: number of threads; -1: one per core.
-    """
+    """Return the model with some labels merged; the first of each group stays."""
     stays = _stays(model, groups)
     kept = np.unique(stays)
     number_of = np.searchsorted(kept, stays)
@@ -105,15 +92,6 @@ def with_merged_labels(
 
 
 def with_corrections(model: _Model, training: TrainingData, X: Features, Y: csr_matrix, threads: int = -1) -> _Model:
-    """Return the model with other labels of some documents; see :meth:`XRLinear.with_corrections`.
-
-    Args:
-        model: the model.
-        training: the documents that it was trained on.
-        X: features of the documents to correct.
-        Y: their labels.
-        threads: number of threads; -1: one per core.
-    """
     nr_labels = model.ranker.nr_labels
     training.check_features(X)
     if Y.nnz and int(Y.indices.max()) >= nr_labels:
@@ -152,15 +130,9 @@ def _solved_again(
     kept: np.ndarray,
     threads: int,
 ) -> list[XLinear]:
-    """Return the rankers of other labels of the same documents; clusters that do not change stay as they are.
+    """Return the rankers for other labels of the same documents; only the clusters that change are solved.
 
-    Args:
-        model: the model.
-        before: the documents with their earlier labels.
-        after: the documents with the new labels.
-        trees: the label trees of the new labels.
-        kept: for each new label, the earlier one whose weights are kept.
-        threads: number of threads; -1: one per core.
+    ``kept`` has for each new label the earlier one whose weights are kept.
     """
     params = params_of_growth(model.metadata)
     Y = before.labels(model.ranker.nr_labels)
@@ -173,22 +145,13 @@ def _solved_again(
 
 
 class LabelNumbers:
-    """The numbers of a model's labels, which are given by names or by numbers.
-
-    Example:
-        >>> LabelNumbers(model)["gardening"]
-        17
-
-    Args:
-        model: the model.
-    """
+    """The numbers of a model's labels, which are given by names or by numbers."""
 
     def __init__(self, model: LinearParts) -> None:
         self._names, self._count = model.names or [], model.nr_labels
         self._number_of = {name: number for number, name in enumerate(self._names)}
 
     def __getitem__(self, label: str | int) -> int:
-        """Return the number of a label, or say which names are similar."""
         number = self._number_of.get(label) if isinstance(label, str) else int(label)
         if number is None or not 0 <= number < self._count:
             similar = nearest(label, self._names) if isinstance(label, str) and self._names else None
@@ -203,12 +166,7 @@ class LabelNumbers:
 
 
 def without_leaves(tree: LabelTree, kept: np.ndarray) -> LabelTree:
-    """Return a tree with some of its labels, which are numbered from 0, in the same clusters.
-
-    Args:
-        tree: the tree.
-        kept: the labels that stay, ascending.
-    """
+    """Return a tree with only the ``kept`` labels (ascending), renumbered from 0, in the same clusters."""
     cluster_of = np.empty(tree.nr_labels, np.int64)
     leaves = tree.splits[-1]
     cluster_of[tree.labels] = np.repeat(np.arange(leaves.size - 1), np.diff(leaves))
@@ -263,7 +221,7 @@ def _renumbered(Y: csr_matrix, number_of: np.ndarray, count: int) -> csr_matrix:
 
 
 def _rows_of(X: csr_matrix, wanted: csr_matrix) -> list[list[int]]:
-    """Return for each wanted row the rows that are the same."""
+    """Return for each wanted row the equal rows of ``X``."""
     X, wanted = (one.sorted_indices() for one in (X, wanted))
     places: dict[bytes, list[int]] = {}
     keys = [_key(wanted, row) for row in range(wanted.shape[0])]

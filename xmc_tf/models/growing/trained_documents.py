@@ -1,5 +1,3 @@
-"""The documents that a model was trained on, known by digests of their texts: ``documents/keys.npy``."""
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,29 +14,22 @@ KEYS = "keys.npy"
 
 @dataclass(frozen=True, eq=False)
 class TrainedDocuments:
-    """The documents that a model was trained on, so that it is not measured on them.
-
-    Args:
-        keys: a digest of each text, ascending.
-    """
+    """The documents that a model was trained on, as ascending digests of their texts."""
 
     keys: np.ndarray
 
     @classmethod
     def of(cls, texts: Iterable[str | bytes]) -> Self:
-        """Return the documents with some texts."""
         return cls(np.unique(_keys(texts)))
 
     def include(self, texts: Iterable[str]) -> np.ndarray:
-        """Return of each text whether the model was trained on it."""
+        """Return for each text whether the model was trained on it."""
         return np.isin(_keys(texts), self.keys)
 
     def with_texts(self, texts: Iterable[str | bytes]) -> Self:
-        """Return these and further documents."""
         return type(self)(np.union1d(self.keys, _keys(texts)))
 
     def save(self, folder: Path) -> None:
-        """Write the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / KEYS, self.keys)
 
@@ -64,7 +55,7 @@ class TrainedDocuments:
 
 
 def _keys(texts: Iterable[str | bytes]) -> np.ndarray:
-    """Return digests of texts in which white space does not count."""
+    """Return digests of texts, ignoring differences in white space."""
     from xmc_tf.tables.splits import text_key  # what tables need, a prediction does not
 
     lines = (text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts)

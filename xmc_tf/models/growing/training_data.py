@@ -20,13 +20,7 @@ _IS_NAME = "is_name.npy"
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Features and labels of the documents that a model was trained on.
-
-    Args:
-        X: features, documents × features.
-        Y: labels, documents × labels of the rankers.
-        is_name: bool [documents]: whether a document is the name of a label, and none of the user's.
-    """
+    """Features and labels of the documents that a model was trained on."""
 
     X: csr_matrix
     Y: csr_matrix
@@ -34,7 +28,7 @@ class TrainingData:
 
     @staticmethod
     def problem(X: Features, params: RankerParams) -> str | None:
-        """Return why a model could not grow by its training data; None if it could."""
+        """Return why a model could not grow with this training data; None if it could."""
         schemes = params.hlm_args.neg_mining_chain
         others = sorted({scheme for scheme in ([schemes] if isinstance(schemes, str) else schemes) if "usn" in scheme})
         return (
@@ -47,17 +41,7 @@ class TrainingData:
 
     @classmethod
     def of(cls, X: Features, Y: spmatrix, params: RankerParams, nr_names: int = 0) -> Self:
-        """Return the data of a training, if a model can grow by it.
-
-        Args:
-            X: the features.
-            Y: the labels.
-            params: training parameters of the rankers.
-            nr_names: number of names of labels, which are the last documents.
-
-        Raises:
-            InputError: there are dense features, or the rankers depend on more than features and labels.
-        """
+        """Return the data of a training; refuse those with which a model cannot grow. Names are the last documents."""
         if problem := cls.problem(X, params):
             raise InputError(
                 "this model could not grow by its training data",
@@ -70,7 +54,7 @@ class TrainingData:
 
     @property
     def nr_rows(self) -> int:
-        """Number of documents, names among them."""
+        """Number of documents, including names."""
         return int(self.X.shape[0])
 
     @property
@@ -84,7 +68,6 @@ class TrainingData:
         return np.bincount(self.Y[~self.is_name].indices, minlength=self.Y.shape[1])
 
     def with_labels(self, Y: csr_matrix) -> Self:
-        """Return the same documents with other labels."""
         return replace(self, Y=Y)
 
     def labels(self, nr_labels: int) -> csr_matrix:
@@ -98,7 +81,6 @@ class TrainingData:
         return replace(self, X=self.X[kept], Y=self.Y[kept], is_name=self.is_name[kept])
 
     def check_features(self, X: Features) -> None:
-        """Refuse features of documents that the model cannot grow by."""
         if X.sparse is None or X.nr_dense or X.nr_features != self.X.shape[1]:
             raise InputError(
                 "the features do not fit the model",
@@ -107,7 +89,6 @@ class TrainingData:
             )
 
     def save(self, place: Path) -> None:
-        """Write the part of a model's folder."""
         save_matrix(place / "X.npz", self.X)
         save_matrix(place / "Y.npz", self.Y)
         if self.is_name.any():
@@ -143,12 +124,7 @@ def params_of_growth(metadata: ModelMetadata) -> RankerParams:
 
 
 def recounted(evidence: ProbabilityModel | None, training: TrainingData) -> ProbabilityModel | None:
-    """Return evidence with the numbers of documents that labels have.
-
-    Args:
-        evidence: the evidence, or None.
-        training: all training documents; further labels of the evidence have none.
-    """
+    """Return evidence with the numbers of documents that labels have in the training data."""
     if evidence is None:
         return None
     documents = training.counts
@@ -158,7 +134,6 @@ def recounted(evidence: ProbabilityModel | None, training: TrainingData) -> Prob
 
 
 def _binary(Y: spmatrix) -> csr_matrix:
-    """Return the labels with 1 for every positive."""
     out = csr_matrix(Y).copy()
     out.sum_duplicates()
     out.eliminate_zeros()

@@ -1,7 +1,7 @@
-"""Compilation of the rankers' kernels in a process of its own, when a machine trains its first model.
+"""Compile the rankers' kernels in a second process while a machine trains its first model.
 
-A process compiles one kernel at a time. So while the first training reads texts, with kernels of its own, another
-process trains tiny models, and leaves the kernels of rankers, search and trees in the cache.
+A process compiles one kernel at a time. While the first training compiles the kernels that read texts, another process
+trains tiny models, which leaves the kernels of rankers, search and trees in the cache.
 """
 
 import os
@@ -21,11 +21,7 @@ _FEW, _MANY = 8, 300  # labels, of which the many are more than a leaf has, so t
 
 @contextmanager
 def compiling_beside(ranks: int = 1) -> Iterator[None]:
-    """Compile kernels beside the training in the block, if there are none yet and a second core is free.
-
-    Args:
-        ranks: number of ranks of the training; several would each compile, so they do not.
-    """
+    """Compile kernels beside the training in the block, if none are compiled yet and a second core is free."""
     # Numba makes the folder when it reads a module with kernels; a compiled one has an index.
     if ranks > 1 or any(kernel_folder().rglob("*.nbi")) or thread_count(-1) < 2:
         yield
@@ -35,7 +31,7 @@ def compiling_beside(ranks: int = 1) -> Iterator[None]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,  # what it could not do, the training does, and says so
+        stderr=subprocess.DEVNULL,  # the training repeats what failed, and reports it
     )
     try:
         yield
@@ -45,7 +41,7 @@ def compiling_beside(ranks: int = 1) -> Iterator[None]:
 
 
 def main() -> None:
-    """Train tiny models, in the order in which a training needs their kernels: rankers first, then trees."""
+    """Train tiny models, which need the kernels in the same order as a training."""
     from xmc_tf.metrics import evaluate
     from xmc_tf.models.xr_linear import XRLinear
 

@@ -1,4 +1,4 @@
-"""The folder of a linear model: writing it from its parts, and loading it.
+"""Write and load the folder of a linear model.
 
 The first tree and its rankers are in ``tree/`` and ``ranker/``; further ones in ``ensemble/1``, ``ensemble/2`` …, each
 with the same two folders.
@@ -39,21 +39,9 @@ def write_model(
     hierarchy: LabelHierarchy | None = None,
     documents: TrainedDocuments | None = None,
 ) -> None:
-    """Write the folder of a linear model, completely or not at all; an older model there is replaced.
+    """Write the folder of a linear model, completely or not at all; an older model there is replaced, other files stay.
 
-    Files in the folder that are not part of a model stay.
-
-    Args:
-        folder: the model's folder.
-        trees: the label trees.
-        names: label names, or None.
-        metadata: the model metadata for ``params.json``.
-        write_rankers: for each tree, writes the folder of its rankers to a path.
-        write_tfidf: writes the folder of the vectorizer to a path; None if there is no vectorizer.
-        evidence: the fusion into probabilities, with label names where they are evidence; or None.
-        training: the training data to keep, or None.
-        hierarchy: the broader terms of the labels, or None.
-        documents: the documents of a table that the model was trained on, or None.
+    ``write_rankers`` has a function for each tree that writes its rankers to a path.
     """
     if training is None and (Path(folder) / TRAINING).is_dir():
         _LOG.warning("%s: the training data of the model that is replaced is removed; this one keeps none", folder)
@@ -83,12 +71,7 @@ def write_model(
 
 
 def load_model(kind: type[_Model], folder: Path) -> _Model:
-    """Load a linear model, or rankers that PECOS trained, from a folder.
-
-    Args:
-        kind: the class of the model.
-        folder: a model of xmc_tf, or PECOS's folder of an XLinear model.
-    """
+    """Load a linear model, or rankers that PECOS trained."""
     if not (folder / "params.json").exists() and (folder / "param.json").exists():
         from xmc_tf.rankers.levels import whole_chain  # it loads what only training needs
 

@@ -1,4 +1,4 @@
-"""The training of a linear model in one process: in memory, or of large data with its weights written as solved."""
+"""The training of a linear model in one process: in memory, or with weights that are written to disk when solved."""
 
 import shutil
 import time
@@ -29,11 +29,7 @@ LAYOUTS = ("auto", "pecos", "search")
 
 
 class InMemory:
-    """The steps of a training whose results stay in the memory of this process.
-
-    Args:
-        threads: number of threads; -1: one per core.
-    """
+    """The steps of a training whose results stay in the memory of this process."""
 
     def __init__(self, threads: int = -1) -> None:
         self.threads = threads
@@ -51,24 +47,21 @@ class InMemory:
         return tfidf, X, tfidf.params
 
     def label_embedding(self, method: str, X: Features, Y: spmatrix) -> Features:
-        """Return the embeddings of the labels."""
         return as_features(label_embedding(method, X, Y, threads=self.threads))
 
     def trees(self, build: Callable[[], list[LabelTree]], count: int) -> list[LabelTree]:
-        """Return the label trees."""
         return build()
 
     def rankers(
         self, data: RankerData, params: RankerParams, pred_params: Sequence[RankerPredParams], seed: int
     ) -> list[XLinear]:
-        """Return the trained rankers of each tree."""
         return train_trees(
             data.X, data.Y, [tree.to_chain() for tree in data.trees], R=data.R, params=params, pred_params=pred_params,
             user_negatives=data.user_negatives, threads=self.threads, seed=seed,
         )  # fmt: skip
 
     def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
-        """Return what turns scores into probabilities."""
+        """Return the fusion into probabilities."""
         began = time.monotonic()
         evidence = learn()
         self.seconds_of_evidence = time.monotonic() - began
@@ -76,13 +69,10 @@ class InMemory:
 
 
 class OnDisk(InMemory):
-    """The steps of a training in one process that may write the rankers to the disk as they are solved.
+    """The steps of a training in one process that writes the rankers of large data to the disk when they are solved.
 
-    Args:
-        folder: the model's folder, beside which the rankers are until the model is saved.
-        threads: number of threads; -1: one per core.
-        layout: "pecos": the rankers stay in memory, and are saved in PECOS's format. "search": they are written in
-            their layout for search only. "auto": "search" for large data.
+    The layout "pecos" keeps rankers in memory, and saves them in PECOS's format; "search" writes their layout for
+    search; "auto" is "search" for large data.
     """
 
     def __init__(self, folder: Path, threads: int = -1, layout: str = "auto") -> None:
@@ -94,7 +84,6 @@ class OnDisk(InMemory):
     def rankers(
         self, data: RankerData, params: RankerParams, pred_params: Sequence[RankerPredParams], seed: int
     ) -> list[XLinear]:
-        """Return the trained rankers of each tree; those on disk are mapped."""
         if self._layout == "pecos" or (self._layout == "auto" and not are_many(data.X, csr_matrix(data.Y))):
             return super().rankers(data, params, pred_params, seed)
         folders = [self._place / str(number) for number in range(len(data.trees))]
@@ -107,7 +96,6 @@ class OnDisk(InMemory):
 
 
 def fit_tfidf(texts: Texts, params: TfidfParams, threads: int = -1) -> "tuple[Tfidf, Features]":
-    """Return a vectorizer that is fitted to texts, and their features."""
     from xmc_tf.features import Tfidf  # it loads TensorFlow, which a model of features does not need
 
     check_texts(texts)
@@ -116,7 +104,7 @@ def fit_tfidf(texts: Texts, params: TfidfParams, threads: int = -1) -> "tuple[Tf
 
 
 def check_texts(texts: Texts) -> None:
-    """Refuse a file that is not UTF-8, and log what is wrong with its lines."""
+    """Refuse a file that is not UTF-8, and log the problems of its lines."""
     for part in texts.sources if isinstance(texts, JoinedTexts) else [texts]:
         if isinstance(part, TextFile):
             part.check()

@@ -10,7 +10,7 @@ from pathlib import Path
 from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features, Texts, as_features, save_matrix
-from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.data.matrices import open_matrix
 from xmc_tf.features.store import fitted_params
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.linear.folder import write_model
@@ -33,14 +33,7 @@ _EVIDENCE = "evidence"
 
 
 class OverRanks:
-    """The steps of a training on all ranks; what is finished is in the work folder, and is not repeated.
-
-    Args:
-        communicator: the ranks.
-        folder: the model's folder, beside which the work folder is.
-        key: identifies all that the model depends on; see ``check_same_inputs``.
-        threads: number of threads per rank; -1: the rank's share of the host's cores.
-    """
+    """The steps of a training on all ranks; finished steps are in the work folder, and are not repeated. Collective."""
 
     def __init__(self, communicator: Communicator, folder: Path, key: str, threads: int = -1) -> None:
         self.folder, self.communicator = folder, communicator
@@ -48,11 +41,11 @@ class OverRanks:
         self.threads = threads_of_rank(communicator, threads)
 
     def agreed(self, work: Callable[[], Result]) -> Result:
-        """Return the result of work that may fail on some ranks only; its error is then one on all of them."""
+        """Return the result of work that may fail on some ranks only; an error on one rank is raised on all."""
         return run_on_all_ranks(self.communicator, work)
 
     def features(self, texts: Texts, params: TfidfParams) -> tuple[None, Features, TfidfParams]:
-        """Return the features of texts, mapped, and the parameters of the vectorizer, which is in the work folder."""
+        """Return the mapped features of texts, and the fitted parameters; the vectorizer is in the work folder."""
         work, communicator, target = self._work, self.communicator, self._work.file("X.npz")
         if not communicator.broadcast(target.exists()):
             self._on_first(lambda: check_texts(texts))
@@ -67,11 +60,10 @@ class OverRanks:
         return None, as_features(open_matrix(target)), fitted
 
     def label_embedding(self, method: str, X: Features, Y: spmatrix) -> Features:
-        """Return the embeddings of the labels, mapped."""
         return label_embeddings_over_ranks(self.communicator, method, X, Y, self._work.path, self.threads)
 
     def trees(self, build: Callable[[], list[LabelTree]], count: int) -> list[LabelTree]:
-        """Return the label trees; those that are built are kept for the next run."""
+        """Return the label trees, and keep them for the next run."""
         folders = [self._work.tree, *(self._work.file(f"tree-{number}") for number in range(1, count))]
         if self.communicator.broadcast(folders[-1].exists()):
             return run_on_all_ranks(self.communicator, lambda: [load_chain(folder) for folder in folders])
@@ -83,17 +75,13 @@ class OverRanks:
     def rankers(
         self, data: RankerData, params: RankerParams, pred_params: Sequence[RankerPredParams], seed: int
     ) -> list[XLinear]:
-        """Return the trained rankers of each tree, their weights mapped."""
         return train_trees_over_ranks(
             self.communicator, self._work, data.X, partial(data.levels, params), pred_params=pred_params,
             threads=self.threads, seed=seed,
         )  # fmt: skip
 
     def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
-        """Return what turns scores into probabilities.
-
-        Rank 0 learns it, and keeps it for the next run; on other ranks the result is None.
-        """
+        """Return the fusion into probabilities, which rank 0 learns and keeps for the next run; None on other ranks."""
         folder = self._work.path / _EVIDENCE
 
         def keep() -> None:
@@ -107,7 +95,7 @@ class OverRanks:
         return ProbabilityModel.load(folder) if self.communicator.rank == 0 else None
 
     def save(self, parts: LinearParts) -> None:
-        """Write the model to its folder, completely or not at all, by linking the weights; remove the work folder."""
+        """Write the model to its folder by linking the weights, completely or not at all; remove the work folder."""
         self._on_first(lambda: self._place(parts))
         if self.communicator.rank == 0:
             self._work.remove()
@@ -132,9 +120,9 @@ class OverRanks:
     def _keep(self, folders: Sequence[Path], trees: Sequence[LabelTree]) -> None:
         for folder, tree in zip(folders, trees, strict=True):  # the last one marks all as complete
             save_chain(folder, tree)
-        # The disk has better use for the room, and the weights are not there yet.
+        # The weights will need the disk space.
         forget_label_embeddings(self._work.path)
 
     def _on_first(self, work: Callable[[], object]) -> None:
-        """Do something on rank 0; an error there is one on all ranks."""
+        """Do something on rank 0; an error there is raised on all ranks."""
         run_on_all_ranks(self.communicator, lambda: work() if self.communicator.rank == 0 else None)

@@ -1,5 +1,3 @@
-"""The parts of a linear model, for what reads, writes, grows and explains it."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,22 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class LinearParts:
-    """The parts of a linear model.
-
-    Args:
-        ranker: the trained rankers; of several trees, an ensemble.
-        tree: the label tree; of several, the first.
-        names: label names, or None.
-        metadata: the model metadata of ``params.json``.
-        folder: where it was loaded from.
-        own_tfidf: the vectorizer of a model that was not loaded from a folder.
-        evidence: the fusion into probabilities, and the names of the labels that are evidence for them; None: the
-            model predicts the rankers' scores.
-        more_trees: the label trees after the first.
-        own_training: the training data that a model keeps which was not loaded from a folder.
-        hierarchy: the broader terms of the labels, or None.
-        own_documents: the documents of a table that a model was trained on which was not loaded from a folder.
-    """
+    """The parts of a linear model."""
 
     ranker: Rankers
     tree: LabelTree
@@ -47,7 +30,7 @@ class LinearParts:
     own_tfidf: "Tfidf | None" = None
     evidence: ProbabilityModel | None = None
     more_trees: Sequence[LabelTree] = ()
-    own_training: TrainingData | None = None
+    own_training: TrainingData | None = None  # own_…: parts of a model that was not loaded from a folder
     hierarchy: LabelHierarchy | None = None
     own_documents: TrainedDocuments | None = None
 
@@ -64,7 +47,7 @@ class LinearParts:
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels, including those that were added after the training."""
+        """Number of labels, including those that were added after training."""
         return self.ranker.nr_labels if self.evidence is None else self.evidence.nr_labels
 
     @property
@@ -74,7 +57,7 @@ class LinearParts:
 
     @cached_property
     def tfidf(self) -> "Tfidf":
-        """The vectorizer. It is loaded on first use, because it loads TensorFlow."""
+        """The vectorizer; loading it loads TensorFlow."""
         if self.own_tfidf is not None:
             return self.own_tfidf
         return load_tfidf(self.folder / "features" if self.folder else None, self.metadata)
@@ -92,7 +75,7 @@ class LinearParts:
         return self.own_documents or TrainedDocuments.in_model(self.folder)
 
     def knowing(self, documents: TrainedDocuments) -> Self:
-        """Return the model, which then knows on which documents it was trained.
+        """Return the model with the documents that it was trained on.
 
         Args:
             documents: these documents.

@@ -22,11 +22,10 @@ from xmc_tf.models.linear.in_memory import InMemory
 from xmc_tf.models.linear.over_ranks import OverRanks
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams, XRLinearParams, params_of_effort
+from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, params_of_effort
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, Planted, held_out_scorer
 from xmc_tf.rankers.ensemble import rankers_of
 from xmc_tf.rankers.levels import RankerData, level_pred_params, trained_levels
-from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
 from xmc_tf.tree.kmeans import build_tree
 
@@ -39,38 +38,21 @@ _PIFA = ("pifa", "pifa")
 
 @dataclass(frozen=True, eq=False)
 class LinearData:
-    """The data that a linear model is trained on.
-
-    Args:
-        Y: labels, documents × labels.
-        texts: the documents' texts, or None.
-        X: features of the documents; None: TF-IDF of the texts.
-        tfidf: the vectorizer that made the features, if there are texts and features.
-        lines: the name of each label, with alternative names after tabs; or None.
-        hierarchy: the broader terms of the labels, which the model keeps; or None.
-        tree: label tree; None: built by clustering.
-        label_features: features of the labels to cluster, labels × features; None: those of the labels' documents.
-        R: relevance of the labels, documents × labels, or None. Over ranks, only that of rank 0 is used.
-        negatives: additional negatives, by the number of levels above the labels, the clusters' in the order of the
-            columns of the tree's matrix. Over ranks, only those of rank 0 are used.
-        nr_names: number of names of labels, which are the last rows of all these matrices and texts.
-        name_features: features of the names, if those of the documents are given; None: as the vectorizer makes them.
-        called: what "tree", "label features", "labels" and "negatives of clusters" are called in messages.
-    """
+    """The data that a linear model is trained on."""
 
     Y: spmatrix
     texts: Texts | None = None
     X: Features | None = None
-    tfidf: "Tfidf | None" = None
-    lines: Sequence[str] | None = None
+    tfidf: "Tfidf | None" = None  # the vectorizer of X, if there are texts too
+    lines: Sequence[str] | None = None  # the name of each label, with alternative names after tabs
     hierarchy: LabelHierarchy | None = None
     tree: LabelTree | None = None
     label_features: Features | None = None
-    R: spmatrix | None = None
-    negatives: Mapping[int, spmatrix] = field(default_factory=dict)
-    nr_names: int = 0
-    name_features: Features | None = None
-    called: Mapping[str, str] = field(default_factory=dict)
+    R: spmatrix | None = None  # relevance of the labels; needed on rank 0 only
+    negatives: Mapping[int, spmatrix] = field(default_factory=dict)  # by the level above the labels; on rank 0 only
+    nr_names: int = 0  # names of labels, which are the last documents
+    name_features: Features | None = None  # of the names, if X is given
+    called: Mapping[str, str] = field(default_factory=dict)  # names of "tree", "labels" … in messages
 
     def __post_init__(self) -> None:
         for what, one in (("tree", self.tree), ("label features", self.label_features)):
@@ -84,32 +66,19 @@ class LinearData:
 
 
 @dataclass(frozen=True)
-class LinearRecipe:
-    """The options of a training.
-
-    Args:
-        params: options of features, tree, rankers and their predictions.
-        prediction: options of the search that override ``params.prediction``.
-        effort: "fast", "balanced" or "best": trees and solver settings chosen by the data; None: as ``params`` say.
-        probabilities: whether scores become calibrated probabilities; None: if there are enough documents.
-        label_names: whether names of labels in texts are evidence for them; None: if there are texts and names.
-        keep_training_data: whether the model keeps its training data, so that it can grow.
-        label_embeddings: the embeddings that the labels are clustered by, above the sub-trees and within them.
-        min_n_sub_tree: minimum number of sub-trees, where these embeddings differ.
-        seed: random seed.
-        threads: number of threads; -1: one per core. The model does not depend on it.
-    """
+class LinearOptions:
+    """All options of a training, handed down unchanged from the command line or from Python."""
 
     params: XRLinearParams = field(default_factory=XRLinearParams)
-    prediction: PredictionOptions = PredictionOptions()  # noqa: RUF009  it is frozen
-    effort: str | None = None
-    probabilities: bool | None = None
-    label_names: bool | None = None
-    keep_training_data: bool = False
-    label_embeddings: tuple[str, str] = _PIFA
-    min_n_sub_tree: int = 16
+    prediction: PredictionOptions = PredictionOptions()  # noqa: RUF009  overrides ``params.prediction``
+    effort: str | None = None  # "fast", "balanced", "best": trees and solver settings chosen by the data
+    probabilities: bool | None = None  # None: if there are enough documents
+    label_names: bool | None = None  # None: if there are texts and names
+    keep_training_data: bool | None = False  # None, on a table: if they are small
+    label_embeddings: tuple[str, str] = _PIFA  # above the sub-trees and within them
+    min_n_sub_tree: int = 16  # where these differ
     seed: int = 0
-    threads: int = -1
+    threads: int = -1  # one per core; the model does not depend on it
 
     def pred_params(self, trees: Sequence[LabelTree]) -> list[RankerPredParams]:
         """Return the prediction parameters of the rankers of each tree, with one block per level."""
@@ -125,49 +94,61 @@ class LinearRecipe:
         }
 
 
-def train_linear(data: LinearData, recipe: LinearRecipe, place: InMemory | OverRanks | None = None) -> LinearParts:
-    """Train a linear model: features, label trees, rankers, and what turns their scores into probabilities.
-
-    Example:
-        >>> parts = train_linear(LinearData(Y, X=as_features(X)), LinearRecipe(seed=1))
-
-    Args:
-        data: the training data; over ranks, the same on all of them.
-        recipe: all options.
-        place: where the work is done; None: in the memory of this process. All ranks of a place call this.
-
-    Raises:
-        InputError: the data do not fit together, or the options do not fit the data.
-    """
-    place = place or InMemory(recipe.threads)
+def train_linear(data: LinearData, options: LinearOptions, place: InMemory | OverRanks | None = None) -> LinearParts:
+    """Train a linear model: features, label trees, rankers, and probabilities. All ranks of ``place`` must call it."""
+    place = place or InMemory(options.threads)
     names = None if data.lines is None else label_vocabulary(data.lines).preferred
-    wanted = choose_evidence(recipe.probabilities, recipe.label_names, data.Y.shape[0], _obstacles(data, recipe))
+    mode = options.params.ranker.mode
+    obstacles = Obstacles(
+        "no label names" if not data.lines else "features without texts" if data.texts is None else "",
+        "" if mode == "full-model" else f"the mode {mode}",
+    )
+    wanted = choose_evidence(options.probabilities, options.label_names, data.Y.shape[0], obstacles)
     taught = _with_names(data) if wanted.label_names else data
-    params = params_of_effort(recipe.params, recipe.effort, *taught.Y.shape)
+    params = params_of_effort(options.params, options.effort, *taught.Y.shape)
     X, tfidf = taught.X, taught.tfidf
     if X is None:
         assert taught.texts is not None
         tfidf, X, fitted = place.features(taught.texts, params.tfidf)
         params = dataclasses.replace(params, tfidf=fitted)  # with the language that was found
-    recipe = dataclasses.replace(recipe, params=params)
-    kept = TrainingData.of(X, taught.Y, params.ranker, taught.nr_names) if recipe.keep_training_data else None
+    options = dataclasses.replace(options, params=params)
+    kept = TrainingData.of(X, taught.Y, params.ranker, taught.nr_names) if options.keep_training_data else None
     _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*data.Y.shape, X.nr_features)))
-    trees = _label_trees(taught, recipe, X, place)
+    count = len(params.trees)
+    if data.tree is None:
+        trees = place.trees(partial(_built_trees, X, taught.Y, options, place, count, data.label_features), count)
+    else:
+        _check_one_tree(count, data.called.get("tree", "the label tree"))
+        trees = [data.tree]
     negatives = place.agreed(lambda: _in_order(taught, trees))
     ranker_data = RankerData(X, taught.Y, trees, taught.R, negatives)
-    pred_params = recipe.pred_params(trees)
-    rankers = place.rankers(ranker_data, params.ranker, pred_params, recipe.seed)
+    pred_params = options.pred_params(trees)
+    rankers = place.rankers(ranker_data, params.ranker, pred_params, options.seed)
     evidence = None
     if wanted.probabilities:
-        evidence = place.evidence(partial(_learn_evidence, data, taught, recipe, ranker_data))
-    predicted, names = _predicted(trees, names, params.ranker)
-    metadata = _metadata(X, rankers, recipe, pred_params, data.texts is not None)
-    metadata = metadata.replace(nr_documents=data.Y.shape[0])
-    if wanted.why_not:
-        metadata = metadata.replace(**{NO_PROBABILITIES: wanted.why_not})
+        evidence = place.evidence(partial(_learn_evidence, data, taught, options, ranker_data))
+    if params.ranker.mode == "matcher":  # it predicts nodes, which have no names
+        _check_one_tree(count, "the mode matcher, which predicts nodes of its tree,")
+        chain = trees[0].to_chain()
+        trees, names = [LabelTree.from_chain(chain[trained_levels(params.ranker, len(chain))])], None
+    metadata = ModelMetadata({
+        "model": "XLinear",
+        **({"nr_trees": count} if count > 1 else {}),
+        "train_params": params.ranker.to_json(),
+        "pred_params": pred_params[0].to_json(),  # of the first tree
+        **options.recorded(data.texts is not None),
+        "nr_documents": data.Y.shape[0],
+        "nr_features": X.nr_features,
+        "nr_dense": X.nr_dense,
+        "nr_labels": rankers[0].nr_labels,
+        "nr_weights": sum(ranker.nr_weights for ranker in rankers),
+        "seed": options.seed,
+        "versions": package_versions(),
+        **({NO_PROBABILITIES: wanted.why_not} if wanted.why_not else {}),
+    })  # fmt: skip
     return LinearParts(
-        rankers_of(rankers), predicted[0], names, metadata, own_tfidf=tfidf, evidence=evidence,
-        more_trees=predicted[1:], own_training=kept, hierarchy=data.hierarchy,
+        rankers_of(rankers), trees[0], names or None, metadata, own_tfidf=tfidf, evidence=evidence,
+        more_trees=trees[1:], own_training=kept, hierarchy=data.hierarchy,
     )  # fmt: skip
 
 
@@ -188,57 +169,30 @@ def _with_names(data: LinearData) -> LinearData:
     )  # fmt: skip
 
 
-def _obstacles(data: LinearData, recipe: LinearRecipe) -> Obstacles:
-    """Return what keeps a training from learning probabilities."""
-    mode = recipe.params.ranker.mode
-    names = "no label names" if not data.lines else "features without texts" if data.texts is None else ""
-    return Obstacles(names, "" if mode == "full-model" else f"the mode {mode}")
-
-
-def summary_of(parts: LinearParts) -> str:
-    """Return the size of a trained model for a log line."""
-    weights = f"{parts.ranker.nr_weights:,} weights"
-    if parts.more_trees:
-        return f"{weights} in {len(parts.more_trees) + 1} trees"
-    return f"{weights} in {parts.ranker.depth} levels"
-
-
-def _label_trees(data: LinearData, recipe: LinearRecipe, X: Features, place: InMemory | OverRanks) -> list[LabelTree]:
-    """Return the label trees: the one that is given, or those built from label features or embeddings, on all ranks."""
-    options = recipe.params.trees
-    if data.tree is not None:
-        _check_one_tree(len(options), data.called.get("tree", "the label tree"))
-        return [data.tree]
-
-    return place.trees(lambda: _built_trees(X, data.Y, recipe, place, len(options), data.label_features), len(options))
-
-
 def _built_trees(
-    X: Features, Y: spmatrix, recipe: LinearRecipe, place: InMemory | OverRanks, count: int,
+    X: Features, Y: spmatrix, options: LinearOptions, place: InMemory | OverRanks, count: int,
     label_features: Features | None = None,
 ) -> list[LabelTree]:  # fmt: skip
-    """Return the first label trees, built from label features, or from the embeddings of the labels of documents."""
+    """Return the first label trees, built from label features, or from embeddings of the labels."""
     embeddings, within = label_features, None
-    options = recipe.params.trees[:count]
     if embeddings is None:
-        above, below = recipe.label_embeddings
+        above, below = options.label_embeddings
         embeddings = place.label_embedding(above, X, Y)
         within = None if above == below else partial(place.label_embedding, below, X, Y)
-    threads = place.threads if place.threads != -1 else options[0].threads
+    shapes = options.params.trees[:count]
+    threads = place.threads if place.threads != -1 else shapes[0].threads
     trees = []
-    for one in options:
-        trees.append(
-            build_tree(
-                embeddings, one, place.communicator, threads=threads, min_n_sub_tree=recipe.min_n_sub_tree,
-                sub_embeddings=within,
-            )
+    for shape in shapes:
+        tree = build_tree(
+            embeddings, shape, place.communicator, threads=threads, min_n_sub_tree=options.min_n_sub_tree,
+            sub_embeddings=within,
         )  # fmt: skip
-        _LOG.info("label tree: %s", " > ".join(f"{size:,}" for size in trees[-1].level_sizes))
+        trees.append(tree)
+        _LOG.info("label tree: %s", " > ".join(f"{size:,}" for size in tree.level_sizes))
     return trees
 
 
 def _check_one_tree(count: int, given: str) -> None:
-    """Refuse several trees where one is given."""
     if count > 1:
         raise InputError(
             f"{given} is one tree, but the parameters ask for {count}",
@@ -267,58 +221,26 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
 
 @doing("learning how often labels with a score, or with their names in the text, are right")
 def _learn_evidence(
-    data: LinearData, taught: LinearData, recipe: LinearRecipe, rankers: RankerData
+    data: LinearData, taught: LinearData, options: LinearOptions, rankers: RankerData
 ) -> ProbabilityModel:
-    """Learn to make probabilities of scores, and of label names where they were taught, on documents held out."""
-    # Scores alone teach the fusion as much from one tree, and with few trees each fold costs a large part of the
-    # training's time.
-    named, params = taught.nr_names > 0, recipe.params
+    """Learn probabilities from scores, and from label names if they were trained, on held-out documents."""
+    # Without names, the fusion learns as much from one tree, and each fold takes a large part of the training time.
+    named, params = taught.nr_names > 0, options.params
     folds = None if named else len(rankers.trees) - 1
     count = min(AUXILIARY_TREES if named else 1, len(rankers.trees))
 
     def plant(X: Features, Y: csr_matrix) -> Planted:
         trees = rankers.trees[:count]
         if data.tree is None and data.label_features is None:
-            trees = _built_trees(X, Y, recipe, InMemory(recipe.threads), count)
-        return [tree.to_chain() for tree in trees], recipe.pred_params(trees)
+            trees = _built_trees(X, Y, options, InMemory(options.threads), count)
+        return [tree.to_chain() for tree in trees], options.pred_params(trees)
 
     score = held_out_scorer(
         rankers.X, rankers.Y, plant, nr_names=taught.nr_names, R=rankers.R, params=params.ranker,
-        user_negatives=rankers.user_negatives, threads=recipe.threads, seed=recipe.seed,
+        user_negatives=rankers.user_negatives, threads=options.threads, seed=options.seed,
     )  # fmt: skip
     return ProbabilityModel.learn(
         data.lines if named else None, data.texts, data.Y, score,
-        folds=held_out_folds(data.Y.shape[0], recipe.seed, folds), threads=recipe.threads,
+        folds=held_out_folds(data.Y.shape[0], options.seed, folds), threads=options.threads,
         language=params.tfidf.language,
     )  # fmt: skip
-
-
-def _predicted(
-    trees: Sequence[LabelTree], names: list[str] | None, params: RankerParams
-) -> tuple[list[LabelTree], list[str] | None]:
-    """Return the trees and the names of what a model predicts: a matcher predicts nodes, which have no names."""
-    if params.mode != "matcher":
-        return list(trees), names or None
-    _check_one_tree(len(trees), "the mode matcher, which predicts nodes of its tree,")
-    chain = trees[0].to_chain()
-    return [LabelTree.from_chain(chain[trained_levels(params, len(chain))])], None
-
-
-def _metadata(
-    X: Features, rankers: Sequence[XLinear], recipe: LinearRecipe, pred_params: Sequence[RankerPredParams], reads: bool
-) -> ModelMetadata:
-    """Return the metadata of a model: parameters, shapes, seed, versions; of prediction, those of the first tree."""
-    return ModelMetadata({
-        "model": "XLinear",
-        **({"nr_trees": len(rankers)} if len(rankers) > 1 else {}),
-        "train_params": recipe.params.ranker.to_json(),
-        "pred_params": pred_params[0].to_json(),
-        **recipe.recorded(reads),
-        "nr_documents": X.nr_rows,
-        "nr_features": X.nr_features,
-        "nr_dense": X.nr_dense,
-        "nr_labels": rankers[0].nr_labels,
-        "nr_weights": sum(ranker.nr_weights for ranker in rankers),
-        "seed": recipe.seed,
-        "versions": package_versions(),
-    })  # fmt: skip

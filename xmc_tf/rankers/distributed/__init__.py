@@ -9,6 +9,6 @@ Data flow, where every arrow is a file in the work folder, which all ranks share
   (``training.py``) → the next levels' problems
 * rank 0: levels → the model's folder (``stage.py``)
 
-The content of a file depends on the inputs alone. So a run resumes with the files of an interrupted one, and the model
+The content of a file depends on the inputs alone, so an interrupted run can be resumed from its files, and the model
 does not depend on the number of ranks.
 """

@@ -1,6 +1,6 @@
 """Solved sub-problems on disk: the weight columns of some labels, in the order in which they were solved.
 
-A training has thousands of them, and every rank opens all. So they are not archives, but a header (numbers of labels
+A training has thousands of blocks, and every rank opens all. So they are not archives, but a header (numbers of labels
 and of weights) and four arrays: labels, number of weights of each label, features, weights.
 """
 
@@ -23,17 +23,11 @@ _LABEL_BYTES, _WEIGHT_BYTES = 16, 8
 
 
 class WeightBlock(NamedTuple):
-    """The weight columns of some labels in a file.
-
-    Args:
-        path: the file.
-        labels: label of each column.
-        counts: number of weights of each column.
-    """
+    """The weight columns of some labels in a file."""
 
     path: Path
-    labels: np.ndarray
-    counts: np.ndarray
+    labels: np.ndarray  # label of each column
+    counts: np.ndarray  # number of weights of each column
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and the weights of all columns, one label after the other; memory-mapped."""
@@ -46,12 +40,12 @@ class WeightBlock(NamedTuple):
 
 
 def block_name(sub: SubProblem, key: str) -> str:
-    """Return the file name of a sub-problem's block, which contains its position and the key of the inputs."""
+    """Return the file name of a sub-problem's block."""
     return f"{sub.level}.{sub.first}-{sub.last}.{key[:12]}.columns"
 
 
 def write_block(path: Path, parts: Sequence[WeightColumns]) -> None:
-    """Write the columns of a sub-problem's tasks, completely or not at all; only one thread may write each block."""
+    """Write the columns of a sub-problem's tasks atomically; only one thread may write each block."""
     labels = np.concatenate([part.labels for part in parts]).astype(np.int64)
     counts = np.concatenate([np.diff(part.indptr) for part in parts]).astype(np.int64)
     head = np.array([len(labels), counts.sum()], np.int64)
@@ -76,11 +70,7 @@ def _as(dtype: type, arrays: Iterable[np.ndarray]) -> Iterable[np.ndarray]:
 
 
 def open_block(path: Path) -> WeightBlock:
-    """Read the labels of a block.
-
-    Raises:
-        InputError: if the file is damaged.
-    """
+    """Read the labels of a block; raise InputError if it is damaged."""
     with path.open("rb") as file:
         head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
         if len(head) < _HEAD_BYTES or not head.startswith(_MAGIC):

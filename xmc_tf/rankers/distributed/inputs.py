@@ -28,12 +28,7 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fingerprint]:
-    """Return size and CRC-32 of files; ranks of one host that see the same files each read a part of them.
-
-    Args:
-        communicator: the ranks.
-        paths: this rank's files; they may differ between ranks.
-    """
+    """Return size and CRC-32 of this rank's files; ranks of one host that see the same files each read a part."""
     own = (communicator.host, run_on_all_ranks(communicator, lambda: [_identity(path) for path in paths]))
     others = communicator.allgather(own)
     here = [rank for rank, other in enumerate(others) if other == own]
@@ -61,19 +56,7 @@ def _identity(path: Path) -> tuple[int, int, int, int]:
 def check_same_inputs(
     communicator: Communicator, files: Mapping[str, Sequence[str | Path]], settings: Mapping[str, Any]
 ) -> str:
-    """Raise an error if the ranks have different files or settings.
-
-    Args:
-        communicator: the ranks.
-        files: paths by their purpose; a folder means its files.
-        settings: everything else that the model depends on, as values that JSON can represent.
-
-    Returns:
-        A key of the inputs, equal for equal inputs.
-
-    Raises:
-        InputError: on all ranks, if inputs differ; names the difference and both hosts.
-    """
+    """Return a key of the inputs; raise InputError on all ranks if files (a folder: its files) or settings differ."""
     every = [(what, one) for what, paths in files.items() for one in paths]
     named = run_on_all_ranks(communicator, lambda: [(what, path) for what, one in every for path in _files(one, what)])
     found = fingerprints(communicator, [path for _, path in named])

@@ -1,4 +1,4 @@
-"""Joining blocks of columns into one level's W: each rank writes a part of the file, piece by piece."""
+"""Join blocks of columns into one level's W: each rank writes a part of the file, piece by piece."""
 
 import math
 import os
@@ -11,7 +11,7 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.matrices import index_type
-from xmc_tf.data.npz.shared import ArraySpec, SharedNpz
+from xmc_tf.data.npz.writing import ArraySpec, SharedNpz
 from xmc_tf.rankers.distributed.blocks import WeightBlock, open_block
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.joint_files import unfinished_path, write_from_all_ranks
@@ -71,25 +71,18 @@ def _files_left() -> float:
 
 
 def _piece_entries(nr_blocks: int) -> int:
-    """Return the number of entries that are copied at a time.
+    """Return the number of entries to copy at a time.
 
-    Small pieces stay in the processor's cache between their checksum and their writing. But a piece may have labels of
-    all blocks, and if these are too many to stay open, each is opened again for every piece.
+    Small pieces stay in the processor's cache between checksum and writing. But a piece may have labels of all blocks,
+    and blocks that are too many to stay open are opened again for every piece.
     """
     return min(1 << 22, max(1 << 18, 512 * nr_blocks))
 
 
 def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:
-    """Write the matrix of all columns, with the bytes of ``save_matrix``. Call it on all ranks; each writes a part.
+    """Write the matrix of all columns, with the bytes of ``save_matrix``; return its number of weights. Collective.
 
-    Args:
-        communicator: the ranks.
-        paths: the blocks; each label is in at most one. A label in none has no weights.
-        shape: rows and labels of the matrix.
-        target: the file, written completely or not at all.
-
-    Returns:
-        The number of weights.
+    Each label is in at most one block; a label in none has no weights.
     """
     columns = run_on_all_ranks(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
     nr_entries = int(columns.indptr[-1])

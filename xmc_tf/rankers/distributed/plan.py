@@ -1,9 +1,8 @@
 """The division of a training into sub-problems, which does not depend on the number of ranks; and claims of them.
 
-A claim is a file that only one thread can create. Claims are files and not messages, because the ranks share a folder
-anyway, because files work with every launcher (Horovod has collective calls only, MPI's one-sided counters work with
-MPI only), and because a rank in a solver need not answer messages. Creating a file that must not exist (``O_EXCL``) is
-atomic on local disks and on NFS 3 and later.
+A claim is a file that only one thread can create, not a message: the ranks share a folder anyway, files work with every
+launcher (MPI's one-sided counters do not), and a rank in a solver need not answer messages. Creating a file that must
+not exist (``O_EXCL``) is atomic on local disks and on NFS 3 and later.
 """
 
 import os
@@ -18,12 +17,7 @@ from xmc_tf.common.wire import register
 
 
 class Claims:
-    """A list of items that threads of all ranks take from the front.
-
-    Args:
-        folder: a folder that all ranks share, new for every run.
-        count: number of items.
-    """
+    """Items that threads of all ranks take from the front; ``folder`` is shared, and new for every run."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._folder, self._count, self._next = folder, count, 0
@@ -63,7 +57,7 @@ class Claims:
         return (self._folder / str(number)).exists()
 
 
-# Enough to keep some thousand threads busy until the end; each sub-problem costs a file and a claim.
+# Enough to keep a few thousand threads busy until the end; each sub-problem costs a file and a claim.
 MOST_SUB_PROBLEMS = 8192
 # About a tenth of a second: less is not worth a file.
 LEAST_WORK = 1_000_000
@@ -71,19 +65,12 @@ LEAST_WORK = 1_000_000
 
 @register
 class SubProblem(NamedTuple):
-    """Neighbouring tasks of one level, solved by one thread into one file.
-
-    Args:
-        level: the level.
-        first: its first task.
-        last: the task after its last one.
-        work: number of feature entries that one pass over its labels reads.
-    """
+    """Neighbouring tasks of one level, solved by one thread into one file."""
 
     level: int
-    first: int
-    last: int
-    work: int
+    first: int  # first task
+    last: int  # exclusive
+    work: int  # number of feature entries that one pass over its labels reads
 
 
 def cut_into_sub_problems(
@@ -91,17 +78,8 @@ def cut_into_sub_problems(
 ) -> list[SubProblem]:
     """Return sub-problems of about the same work of levels that can be trained at the same time, the largest first.
 
-    A task is never cut, so a level with one wide cluster over all documents has few large sub-problems. They start
-    first and run beside all others.
-
-    Example:
-        >>> cut_into_sub_problems({0: np.array([9]), 1: np.array([4, 1, 1, 5])}, least_work=5)
-        [SubProblem(level=0, first=0, last=1, work=9), SubProblem(level=1, first=0, last=2, work=5), …]
-
-    Args:
-        works: work of the tasks of each level.
-        most: approximate maximum number of sub-problems.
-        least_work: sub-problems with less work are avoided.
+    ``works`` has the work of each level's tasks. A task is never cut, so a wide cluster over all documents makes few
+    large sub-problems, which start first.
     """
     total = sum(int(work.sum()) for work in works.values())
     target = max(1, LEAST_WORK if least_work is None else least_work, total // (most or MOST_SUB_PROBLEMS))

@@ -22,34 +22,18 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.2
 
 @dataclass(frozen=True, eq=False)
 class SolvingJob:
-    """The sub-problems of some levels, and the data to solve them; the same on all ranks.
+    """The sub-problems of some levels, and the data to solve them; the same on all ranks."""
 
-    Args:
-        plan: the sub-problems, the largest first.
-        levels: problem and tasks of each level of the plan.
-        instances: the training features.
-        seed: seed of the orders in which the solvers visit the documents.
-    """
-
-    plan: Sequence[SubProblem]
+    plan: Sequence[SubProblem]  # the largest first
     levels: Mapping[int, tuple[LevelProblem, LevelTasks]]
     instances: Instances
-    seed: int
+    seed: int  # of the orders in which the solvers visit the documents
 
 
 def solve_over_ranks(
     communicator: Communicator, work: WorkFolder, job: SolvingJob, *, run: str, title: str, threads: int
 ) -> None:
-    """Solve the unsolved sub-problems of a job; return on all ranks when all of them are solved.
-
-    Args:
-        communicator: the ranks.
-        work: folder for the solved blocks.
-        job: the sub-problems.
-        run: name of this call, the same on all ranks and not used before.
-        title: title of rank 0's progress bar.
-        threads: number of threads of this rank.
-    """
+    """Solve the unsolved sub-problems; return on all ranks when all are solved. ``run`` is a name not used before."""
     names = [block_name(sub, work.key) for sub in job.plan]
     unsolved: list[int] = []
     if communicator.rank == 0:

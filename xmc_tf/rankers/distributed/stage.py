@@ -22,14 +22,7 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 def place_rankers(part: Path, work: WorkFolder, model: XLinear, first: int = 0) -> None:
-    """Fill a folder of rankers: write its parameters, link its weights, arrange them for search.
-
-    Args:
-        part: the folder.
-        work: the work folder with the weights.
-        model: the rankers of a tree.
-        first: number of the tree's first level in the work folder.
-    """
+    """Fill a folder of rankers from the work folder, where the tree's levels are numbered from ``first``."""
     write_parameters(model.levels, part)
     for t in range(model.depth):
         _link(work.weights(first + t), level_folder(part, t) / "W.npz")
@@ -58,27 +51,10 @@ def rankers_over_ranks(
     threads: int = -1,
     seed: int = 0,
 ) -> list[XLinear]:
-    """Train the rankers of several trees on all ranks, each into a folder in PECOS's format. Call it on all ranks.
+    """Train the rankers of several trees on all ranks, each into a folder in PECOS's format. Collective.
 
-    The files are those of ``train_rankers(…).save(folder)``, byte for byte, on any number of ranks. Until the end,
-    intermediate results are in ``<first folder>.work``, from which a later call with the same ``key`` resumes.
-
-    Example:
-        >>> data = RankerData(X, Y, [tree])
-        >>> rankers_over_ranks(choose(), [Path("model/ranker")], data, key=digest_of_the_inputs)
-
-    Args:
-        communicator: the ranks.
-        folders: the folder of each tree's rankers, on a disk that all ranks share.
-        data: features, labels and trees.
-        key: identifies everything that the rankers depend on: inputs, parameters, seed.
-        params: training parameters.
-        pred_params: default prediction parameters of each tree's rankers.
-        threads: number of threads per rank; -1: the rank's share of the host's cores.
-        seed: seed of the orders in which the solvers visit the documents.
-
-    Returns:
-        The rankers of each tree, mapped from its files.
+    The files are those of ``train_rankers(…).save(folder)``, byte for byte, on any number of ranks. ``key`` identifies
+    all that the rankers depend on: a later call with the same key resumes from ``<first folder>.work``.
     """
     X = data.X
     check_pair(X, data.Y)

@@ -13,7 +13,7 @@ from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.threads import thread_count, usable_cores
 from xmc_tf.common.wire import register
 from xmc_tf.data import Features, save_matrix
-from xmc_tf.data.npz.stored import open_matrix
+from xmc_tf.data.matrices import open_matrix
 from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
 from xmc_tf.rankers.distributed.blocks import block_name
 from xmc_tf.rankers.distributed.joining import join_blocks
@@ -35,15 +35,7 @@ DOCUMENTS_A_PIECE = 100_000
 
 
 def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, target: Path, threads: int) -> None:
-    """Write the result of ``model.predict(X)``; on return, all ranks see the file.
-
-    Args:
-        communicator: the ranks.
-        model: the levels trained so far, their weights mapped.
-        X: the training features, mapped.
-        target: the file; if it exists, nothing is done.
-        threads: number of threads of this rank.
-    """
+    """Write the result of ``model.predict(X)`` unless the file exists; on return, all ranks see it."""
     if communicator.broadcast(target.exists()):
         return
     entries = np.ones(X.nr_rows) if X.sparse is None else np.diff(X.sparse.indptr) + 1 + X.nr_dense
@@ -64,19 +56,11 @@ def predict_over_ranks(communicator: Communicator, model: XLinear, X: Features, 
 
 @register
 class _Tree(NamedTuple):
-    """The levels of a tree, which all ranks know; the problems are rank 0's until they are on disk.
+    """The levels of a tree, which all ranks know; the work folder numbers the levels of all trees in sequence."""
 
-    In the work folder, the levels of all trees are numbered one after the other.
-
-    Attributes:
-        first: number of its first level.
-        runs: its levels, as runs that can be trained at the same time.
-        waits: whether each level learns from mistakes of the levels above.
-    """
-
-    first: int
-    runs: list[range]
-    waits: list[bool]
+    first: int  # number of its first level
+    runs: list[range]  # its levels, as runs that can be trained at the same time
+    waits: list[bool]  # whether each level learns from mistakes of the levels above
 
 
 def train_trees_over_ranks(
@@ -91,17 +75,8 @@ def train_trees_over_ranks(
 ) -> list[XLinear]:
     """Train the rankers of several trees into the work folder, with one queue for the sub-problems of all trees.
 
-    Args:
-        communicator: the ranks.
-        work: the ranks' work folder.
-        X: the training features, which all trees read.
-        make_levels: returns the levels of each tree; called on rank 0.
-        pred_params: default prediction parameters of each tree's model.
-        threads: number of threads of this rank.
-        seed: seed of the orders in which the solvers visit the documents.
-
-    Returns:
-        The models, their weights mapped; bit for bit the result of ``train_trees``.
+    The weights of the models are mapped and equal those of ``train_trees`` bit for bit. ``make_levels`` is called on
+    rank 0.
     """
     levels = run_on_all_ranks(communicator, lambda: list(make_levels()) if communicator.rank == 0 else [])
     trees: list[_Tree] = []
@@ -141,7 +116,7 @@ def train_trees_over_ranks(
 def _store(
     work: WorkFolder, levels: Levels | None, run: range, first: int, predicted: Path | None, instances: Instances
 ) -> None:
-    """Save the problems of some levels of a tree, whose levels are numbered from ``first``, on the rank that has it."""
+    """Save the problems of some levels of a tree (numbered from ``first``) on the rank that has them."""
     if levels is None:
         return
     for t in run:
@@ -165,7 +140,7 @@ def _train_levels(
     if len(joined) == len(numbers):
         return
     levels = {t: (open_problem(work.level(t)), open_tasks(work.level(t))) for t in numbers}
-    # The cuts ignore what is solved already, so that the blocks of an earlier run fit.
+    # The cuts ignore what is already solved, so that the blocks of an earlier run fit.
     plan: list[SubProblem] = []
     if communicator.rank == 0:
         plan = cut_into_sub_problems({t: tasks.work for t, (_, tasks) in levels.items()})
@@ -178,7 +153,7 @@ def _train_levels(
 
 def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob) -> None:
     """Join the blocks level by level; each rank writes a part of every level."""
-    release_freed_memory()  # the solvers' scratch memory: the files that are written now are as large
+    release_freed_memory()  # the solvers' scratch memory: the files to write are as large
     for t in sorted({sub.level for sub in job.plan}):
         paths = [work.blocks / block_name(sub, work.key) for sub in job.plan if sub.level == t]
         join_blocks(communicator, paths, job.instances.weights_shape(job.levels[t][0]), work.weights(t))
@@ -186,12 +161,7 @@ def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob) -> None
 
 
 def threads_of_rank(communicator: Communicator, threads: int) -> int:
-    """Return the number of threads of a rank.
-
-    Args:
-        communicator: the ranks.
-        threads: the number to use; -1: the rank's share of the host's cores.
-    """
+    """Return the number of threads of a rank; -1: its share of the host's cores. Collective."""
     own = usable_cores()
     all_ranks = communicator.allgather((communicator.host, own))
     if threads >= 1:

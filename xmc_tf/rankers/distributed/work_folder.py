@@ -14,8 +14,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file, hidden_prefix
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.data import save_matrix
+from xmc_tf.data.matrices import open_matrix
 from xmc_tf.data.npz.reading import read_npz
-from xmc_tf.data.npz.stored import open_matrix
 from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.params import LinearLevelParams
 from xmc_tf.rankers.problems import LevelProblem
@@ -47,7 +47,6 @@ def save_problem(folder: Path, problem: LevelProblem, tasks: LevelTasks) -> None
 
 
 def is_stored(folder: Path) -> bool:
-    """Return whether a level's problem is complete."""
     return (folder / _PROBLEM).is_file()
 
 
@@ -62,7 +61,7 @@ def open_problem(folder: Path) -> LevelProblem:
 
 
 def open_tasks(folder: Path) -> LevelTasks:
-    """Return the tasks of a level, memory-mapped: computing them reads all matched documents, so one rank does it."""
+    """Return a level's tasks, memory-mapped: computing them reads all matched documents, so one rank does it."""
     arrays = read_npz(folder / _TASKS, name="work file")
     return LevelTasks(*(arrays[name] for name in LevelTasks._fields))
 
@@ -73,24 +72,17 @@ _UNFINISHED = ".work-"  # prefix of the file's name until it is complete
 
 
 class WorkFolder:
-    """A folder of intermediate results, from which a later run with the same inputs resumes.
-
-    Args:
-        path: the folder.
-        key: key of the inputs; see :func:`~xmc_tf.rankers.distributed.inputs.check_same_inputs`.
-    """
+    """A folder of intermediate results, from which a later run with the same key of the inputs resumes."""
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
 
     @property
     def blocks(self) -> Path:
-        """Folder of the solved sub-problems."""
         return self.path / "blocks"
 
     @property
     def tree(self) -> Path:
-        """Folder of the label tree."""
         return self.path / "tree"
 
     @property
@@ -99,7 +91,6 @@ class WorkFolder:
         return self.path / "features"
 
     def file(self, name: str) -> Path:
-        """Return the path of a file in this folder."""
         return self.path / name
 
     def level(self, t: int) -> Path:
@@ -107,34 +98,22 @@ class WorkFolder:
         return self.path / "levels" / str(t)
 
     def weights(self, t: int) -> Path:
-        """Return the path of a level's joined weights."""
         return self.level(t) / "W.npz"
 
     def remove(self) -> None:
-        """Rename and remove it: after an interruption, a later run must not resume from the rest."""
+        """Rename and remove it: after an interruption, a later run must not resume from what remains."""
         _discard(self.path)
 
     def claims(self, run: str) -> Path:
-        """Return the folder of the ranks' claims."""
         return self.path / f"claims-{run}"
 
 
 def work_path(model: Path) -> Path:
-    """Return the path of a model's work folder."""
     return model.with_name(f"{model.name}.work")
 
 
 def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkFolder:
-    """Open the work folder of an earlier run with the same inputs, or create an empty one.
-
-    Args:
-        communicator: the ranks.
-        model: the model's folder; the work folder is beside it.
-        key: key of the inputs.
-
-    Raises:
-        InputError: if the place contains something else, or a rank does not see the folder.
-    """
+    """Open the work folder of an earlier run with the same key, or create an empty one; check that all ranks see it."""
     path = work_path(model)
     run_on_all_ranks(communicator, lambda: _prepare(path, key) if communicator.rank == 0 else None)
     token = communicator.broadcast(secrets.token_hex(8))

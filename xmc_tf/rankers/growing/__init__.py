@@ -1,4 +1,4 @@
-"""Growing trained rankers: further documents and labels, without training all of them again."""
+"""Growing trained rankers: add documents and labels without training everything again."""
 
 from xmc_tf.rankers.growing.rankers import (
     Growth,

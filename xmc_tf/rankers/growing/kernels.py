@@ -1,13 +1,13 @@
-"""Adjusting the weights of labels to further documents of their cluster.
+"""Adjust the weights of labels to further documents of their cluster.
 
 The solver minimizes, over the new weights w of a label,
 
     ½ Σ_j h_j (w_j - v_j)² + C Σ_i max(0, 1 - y_i w·x_i)²      (or without the square)
 
-where v are the present weights and i are the new documents only. The earlier documents are represented by h: each
+where v are the present weights and i are only the new documents. The earlier documents are represented by h: each
 weight is held by 1 (the regularization) and by the squares of the feature in the cluster's earlier documents, which is
-the diagonal of their Hessian. So a frequent feature, on which many documents agree, moves little, and a rare one moves
-as far as it would in a training. It is solved in the dual, as in a training, by coordinate descent.
+the diagonal of their Hessian. So a frequent feature moves little, and a rare one as far as it would in a training. The
+problem is solved in the dual, as in a training, by coordinate descent.
 """
 
 import numpy as np
@@ -35,20 +35,10 @@ def adjust_labels(
 ):  # fmt: skip
     """Return the adjusted weights of some labels of a cluster; those that are optimal within ``eps`` are left out.
 
-    Args:
-        indptr: the features of all documents, as CSR: starts,
-        indices: columns,
-        data: and values.
-        earlier: documents of the cluster that the present weights were trained on.
-        rows: its new documents, ascending.
-        labels: the labels.
-        positives: :class:`~xmc_tf.rankers.kernels.task.Positives` of all labels of the level.
-        weight_indptr: the present weights, as CSC: starts,
-        weight_indices: rows; the bias is the last one,
-        weight_data: and values.
-        slot: zeroed scratch memory over all features; it is zeroed again.
-        settings: :class:`~xmc_tf.rankers.kernels.task.SolverSettings`.
-        squared: whether the loss is the squared hinge, or else the hinge.
+    ``indptr, indices, data`` are the features of all documents (CSR), ``weight_*`` the present weights (CSC, bias
+    last). ``earlier`` are the cluster's documents that these were trained on, ``rows`` its new ones, ascending.
+    ``slot`` is zeroed scratch memory over all features, and zero again on return. The loss is the hinge, or with
+    ``squared`` its square.
     """
     cp, cn, bias, eps, max_iter, threshold, max_nonzeros = settings
     names = _number_features(indptr, indices, rows, slot)
@@ -142,7 +132,6 @@ def _compact(indptr, indices, data, rows, slot, held, bias):
 
 @inner
 def _margin(starts, places, values, w, bias, i):
-    """Return the score of a document."""
     margin = bias * w[len(w) - 1]
     for p in range(starts[i], starts[i + 1]):
         margin += values[p] * w[places[p]]

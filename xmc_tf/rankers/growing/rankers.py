@@ -1,13 +1,9 @@
 """Growing the rankers of a tree: only the columns that further documents or labels change are computed.
 
-Two methods, which take the same arguments:
-
-* :func:`solved_again` solves the clusters that changed on all their documents. Their weights are those, bit for bit,
-  that a training on all documents with the same tree gives. It takes as long as these clusters take in a training.
-* :func:`adjusted` moves the weights of these clusters to the new documents (see ``kernels``), and solves new labels.
-  It takes as long as the new documents take.
-
-The unit of work is that of a training, a task, so the result depends on neither the number of threads nor their order.
+:func:`solved_again` solves the changed clusters on all their documents, which gives the weights, bit for bit, of a
+training with the same tree and takes as long for these clusters. :func:`adjusted` moves their weights to the new
+documents (see ``kernels``) and solves new labels; it takes as long as the new documents take. Both work on the tasks of
+a training, so the result does not depend on the threads.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,16 +34,9 @@ from xmc_tf.tree import LabelTree
 
 
 def place_labels(tree: LabelTree, X: csr_matrix, Y: csr_matrix, embeddings: csr_matrix) -> LabelTree:
-    """Return a tree with further labels, each in the leaf cluster with the most similar documents.
+    """Return a tree with further labels, each in the leaf cluster with the most similar documents, on average.
 
-    The similarity of a label to a cluster is the mean over the cluster's documents. Labels without an embedding are
-    spread evenly.
-
-    Args:
-        tree: the label tree; its clusters stay as they are, and no level is added.
-        X: features of the documents.
-        Y: labels of the documents: documents × labels of ``tree``.
-        embeddings: embeddings of the further labels, labels × features; their numbers follow those of ``tree``.
+    Clusters and levels stay. Labels without an embedding are spread evenly; the new label numbers follow the tree's.
     """
     leaves, count = tree.splits[-1], embeddings.shape[0]
     cluster_of = np.repeat(np.arange(leaves.size - 1), np.diff(leaves))
@@ -66,13 +55,7 @@ def place_labels(tree: LabelTree, X: csr_matrix, Y: csr_matrix, embeddings: csr_
 
 
 def regrouped(tree: LabelTree, labels: np.ndarray, clusters: np.ndarray) -> LabelTree:
-    """Return a tree with the same clusters, but other labels in them.
-
-    Args:
-        tree: the tree.
-        labels: numbers of the labels, each of 0 … n - 1 once.
-        clusters: the leaf cluster of each.
-    """
+    """Return a tree with the same clusters but other labels in them; ``clusters`` is the leaf cluster of each label."""
     order = np.lexsort((labels, clusters))
     splits = np.searchsorted(clusters[order], np.arange(tree.splits[-1].size))
     return LabelTree((*tree.splits[:-1], splits), labels[order], tree.node_order)
@@ -83,21 +66,13 @@ _ADJUSTABLE = {"L2R_L2LOSS_SVC_DUAL": True, "L2R_L2LOSS_SVC_PRIMAL": True, "L2R_
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """The change of the rankers of one tree.
-
-    Args:
-        model: the present rankers.
-        levels: the training problems with all documents and all labels; new labels are the last ones.
-        columns: for each level, the present column of each node; -1: it is new.
-        changed: for each level, a mask of the clusters that changed.
-        nr_earlier: number of documents that ``model`` was trained on, which are the first ones.
-    """
+    """The change of the rankers of one tree."""
 
     model: XLinear
-    levels: Levels
-    columns: Sequence[np.ndarray]
-    changed: Sequence[np.ndarray]
-    nr_earlier: int
+    levels: Levels  # the training problems with all documents and labels; new labels are the last ones
+    columns: Sequence[np.ndarray]  # for each level, the present column of each node; -1: it is new
+    changed: Sequence[np.ndarray]  # for each level, a mask of the clusters that changed
+    nr_earlier: int  # the documents that ``model`` was trained on, which are the first ones
 
 
 def with_documents_from(levels: Levels, first: int) -> list[np.ndarray]:
@@ -118,10 +93,7 @@ def with_documents_from(levels: Levels, first: int) -> list[np.ndarray]:
 def changed_clusters(before: Levels, after: Levels, columns: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return for each level a mask of the clusters whose documents or positives differ.
 
-    Args:
-        before: the problems before the change.
-        after: the problems after it, with the same documents and clusters.
-        columns: for each level, the earlier column of each node; -1: it is new.
+    ``columns`` holds for each level the earlier column of each node; -1: it is new.
     """
     masks = []
     for t in range(after.depth):
@@ -132,7 +104,7 @@ def changed_clusters(before: Levels, after: Levels, columns: Sequence[np.ndarray
         nodes[known] = positives
         nodes[~known] = True
         mask = np.asarray(new.clusters.T @ nodes.astype(np.float32)).ravel() > 0
-        # The documents of a cluster differ only if a node of it has others, or a label of it has left.
+        # A cluster's documents change only if a node's documents do, or if a label has left.
         mask |= np.diff(old.clusters.indptr) != np.diff(new.clusters.indptr)
         masks.append(mask)
     return masks
@@ -148,14 +120,7 @@ def _differ(one: csc_matrix, other: csc_matrix) -> np.ndarray:
 
 
 def solved_again(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
-    """Return the rankers of some trees with all clusters that changed solved on all their documents.
-
-    Args:
-        growths: what changes in each tree.
-        instances: the features of all documents.
-        threads: number of threads; -1: one per core. The result does not depend on it.
-        seed: the training seed.
-    """
+    """Return the rankers of some trees with all changed clusters solved on all their documents."""
 
     def solve(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
         del growth, t
@@ -165,11 +130,7 @@ def solved_again(growths: Sequence[Growth], instances: Instances, threads: int =
 
 
 def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
-    """Return the rankers of some trees adjusted to their new documents; the arguments are those of `solved_again`.
-
-    Raises:
-        InputError: the loss is logistic, or there are dense features.
-    """
+    """Return the rankers of some trees adjusted to their new documents; InputError if the loss is logistic."""
     for growth in growths:
         for params in growth.levels.params:
             if params.solver_type not in _ADJUSTABLE:

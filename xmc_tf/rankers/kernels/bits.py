@@ -12,7 +12,7 @@ _HALF = np.uint64(32)
 
 @intrinsic
 def popcount(typing, value):
-    """Return the number of bits that are set in a whole number."""
+    """Return the number of set bits of a whole number."""
 
     def codegen(context, builder, signature, args):
         return builder.ctpop(args[0])
@@ -22,7 +22,7 @@ def popcount(typing, value):
 
 @inner
 def _mixed(state, number):
-    """Return a state that differs if either the state before or the number differs."""
+    """Return a state that differs if either the previous state or the number differs."""
     state = (state ^ number) * _FACTOR
     return state ^ (state >> _HALF)
 
@@ -31,8 +31,8 @@ def _mixed(state, number):
 def checksum(numbers, first, last):
     """Return the checksum of a range of uint64 whose length is a multiple of ``LINE``.
 
-    It runs at the speed of the memory, because the eight states do not wait for each other. It protects from damage,
-    not from an attack: any change within one number changes it, and other changes do in all but 1 of 2^64 cases.
+    It runs at memory speed, because the eight states do not wait for each other. It detects damage, not attacks: any
+    change within one number, and all but 1 of 2^64 other changes.
     """
     a = b = c = d = e = f = g = h = np.uint64(0)
     for i in range(first, last, LINE):

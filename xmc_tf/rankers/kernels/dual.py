@@ -1,11 +1,9 @@
 """Dual coordinate descent for sixteen sibling labels at once (L2-regularised hinge, squared hinge, logistic loss).
 
-The labels of a cluster are trained on the same documents. One visit to a document serves the sixteen labels in the
+The labels of a cluster are trained on the same documents. One visit to a document serves the labels in the sixteen
 lanes: its entries are read once, and the weights of a feature for all sixteen are one cache line. A label that has
-converged leaves its lane to the next in the queue, so that no lane waits for the slowest one.
-
-Every pass visits the documents in a new random order. This matters: with one fixed order, the same problems need 3 to 6
-times as many passes.
+converged leaves its lane to the next in the queue. Every pass visits the documents in a new random order: with a fixed
+order, the same problems need 3 to 6 times as many passes.
 
 References:
     Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008.
@@ -85,43 +83,23 @@ def _logistic_root(start, square, margin, upper, tolerance):
 
 
 class DualScratch(NamedTuple):
-    """Zeroed memory of the dual solver, sixteen columns each.
+    """Zeroed memory of the dual solver, sixteen columns each."""
 
-    Attributes:
-        w: weights: a row for each shared feature, for the bias, and for each dense feature.
-        alpha: dual variables, a row for each document.
-        signs: int8, signs of the labels, a row for each document.
-        cost: costs of the positives, a row for each document; a single row if all costs are 1.
-    """
-
-    w: np.ndarray
-    alpha: np.ndarray
-    signs: np.ndarray
-    cost: np.ndarray
+    w: np.ndarray  # a row for each shared feature, for the bias, and for each dense feature
+    alpha: np.ndarray  # dual variables, a row for each document
+    signs: np.ndarray  # int8, signs of the labels, a row for each document
+    cost: np.ndarray  # costs of the positives, a row for each document; a single row if all are 1
 
 
 @kernel
 def solve_dual(
     problem, in_match, nr_sparse_columns, dense, labels, positives, scratch, loss, settings, seed
 ):  # fmt: skip
-    """Train ``labels`` (a queue) on the documents of one cluster.
+    """Train ``labels`` (a queue) on a cluster's documents; return their columns in order of completion, and passes.
 
-    Args:
-        problem: the gathered :class:`~xmc_tf.rankers.kernels.gather.ClusterProblem`.
-        in_match: mask of the documents that are negatives for every label; the others count where they are positive.
-        nr_sparse_columns: number of sparse columns of the full matrix.
-        dense: (all documents, dense features) float32; its columns come after the sparse ones.
-        labels: columns of Y to train.
-        positives: :class:`~xmc_tf.rankers.kernels.task.Positives` of all labels of the level.
-        scratch: a new :class:`DualScratch`.
-        loss: SQUARED_HINGE, HINGE or LOGISTIC.
-        settings: :class:`~xmc_tf.rankers.kernels.task.SolverSettings`; ``eps`` is the distance between the largest and
-            the smallest projected gradient at which a label is done.
-        seed: seed of the orders in which documents are visited.
-
-    Returns:
-        :class:`~xmc_tf.rankers.kernels.emit.WeightColumns`, in the order in which the labels were completed, and the
-        number of passes of each.
+    ``in_match`` marks the documents that are negatives of every label; the others count where they are positive. The
+    columns of ``dense`` (of all documents) follow the sparse ones. ``scratch`` must be new. A label is done when its
+    largest and smallest projected gradients differ by at most ``eps``.
     """
     w, alpha, signs, cost = scratch
     # Numba compiles the use of an array faster than that of a tuple's field.

@@ -1,4 +1,4 @@
-"""The solvers' results as sparse columns: thresholded, limited to a budget, sorted by feature; and matrices of them."""
+"""The solvers' results as sparse columns: thresholded, limited in number, sorted by feature; and matrices of them."""
 
 from typing import NamedTuple
 
@@ -10,21 +10,13 @@ from xmc_tf.common.ordering import kth_largest, sort_ascending
 
 
 class WeightColumns(NamedTuple):
-    """Sparse weight columns of some labels; only the first ``indptr[-1]`` entries are in use.
+    """Sparse weight columns of some labels; only the first ``indptr[-1]`` entries are in use."""
 
-    Attributes:
-        labels: label of each column.
-        indptr: position of each column's first weight; ``indptr[filled[0]]`` is the end.
-        features: row of each weight in the level's W (the bias is the last row).
-        weights: the weights.
-        filled: ``filled[0]`` is the number of columns.
-    """
-
-    labels: np.ndarray
-    indptr: np.ndarray
-    features: np.ndarray
+    labels: np.ndarray  # label of each column
+    indptr: np.ndarray  # position of each column's first weight; ``indptr[filled[0]]`` is the end
+    features: np.ndarray  # row of each weight in the level's W (the bias is the last row)
     weights: np.ndarray
-    filled: np.ndarray
+    filled: np.ndarray  # ``filled[0]`` is the number of columns
 
 
 @inner
@@ -54,7 +46,7 @@ def _with_room(columns, more):
 
 @inner
 def _keep_heaviest(names, values, count, most):
-    """Move the ``most`` weights of ``count`` that are furthest from 0 to the front; of equal ones, the first."""
+    """Move the ``most`` largest of ``count`` weights by magnitude to the front; of equal ones, the first."""
     sizes = np.empty(count, np.float32)
     for i in range(count):
         sizes[i] = abs(values[i])
@@ -73,7 +65,7 @@ def _keep_heaviest(names, values, count, most):
 
 @inner
 def _sort_by_name(names, values, count):
-    """Sort the first names, and their values with them."""
+    """Sort the first ``count`` names, and their values with them."""
     keys, spare, before = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.float32)
     for i in range(count):
         keys[i] = np.int64(names[i]) << 32 | i
@@ -87,7 +79,7 @@ def _sort_by_name(names, values, count):
 def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, signs, has_bias, threshold, max_nonzeros):
     """Append one lane's weights as a column and zero them in ``w``; return the columns, whose arrays may be new.
 
-    ``w`` holds the shared sparse features, then the bias, then the dense features; in the column the dense features
+    ``w`` holds the shared sparse features, then the bias, then the dense features; in the column, the dense features
     follow all ``nr_sparse`` sparse ones and the bias comes last.
     """
     shared = len(problem.names)
@@ -140,12 +132,7 @@ def _copy_columns(labels, indptr, features, weights, out_indptr, out_features, o
 
 
 def join_columns(parts: list[WeightColumns], nr_labels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return columns by label as CSC arrays: starts, rows and values. A label without a column has no weights.
-
-    Args:
-        parts: the columns, those of label -1 are left out; the list is emptied, so that each part is freed once copied.
-        nr_labels: number of labels.
-    """
+    """Return columns by label as CSC arrays, without label -1; empties the list, to free each part once copied."""
     sizes = np.zeros(nr_labels + 1, np.int64)
     for part in parts:
         labels = part.labels[: int(part.filled[0])]
@@ -160,7 +147,7 @@ def join_columns(parts: list[WeightColumns], nr_labels: int) -> tuple[np.ndarray
 
 
 def matrix_of_columns(parts: list[WeightColumns], shape: tuple[int, int]) -> csc_matrix:
-    """Return a level's W of its columns; see :func:`join_columns`, which also empties the list."""
+    """Return a level's W from its columns; empties the list like :func:`join_columns`."""
     indptr, indices, data = join_columns(parts, shape[1])
     if indptr[-1] <= np.iinfo(np.int32).max:
         indptr = indptr.astype(np.int32)

@@ -1,12 +1,10 @@
 """The problem of one cluster: its documents in consecutive memory, their features renumbered.
 
 A cluster has a few thousand of millions of documents and a few thousand of hundreds of thousands of features. Solvers
-work on a copy in which
-
-* the documents follow each other, so that a pass streams through memory;
-* features are numbered from the most frequent one on, so that the weights in use are together in the cache;
-* a private feature, which only one document has (a quarter of all entries in leaf clusters of short texts), is removed:
-  its weight is always alpha * y * x, so its share of the margin is alpha * x², a term on the diagonal.
+work on a copy, through which a pass streams. Features are numbered by falling frequency, so that the weights in use
+share the cache. A private feature, which only one document has (a quarter of all entries in leaf clusters of short
+texts), is removed: its weight is always alpha * y * x, so its share of the margin is alpha * x², a term on the
+diagonal.
 """
 
 from typing import NamedTuple
@@ -17,39 +15,23 @@ from xmc_tf.common.compiled import inner, kernel
 
 
 class ClusterProblem(NamedTuple):
-    """The documents of one cluster in the form that solvers read.
+    """The documents of one cluster in the form that solvers read."""
 
-    Attributes:
-        rows: the documents' rows in the full matrix.
-        indptr: position of each document's first entry.
-        features: local feature number of each entry.
-        values: value of each entry.
-        own: sum of squares of each document's private entries.
-        square: squared norm of each document, including dense part and bias.
-        names: full-matrix column of each local feature.
-        private_indptr: position of each document's first private entry.
-        private_names: full-matrix column of each private entry.
-        private_values: value of each private entry.
-    """
-
-    rows: np.ndarray
-    indptr: np.ndarray
-    features: np.ndarray
+    rows: np.ndarray  # the documents' rows in the full matrix
+    indptr: np.ndarray  # position of each document's first entry
+    features: np.ndarray  # local feature number of each entry
     values: np.ndarray
-    own: np.ndarray
-    square: np.ndarray
-    names: np.ndarray
-    private_indptr: np.ndarray
-    private_names: np.ndarray
+    own: np.ndarray  # sum of squares of each document's private entries
+    square: np.ndarray  # squared norm of each document, with dense part and bias
+    names: np.ndarray  # full-matrix column of each local feature
+    private_indptr: np.ndarray  # position of each document's first private entry
+    private_names: np.ndarray  # full-matrix column of each private entry
     private_values: np.ndarray
 
 
 @inner
 def count_features(indptr, indices, rows, slot):
-    """Return the features of ``rows``, each once, in the order in which they occur.
-
-    ``slot`` is a zeroed scratch array over all features; on return, it contains how often each feature occurs.
-    """
+    """Return the features of ``rows``, each once, in order of occurrence; ``slot`` (zeros) receives their counts."""
     entries = 0
     for row in rows:
         entries += indptr[row + 1] - indptr[row]
@@ -67,10 +49,7 @@ def count_features(indptr, indices, rows, slot):
 
 @inner
 def _rank_features(indptr, indices, rows, slot):
-    """Number the features of ``rows`` by descending frequency; private ones get no number (-1).
-
-    ``slot`` is a zeroed scratch array over all features; on return, it contains each feature's local number.
-    """
+    """Number the features of ``rows`` by falling frequency into ``slot`` (zeros); private ones get -1."""
     seen = count_features(indptr, indices, rows, slot)
     first = np.zeros(len(rows) + 2, np.int64)  # first[c]: number of features more frequent than c
     for feature in seen:
@@ -96,16 +75,10 @@ def _rank_features(indptr, indices, rows, slot):
 
 @kernel
 def gather(indptr, indices, data, rows, slot, square, bias):
-    """Copy ``rows`` of a CSR matrix into a :class:`ClusterProblem`.
+    """Copy the sorted ``rows`` of a CSR matrix into a :class:`ClusterProblem`.
 
-    Args:
-        indptr: row pointers of the full matrix, int64.
-        indices: columns of the full matrix, int32.
-        data: values of the full matrix, float32.
-        rows: sorted documents of the cluster.
-        slot: scratch memory, int32 zeros, one per feature of the full matrix; zero again on return.
-        square: squared norm of the dense part of every document of the full matrix (or an empty array).
-        bias: value of the constant feature; 0 for none.
+    ``slot`` is zeroed int32 scratch memory over all features, and zero again on return. ``square`` holds the squared
+    norm of the dense part of every document of the full matrix, or nothing.
     """
     names, seen = _rank_features(indptr, indices, rows, slot)
     n = len(rows)

@@ -1,15 +1,8 @@
 """Registers of sixteen floats inside Numba kernels: one lane per label.
 
-Numba leaves vectorization to LLVM's loop pass, which gives up if arrays may overlap, as the solver's may. So the
-solver uses registers of ``WIDTH`` float32 directly: a Numba type for LLVM's ``<16 x float>`` (two AVX2 registers or one
+Numba leaves vectorization to LLVM's loop pass, which gives up if arrays may overlap, as the solver's may. So the solver
+uses registers of ``WIDTH`` float32 directly: a Numba type for LLVM's ``<16 x float>`` (two AVX2 registers or one
 AVX-512 register), loaded from and stored to row ``r`` of a contiguous (rows, 16) array.
-
-Example:
-    >>> @kernel
-    ... def axpy(w, row, v, step):
-    ...     store(w, row, fma(splat(v), step, load(w, row)))
-
-There are arithmetic operators, ``fma``, ``maximum``, ``minimum`` and ``where_positive``, as the kernels need.
 """
 
 import operator
@@ -100,7 +93,7 @@ def store(typing, array, row, value):
 
 @intrinsic
 def load_at(typing, array, offset):
-    """Return sixteen neighbours from element ``offset`` of a contiguous float32 array on."""
+    """Return the sixteen elements from ``offset`` on of a contiguous float32 array."""
 
     def codegen(context, builder, signature, args):
         pointer = _element_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1], _VECTOR)
@@ -111,7 +104,7 @@ def load_at(typing, array, offset):
 
 @intrinsic
 def store_at(typing, array, offset, value):
-    """Write sixteen neighbours from element ``offset`` of a contiguous float32 array on."""
+    """Write sixteen elements from ``offset`` on of a contiguous float32 array."""
 
     def codegen(context, builder, signature, args):
         pointer = _element_pointer(context, builder, signature.args[0], args[0], signature.args[1], args[1], _VECTOR)

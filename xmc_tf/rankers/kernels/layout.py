@@ -1,11 +1,10 @@
 """The layout of weights for beam search: one chunk per parent, one row per feature, siblings side by side.
 
-A query has some twenty of the thousands of features that a chunk has. So each chunk has a small hash table from feature
-to row, and a row contains the weights of the siblings that have one. One look-up for all siblings is the idea of masked
-sparse chunk multiplication (Etter et al., WWW 2022). Node ``v`` of level ``t`` is the parent of chunk
-``level_start[t + 1] + v``.
+A query has some twenty of a chunk's thousands of features. So each chunk has a small hash table from feature to row,
+and a row contains the weights of the siblings that have one: one look-up for all siblings, as in masked sparse chunk
+multiplication (Etter et al., WWW 2022). Node ``v`` of level ``t`` is the parent of chunk ``level_start[t + 1] + v``.
 
-All chunks are in one array of 32-bit words, which can be a file that is mapped. A chunk consists of
+All chunks are in one array of 32-bit words, which can be a mapped file. A chunk consists of
 
 - the bias of each sibling,
 - the weights of the dense features, a row per sibling,
@@ -14,11 +13,10 @@ All chunks are in one array of 32-bit words, which can be a file that is mapped.
 - the rows, each either a weight for every sibling, padded to a multiple of sixteen; or some weights, followed by the
   position of each among the siblings in as few bytes as these positions need.
 
-Most siblings have weights for most features of queries; then it is faster to add a whole row in registers than single
-weights. A row is stored whole if at least one in ``share`` siblings has a weight, or if that is not longer; readers
-need not know the share. (Sums of whole rows are rounded less often, so the last digit of a score may depend on it.)
-The blocks of a chunk take less than two bytes per feature, so they stay in the processor's cache, and most features
-that a chunk does not have need nothing else.
+Adding a whole row in registers is faster than adding single weights if most siblings have one. A row is stored whole if
+at least one in ``share`` siblings has a weight, or if that is not longer; readers need not know the share. (Sums of
+whole rows are rounded less often, so the last digit of a score may depend on it.) The blocks of a chunk take less than
+two bytes per feature, so they stay in the processor's cache, and most features that a chunk lacks need nothing else.
 """
 
 from typing import NamedTuple
@@ -40,37 +38,21 @@ _COUNT, _FILLED, _ROW = range(3)  # columns of the state of a feature while a ch
 
 
 class Chunks(NamedTuple):
-    """All levels' chunks.
+    """All levels' chunks."""
 
-    Attributes:
-        level_start: first chunk of each level.
-        child_start: position of each chunk's first child in ``children``, including the level's offset.
-        children: node of the level (at the last level: label) of each child; -1: searches do not find it.
-        start: position of each chunk in ``words``.
-        rows: number of rows of each chunk.
-        words: the chunks, as int32.
-        weights: the same memory, as float32.
-        bytes: the same memory, as uint8.
-        lines: the same memory, as uint64.
-        checksums: checksum of each chunk.
-        verified: for each chunk, whether it need not be compared with its checksum (again).
-        damaged: 1 once a chunk differed from its checksum, else 0.
-        widest: maximum number of children of a chunk, padded to whole registers.
-    """
-
-    level_start: np.ndarray
-    child_start: np.ndarray
-    children: np.ndarray
-    start: np.ndarray
-    rows: np.ndarray
-    words: np.ndarray
-    weights: np.ndarray
-    bytes: np.ndarray
-    lines: np.ndarray
-    checksums: np.ndarray
-    verified: np.ndarray
-    damaged: np.ndarray
-    widest: int
+    level_start: np.ndarray  # first chunk of each level
+    child_start: np.ndarray  # position of each chunk's first child in ``children``
+    children: np.ndarray  # node of the level (at the last level: label) of each child; -1: searches skip it
+    start: np.ndarray  # position of each chunk in ``words``
+    rows: np.ndarray  # number of rows of each chunk
+    words: np.ndarray  # the chunks, int32
+    weights: np.ndarray  # the same memory, float32
+    bytes: np.ndarray  # the same memory, uint8
+    lines: np.ndarray  # the same memory, uint64
+    checksums: np.ndarray  # checksum of each chunk
+    verified: np.ndarray  # for each chunk, whether its checksum need not be checked (again)
+    damaged: np.ndarray  # 1 once a chunk differed from its checksum
+    widest: int  # maximum number of children of a chunk, padded to whole registers
 
 
 @inner
@@ -94,12 +76,7 @@ def row_words(count, width, share):
 
 @inner
 def row_count(words, size):
-    """Return the number of weights of a row that has not one for every sibling.
-
-    Args:
-        words: length of the row.
-        size: number of bytes of a sibling's position.
-    """
+    """Return the number of weights of a partially filled row of ``words`` words, with ``size`` bytes per position."""
     return 4 * words // (4 + size)
 
 
@@ -123,15 +100,7 @@ def first_slot(feature, slots):
 
 @inner
 def entry_of(words, table, slots, entries, feature):
-    """Return the position of a feature's entry; -1 if the chunk does not have the feature.
-
-    Args:
-        words: the chunks.
-        table: position of the chunk's blocks.
-        slots: number of its slots.
-        entries: position of its entries.
-        feature: the feature.
-    """
+    """Return the position of a feature's entry, given those of the chunk's blocks and entries; -1 if there is none."""
     slot = first_slot(feature, slots)
     while True:
         block = table + 2 * (slot >> 5)
@@ -153,7 +122,7 @@ def _count_features(indptr, indices, children, nr_sparse, state, seen):
         for p in range(indptr[child], indptr[child + 1]):
             feature = indices[p]
             if feature < nr_sparse:
-                # Without a branch, which would be mispredicted often: what is not new is overwritten.
+                # Without a branch, which would often be mispredicted: a feature that is not new is overwritten.
                 seen[found] = feature
                 found += state[feature, _COUNT] == 0
                 state[feature, _COUNT] += 1
@@ -207,7 +176,7 @@ def fill(
     start, words, weights, all_bytes, lines, checksums,
 ):  # fmt: skip
     """Fill chunks ``first`` to ``last``, whose words are zero."""
-    # All that is known of a feature is in one place, because there are more features than fit in the cache.
+    # The state of a feature is in one place, because there are more features than fit in the cache.
     state, seen = np.zeros((nr_sparse, 4), np.int32), np.empty(nr_sparse + 1, np.int32)
     for chunk in range(first, last):
         begin = start[chunk]

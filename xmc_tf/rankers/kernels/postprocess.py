@@ -36,8 +36,8 @@ def squash(code, raw):
 def least_raw(code, worst, parent):
     """Return a raw score below which a node's combined score is below ``worst``, so that most nodes are dropped early.
 
-    It is a little lower than necessary, so that no node is dropped by rounding: neither by that of the score, which
-    makes close scores equal and lets the nodes' numbers decide, nor by that of the post-processor.
+    It is a little lower than necessary, so that no node is dropped by rounding: of scores, where ties are decided by
+    the nodes' numbers, or of the post-processor.
     """
     if code == NOOP:
         return np.float64(worst)

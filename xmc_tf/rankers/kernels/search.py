@@ -50,8 +50,8 @@ def _add_some(weights, positions, begin, length, size, value, scores):
 def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, places, found):
     """Write the raw scores of all children of one chunk for one query.
 
-    Each look-up reads three places: a block, an entry and a row. They are prefetched for some features at a time, so
-    that a query waits for memory once for each of the three, and not for each feature.
+    Each look-up reads a block, an entry and a row. They are prefetched for some features at a time, so that a query
+    waits for memory once for each of the three, not for each feature.
     """
     begin = chunks.start[chunk]
     width = chunks.child_start[chunk + 1] - chunks.child_start[chunk]
@@ -198,21 +198,11 @@ def search(
     chunks, indptr, indices, data, dense, codes_indptr, codes_indices, codes_data, beams, posts, first, last, block,
     out_nodes, out_scores, out_counts,
 ):  # fmt: skip
-    """Find the best labels of queries ``first`` to ``last``.
+    """Find the best labels of queries ``first`` to ``last``, best first, and their numbers.
 
-    Queries are searched in blocks, sorted by chunk: all queries that need a chunk use it while it is in the cache.
-
-    Args:
-        chunks: the :class:`~xmc_tf.rankers.kernels.layout.Chunks`.
-        indptr, indices, data: the queries' sparse features (CSR).
-        dense: their dense features.
-        codes_indptr, codes_indices, codes_data: parents of the first level to start from, with scores (CSR); an empty
-            ``codes_indptr`` for all of them.
-        beams: number of nodes kept at each level; the last is the number of labels.
-        posts: number of each level's post-processor.
-        first, last: range of queries.
-        block: number of queries in a block.
-        out_nodes, out_scores, out_counts: receive labels and scores, best first, and their numbers.
+    Queries are searched in blocks, sorted by chunk, so that all queries that need a chunk use it while it is in the
+    cache. ``codes`` are the parents of the first level to start from (CSR); an empty ``codes_indptr`` means all.
+    ``beams`` and ``posts`` are the number of nodes to keep and the post-processor of each level.
     """
     nr_parents = chunks.level_start[1]
     widest = nr_parents
@@ -268,16 +258,7 @@ def search(
 
 @kernel
 def score_paths(chunks, indptr, indices, data, dense, path_indptr, path_chunk, path_child, path_parent, posts, out):
-    """Score selected nodes of each query, level by level.
-
-    Args:
-        chunks, indptr, indices, data, dense, posts: as for :func:`search`.
-        path_indptr: (levels, queries + 1): position of each query's first node of a level in the following arrays.
-        path_chunk: chunk of each node; nodes of the same chunk follow each other.
-        path_child: position of the node among its siblings.
-        path_parent: position of its parent in ``out``; -1 for the root.
-        out: receives the combined score of each node.
-    """
+    """Score selected nodes of each query, level by level; for the arrays see :class:`~xmc_tf.rankers.paths.Paths`."""
     raw = np.empty(chunks.widest, np.float32)
     asked, entries = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
     for t in range(len(posts)):

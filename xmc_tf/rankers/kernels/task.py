@@ -10,39 +10,21 @@ _TINY = np.float32(1e-8)  # smallest cost of a positive
 
 
 class Positives(NamedTuple):
-    """The positives of a level's labels, as CSC.
+    """The positives of a level's labels, as CSC."""
 
-    Attributes:
-        indptr: int64, position of each label's first positive.
-        documents: int32, documents of each label, ascending.
-        costs: float32, cost of each positive; empty if all are 1.
-    """
-
-    indptr: np.ndarray
-    documents: np.ndarray
-    costs: np.ndarray
+    indptr: np.ndarray  # int64, position of each label's first positive
+    documents: np.ndarray  # int32, documents of each label, ascending
+    costs: np.ndarray  # float32, cost of each positive; empty if all are 1
 
 
 class SolverSettings(NamedTuple):
-    """The settings of a solver.
-
-    Attributes:
-        cp: penalty of positives.
-        cn: penalty of negatives.
-        bias: value of the constant feature; 0 for none.
-        eps: tolerance at which a label is done; smaller values take more passes.
-        max_iter: maximum number of passes over the documents.
-        threshold: weights closer to 0 are dropped.
-        max_nonzeros: maximum number of weights kept per label; 0 for all.
-    """
-
-    cp: float
-    cn: float
-    bias: float
-    eps: float
-    max_iter: int
-    threshold: float
-    max_nonzeros: int
+    cp: float  # penalty of positives
+    cn: float  # penalty of negatives
+    bias: float  # value of the constant feature; 0 for none
+    eps: float  # tolerance at which a label is done
+    max_iter: int  # maximum number of passes over the documents
+    threshold: float  # weights closer to 0 are dropped
+    max_nonzeros: int  # maximum number of weights kept per label; 0 for all
 
 
 @inner

@@ -7,14 +7,9 @@ from xmc_tf.common.compiled import kernel
 
 @kernel
 def unite(nodes, counts, first, last, out_labels, out_counts):
-    """Write the labels that any tree has found for some documents, ascending and each once.
+    """Write the labels that any tree has found for documents ``first`` to ``last``, ascending and each once.
 
-    Args:
-        nodes: int32 [trees, documents, most]: the labels of each tree.
-        counts: int64 [trees, documents]: their numbers.
-        first, last: range of documents.
-        out_labels: int32 [documents, trees * most], receives the labels.
-        out_counts: int64 [documents], receives their numbers.
+    ``nodes`` and ``counts`` are [trees, documents, most] and [trees, documents].
     """
     for row in range(first, last):
         size = 0
@@ -33,15 +28,7 @@ def unite(nodes, counts, first, last, out_labels, out_counts):
 
 @kernel
 def place_scores(nodes, scores, counts, indptr, indices, first, last, out):
-    """Write the score of each label in each tree that has found it; the other places stay as they are.
-
-    Args:
-        nodes, counts: as for :func:`unite`.
-        scores: float32, of the shape of ``nodes``.
-        indptr, indices: the united labels (CSR, ascending within a row).
-        first, last: range of documents.
-        out: float32 [entries, trees], receives the scores.
-    """
+    """Write the score of each label in each tree that has found it to ``out`` [entries, trees]."""
     for row in range(first, last):
         begin, end = indptr[row], indptr[row + 1]
         for tree in range(nodes.shape[0]):
@@ -56,13 +43,6 @@ def best_by_mean(indptr, indices, scores, first, last, nodes, means, counts):
 
     Equal means are in the order of the labels, as in the search of a single tree. The sum runs from the first tree to
     the last in float32, as in an exported graph, which therefore gives the same result.
-
-    Args:
-        indptr, indices: the labels (CSR, ascending within a row).
-        scores: float32 [entries, trees].
-        first, last: range of documents.
-        nodes, means: [documents, most], receive labels and means.
-        counts: int64 [documents], receives the numbers of labels.
     """
     trees, most = scores.shape[1], nodes.shape[1]
     for row in range(first, last):

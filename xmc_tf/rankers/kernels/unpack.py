@@ -41,24 +41,8 @@ def unpack(
 ):  # fmt: skip
     """Read the weights of chunks ``first`` to ``last``, sorted by feature; return the first damaged chunk, or -1.
 
-    Args:
-        words: the chunks,
-        weights: as float32,
-        all_bytes: as bytes,
-        lines: and as uint64.
-        start: where each chunk begins.
-        rows: its number of rows,
-        checksums: and checksum.
-        child_indptr: where the children of each chunk begin,
-        children: and the column of each child.
-        nr_sparse: number of sparse features.
-        nr_dense: number of dense features.
-        bias: value of the constant feature; 0: there is none.
-        first: the first chunk.
-        last: the end of the chunks (exclusive).
-        at: where the next weight of each column belongs; it is advanced.
-        indices: receives the rows of the weights; empty: the weights are only counted.
-        data: receives the weights.
+    ``words``, ``weights``, ``all_bytes`` and ``lines`` are the same memory in four types. ``at`` is where the next
+    weight of each column belongs, and is advanced; with empty ``indices``, the weights are only counted.
     """
     widest = np.int64(1)
     for chunk in range(first, last):

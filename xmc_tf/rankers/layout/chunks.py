@@ -1,4 +1,4 @@
-"""Arranging a model's weights for search, in the layout of ``kernels/layout.py``."""
+"""Arrange a model's weights for search, in the layout of ``kernels/layout.py``."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,17 +14,11 @@ from xmc_tf.rankers.level import Level
 
 
 class ChunkTable(NamedTuple):
-    """Rows, length and checksum of each chunk.
+    """Rows, words and checksum of each chunk."""
 
-    Attributes:
-        rows: number of rows.
-        lengths: number of words.
-        checksums: checksum of the words.
-    """
-
-    rows: np.ndarray
-    lengths: np.ndarray
-    checksums: np.ndarray
+    rows: np.ndarray  # number of rows
+    lengths: np.ndarray  # number of words
+    checksums: np.ndarray  # of the words
 
 
 def build_chunks(
@@ -36,12 +30,7 @@ def build_chunks(
 ) -> tuple[ChunkTable, Chunks]:
     """Return the weights of all levels, arranged for search; the result does not depend on the number of threads.
 
-    Args:
-        levels: the top first.
-        nr_sparse: number of sparse features, which come first.
-        nr_dense: number of dense features, which come after them.
-        threads: number of threads; -1: one per core.
-        room: returns an array of so many int32, all zero, to fill.
+    ``room`` returns an array of so many int32, all zero, to fill.
     """
     threads = thread_count(threads)
     starts = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
@@ -72,13 +61,7 @@ def build_chunks(
 
 
 def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> Chunks:
-    """Return the chunks of levels; they are compared with their checksums when they are first used.
-
-    Args:
-        levels: the top first; their weights are not read.
-        table: rows, length and checksum of each chunk.
-        words: the words of all chunks, writable or presented as such.
-    """
+    """Return the chunks of levels, whose weights are not read; each chunk's checksum is checked on first use."""
     child_counts = np.concatenate([np.diff(level.clusters.indptr) for level in levels])
     return Chunks(
         level_start=np.cumsum([0, *(level.clusters.shape[1] for level in levels)]),
@@ -98,13 +81,7 @@ def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> 
 
 
 def with_children(chunks: Chunks, levels: Sequence[Level], kept: Sequence[Level]) -> Chunks:
-    """Return chunks of which a search finds only some nodes; the weights stay as they are.
-
-    Args:
-        chunks: the chunks of ``levels``.
-        levels: the levels with all nodes.
-        kept: the levels with the nodes to find.
-    """
+    """Return chunks of which a search finds only the nodes of ``kept``; the weights stay."""
     children = []
     for level, some in zip(levels, kept, strict=True):
         here = np.zeros(level.clusters.shape[0], bool)

@@ -1,13 +1,12 @@
-"""The layout for search on disk, beside the weights: mapped, so that a model answers at once and processes share it.
+"""The layout for search on disk, mapped, so that a model answers at once and processes share it.
 
-search/search.json   the weights from which it was made, by the checksums in their archives
-search/chunks.npy    rows, words and checksum of each chunk
-search/words.npy     the words of all chunks
+search/search.json   the weights from which it was made, by the checksums in their archives search/chunks.npy    rows,
+words and checksum of each chunk search/words.npy     the words of all chunks
 
-Beside weights in PECOS's format, these stay what counts. The layout can be deleted; if it is missing, damaged, or made
-from other weights, the weights are arranged in memory instead. Models of large data have no other weights than the
-layout: it takes less than half the room of both, and can be written while the rankers are trained. A chunk is compared
-with its checksum when it is first used, so no start has to read the whole file.
+If weights in PECOS's format are beside the layout, it can be deleted; if it is missing, damaged, or made from other
+weights, the weights are arranged in memory instead. Models of large data have the layout only: it takes less than half
+the room of both, and can be written during training. A chunk is compared with its checksum on first use, so no start
+has to read the whole file.
 """
 
 import json
@@ -45,24 +44,15 @@ FEWEST_WEIGHTS = 1 << 20
 
 
 class StoredSearch(NamedTuple):
-    """An open layout.
-
-    Attributes:
-        folder: where it is.
-        nr_weights: number of weights of each level.
-        nr_sparse, nr_dense: numbers of features for which it was made.
-        table: rows, length and checksum of each chunk.
-        words: the words of all chunks, mapped.
-        alone: whether the model has no other weights.
-    """
+    """An open layout."""
 
     folder: Path
-    nr_weights: list[int]
+    nr_weights: list[int]  # of each level
     nr_sparse: int
     nr_dense: int
     table: ChunkTable
-    words: np.ndarray
-    alone: bool
+    words: np.ndarray  # the words of all chunks, mapped
+    alone: bool  # whether the model has no other weights
 
     def chunks(self, levels: Sequence[Level]) -> Chunks:
         """Return the chunks of the levels from whose weights the layout was made."""
@@ -70,14 +60,7 @@ class StoredSearch(NamedTuple):
 
 
 def write_search(folder: Path, levels: Sequence[Level], nr_dense: int, threads: int = -1) -> None:
-    """Write the layout of the rankers in a folder, if they are large enough; the file is filled in place.
-
-    Args:
-        folder: the folder of the rankers, with their weights.
-        levels: the rankers.
-        nr_dense: number of dense features.
-        threads: number of threads; the files do not depend on it.
-    """
+    """Write the layout of the rankers in a folder, if they are large enough; the file is filled in place."""
     nr_weights = [level.nr_weights for level in levels]
     if sum(nr_weights) < FEWEST_WEIGHTS:
         return
@@ -89,11 +72,7 @@ def write_search(folder: Path, levels: Sequence[Level], nr_dense: int, threads: 
 
 
 class SearchWriter:
-    """Writes the layout of rankers in a folder, chunk after chunk, for a model without other weights.
-
-    Args:
-        folder: the folder of the rankers.
-    """
+    """Writes the layout of rankers into their folder, chunk after chunk, for a model without other weights."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._parts, self._crc = folder, list[ChunkTable](), 0
@@ -108,31 +87,21 @@ class SearchWriter:
         self._file.close()
 
     def add(self, table: ChunkTable, words: np.ndarray) -> None:
-        """Append chunks.
-
-        Args:
-            table: rows, length and checksum of each.
-            words: their words.
-        """
+        """Append chunks."""
         self._parts.append(table)
         content = np.ascontiguousarray(words).view(np.uint8).data
         self._crc = zlib.crc32(content, self._crc)
         write_in_steps(self._file, content)
 
     def chunks(self, levels: Sequence[Level]) -> Chunks:
-        """Return the chunks that are written, which are those of these levels."""
+        """Return the chunks written so far, which are those of these levels."""
         self._write_head()
         table = self._table()
         words = read_npy(self.folder / SEARCH / _WORDS)
         return chunks_of(levels, table, kernel_view(words, np.int32))
 
     def finish(self, levels: Sequence[Level], nr_dense: int) -> None:
-        """Complete the folder; the levels' parameters and clusters are in it already.
-
-        Args:
-            levels: the rankers.
-            nr_dense: number of dense features.
-        """
+        """Complete the folder; the levels' parameters and clusters are in it already."""
         head = self._write_head()
         size = self._file.tell()
         crc = crc_of_all([(zlib.crc32(head), len(head)), (self._crc, size - len(head))])
@@ -154,12 +123,7 @@ class SearchWriter:
 
 
 def link_search(stored: StoredSearch, folder: Path) -> None:
-    """Write a layout to another folder of rankers: hard links, or copies if the file system has no links.
-
-    Args:
-        stored: the layout.
-        folder: the folder of the rankers, with their parameters.
-    """
+    """Link a layout into another folder of rankers, or copy it if the file system has no links."""
     (folder / SEARCH).mkdir(parents=True)
     for name in (_WORDS, _TABLE, _HEADER):
         try:
@@ -169,11 +133,7 @@ def link_search(stored: StoredSearch, folder: Path) -> None:
 
 
 def known_records(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the records of files of chunks below a folder that are known without reading them.
-
-    Args:
-        folder: the folder of a model.
-    """
+    """Return the records of files of chunks below a model's folder that are known without reading the files."""
     found = {}
     for header in folder.rglob(f"{SEARCH}/{_HEADER}"):
         record = read_json(header).get(_WORDS)
@@ -202,17 +162,11 @@ def _write_header(
 
 
 def has_search(folder: Path) -> bool:
-    """Return whether a folder of rankers has a layout."""
     return (folder / SEARCH / _HEADER).is_file()
 
 
 def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
-    """Map the layout of the rankers in a folder; return None, with a warning, if it cannot be used.
-
-    Args:
-        folder: the folder of the rankers.
-        biases: the value of the constant feature of each level.
-    """
+    """Map the layout of the rankers in a folder; return None, with a warning, if it cannot be used."""
     here = folder / SEARCH
     try:
         header: dict[str, Any] = read_json(here / _HEADER)
@@ -235,26 +189,16 @@ def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
 
 
 def damaged(folder: Path) -> InputError:
-    """Return the error for a damaged layout of a model that has no other weights.
-
-    Args:
-        folder: the folder of the layout.
-    """
+    """Return the error for a damaged layout of a model that has no other weights."""
     return InputError(
         f"{folder} is damaged: its content has changed since it was saved",
         expected="the checksums in it",
-        received="others",
+        received="other checksums",
         fix="copy the model again from where it is intact, or train it again",
     )
 
 
 def warn_of_damage(folder: Path, problem: str) -> None:
-    """Log that a layout is not used.
-
-    Args:
-        folder: the folder of the layout.
-        problem: what is wrong with it.
-    """
     _LOG.warning(
         "%s; the weights are arranged in memory instead, which takes longer; fix: copy the model again, or delete %s",
         problem, folder,
@@ -267,7 +211,7 @@ def _mapped(path: Path, count: int) -> np.ndarray:
     with path.open("wb") as file:
         file.write(head)
         file.flush()
-        # Reserve the room, because a full disk ends a process that writes to a map.
+        # Reserve the space, because a full disk kills a process that writes to a map.
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, len(head) + 4 * count)
         else:  # macOS
@@ -277,7 +221,7 @@ def _mapped(path: Path, count: int) -> np.ndarray:
 
 
 def _sources(folder: Path, biases: Sequence[float]) -> list[dict[str, Any]]:
-    """Return what the layout depends on: of each level, the bias, and the checksums of its weights and clusters."""
+    """Return what the layout depends on: each level's bias, and the checksums of its weights and clusters."""
     places = [folder / "ranker" / f"{t}.model" for t in range(len(biases))]
     return [
         {

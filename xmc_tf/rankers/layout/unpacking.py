@@ -16,13 +16,7 @@ from xmc_tf.rankers.level import Level
 
 
 def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc_matrix:
-    """Return the weights of a level, which are on disk in their layout for search only.
-
-    Args:
-        stored: the layout.
-        levels: the levels of the model, with all their nodes.
-        t: the level.
-    """
+    """Return the weights of level ``t``, which are on disk in their layout for search only."""
     chunks = stored.chunks(levels)
     first, last = (int(chunks.level_start[t + i]) for i in range(2))
     matrix = _columns_of_chunks(stored, chunks, levels[t], first, np.arange(first, last))

@@ -19,9 +19,6 @@ def addresses_by_host(world: Communicator) -> dict[str, str]:
 
     Ranks on this host use the loopback. Other hosts use the address of the interface that Horovod has chosen, or else
     of the interface through which this host reaches them.
-
-    Args:
-        world: the ranks.
     """
     hosts = dict(world.allgather((world.host, _own_names())))
     return {host: LOOPBACK if host == world.host else _address_towards([*names, host]) for host, names in hosts.items()}
@@ -45,12 +42,7 @@ def _address_towards(names: Sequence[str]) -> str:
 
 
 def interfaces() -> dict[str, tuple[str, str]]:
-    """Return the name and the network of the IPv4 address of each interface of this host.
-
-    Example:
-        >>> interfaces()["127.0.0.1"]
-        ('lo', '127.0.0.0/8')
-    """
+    """Return the name and network of each interface by its IPv4 address: ``{"127.0.0.1": ("lo", "127.0.0.0/8")}``."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():

@@ -15,7 +15,6 @@ class FrameError(ValueError):
 
 
 def frame(content: dict[str, Any]) -> bytes:
-    """Return one message as bytes."""
     data: bytes = msgpack.packb(content, unicode_errors="surrogatepass")  # as variables may have
     if len(data) > MOST_BYTES:
         raise FrameError(f"a message of {len(data):,} bytes; at most {MOST_BYTES:,} are allowed")
@@ -29,11 +28,7 @@ class Unpacker:
         self._unpacker = msgpack.Unpacker(max_buffer_size=2 * MOST_BYTES, unicode_errors="surrogatepass")
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """Return the messages that these bytes complete.
-
-        Raises:
-            FrameError: the bytes are not messages; the connection can no longer be used.
-        """
+        """Return the messages that these bytes complete; after an error, the connection can no longer be used."""
         try:
             self._unpacker.feed(data)
             found = list(self._unpacker)
@@ -45,17 +40,7 @@ class Unpacker:
 
 
 def receive(connection: socket.socket, patience_s: float) -> dict[str, Any]:
-    """Return the next message; more data after it is an error.
-
-    Args:
-        connection: an authenticated connection.
-        patience_s: the time limit for the whole message.
-
-    Raises:
-        FrameError: the data are not a message.
-        TimeoutError: the message was not complete in time.
-        ConnectionError: the other side closed the connection.
-    """
+    """Return the next message, which must be complete within ``patience_s``; more data after it is an error."""
     unpacker, end = Unpacker(), time.monotonic() + patience_s
     while True:
         if (left := end - time.monotonic()) <= 0:
@@ -70,12 +55,10 @@ def receive(connection: socket.socket, patience_s: float) -> dict[str, Any]:
 
 
 def text_of(message: dict[str, Any], name: str) -> str:
-    """Return a text field of a message."""
     return _field(message, name, str)
 
 
 def number_of(message: dict[str, Any], name: str) -> int:
-    """Return a whole number of a message."""
     return _field(message, name, int)
 
 

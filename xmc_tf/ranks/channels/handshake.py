@@ -33,17 +33,11 @@ class StrangerError(ConnectionError):
 
 
 def new_secret() -> bytes:
-    """Return a secret for one run."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
 def answer(connection: socket.socket, secret: bytes, purpose: str) -> tuple[int, int]:
-    """Authenticate a caller, and return who calls whom; the connection is then in blocking mode.
-
-    Raises:
-        StrangerError: the caller does not know the secret, or replays a recorded handshake.
-        OSError: the caller has closed the connection, or took too long.
-    """
+    """Authenticate a caller, and return who calls whom; the connection is then in blocking mode."""
     end, nonce = time.monotonic() + HANDSHAKE_S, os.urandom(_NONCE_BYTES)
     connection.settimeout(_left(end))
     connection.sendall(MAGIC + nonce)
@@ -70,21 +64,8 @@ def call(
 ) -> socket.socket:
     """Return an authenticated connection, in blocking mode.
 
-    A listener under attack may drop connections, so the call is repeated until the time limit.
-
-    Args:
-        address: host and port of the listener.
-        secret: the run's secret.
-        purpose: the listener's purpose.
-        caller: the number of this rank or thread.
-        called: the number of the rank or thread that is called.
-        patience_s: the time limit for all attempts.
-
-    Raises:
-        StrangerError: the listener does not know the secret.
-        ConnectionRefusedError: nothing listens there.
-        TimeoutError: no answer in time.
-        OSError: another network error.
+    A listener under attack may drop connections, so the call is repeated until the time limit. ``caller`` and
+    ``called`` are numbers of ranks or threads.
     """
     end = time.monotonic() + patience_s
     problem: OSError | None = None

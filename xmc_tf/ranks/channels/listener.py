@@ -1,10 +1,3 @@
-"""A listener that authenticates its callers and tolerates any input.
-
-No caller can block another: each handshake has a thread and one deadline for all its bytes, and when too many are open
-the oldest one is dropped. A caller that knows the secret needs one round trip, so it gets through a flood of
-connections that stay silent.
-"""
-
 import contextlib
 import logging
 import socket
@@ -22,19 +15,12 @@ _REST_S = 0.1  # when this process has no file descriptors left
 
 
 class Listener:
-    """A listener that hands over the connections whose caller knows the secret.
+    """A listener that hands over the connections whose caller knows the secret, and tolerates any input.
 
-    Example:
-        >>> listener = Listener(["127.0.0.1"], secret, "stalls", lambda connection, caller, called: ...)
-        >>> handshake.call(("127.0.0.1", listener.ports["127.0.0.1"]), secret, "stalls", caller=3)
-
-    Args:
-        addresses: the addresses of this host to listen on.
-        secret: the run's secret.
-        purpose: the purpose of the connections; callers must use the same one.
-        welcome: called with each authenticated connection (in blocking mode), the caller's number and the number that
-            it called, in a thread of its own. It must close connections that it refuses.
-        port: the port to listen on; default: any free one.
+    No caller can block another: each handshake has a thread and one deadline for all its bytes, and when too many are
+    open the oldest one is dropped. A caller that knows the secret needs one round trip, so it gets through a flood of
+    connections that stay silent. ``welcome`` is called with each authenticated connection (in blocking mode), the
+    caller's number and the number that it called, in a thread of its own, and must close connections that it refuses.
     """
 
     def __init__(

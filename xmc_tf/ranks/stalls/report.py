@@ -1,5 +1,3 @@
-"""The report of a stall: what each rank waits in, and which ranks do not wait."""
-
 from collections.abc import Sequence
 
 from xmc_tf.ranks.stalls.state import State
@@ -8,12 +6,7 @@ _MOST_RANKS, _MOST_WAITS = 16, 3
 
 
 def describe(states: Sequence[State], seconds: float) -> list[str]:
-    """Return the report's lines: a headline, the rank that has waited longest, the ranks elsewhere, and the others.
-
-    Args:
-        states: the states of all ranks.
-        seconds: the limit that the wait has exceeded.
-    """
+    """Return the report's lines: a headline, the rank that has waited longest, the ranks elsewhere, and the others."""
     first = max(states, key=lambda state: (round(state.longest), -state.rank))
     name = next(iter(first.waits), "")
     elsewhere = [state for state in states if name not in state.waits]

@@ -1,5 +1,3 @@
-"""The stall timeout, and the start of this process's stall watch."""
-
 import os
 from collections.abc import Mapping
 
@@ -14,12 +12,7 @@ _watch: StallWatch | None = None
 
 
 def timeout_of(environment: Mapping[str, str], given: float | None = None) -> float | None:
-    """Return the seconds after which a wait ends the run, or None for never; the environment overrides ``given``.
-
-    Example:
-        >>> timeout_of({"XMC_TF_STALL_TIMEOUT": "600"}, 30)
-        600.0
-    """
+    """Return the seconds after which a wait ends the run, or None for never; the environment overrides ``given``."""
     if given is not None and not given > 0:
         raise InputError("stall_timeout", expected="a number of seconds above 0, or None", received=repr(given))
     text = environment.get(VARIABLE)
@@ -35,14 +28,9 @@ def timeout_of(environment: Mapping[str, str], given: float | None = None) -> fl
 
 
 def watch_for_stalls(world: Communicator, stall_timeout: float | None = None) -> StallWatch | None:
-    """Watch this rank's waits from now on; collective.
+    """Watch this rank's waits from now on; collective. A second call changes the timeout.
 
-    A wait is logged after a minute, and ends the run after ``stall_timeout``. A second call changes the timeout.
-
-    Args:
-        world: the ranks.
-        stall_timeout: seconds in one collective after which the run ends; default: never. The environment variable
-            ``XMC_TF_STALL_TIMEOUT`` overrides it; 0 there turns the watch off.
+    A wait is logged after a minute, and ends the run after ``stall_timeout`` seconds in one collective; default: never.
     """
     global _watch
     timeout = timeout_of(os.environ, stall_timeout)

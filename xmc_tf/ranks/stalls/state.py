@@ -1,5 +1,3 @@
-"""The state that a rank reports to the ranks that wait for it."""
-
 import os
 import sys
 import sysconfig
@@ -18,32 +16,21 @@ _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "
 
 @dataclass(frozen=True)
 class State:
-    """The state of a rank at a moment.
-
-    Args:
-        rank: the rank.
-        pid: its process id.
-        host: its host.
-        waits: seconds in each collective that it is in, by name, the longest first.
-        place: its current line of the program.
-        silence: the reason why the rank did not report this itself; empty if it did.
-    """
+    """The state that a rank reports to the ranks that wait for it."""
 
     rank: int
     pid: int
     host: str
-    waits: dict[str, float] = field(default_factory=dict)
-    place: str = ""
-    silence: str = ""
+    waits: dict[str, float] = field(default_factory=dict)  # seconds in each collective, the longest first
+    place: str = ""  # its current line of the program
+    silence: str = ""  # the reason why the rank did not report this itself; empty if it did
 
     @property
     def longest(self) -> float:
-        """The seconds of the longest wait."""
         return max(self.waits.values(), default=0.0)
 
 
 def current_state(rank: int, host: str) -> State:
-    """Return the state of this process."""
     return State(rank, os.getpid(), host, MARKS.waits(), place())
 
 

@@ -38,7 +38,7 @@ _LINGER_S = 3.0  # the other ranks end later: launchers quote the rank that ends
 
 @register
 class Endpoints(NamedTuple):
-    """The address and port at which the watch of a rank listens, for the ranks of each host."""
+    """Where the watch of a rank listens: an address and a port for the ranks of each host."""
 
     pid: int
     host: str
@@ -46,21 +46,14 @@ class Endpoints(NamedTuple):
 
 
 class StallWatch:
-    """The stall watch of a rank; making it is collective.
-
-    Args:
-        world: the ranks.
-        timeout: seconds after which a wait ends the run, or None for never.
-        warn_after: seconds after which a wait is logged.
-        setting: name of the timeout in messages.
-    """
+    """The stall watch of a rank; making it is collective."""
 
     def __init__(
         self,
         world: Communicator,
         timeout: float | None,
         warn_after: float = WARN_S,
-        setting: str = "--stall-timeout",
+        setting: str = "--stall-timeout",  # name of the timeout in messages
     ) -> None:
         self.rank, self.host = world.rank, world.host
         self.timeout, self.warn_after, self.setting = timeout, warn_after, setting
@@ -81,7 +74,7 @@ class StallWatch:
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Stop to watch; the run continues."""
+        """Stop watching; the run continues."""
         self._stopped.set()
         self._listener.close()
         if self._thread is not threading.current_thread():
@@ -95,7 +88,6 @@ class StallWatch:
         return min(max(self._limit() / 20, 0.05), 2.0)
 
     def _watch_waits(self) -> None:
-        """Check this rank's waits regularly."""
         warned = False
         while not self._stopped.wait(self._interval()):
             longest = current_state(self.rank, self.host).longest
@@ -129,7 +121,6 @@ class StallWatch:
         return self.rank == min(state.rank for state in states if state.longest >= seconds - room)
 
     def _all_states(self) -> list[State]:
-        """Return the states of all ranks."""
         return [
             current_state(self.rank, self.host) if rank == self.rank else self._state_of_rank(rank, answer)
             for rank, answer in enumerate(self._ask(range(len(self._endpoints)), {}))
@@ -177,7 +168,6 @@ class StallWatch:
             return f"cannot be asked for its state ({error})"
 
     def _answer(self, connection: socket.socket, caller: int, called: int) -> None:
-        """Answer a rank, in a thread of its own."""
         try:
             with connection:
                 question = frames.receive(connection, _ANSWER_TIMEOUT_S)
@@ -192,11 +182,6 @@ class StallWatch:
 
 
 def _parse_state(rank: int, answer: dict) -> State:
-    """Return the state in a rank's answer.
-
-    Raises:
-        ValueError: the answer is not a state.
-    """
     waits = answer.get("waits")
     if not isinstance(waits, dict) or not all(type(seconds) is float for seconds in waits.values()):
         raise frames.FrameError("not a state of a rank")

@@ -1,1 +1,1 @@
-"""The report as one HTML page that needs no network, and JavaScript only for sorting and searching."""
+"""The report as one HTML page without external resources; JavaScript only sorts and searches."""

@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn for a width of 440 units, so that their text can be read on a telephone."""
+"""Charts as SVG, 440 units wide, so that their text can be read on a phone."""
 
 import math
 from collections.abc import Sequence
@@ -15,29 +15,18 @@ _NAME_LENGTH = 48
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of a chart.
-
-    Args:
-        title: its title.
-        low: its lower end.
-        high: its upper end.
-        ticks: values with a number; empty: five that are spread evenly.
-        logarithmic: whether equal distances are equal ratios; ``low`` is then above 0.
-    """
-
     title: str
     low: float
     high: float
-    ticks: tuple[float, ...] = ()
-    logarithmic: bool = False
+    ticks: tuple[float, ...] = ()  # default: five, evenly spread
+    logarithmic: bool = False  # low must be above 0
 
     @property
     def marks(self) -> tuple[float, ...]:
-        """The values with a number."""
         return self.ticks or tuple(self.low + share * (self.high - self.low) for share in (0, 0.25, 0.5, 0.75, 1))
 
     def place(self, value: float) -> float:
-        """Return where a value is, from 0 to 1."""
+        """Return the position of a value, from 0 to 1."""
         if self.logarithmic:
             return math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         return (value - self.low) / ((self.high - self.low) or 1)
@@ -45,32 +34,15 @@ class Axis:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart.
-
-    Args:
-        name: its name in the legend; "" for none.
-        xs: horizontal positions.
-        ys: values; NaN are left out.
-        dots: whether each value has a dot.
-        style: class; "" for the colour of its place.
-    """
-
-    name: str
+    name: str  # in the legend
     xs: Sequence[float]
-    ys: Sequence[float]
+    ys: Sequence[float]  # NaN: left out
     dots: bool = False
-    style: str = ""
+    style: str = ""  # CSS class (default: the colour of its place)
 
 
 def line_chart(lines: Sequence[Line], x: Axis, y: Axis, about: str) -> Html:
-    """Return a chart of lines.
-
-    Args:
-        lines: the lines.
-        x: the horizontal axis.
-        y: the vertical axis.
-        about: the chart in one sentence, for screen readers.
-    """
+    """Return a line chart; ``about`` describes it for screen readers."""
     parts = [_axes(x, y)]
     for number, line in enumerate(lines):
         style = line.style or f"s{number % _SERIES}"
@@ -94,15 +66,7 @@ def line_chart(lines: Sequence[Line], x: Axis, y: Axis, about: str) -> Html:
 def bar_chart(
     groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], y: Axis, x_title: str, about: str
 ) -> Html:
-    """Return a chart with one bar per series in each group.
-
-    Args:
-        groups: names of the groups.
-        series: name and values of each series, one value per group.
-        y: the vertical axis.
-        x_title: title of the horizontal axis.
-        about: the chart in one sentence, for screen readers.
-    """
+    """Return a chart with one bar per series in each group; ``about`` describes it for screen readers."""
     parts = [_axes(Axis(x_title, 0, 1, (-1.0,)), y)]
     space = (WIDTH - _LEFT - _RIGHT) / max(len(groups), 1)
     wide = min(0.76 * space / max(len(series), 1), 46)
@@ -126,13 +90,12 @@ def bar_chart(
 
 
 def axis_to(values: Sequence[float], title: str) -> Axis:
-    """Return a vertical axis from 0 to a round number that is not below any value."""
+    """Return a vertical axis from 0 to a round number above all values."""
     top = max((value for value in values if not math.isnan(value)), default=0)
     return Axis(title, 0, _round_up(top))
 
 
 def axis_around(values: Sequence[float], title: str) -> Axis:
-    """Return an axis from the smallest to the largest value."""
     seen = [value for value in values if not math.isnan(value)]
     low, high = min(seen, default=0), max(seen, default=1)
     return Axis(title, low, high if high > low else low + 1)
@@ -165,7 +128,7 @@ def _axes(x: Axis, y: Axis) -> Html:
 
 
 def _picture(parts: Sequence[Html], named: Sequence[tuple[str, str]], about: str) -> Html:
-    """Return the chart with a legend below it, one line per name so that long names fit."""
+    """Return the chart with a legend below it, one line per name, so that long names fit."""
     legend = []
     for number, (name, style) in enumerate(named):
         at = HEIGHT + 6 + _LEGEND * number

@@ -1,7 +1,4 @@
-"""Parts of the page: escaped texts, numbers, tables, figures.
-
-All texts that others have written (names, documents, titles) come into the page through :func:`text` or :func:`name`.
-"""
+"""Escaped texts, numbers, tables and figures. Names, documents and titles must pass through ``text`` or ``name``."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -14,51 +11,28 @@ Html: TypeAlias = str
 
 NONE = "–"
 _NAME_LENGTH = 120
-# Embeddings and overrides of the writing direction: one in a name could reverse all that follows it.
+# Embeddings and overrides of the writing direction, which could reverse the text after a name.
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
-
-    Args:
-        html: its content.
-        sort: the value that it is sorted by; None: it is sorted by its text.
-        kind: "text" or "number".
-        style: name of a class of the style sheet.
-        shade: strength of the background, from 0 to 1.
-    """
-
     html: Html
-    sort: float | None = None
-    kind: str = "number"
-    style: str = ""
-    shade: float | None = None
+    sort: float | None = None  # default: sorted by its text
+    kind: str = "number"  # "text" or "number"
+    style: str = ""  # CSS class
+    shade: float | None = None  # strength of the background, from 0 to 1
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Args:
-        title: its heading.
-        kind: "text" or "number".
-        about: what it means, as a tooltip.
-    """
-
     title: str
     kind: str = "number"
-    about: str = ""
+    about: str = ""  # tooltip
 
 
 def clean(value: str, most: int = _NAME_LENGTH) -> str:
-    """Return a text without control characters, cut to a length.
-
-    Args:
-        value: the text.
-        most: maximum number of characters.
-    """
+    """Return the beginning of a text, without control characters."""
     # Cut first: a text can be megabytes long.
     start = value[: most + 1]
     shown = "".join(
@@ -72,47 +46,36 @@ def _is_control(letter: str) -> bool:
 
 
 def text(value: str, most: int = _NAME_LENGTH) -> Html:
-    """Return a text for the page."""
+    """Return an escaped text."""
     return escape(clean(value, most))
 
 
 def name(value: str) -> Html:
-    """Return a name whose writing direction does not affect what surrounds it."""
+    """Return an escaped name whose writing direction does not affect the text around it."""
     return f"<bdi>{text(value)}</bdi>"
 
 
 def percent(value: float | None) -> str:
-    """Return a share as a percentage with two decimals; a dash if it is undefined."""
+    """Return a share as a percentage with two decimals, or a dash."""
     return NONE if value is None or value != value else f"{100 * value:.2f}"
 
 
 def share(value: float | None) -> Cell:
-    """Return a cell with a share as a percentage."""
     return Cell(percent(value), -1.0 if value is None or value != value else float(value))
 
 
 def count(value: int | None) -> Cell:
-    """Return a cell with a whole number."""
     return Cell(NONE, -1.0) if value is None else Cell(f"{int(value):,}", float(value))
 
 
 def words(value: str) -> Cell:
-    """Return a cell with a name."""
     return Cell(name(value), kind="text")
 
 
 def table(
     caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, style: str = "", tall: str = ""
 ) -> Html:
-    """Return a table that scrolls inside its own box if it is wider than the page.
-
-    Args:
-        caption: what it shows; screen readers announce it.
-        columns: the columns; the first one names the row.
-        rows: the cells.
-        style: class of the table; "sortable": with buttons to sort and a search box, once scripts run.
-        tall: identifier of a table that scrolls down too, for its search box; "": it does not.
-    """
+    """Return a table that scrolls inside its own box if it is wider than the page."""
     head = "".join(f'<th scope="col" class="{one.kind}"{_title(one.about)}>{escape(one.title)}</th>' for one in columns)
     body = "\n".join(
         "<tr>" + "".join(_cell(one, place == 0) for place, one in enumerate(row)) + "</tr>" for row in rows
@@ -140,13 +103,6 @@ def _title(about: str) -> Html:
 
 
 def section(identifier: str, title: str, *parts: Html) -> Html:
-    """Return a section of the page.
-
-    Args:
-        identifier: target of links to it.
-        title: its heading.
-        *parts: its content; empty parts are left out.
-    """
     body = "\n".join(part for part in parts if part)
     return (
         f'<section id="{identifier}" aria-labelledby="{identifier}-title">\n'
@@ -155,15 +111,13 @@ def section(identifier: str, title: str, *parts: Html) -> Html:
 
 
 def paragraph(html: Html, style: str = "") -> Html:
-    """Return a paragraph."""
     return f'<p class="{style}">{html}</p>' if style else f"<p>{html}</p>"
 
 
 def figure(svg: Html, caption: str) -> Html:
-    """Return a chart with its caption."""
     return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def side_by_side(*figures: Html) -> Html:
-    """Return figures next to each other, or below each other on a small screen."""
+    """Return figures beside each other, or below each other on a small screen."""
     return f'<div class="figures">{"".join(figures)}</div>'

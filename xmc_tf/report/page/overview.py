@@ -1,11 +1,12 @@
-"""The first sections of the page: the result in sentences, and all metrics."""
+"""The sections about the whole prediction: summary, metrics, thresholds, calibration, learning curves, settings."""
 
 import math
+from collections.abc import Sequence
 
-from xmc_tf.metrics.compare import MeasuredSystem
-from xmc_tf.metrics.measures import Measures
-from xmc_tf.report.page.charts import Axis, Line, axis_to, bar_chart, line_chart
+from xmc_tf.report.inputs import Curve
+from xmc_tf.report.page.charts import Axis, Line, axis_around, axis_to, bar_chart, line_chart
 from xmc_tf.report.page.elements import (
+    NONE,
     Cell,
     Column,
     Html,
@@ -21,55 +22,47 @@ from xmc_tf.report.page.elements import (
     words,
 )
 from xmc_tf.report.report import Report
+from xmc_tf.report.sections.scores import Point
 from xmc_tf.report.sections.summary import sentences
 
 _ABOUT = {
-    "P": "precision: share of the first k labels that are true",
-    "R": "recall: share of a document's true labels that are among the first k",
-    "nDCG": "discounted cumulative gain: hits at the first ranks count more",
-    "PSP": "propensity-scored precision: rare labels count more",
-    "PSnDCG": "propensity-scored nDCG: rare labels count more",
-    "micro-F1": "F1 of the first k, over all pairs of document and label",
-    "macro-F1": "mean of the F1 of all labels that a document has",
+    "P": "precision, the share of the first k labels that are true",
+    "R": "recall, the share of a document's true labels that are among the first k",
+    "nDCG": "discounted cumulative gain, in which hits at the first ranks count more",
+    "PSP": "propensity-scored precision, in which rare labels count more",
+    "PSnDCG": "propensity-scored nDCG, in which rare labels count more",
+    "micro-F1": "F1 of the first k labels, over all pairs of document and label",
+    "macro-F1": "mean F1 of all labels that a document has",
     "P-near": "precision that also counts labels that are directly broader or narrower than a true label",
     "P-sibling": "precision that also counts labels that share a broader term with a true label",
 }
-_MEANING = {
-    "P@k": "the share of the first k labels that are true",
-    "R@k": "the share of a document's true labels that are among the first k",
-    "nDCG@k": "counts hits at the first ranks more",
-    "PSP@k and PSnDCG@k": "count rare labels more",
-    "F1@k": "combines precision and recall of the first k labels",
-}
-_NEAR = {
-    "P-near@k": "the share of the first k labels that are true, or directly broader or narrower than a true label",
-    "P-sibling@k": "also counts labels that share a broader term with a true label",
-}
+_SMALL = 0.1  # a best threshold below which the axis is logarithmic
+_BELOW_BEST = 0.1  # lowest threshold of that axis, as a share of the best one
+_TICKS = tuple(digit * 10.0**power for power in range(-9, 1) for digit in (1, 3))
+_MOST_CHARTS = 12
+_CURVE_POINTS = 400
 
 
 def overview(report: Report) -> Html:
-    """Return the section with the main figures and the result in sentences."""
     items = "".join(f"<li>{text(sentence, 1000)}</li>" for sentence in sentences(report))
     return section("summary", "Summary", _tiles(report), f'<ul class="summary">{items}</ul>')
 
 
 def metrics(report: Report) -> Html:
-    """Return the section with all metrics, also by label frequency."""
-    comparison = report.comparison
-    meanings = _MEANING | (_NEAR if "P-near" in comparison.measures else {})
-    meaning = "; ".join(f"{short}: {about}" for short, about in meanings.items())
-    k = comparison.ks[-1]
-    many = len(comparison.systems) > 1
-    title = "Metrics and comparison" if many else "Metrics"
-    lines = [_line(s, "P") for s in comparison.systems]
-    recall = [_line(s, "R") for s in comparison.systems]
+    comparison, k = report.comparison, report.comparison.ks[-1]
+    meaning = "; ".join(f"{measure}@k: {_ABOUT[measure]}" for measure in comparison.measures)
     ranks = Axis("k", 0.5, k + 0.5, tuple(range(1, k + 1, max(1, k // 10))))
-    charts = side_by_side(
-        figure(line_chart(lines, ranks, Axis("P@k, %", 0, 100), "Precision by number of labels"), "Precision at k"),
-        figure(line_chart(recall, ranks, Axis("R@k, %", 0, 100), "Recall by number of labels"), "Recall at k"),
-    )
+    charts = []
+    for measure, name in (("P", "Precision"), ("R", "Recall")):
+        lines = [
+            Line(one.name, one.overall.ks, (100 * one.overall.values[measure]).tolist(), dots=True)
+            for one in comparison.systems
+        ]
+        chart = line_chart(lines, ranks, Axis(f"{measure}@k, %", 0, 100), f"{name} by number of labels")
+        charts.append(figure(chart, f"{name} at k"))
     return section(
-        "metrics", title, paragraph(f"All figures in percent. {meaning}.", "note"), _overall(report), charts,
+        "metrics", "Metrics and comparison" if len(comparison.systems) > 1 else "Metrics",
+        paragraph(f"All figures in percent. {meaning}.", "note"), _overall(report), side_by_side(*charts),
         _frequency(report),
     )  # fmt: skip
 
@@ -89,7 +82,7 @@ def _tiles(report: Report) -> Html:
 
 
 def _overall(report: Report) -> Html:
-    """Return the table of all metrics: one row per metric and system, one column per k."""
+    """Return a table with one row per metric and prediction, and one column per k."""
     comparison = report.comparison
     many = len(comparison.systems) > 1
     rows = []
@@ -109,7 +102,6 @@ def _overall(report: Report) -> Html:
 
 
 def _frequency(report: Report) -> Html:
-    """Return metrics by label frequency."""
     comparison, k = report.comparison, report.comparison.ks[-1]
     first = report.system.buckets
     if not first:
@@ -126,12 +118,11 @@ def _frequency(report: Report) -> Html:
         Column(f"{comparison.occurs_in} documents", "text"), *([Column("prediction", "text")] if many else []),
         Column("labels"), *(Column(f"{measure}@{k}", about=_ABOUT[measure]) for measure in comparison.measures),
     ]  # fmt: skip
-    values = [(s.name, [_percents(b, k) for b in s.buckets]) for s in comparison.systems]
+    values = [(s.name, [100 * bucket.at("R", k) for bucket in s.buckets]) for s in comparison.systems]
     highest = axis_to([value for _, row in values for value in row], f"R@{k}, %")
-    names = [f"{bucket.bucket}" for bucket in first]
-    chart = bar_chart(
-        names, values, highest, f"{comparison.occurs_in} documents of the label", f"Recall at {k} by label frequency"
-    )
+    about = f"Recall at {k} by label frequency"
+    names = [bucket.bucket for bucket in first]
+    chart = figure(bar_chart(names, values, highest, f"{comparison.occurs_in} documents of the label", about), about)
     about = (
         f"Labels are grouped by their number of {comparison.occurs_in} documents. R@{k} of a group is the share of its "
         f"true labels that are among the first {k}; P@{k} of the groups adds up to the total."
@@ -140,17 +131,135 @@ def _frequency(report: Report) -> Html:
         "<h3>Frequent and rare labels</h3>"
         + paragraph(about, "note")
         + table("Metrics by label frequency", columns, rows, style="frequency")
-        + side_by_side(figure(chart, f"Recall at {k} by label frequency"))
+        + side_by_side(chart)
     )
-
-
-def _line(system: MeasuredSystem, measure: str) -> Line:
-    return Line(system.name, system.overall.ks, (100 * system.overall.values[measure]).tolist(), dots=True)
-
-
-def _percents(measures: Measures, k: int) -> float:
-    return 100 * measures.at("R", k)
 
 
 def _known(value: float) -> float:
     return -1.0 if math.isnan(value) else value
+
+
+def thresholds(report: Report) -> Html:
+    found = report.thresholds
+    if found.best is None or found.lowest is None:
+        return ""
+    goals: list[tuple[str, Point | None]] = [("best F1", found.best)]
+    goals += [(f"precision {target:.0%}", point) for target, point in found.for_precision]
+    goals.append(("everything predicted", found.lowest))
+    # All thresholds have as many decimals as the smallest one needs.
+    least = min((abs(point.threshold) for _, point in goals if point and point.threshold), default=1.0)
+    decimals = min(max(2 - math.floor(math.log10(least)), 2), 8)
+    rows = [_row(goal, point, decimals) for goal, point in goals]
+    columns = [
+        Column("goal", "text"), Column("threshold"), Column("precision"), Column("recall"), Column("F1"),
+        Column("labels per document"), Column("documents with a label"),
+    ]  # fmt: skip
+    curve = found.curve
+    chart = line_chart(
+        [Line("", [p.recall for p in curve], [p.precision for p in curve])],
+        Axis("recall", 0, 1), Axis("precision", 0, 1), "Precision by recall over all thresholds",
+    )  # fmt: skip
+    goal = (
+        "A document gets all labels whose score is at least the threshold. For a precision, the lowest threshold that "
+        "reaches it is shown, which finds the most labels. Labels that were not predicted at all cannot be found: "
+        f"the highest possible recall is {percent(found.lowest.recall)} %. The thresholds were chosen on the documents "
+        "of this report, so new documents give slightly lower figures. They are valid for this model only."
+    )
+    return section(
+        "thresholds", "Which threshold?", paragraph(goal, "note"),
+        table("Thresholds by goal; shares in percent", columns, rows, style="thresholds"),
+        side_by_side(
+            figure(chart, "Precision and recall of all thresholds"), _by_threshold(curve, found.best.threshold)
+        ),
+    )  # fmt: skip
+
+
+def _row(goal: str, point: Point | None, decimals: int) -> list[Cell]:
+    if point is None:
+        return [Cell(goal, kind="text"), Cell("not reached", kind="number", style="quiet"), *[Cell(NONE)] * 5]
+    return [
+        Cell(goal, kind="text"), Cell(f"{point.threshold:.{decimals}f}"), share(point.precision), share(point.recall),
+        share(point.f1), Cell(f"{point.labels_per_document:.2f}"), share(point.documents_with_label),
+    ]  # fmt: skip
+
+
+def _by_threshold(curve: Sequence[Point], best: float) -> Html:
+    xs = [point.threshold for point in curve]
+    if min(xs) < 0 or max(xs) > 1:
+        x = axis_around(xs, "threshold")
+    elif best < _SMALL:
+        # On a linear axis, small scores would share a few pixels.
+        curve = [point for point in curve if point.threshold >= best * _BELOW_BEST]
+        x = Axis("threshold (logarithmic)", curve[-1].threshold, 1, _TICKS, logarithmic=True)
+    else:
+        x = Axis("threshold", 0, 1)
+    xs = [point.threshold for point in curve]
+    names = ("precision", "recall", "F1")
+    lines = [Line(name, xs, [getattr(point, name.lower()) for point in curve]) for name in names]
+    about = "Precision, recall and F1 by threshold"
+    return figure(line_chart(lines, x, Axis("", 0, 1), about), about)
+
+
+def calibration(report: Report) -> Html:
+    """Return a reliability diagram and its table."""
+    found = report.calibration
+    title = "Are scores probabilities?"
+    if not found.applies:
+        text = "The scores are not between 0 and 1, so they cannot be read as probabilities. They rank the labels."
+        return section("calibration", title, paragraph(text))
+    seen = [one for one in found.bins if one.count and one.mean_score is not None and one.share_correct is not None]
+    lines = [
+        Line("labels with a score in a range of 0.1", [one.mean_score or 0 for one in seen],
+             [one.share_correct or 0 for one in seen], dots=True),
+        Line("if scores were probabilities", [0, 1], [0, 1], style="ideal"),
+    ]  # fmt: skip
+    chart = line_chart(
+        lines, Axis("mean score", 0, 1), Axis("share of true labels", 0, 1), "Share of true labels by score"
+    )
+    columns = [Column("score", "text"), Column("predicted labels"), Column("mean score"), Column("true, %")]
+    rows = [
+        [
+            Cell(f"{one.low:.1f} to {one.high:.1f}", kind="text"), count(one.count),
+            Cell(NONE if one.mean_score is None else f"{one.mean_score:.3f}"), share(one.share_correct),
+        ]
+        for one in found.bins
+    ]  # fmt: skip
+    which = "best labels of all documents" if report.single_label else "predicted labels"
+    about = (
+        f"If scores were probabilities, of the {which} with a score of 0.8, 80 % would be true. The expected "
+        f"calibration error, the mean distance from that, is {percent(found.error)} points."
+    )
+    return section(
+        "calibration", title, paragraph(about),
+        side_by_side(figure(chart, "Reliability diagram"), table("True labels by score", columns, rows, style="bins")),
+    )  # fmt: skip
+
+
+def learning(report: Report) -> Html:
+    charts: dict[str, list[Curve]] = {}
+    for curve in report.inputs.curves:
+        charts.setdefault(curve.chart or curve.name, []).append(curve)
+    if not charts:
+        return ""
+    drawn = [_chart(title, curves) for title, curves in list(charts.items())[:_MOST_CHARTS]]
+    return section("learning", "Learning curves", side_by_side(*drawn))
+
+
+def _chart(title: str, curves: list[Curve]) -> Html:
+    lines = []
+    for curve in curves:
+        every = max(1, len(curve.steps) // _CURVE_POINTS)
+        lines.append(Line(curve.name, curve.steps[::every], curve.values[::every], dots=len(curve.steps) <= 30))
+    x = axis_around([step for line in lines for step in line.xs], curves[0].x_title)
+    values = [value for line in lines for value in line.ys]
+    y = axis_to(values, "") if min(values, default=0) >= 0 else axis_around(values, "")
+    return figure(line_chart(lines, x, y, title), title)
+
+
+def settings(report: Report) -> Html:
+    rows = [
+        [Cell(text(str(key)), kind="text"), Cell(text(str(value), 500), kind="text")]
+        for key, value in report.inputs.settings.items()
+    ]
+    columns = [Column("setting", "text"), Column("value", "text")]
+    return section("settings", "Settings", table("Settings of this model", columns, rows)) if rows else ""

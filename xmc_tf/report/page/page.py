@@ -1,37 +1,21 @@
-"""The whole page: its head, its contents, and its sections in order."""
-
 import base64
 import hashlib
 import re
 
-from xmc_tf.report.page import examples, labels, overview, runs, scores
+from xmc_tf.report.page import labels, overview
+from xmc_tf.report.page.assets import SCRIPT, STYLE
 from xmc_tf.report.page.elements import Html, text
-from xmc_tf.report.page.script import SCRIPT
-from xmc_tf.report.page.style import STYLE
 from xmc_tf.report.report import Report
 
 _SECTIONS = (
-    overview.overview,
-    scores.thresholds,
-    overview.metrics,
-    labels.labels,
-    labels.confusion,
-    examples.examples,
-    scores.calibration,
-    labels.coverage,
-    runs.learning,
-    runs.settings,
-)
+    overview.overview, overview.thresholds, overview.metrics, labels.labels, labels.confusion, labels.examples,
+    overview.calibration, labels.coverage, overview.learning, overview.settings,
+)  # fmt: skip
 GENERATOR = '<meta name="generator" content="xmc_tf">'
 _TITLE_LENGTH = 300
 
 
 def to_html(report: Report) -> Html:
-    """Return the report as one HTML page.
-
-    Args:
-        report: the report.
-    """
     body = "\n".join(filter(None, (part(report) for part in _SECTIONS)))
     comparison = report.comparison
     about = (
@@ -43,17 +27,12 @@ def to_html(report: Report) -> Html:
 
 
 def whole_page(title: str, about: str, body: Html, beside: str) -> Html:
-    """Return a page: its head, its contents, and its sections.
-
-    Args:
-        title: title of the page.
-        about: a line below it.
-        body: the sections.
-        beside: the files beside the page that have its data.
-    """
+    """Return a page with links to its sections; ``beside`` names the files that have its data."""
+    found = re.findall(r'<h2 id="([a-z]+)-title">([^<]*)</h2>', body)
+    contents = "".join(f'<li><a href="#{identifier}">{heading}</a></li>' for identifier, heading in found)
     title = text(title, _TITLE_LENGTH)
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-    # Whatever a text might contain: nothing is loaded, and no script runs but this one.
+    # Whatever a text contains, nothing is loaded, and no other script runs.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     return f"""<!doctype html>
 <html lang="en">
@@ -73,7 +52,7 @@ def whole_page(title: str, about: str, body: Html, beside: str) -> Html:
 <h1><bdi>{title}</bdi></h1>
 <p>{about}</p>
 </header>
-<nav aria-label="Contents"><ul>{_contents(body)}</ul></nav>
+<nav aria-label="Contents"><ul>{contents}</ul></nav>
 <main>
 {body}
 </main>
@@ -83,9 +62,3 @@ def whole_page(title: str, about: str, body: Html, beside: str) -> Html:
 </body>
 </html>
 """
-
-
-def _contents(body: Html) -> Html:
-    """Return links to all sections."""
-    found = re.findall(r'<h2 id="([a-z]+)-title">([^<]*)</h2>', body)
-    return "".join(f'<li><a href="#{identifier}">{title}</a></li>' for identifier, title in found)

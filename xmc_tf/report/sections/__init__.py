@@ -1,1 +1,1 @@
-"""The sections of a report as data: one file per section, each with one question that it answers."""
+"""The sections of a report as data. Each file answers one question."""

@@ -1,4 +1,4 @@
-"""Examples: a few documents that went right and wrong, with the words that decided."""
+"""Examples: a few right and wrong documents, with the deciding words."""
 
 from dataclasses import dataclass
 
@@ -7,70 +7,37 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.models.explaining.explanation import LabelExplanation
 from xmc_tf.report.inputs import ReportInputs
-from xmc_tf.report.pairs import Pairs
-from xmc_tf.report.sections.decisions import Decisions
+from xmc_tf.report.sections.scores import Decisions, Pairs
 
 SHOWN_EACH = 4  # examples of each kind
 TEXT_LENGTH = 1200
 _LABELS = 8  # predicted labels of an example
 _EXPLAINED_LENGTH = 100_000  # characters that the model reads for an explanation
-KINDS = {
-    "right": "All labels right",
-    "wrong": "Wrong with a high score",
-    "missed": "True labels not found",
-}
+KINDS = {"right": "All labels right", "wrong": "Wrong with a high score", "missed": "True labels not found"}
 
 
 @dataclass(frozen=True)
 class ExampleLabel:
-    """A label of an example.
-
-    Args:
-        label: its number.
-        score: its score; None if it is not predicted.
-        true: whether it is true.
-        assigned: whether the document gets it.
-    """
-
     label: int
-    score: float | None
+    score: float | None  # None if not predicted
     true: bool
     assigned: bool
 
 
 @dataclass(frozen=True)
 class Example:
-    """A document with its true and predicted labels.
+    """A document with its true and predicted labels."""
 
-    Args:
-        kind: a key of ``KINDS``.
-        document: its number.
-        text: its beginning.
-        cut: number of characters that are left out.
-        labels: the best predicted labels, then true ones that are not among them.
-        explained: why one of the labels was predicted; None without a model that reads texts.
-    """
-
-    kind: str
+    kind: str  # a key of KINDS
     document: int
     text: str
-    cut: int
-    labels: tuple[ExampleLabel, ...]
+    cut: int  # characters that are left out
+    labels: tuple[ExampleLabel, ...]  # the best predictions, then the other true labels
     explained: LabelExplanation | None = None
 
 
 def choose_examples(inputs: ReportInputs, pairs: Pairs, decisions: Decisions) -> tuple[Example, ...]:
-    """Choose examples by fixed rules, the same in each run.
-
-    Right ones are spread evenly over all documents whose labels are all right. Wrong ones have the highest scores of
-    labels that are not true, each another label. Missed ones are spread over the documents that get none of their
-    labels.
-
-    Args:
-        inputs: the inputs of the report.
-        pairs: the predicted pairs.
-        decisions: the labels that documents get.
-    """
+    """Choose examples: right and missed ones spread over all documents, wrong ones with the highest wrong scores."""
     if inputs.texts is None:
         return ()
     right, missed, wrong = (np.diff(m.indptr) for m in (decisions.right, decisions.missed, decisions.wrong))
@@ -109,7 +76,8 @@ def _highest_wrong(pairs: Pairs, decisions: Decisions) -> list[int]:
 
 def _example(inputs: ReportInputs, decisions: Decisions, kind: str, document: int) -> Example:
     assert inputs.texts is not None
-    text = _as_text(inputs.texts[document])
+    text = inputs.texts[document]
+    text = text.decode("utf-8", errors="replace") if isinstance(text, bytes) else text
     row = inputs.predicted[document].tocsr()
     row.sum_duplicates()
     true = set(inputs.truth[document].indices.tolist())
@@ -126,8 +94,19 @@ def _example(inputs: ReportInputs, decisions: Decisions, kind: str, document: in
     return Example(kind, document, text[:TEXT_LENGTH], max(len(text) - TEXT_LENGTH, 0), tuple(labels), explained)
 
 
+def deciding_words(label: LabelExplanation, count: int) -> tuple[list[tuple[str, float]], float]:
+    """Return the words that contributed most to a label, and the embedding's contribution: means over trees."""
+    nodes = [source.path[-1] for source in label.evidence if source.path]
+    total: dict[str, float] = {}
+    for node in nodes:
+        for one in node.contributions:
+            total[one.feature] = total.get(one.feature, 0.0) + one.amount / len(nodes)
+    best = sorted(total.items(), key=lambda pair: -abs(pair[1]))[:count]
+    return best, sum(node.embedding for node in nodes) / max(len(nodes), 1)
+
+
 def _explanation(inputs: ReportInputs, text: str, kind: str, labels: list[ExampleLabel]) -> LabelExplanation | None:
-    """Return why the best label was predicted; of a wrong example, the best of the wrong labels."""
+    """Return why the best label was predicted, or for a wrong example, the best wrong label."""
     if inputs.model is None:
         return None
     try:
@@ -138,7 +117,3 @@ def _explanation(inputs: ReportInputs, text: str, kind: str, labels: list[Exampl
     wrong = [inputs.label_name(one.label) for one in labels if one.assigned and not one.true]
     of_interest = (one for one in found if one.name in wrong) if kind == "wrong" else iter(())
     return next(of_interest, found[0] if found else None)
-
-
-def _as_text(document: str | bytes) -> str:
-    return document.decode("utf-8", errors="replace") if isinstance(document, bytes) else document

@@ -1,4 +1,4 @@
-"""The summary: the result in plain sentences."""
+"""The result in plain sentences."""
 
 import math
 
@@ -8,15 +8,11 @@ from xmc_tf.report.report import Report
 _CALIBRATED = 0.05  # expected calibration error up to which scores can be read as probabilities
 _STANDARD_ERRORS = 1.96  # half of a 95 % confidence interval
 _TARGET = 0.9
-_ENOUGH_LABELS = 10  # of a group that is worth a sentence
+_ENOUGH_LABELS = 10  # smaller frequency groups get no sentence
 
 
 def sentences(report: Report) -> list[str]:
-    """Return the result in sentences, the most important ones first.
-
-    Args:
-        report: the report.
-    """
+    """Return the sentences, the most important first."""
     found = [*(_single(report) if report.single_label else _ranking(report)), *_threshold(report), *_rare(report)]
     found += [*_coverage(report), *_calibration(report), *_comparison(report)]
     return found
@@ -31,17 +27,13 @@ def _ranking(report: Report) -> list[str]:
             f"Of the first {k} labels, {percent(overall.at('P', k))} % are true (P@{k}); they include "
             f"{percent(overall.at('R', k))} % of a document's true labels (R@{k})."
         )
-    return out + _near(report)
-
-
-def _near(report: Report) -> list[str]:
-    overall, k = report.system.overall, report.comparison.ks[-1]
-    if "P-near" not in overall.values:
-        return []
-    return [
-        f"Of the first {k} labels, {percent(overall.at('P-near', k))} % are true, or broader or narrower terms of a "
-        f"true label; with siblings, which share a broader term with one, {percent(overall.at('P-sibling', k))} %."
-    ]
+    if "P-near" in overall.values:
+        out.append(
+            f"Of the first {k} labels, {percent(overall.at('P-near', k))} % are true, or broader or narrower terms of "
+            "a true label; with siblings, which share a broader term with one, "
+            f"{percent(overall.at('P-sibling', k))} %."
+        )
+    return out
 
 
 def _single(report: Report) -> list[str]:

@@ -1,1 +1,1 @@
-"""Interactions of users with items, prepared by streaming, and batches of windows of them."""
+"""Interactions of users with items, prepared as streams, and batches of windows of them."""

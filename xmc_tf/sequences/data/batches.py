@@ -1,4 +1,7 @@
-"""Batches of training and evaluation: each rank's part of the same global batches, whatever the number of ranks."""
+"""Batches for training and evaluation. Each rank makes its part of global batches that do not depend on the ranks.
+
+The training windows of histories and their order are computed on demand, so they take no memory.
+"""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -11,72 +14,108 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.sequences.data.folder import UserHistories
-from xmc_tf.sequences.data.windows import HELD_OUT, MASK, PAD, HistoryWindows, aligned, mixed, shuffled
 
+PAD = -1  # in front of a short sequence
+MASK = -2  # instead of an item to predict
+HELD_OUT = 2  # the last items of a user: validation and test
+_ROUNDS = 4
 Split = Literal["validation", "test"]
 
 
-class SequenceBatch(NamedTuple):
-    """This rank's sequences of a step.
+def trained_lengths(lengths: np.ndarray) -> np.ndarray:
+    """Return the number of items of each user to train on: all but the last two, or all of fewer than three."""
+    return np.where(lengths > HELD_OUT, lengths - HELD_OUT, lengths)
 
-    Attributes:
-        inputs: item numbers ``[sequences, max_len]``, or ``PAD`` or ``MASK``.
-        targets: the items to predict at their positions, ``PAD`` elsewhere.
-        epoch: number of the epoch.
-        step: number of the step in the epoch.
+
+class HistoryWindows:
+    """Windows over histories without their held-out items.
+
+    The last window of a history ends with it, each earlier one ends ``step`` items before the next, and the first one
+    begins with the history. Histories of a single item have no window.
     """
 
+    def __init__(self, parts: Sequence[UserHistories], width: int, step: int) -> None:
+        self._parts, self.width, self.step = parts, width, step
+        # The number of the first window of each user, and then of each part.
+        self._users = []
+        for part in parts:
+            lengths = trained_lengths(np.diff(part.splits))
+            counts = np.where(lengths <= width, 1, 1 - (width - lengths) // step)
+            self._users.append(np.concatenate([[0], np.cumsum(np.where(lengths < 2, 0, counts))]))
+        self._bounds = np.concatenate([[0], np.cumsum([users[-1] for users in self._users])]).astype(np.int64)
+
+    def __len__(self) -> int:
+        return int(self._bounds[-1])
+
+    def take(self, numbers: np.ndarray) -> np.ndarray:
+        """Return windows as ``[windows, width]``, aligned at their ends, with ``PAD`` in front."""
+        out = np.full((len(numbers), self.width), PAD, np.int32)
+        owners = np.searchsorted(self._bounds[1:], numbers, side="right")
+        for owner in np.unique(owners):
+            mine = np.flatnonzero(owners == owner)
+            part, firsts = self._parts[owner], self._users[owner]
+            window = numbers[mine] - self._bounds[owner]
+            user = np.searchsorted(firsts[1:], window, side="right")
+            begin = np.asarray(part.splits)[user]
+            lengths = trained_lengths(np.asarray(part.splits)[user + 1] - begin)
+            end = begin + lengths - (window - firsts[user]) * self.step
+            out[mine] = aligned(part.items, begin, end, self.width)
+        return out
+
+
+def aligned(items: np.ndarray, begin: np.ndarray, end: np.ndarray, width: int) -> np.ndarray:
+    """Return the last ``width`` items of each range ``[begin, end)``, with ``PAD`` in front."""
+    at = end[:, None] + np.arange(-width, 0)
+    there = at >= begin[:, None]
+    return np.where(there, items[np.where(there, at, 0)], PAD).astype(np.int32)
+
+
+def shuffled(positions: np.ndarray, count: int, key: int) -> np.ndarray:
+    """Return the images of positions under a pseudorandom permutation of ``range(count)``, a Feistel network."""
+    half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
+    low = np.uint64((1 << int(half)) - 1)
+    out = positions.astype(np.uint64)
+    outside = np.ones(len(out), bool)
+    while outside.any():  # the network permutes a range of up to four times the size; values beyond it are mapped again
+        left, right = out[outside] >> half, out[outside] & low
+        for number in range(_ROUNDS):
+            left, right = right, left ^ (mixed(right + np.uint64(number << 40), key) & low)
+        out[outside] = left << half | right
+        outside = out >= count
+    return out.astype(np.int64)
+
+
+def mixed(values: np.ndarray, key: int) -> np.ndarray:
+    """Return a 64-bit hash of each number, by the last steps of SplitMix64."""
+    found = values.astype(np.uint64) + np.uint64((key * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) & (2**64 - 1))
+    found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return found ^ (found >> np.uint64(31))
+
+
+class SequenceBatch(NamedTuple):
+    """This rank's sequences of a step: ``[sequences, max_len]``, with item numbers, ``PAD`` or ``MASK``."""
+
     inputs: np.ndarray
-    targets: np.ndarray
+    targets: np.ndarray  # the items to predict, PAD elsewhere
     epoch: int
     step: int
 
 
 @dataclass(frozen=True)
 class BatchShape:
-    """The form of sequences.
-
-    Args:
-        max_len: number of positions.
-        causal: predict each item from those before it; otherwise masked items from all others.
-        mask_prob: probability of masking an item. The last item of a window is always masked, as in a prediction.
-    """
-
     max_len: int
-    causal: bool
-    mask_prob: float = 0.0
+    causal: bool  # predict each item from those before it; otherwise masked items from all others
+    mask_prob: float = 0.0  # the last item of a window is always masked, as in a prediction
 
 
 class TrainBatches:
-    """The batches of all epochs, each of which can be made at once.
-
-    Masks depend on the seed, the epoch and the window, not on the number of ranks.
-
-    Example:
-        >>> batches = TrainBatches(parts, BatchShape(50, causal=True), step=25, batch=256, seed=1, rank=0, size=2)
-        >>> with batches.stream(0, 0, threads=2) as stream:
-        ...     first = next(stream)
-
-    Args:
-        parts: the users.
-        shape: the form of sequences.
-        step: number of items from one window to the next.
-        batch: number of sequences of a global batch; the last one of an epoch may have fewer.
-        seed: seed of order and masks.
-        rank: this rank.
-        size: number of ranks.
-    """
+    """The training batches, which can be made in any order. Masks depend on seed, epoch and window, not on ranks."""
 
     def __init__(
-        self,
-        parts: Sequence[UserHistories],
-        shape: BatchShape,
-        step: int,
-        batch: int,
-        seed: int,
-        rank: int = 0,
+        self, parts: Sequence[UserHistories], shape: BatchShape, step: int, batch: int, seed: int, rank: int = 0,
         size: int = 1,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._windows = HistoryWindows(parts, shape.max_len + shape.causal, step)
         self._shape, self._batch, self._seed = shape, batch, seed
         self._rank, self._size = rank, size
@@ -89,12 +128,12 @@ class TrainBatches:
 
     @property
     def sequences(self) -> int:
-        """The number of sequences of an epoch."""
+        """The number of sequences in an epoch."""
         return len(self._windows)
 
     @property
     def steps(self) -> int:
-        """The number of steps of an epoch."""
+        """The number of steps in an epoch."""
         return -(-len(self._windows) // self._batch)
 
     def make(self, epoch: int, step: int) -> SequenceBatch:
@@ -109,10 +148,9 @@ class TrainBatches:
             inputs, targets = items[:, :-1], items[:, 1:]
             targets = np.where(inputs == PAD, PAD, targets)
             return SequenceBatch(inputs, targets, epoch, step)
-        cells = numbers[:, None].astype(np.uint64) * np.uint64(self._shape.max_len) + np.arange(
-            self._shape.max_len, dtype=np.uint64
-        )
-        # Compared as whole numbers: a probability of 0 masks none.
+        places = np.arange(self._shape.max_len, dtype=np.uint64)
+        cells = numbers[:, None].astype(np.uint64) * np.uint64(self._shape.max_len) + places
+        # Compared as whole numbers, so that a probability of 0 masks nothing.
         drawn = mixed(cells, _key(self._seed, epoch, 1)) >> np.uint64(11)
         masked = drawn < np.uint64(int(self._shape.mask_prob * 2**53))
         masked[:, -1] = True
@@ -121,44 +159,28 @@ class TrainBatches:
 
     @contextmanager
     def stream(self, epoch: int, step: int, threads: int = 1) -> Iterator[Iterator[SequenceBatch]]:
-        """Return the endless stream of batches from a step on, prepared ahead by threads."""
+        """Yield the endless stream of batches from a step on, which threads prepare ahead."""
         with ThreadPoolExecutor(threads, thread_name_prefix="batches") as pool:
             ahead: deque[Future[SequenceBatch]] = deque()
-            places = self._places(epoch, step)
 
-            def run() -> Iterator[SequenceBatch]:
+            def run(epoch: int, step: int) -> Iterator[SequenceBatch]:
                 while True:
                     while len(ahead) < 2 * threads:
-                        ahead.append(pool.submit(self.make, *next(places)))
+                        if step >= self.steps:
+                            epoch, step = epoch + 1, 0
+                        ahead.append(pool.submit(self.make, epoch, step))
+                        step += 1
                     yield ahead.popleft().result()
 
             try:
-                yield run()
+                yield run(epoch, step)
             finally:
                 for future in ahead:
                     future.cancel()
 
-    def _places(self, epoch: int, step: int) -> Iterator[tuple[int, int]]:
-        while True:
-            if step >= self.steps:
-                epoch, step = epoch + 1, 0
-            yield epoch, step
-            step += 1
-
 
 class HeldOut:
-    """Leave-one-out evaluation: the last item of each user (test) or the last but one (validation).
-
-    The model sees all items before it. Users with fewer than three items are left out.
-
-    Args:
-        parts: the users.
-        shape: the form of sequences.
-        split: "validation" or "test".
-        batch: number of users of a global batch.
-        rank: this rank.
-        size: number of ranks.
-    """
+    """The last item of each user (test) or the last but one (validation), of users with at least three items."""
 
     def __init__(
         self, parts: Sequence[UserHistories], shape: BatchShape, split: Split, batch: int, rank: int = 0, size: int = 1
@@ -170,7 +192,6 @@ class HeldOut:
 
     @property
     def users(self) -> int:
-        """The number of users."""
         return int(self.bounds[-1])
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -192,14 +213,7 @@ class HeldOut:
 
 
 def histories(items: np.ndarray, begin: np.ndarray, end: np.ndarray, shape: BatchShape) -> np.ndarray:
-    """Return model inputs whose last position predicts the item after each history ``items[begin:end]``.
-
-    Args:
-        items: the items of all histories.
-        begin: the first item of each.
-        end: the end of each, exclusive.
-        shape: the form of sequences.
-    """
+    """Return model inputs whose last position predicts the item after each history ``items[begin:end]``."""
     if shape.causal:
         return aligned(items, begin, end, shape.max_len)
     last = aligned(items, begin, end, shape.max_len - 1)

@@ -1,4 +1,4 @@
-"""The folder of prepared interactions: histories of users in parts, names and counts of items."""
+"""The folder of prepared interactions: user histories in parts, and names and counts of items."""
 
 import json
 from collections.abc import Sequence
@@ -28,29 +28,15 @@ PREPARED = FolderKind(
 
 
 class UserHistories(NamedTuple):
-    """Some users and their histories, mapped from a file.
+    """Some users and their histories, mapped from a file."""
 
-    Attributes:
-        items: item numbers of all users, each user's in the order of time.
-        splits: where each user's items begin, then the number of items.
-        users: names of the users, UTF-8 of fixed width.
-    """
-
-    items: np.ndarray
-    splits: np.ndarray
-    users: np.ndarray
+    items: np.ndarray  # numbers of the items of all users, each user's in the order of time
+    splits: np.ndarray  # where each user's items begin, then the number of items
+    users: np.ndarray  # names, UTF-8 of fixed width
 
 
 class PreparedFolder:
-    """A folder that ``xmc_tf.sequences.prepare`` has written.
-
-    Example:
-        >>> data = PreparedFolder("data")
-        >>> data.nr_items, len(data.parts("part_*.npz"))
-
-    Args:
-        folder: the folder.
-    """
+    """A folder that ``xmc_tf.sequences.prepare`` has written."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -65,7 +51,6 @@ class PreparedFolder:
 
     @property
     def nr_items(self) -> int:
-        """The number of items."""
         return int(self.header["items"])
 
     def item_names(self) -> list[str]:
@@ -87,14 +72,7 @@ class PreparedFolder:
         return read_npy(self.folder / COUNTS, name="counts of items")
 
     def parts(self, pattern: str = PARTS) -> list[UserHistories]:
-        """Return the parts whose file names match a pattern with wildcards.
-
-        Args:
-            pattern: such as ``part_*.npz``.
-
-        Raises:
-            InputError: no file matches, or one is damaged.
-        """
+        """Return the parts whose file names match a pattern with wildcards."""
         paths = sorted(self.folder.glob(pattern)) if pattern and not Path(pattern).is_absolute() else []
         if not paths:
             raise InputError(
@@ -105,7 +83,7 @@ class PreparedFolder:
         return [self._part(path) for path in paths]
 
     def _verify(self, path: Path) -> None:
-        """Compare a file with its record; of a folder of version 0.2, an archive with the checksums in it."""
+        """Check a file against its checksum; a folder of version 0.2 has checksums only inside archives."""
         if self._records is not None and path.name in self._records.files:
             problem = self._records.problem(path.name)
         else:
@@ -133,7 +111,6 @@ def write_header(folder: Path, content: dict[str, Any]) -> None:
 
 
 def write_names(path: Path, names: Sequence[bytes]) -> None:
-    """Write names, one per line."""
     with path.open("wb") as file:
         for low in range(0, len(names), 1 << 16):
             file.write(b"".join(name + b"\n" for name in names[low : low + (1 << 16)]))

@@ -1,4 +1,4 @@
-"""Reading of interactions in chunks of arrays: users, items, and times of rows of a table."""
+"""Read interactions in chunks: arrays of users, items, and times."""
 
 import csv
 import re
@@ -21,7 +21,7 @@ from xmc_tf.tables.reading.sources import open_source
 CHUNK_ROWS = 1 << 18
 LONGEST_NAME = 255  # bytes; longer names of users and items make a row unusable
 
-# Names of columns without everything but letters, in order of preference.
+# Usual column names, letters only, in order of preference.
 _KNOWN = {
     "user": ("user", "userid", "customerid", "customer", "reviewerid", "visitorid", "sessionid", "session", "uid"),
     "item": ("item", "itemid", "productid", "product", "movieid", "bookid", "articleid", "trackid", "asin", "iid"),
@@ -32,64 +32,31 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class InteractionColumns:
-    """The columns of a table of interactions; None: found by name.
-
-    Args:
-        user: the column of users.
-        item: the column of items.
-        time: the column of times; a table without one is in the order of time.
-        rating: the column of ratings, which is read only for a minimum rating.
-    """
+    """The columns of a table of interactions; None: found by its usual names."""
 
     user: str | None = None
     item: str | None = None
-    time: str | None = None
-    rating: str | None = None
+    time: str | None = None  # a table without one is in the order of time
+    rating: str | None = None  # only read for a minimum rating
 
 
 class Chunk(NamedTuple):
-    """Some interactions.
-
-    Attributes:
-        users: names of the users, UTF-8 of fixed width.
-        items: names of the items.
-        times: seconds or any other numbers that grow with time; zeros in a table without times.
-        rows: number of rows of the table in it, unusable ones included.
-        bad: number of rows of the chunk that cannot be used.
-        first_bad: line and reason of the first of them, or "".
-        low: number of interactions of the chunk whose rating is below the minimum.
-    """
-
-    users: np.ndarray
+    users: np.ndarray  # names, UTF-8 of fixed width
     items: np.ndarray
-    times: np.ndarray
-    rows: int
-    bad: int
-    first_bad: str
-    low: int
+    times: np.ndarray  # any numbers that grow with time; 0 in a table without times
+    rows: int  # read from the table, unusable ones included
+    bad: int  # unusable rows
+    first_bad: str  # row and reason, or ""
+    low: int  # rows with a rating below the minimum
 
 
 class InteractionTable:
-    """A table of interactions: CSV or TSV, JSON lines, Parquet, or SQLite.
-
-    Example:
-        >>> for chunk in InteractionTable("interactions.csv").chunks():
-        ...     print(len(chunk.users), chunk.items[0])
-
-    Args:
-        path: the file.
-        columns: its columns.
-        options: how the file is read; default: by its content.
-        min_rating: interactions with a lower rating are left out; None: none are.
-    """
+    """A table of interactions: CSV or TSV, JSON lines, Parquet, or SQLite."""
 
     def __init__(
-        self,
-        path: str | Path,
-        columns: InteractionColumns | None = None,
-        options: SourceOptions | None = None,
+        self, path: str | Path, columns: InteractionColumns | None = None, options: SourceOptions | None = None,
         min_rating: float | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.source: TableReader = open_source(path, options)
         columns = columns or InteractionColumns()
         self._user = _place(self.source, "user", columns.user)
@@ -114,18 +81,19 @@ class InteractionTable:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the interactions in the order of the rows."""
-        rows = _delimited_rows(self.source) if isinstance(self.source, DelimitedFile) else _records(self.source)
+        rows: Iterator[Sequence[Any]]
+        if isinstance(self.source, DelimitedFile):
+            rows = _delimited_rows(self.source)
+        else:
+            rows = (() if isinstance(one, BadRow) else one.cells for one in self.source.records())
         read = 0
         while block := list(islice(rows, CHUNK_ROWS)):
             yield self._chunk(block, read)
             read += len(block)
 
     def _chunk(self, block: list[Sequence[Any]], before: int) -> Chunk:
-        """Return the usable interactions of some rows."""
         width = len(self.source.columns)
-        faults: list[tuple[int, str]] = []
-        if any(len(row) != width for row in block):
-            faults = [(at, f"{len(row)} cells, expected {width}") for at, row in enumerate(block) if len(row) != width]
+        faults = [(at, f"{len(row)} cells, expected {width}") for at, row in enumerate(block) if len(row) != width]
         at, good = np.arange(len(block)), block
         if faults:
             at = np.setdiff1d(at, [one for one, _ in faults])
@@ -149,19 +117,15 @@ class InteractionTable:
         bad = (users == b"") | (items == b"") | wrong_time | wrong_rating
         keep = ~bad & ~low
         row, reason = min(faults, default=(0, ""))
+        first_bad = f"row {before + row + 1:,}: {reason}" if faults else ""
+        unusable = len(block) - len(good) + int(bad.sum())
         return Chunk(
-            users[keep],
-            items[keep],
-            times[keep],
-            len(block),
-            len(block) - len(good) + int(bad.sum()),
-            f"row {before + row + 1:,}: {reason}" if faults else "",
-            int((low & ~bad).sum()),
-        )
+            users[keep], items[keep], times[keep], len(block), unusable, first_bad, int((low & ~bad).sum())
+        )  # fmt: skip
 
 
 def _find(source: TableReader, what: str, given: str | None) -> int | None:
-    """Return the number of a column, by the given name or by its usual names."""
+    """Return the number of a column, by its given name or a usual one."""
     if given is not None:
         return place_of(source.name, source.columns, given, f"--{what}-column NAME")
     plain = [re.sub(r"[^a-z]", "", name.lower()) for name in source.columns]
@@ -172,7 +136,7 @@ def _place(source: TableReader, what: str, given: str | None) -> int:
     found = _find(source, what, given)
     if found is None:
         raise InputError(
-            f"{source.name}: it is not known which column holds the {what}",
+            f"{source.name}: cannot tell which column holds the {what}",
             expected=f"one of {', '.join(source.columns[:20])}",
             fix=f"--{what}-column NAME",
         )
@@ -180,7 +144,7 @@ def _place(source: TableReader, what: str, given: str | None) -> int:
 
 
 def _delimited_rows(source: DelimitedFile) -> Iterator[Sequence[str]]:
-    """Yield the rows of CSV; faster than ``records``, which also finds quotes that are never closed."""
+    """Yield the rows of CSV. This is faster than ``records``, which also finds quotes that are never closed."""
     with source.path.open(encoding=source.encoding, errors="replace", newline="") as file:
         lines = (line.replace("\0", "") for line in file)
         rows = csv.reader(lines, delimiter=source.separator)
@@ -194,20 +158,15 @@ def _delimited_rows(source: DelimitedFile) -> Iterator[Sequence[str]]:
             ) from None
 
 
-def _records(source: TableReader) -> Iterator[Sequence[Any]]:
-    for record in source.records():
-        yield () if isinstance(record, BadRow) else record.cells
-
-
 def _names(cells: Sequence[Any]) -> np.ndarray:
-    """Return names as UTF-8 of fixed width; "" for those that are missing or too long."""
+    """Return names as UTF-8 of fixed width; "" if missing or too long."""
     encoded = [_name(cell) for cell in cells]
     return np.array([name if len(name) <= LONGEST_NAME else b"" for name in encoded], dtype=np.bytes_)
 
 
 def _name(cell: Any) -> bytes:
     if not isinstance(cell, str):
-        # A column of whole numbers with a missing cell arrives as 3.0.
+        # Whole numbers of a column with a missing cell are read as 3.0.
         whole = isinstance(cell, float) and cell.is_integer()
         cell = "" if cell is None else str(int(cell) if whole else cell)
     # Files of names have one name per line.
@@ -216,7 +175,7 @@ def _name(cell: Any) -> bytes:
 
 
 def _numbers(cells: Sequence[Any], convert: Callable[[Any], float]) -> tuple[np.ndarray, np.ndarray]:
-    """Return cells as finite numbers, and which of them are none."""
+    """Return cells as finite numbers, and a mask of those that are not."""
     try:
         values = np.array(cells, dtype=np.float64)
     except (ValueError, TypeError):
@@ -233,7 +192,7 @@ def _number(cell: Any, convert: Callable[[Any], float]) -> float:
 
 
 def _seconds(cell: Any) -> float:
-    """Return a number, a date or a date with time (without a zone: UTC) as a number."""
+    """Return a number, a date, or a date with time (default zone: UTC) as a number."""
     if hasattr(cell, "isoformat"):
         cell = cell.isoformat()
     try:

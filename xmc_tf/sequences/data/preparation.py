@@ -1,4 +1,4 @@
-"""Preparation of interactions in bounded memory: buckets of users on disk, each sorted by user and time."""
+"""Prepare interactions in bounded memory: users are distributed to buckets on disk, and each bucket is sorted."""
 
 import logging
 import shutil
@@ -14,65 +14,128 @@ from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.npz.reading import read_npz
 from xmc_tf.data.npz.writing import write_npz
-from xmc_tf.sequences.data.buckets import InteractionBuckets
 from xmc_tf.sequences.data.folder import COUNTS, ITEMS, PREPARED, PreparedFolder, write_header, write_names
-from xmc_tf.sequences.data.interactions import InteractionColumns, InteractionTable
+from xmc_tf.sequences.data.interactions import Chunk, InteractionColumns, InteractionTable
 from xmc_tf.tables.reading.options import SourceOptions
 
 _LOG = logging.getLogger(__name__)
+_OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 BUCKET_BYTES = 16 << 20  # of the inputs
 _MOST_BUCKETS = 256
+_ROW = np.dtype([("user", "<u8"), ("time", "<f8"), ("item", "<i4")])
+
+
+def hashes(names: np.ndarray) -> np.ndarray:
+    """Return a 64-bit hash of each name, the same in every process and for every width of the array."""
+    letters = names.view(np.uint8).reshape(len(names), names.dtype.itemsize)
+    found = np.full(len(names), _OFFSET)
+    for column in letters.T:
+        found = np.where(column != 0, (found ^ column) * _PRIME, found)
+    # FNV's high bits are not random enough, so the last steps are those of MurmurHash3.
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        found = (found ^ (found >> np.uint64(33))) * np.uint64(factor)
+    return found ^ (found >> np.uint64(33))
+
+
+class NameNumbers:
+    """Numbers of names, in the order of their first appearance."""
+
+    def __init__(self) -> None:
+        self.names: list[bytes] = []
+        self._ids: dict[bytes, int] = {}
+
+    def ids(self, names: np.ndarray) -> np.ndarray:
+        """Return the number of each name; new names get the next numbers."""
+        if not len(names):
+            return np.zeros(0, np.int32)
+        _, first, inverse = np.unique(hashes(names), return_index=True, return_inverse=True)
+        if not np.array_equal(names[first][inverse], names):  # two names with the same hash
+            _, first, inverse = np.unique(names, return_index=True, return_inverse=True)
+        numbers = np.empty(len(first), np.int32)
+        order = np.argsort(first)
+        for at, name in zip(order.tolist(), names[first[order]].tolist(), strict=True):
+            number = self._ids.setdefault(name, len(self.names))
+            if number == len(self.names):
+                self.names.append(name)
+            numbers[at] = number
+        return numbers[inverse]
+
+
+class InteractionBuckets:
+    """Interactions on disk, partitioned by a hash of the user, so that each bucket can be sorted in memory."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder, self.count = folder, count
+        folder.mkdir()
+        self.items = NameNumbers()
+        self.read = self.kept = self.bad = self.low = 0
+        self.bad_rows: list[str] = []
+
+    def add(self, chunk: Chunk, table: int) -> None:
+        rows = np.empty(len(chunk.users), _ROW)
+        rows["user"], rows["time"], rows["item"] = hashes(chunk.users), chunk.times, self.items.ids(chunk.items)
+        buckets = (rows["user"] % np.uint64(self.count)).astype(np.int64)
+        order = np.argsort(buckets, kind="stable")
+        bounds = np.searchsorted(buckets[order], np.arange(self.count + 1))
+        for bucket in range(self.count):
+            mine = order[bounds[bucket] : bounds[bucket + 1]]
+            if len(mine):
+                with self._file(bucket, "rows").open("ab") as file, self._file(bucket, "users").open("ab") as names:
+                    file.write(rows[mine].tobytes())
+                    names.write(b"\n".join(chunk.users[mine].tolist()) + b"\n")
+        self.read += chunk.rows
+        self.kept += len(rows)
+        self.bad, self.low = self.bad + chunk.bad, self.low + chunk.low
+        if chunk.first_bad and len(self.bad_rows) < 5:
+            self.bad_rows.append(f"file {table + 1}, {chunk.first_bad}")
+
+    def load(self, bucket: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of a bucket, in the order of the inputs, and the names of their users."""
+        if not self._file(bucket, "rows").exists():
+            return np.empty(0, _ROW), np.empty(0, "S1")
+        names = self._file(bucket, "users").read_bytes().split(b"\n")[:-1]
+        return np.fromfile(self._file(bucket, "rows"), _ROW), np.array(names, dtype=np.bytes_)
+
+    def item_counts(self) -> np.ndarray:
+        counts = np.zeros(len(self.items.names), np.int64)
+        for bucket in range(self.count):
+            if (path := self._file(bucket, "rows")).exists():
+                counts += np.bincount(np.fromfile(path, _ROW)["item"], minlength=len(counts))
+        return counts
+
+    def _file(self, bucket: int, kind: str) -> Path:
+        return self.folder / f"bucket_{bucket:05d}.{kind}"
 
 
 @dataclass(frozen=True)
 class InteractionOptions:
-    """Options of the preparation.
-
-    Args:
-        columns: columns of the tables.
-        source: how the tables are read.
-        min_rating: interactions with a lower rating are left out. Default: none are.
-        min_item_count: items with fewer interactions are left out.
-        min_user_count: users with fewer interactions are left out, after rare items have been. Leave-one-out
-            evaluation needs 3.
-        max_user_count: users with more interactions are left out. Default: none are.
-        max_bad_rows: largest share of rows that may be unusable.
-    """
-
     columns: InteractionColumns = field(default_factory=InteractionColumns)
     source: SourceOptions = field(default_factory=SourceOptions)
     min_rating: float | None = None
     min_item_count: int = 1
-    min_user_count: int = 3
+    min_user_count: int = 3  # counted without rare items; leave-one-out evaluation needs 3
     max_user_count: int | None = None
-    max_bad_rows: float = 0.01
+    max_bad_rows: float = 0.01  # as a share
 
 
 def prepare(
     paths: Sequence[str | Path], folder: str | Path, options: InteractionOptions | None = None
 ) -> PreparedFolder:
-    """Read tables of interactions, and write the histories of their users into a folder.
-
-    Memory grows with the number of items, not with that of interactions or users.
-
-    Example:
-        >>> prepare(["interactions.csv"], "data").nr_items
-
-    Args:
-        paths: the tables, read one after another.
-        folder: the output folder.
-        options: columns, and which users and items are left out.
-
-    Returns:
-        The folder.
-    """
+    """Write the user histories of some tables into a folder. Memory grows only with the number of items."""
     options, folder = options or InteractionOptions(), Path(folder)
     tables = [InteractionTable(path, options.columns, options.source, options.min_rating) for path in paths]
     count = min(max(1, sum(Path(path).stat().st_size for path in paths) // BUCKET_BYTES), _MOST_BUCKETS)
     with placed_folder(folder, PREPARED) as part:
         buckets = InteractionBuckets(part / "buckets", count)
         for number, table in enumerate(tables):
-            _read(table, number, buckets)
+            path = Path(table.source.name)
+            _LOG.info("%s: %s", path, table.described)
+            # The number of rows is estimated from the size of the file.
+            with Progress(f"reading {path.name}", path.stat().st_size // 30, "interactions") as progress:
+                for chunk in table.chunks():
+                    buckets.add(chunk, number)
+                    progress.total = max(progress.total, progress.done + chunk.rows)
+                    progress.add(chunk.rows)
         _check(buckets, options)
         counts = _sort(buckets, options)
         totals = _renumber(buckets, counts, part, options)
@@ -82,21 +145,8 @@ def prepare(
     return PreparedFolder(folder)
 
 
-def _read(table: InteractionTable, number: int, buckets: InteractionBuckets) -> None:
-    """Write the interactions of a table into the buckets."""
-    source = table.source
-    _LOG.info("%s: %s", source.name, table.described)
-    # The number of rows is estimated from the bytes of the first chunk.
-    total = Path(source.name).stat().st_size
-    with Progress(f"reading {Path(source.name).name}", total // 30, "interactions") as progress:
-        for chunk in table.chunks():
-            buckets.add(chunk, number)
-            progress.total = max(progress.total, progress.done + chunk.rows)
-            progress.add(chunk.rows)
-
-
 def _check(buckets: InteractionBuckets, options: InteractionOptions) -> None:
-    """Refuse too many unusable rows; report the others."""
+    """Refuse too many unusable rows; warn of a few."""
     bad, read = buckets.bad, buckets.read
     if not bad:
         return
@@ -112,7 +162,7 @@ def _check(buckets: InteractionBuckets, options: InteractionOptions) -> None:
 
 
 def _sort(buckets: InteractionBuckets, options: InteractionOptions) -> np.ndarray:
-    """Sort each bucket by user and time into a part; return how often each item is left in all parts."""
+    """Sort each bucket by user and time into a part; return how often each item occurs in all parts."""
     frequent = buckets.item_counts() >= options.min_item_count
     counts = np.zeros(len(frequent), np.int64)
     with Progress("sorting users", buckets.count, "parts") as progress:
@@ -155,7 +205,7 @@ def _histories(
 def _renumber(
     buckets: InteractionBuckets, counts: np.ndarray, folder: Path, options: InteractionOptions
 ) -> dict[str, Any]:
-    """Number the items by frequency, the first seen first among equals, and write all but the header."""
+    """Number the items by frequency, then by first appearance, and write everything but the header."""
     order = np.lexsort((np.arange(len(counts)), -counts))[: np.count_nonzero(counts)]
     if not len(order):
         raise InputError(

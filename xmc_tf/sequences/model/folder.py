@@ -1,16 +1,15 @@
-"""The folder of a trained sequence model: parameters, names of items, and weights, readable by any number of ranks."""
+"""The folder of a sequence model, which any number of ranks can read, and its export as a SavedModel."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
+from xmc_tf.collective.saved_model import Signature
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.headers import read_header
@@ -19,7 +18,9 @@ from xmc_tf.common.folders.kinds import FolderKind
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.params import SequenceParams
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.sequences.data.batches import MASK, PAD
 from xmc_tf.sequences.data.folder import PreparedFolder, write_names
+from xmc_tf.sequences.model.ranking import best_items
 from xmc_tf.sequences.model.recommender import Recommender
 
 FORMAT = "xmc_tf.sequences.model"
@@ -35,18 +36,11 @@ SEQUENCE_MODEL = FolderKind(
 
 
 def save_model(folder: str | Path, model: Recommender, names: Sequence[str], metrics: dict[str, Any]) -> None:
-    """Write a trained model; collective. All hosts must see the folder.
-
-    Args:
-        folder: the folder; an older model in it is replaced when the new one is complete.
-        model: the model.
-        names: names of the items.
-        metrics: its metrics, for the header.
-    """
+    """Write a trained model to a folder that all hosts see; collective."""
     world, folder = model.strategy.communicator, Path(folder)
     with placed_folder(folder, SEQUENCE_MODEL) if world.rank == 0 else nullcontext() as part:
         part = Path(world.broadcast(str(part)))
-        values = {f"model/{number:05d}": partial(_numpy, one) for number, one in enumerate(model.replicated)}
+        values = {f"model/{number:05d}": one.numpy for number, one in enumerate(model.replicated)}
         save_tables(part / WEIGHTS, [model.table], world, values)
 
         def finish() -> None:
@@ -64,18 +58,13 @@ def save_model(folder: str | Path, model: Recommender, names: Sequence[str], met
 
 
 def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recommender, list[str]]:
-    """Return a trained model on any number of ranks, and the names of its items; collective.
-
-    Args:
-        folder: the folder.
-        strategy: the ranks.
-    """
+    """Return a trained model on any number of ranks, and the names of its items; collective."""
     folder, world = Path(folder), strategy.communicator
     fix = "copy the model again, or train it with python -m xmc_tf.sequences.train"
     header = run_on_all_ranks(
         world, lambda: read_header(folder / HEADER, FORMAT, VERSION, of="a sequence model", fix=fix)
     )
-    # Neither the loss is needed, nor the counts that a sampler may need. The table is sharded in any case.
+    # The loss is not needed, nor the counts of its sampler. The table is sharded in any case.
     settings = {"loss": "full", "route": "features", "model_parallel": True}
     params = SequenceParams.from_json({**header["params"], **settings})
     model = Recommender(strategy, params, int(header["items"]))
@@ -100,12 +89,7 @@ def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recomm
 
 
 def check_same_items(names: Sequence[str], data: PreparedFolder) -> None:
-    """Refuse data whose items have other numbers than those of a model.
-
-    Args:
-        names: names of the model's items.
-        data: the data.
-    """
+    """Refuse data whose items are not numbered as those of the model."""
     theirs = data.item_names()
     if list(names) == theirs:
         return
@@ -119,5 +103,39 @@ def check_same_items(names: Sequence[str], data: PreparedFolder) -> None:
     )
 
 
-def _numpy(variable: tf.Variable) -> np.ndarray:
-    return np.asarray(variable.numpy())
+def export_model(folder: str | Path, model: Recommender, model_folder: str | Path, k: int) -> Path:
+    """Write a SavedModel for TensorFlow Serving with one signature; collective.
+
+    ``serving_default`` maps ``history``, names of items ``[requests, any]`` with the oldest first and empty strings as
+    padding anywhere, to ``items``, ``numbers`` and ``scores``, ``[requests, k]``. Unknown names are left out.
+    """
+    names = str(Path(model_folder) / ITEMS)
+    lines = tf.lookup.TextFileIndex
+    numbers = tf.lookup.StaticHashTable(
+        tf.lookup.TextFileInitializer(names, tf.string, lines.WHOLE_LINE, tf.int64, lines.LINE_NUMBER), PAD
+    )
+    back = tf.lookup.StaticHashTable(
+        tf.lookup.TextFileInitializer(names, tf.int64, lines.LINE_NUMBER, tf.string, lines.WHOLE_LINE), ""
+    )
+
+    def serve(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        rows = inputs_of(model, numbers.lookup(inputs["history"]))
+        best = best_items(model.table, model.last_vectors(rows), k)
+        return {"items": back.lookup(best.items), "numbers": best.items, "scores": best.scores}
+
+    signature = Signature(serve, {"history": tf.TensorSpec([None, None], tf.string, "history")})
+    return model.strategy.export_saved_model(folder, {"serving_default": signature}, track=[numbers, back])
+
+
+def inputs_of(model: Recommender, numbers: tf.Tensor) -> tf.Tensor:
+    """Return model inputs for histories of item numbers, ``[histories, any]``, in which ``PAD`` stands for no item."""
+    width = model.params.max_len - (not model.shape.causal)
+    kept = tf.ragged.boolean_mask(numbers, numbers >= 0)
+    ends, begins = kept.row_splits[1:], kept.row_splits[:-1]
+    at = ends[:, None] + tf.range(-width, 0, dtype=tf.int64)
+    there = at >= begins[:, None]
+    flat = tf.concat([kept.flat_values, [0]], axis=0)
+    rows = tf.where(there, tf.gather(flat, tf.where(there, at, 0)), PAD)
+    if model.shape.causal:
+        return rows
+    return tf.concat([rows, tf.fill([tf.shape(rows)[0], 1], tf.constant(MASK, tf.int64))], axis=1)

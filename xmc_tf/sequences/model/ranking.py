@@ -1,58 +1,42 @@
-"""Ranks and best items over all items, shard by shard: each rank scores its own rows for the positions of all ranks.
+"""Ranks and best items over all items. Each rank scores its own rows for the positions of all ranks."""
 
-Items with equal scores are in the order of their numbers, the more frequent first.
-"""
-
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
-from xmc_tf.collective.tables.serving_tables import serving_or_sharded
-from xmc_tf.collective.tables.table import ShardedTable
+from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
 from xmc_tf.collective.tables.wire import exchange
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.sequences.data.batches import histories
 from xmc_tf.sequences.model.recommender import Recommender
 from xmc_tf.sequences.model.softmax import gather_positions
 
-# The scores that are in memory at a time, which should fit in the cache. Tests lower it.
+# Scores that are in memory at a time, which should fit into the cache. Tests lower it.
 CHUNK_BYTES = 4 * 2**20
-_TINY = np.finfo(np.float32).tiny  # TensorFlow takes smaller numbers for 0
+_TINY = np.finfo(np.float32).tiny  # TensorFlow treats smaller numbers as 0
 CUTOFFS = (10, 20, 50)
 DECIDING = "NDCG@10"  # the metric by which the best checkpoint is chosen
 
 
 class BestItems(NamedTuple):
-    """The best items of each sequence, best first.
+    """The best items of each sequence, best first."""
 
-    Attributes:
-        items: item numbers; -1 beyond the number of items.
-        scores: their scores.
-    """
-
-    items: tf.Tensor
+    items: tf.Tensor  # item numbers; -1 beyond the number of items
     scores: tf.Tensor
 
 
 def ranks_of(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Return the rank of each target among all items, from 1; collective.
-
-    Items with a higher score come first, then those with an equal score and a smaller number.
-
-    Args:
-        table: the items.
-        vectors: vectors of this rank's positions, ``[n, dim]``.
-        targets: the item of each position.
-    """
+    """Return the rank of each target among all items, from 1; collective. Of equal scores, smaller numbers win."""
     everyone, wanted, _, counts = gather_positions(table, vectors, targets)
     positions = tf.shape(everyone)[0]
     local = wanted - table.start
     own = (local >= 0) & (local < table.local_rows)
 
     def target_scores(low: tf.Tensor, scores: tf.Tensor, found: tf.Tensor) -> tf.Tensor:
-        # Taken from the same product as the scores of the other items, so that equal rows have equal scores.
+        # From the same product as the scores of the other items, so that equal rows have equal scores.
         at = tf.cast(local, tf.int32) - low
         here = own & (at >= 0) & (at < tf.shape(scores)[1])
         value = tf.gather(scores, tf.where(here, at, 0), batch_dims=1)
@@ -84,13 +68,7 @@ def ranks_of(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor) -> tf.
 
 
 def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> BestItems:
-    """Return the ``k`` best items of each position; collective.
-
-    Args:
-        table: the items.
-        vectors: vectors of this rank's positions, ``[n, dim]``.
-        k: number of items; fewer if there are fewer.
-    """
+    """Return the ``k`` best items of each position; collective. Of equal scores, smaller numbers win."""
     table = serving_or_sharded(table)
     k = min(k, table.rows)
     nobody = tf.zeros(tf.shape(vectors)[:1], tf.int64)
@@ -107,7 +85,7 @@ def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> BestItems:
     scores, items = _over_chunks(table, everyone, merged, none)
     if table.size == 1:
         return BestItems(items, scores)
-    # A number of less than 2^53 in two float32 would lose digits: the items are sent as integers.
+    # Items are sent as integers, because float32 would lose digits.
     moved, _ = operations.alltoall(items, counts, f"{table.name}/best_items")
     back = exchange(scores, counts, sent, rank=table.rank, name=f"{table.name}/best_scores", kind="scores")
     shape = [table.size, tf.shape(vectors)[0], k]
@@ -123,7 +101,7 @@ def _top(scores: tf.Tensor, items: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Ten
 
 
 def _over_chunks(table: ShardedTable, vectors: tf.Tensor, step: Any, first: Any) -> Any:
-    """Return ``step(low, scores, found)`` over chunks of the table, each beginning with the result of the last one."""
+    """Return ``step(low, scores, found)`` over chunks of the table, each continuing from the result of the last one."""
     rows = table.local_rows if table.size > 1 else table.rows
     size = tf.maximum(1, tf.cast(CHUNK_BYTES // 4, tf.int32) // tf.maximum(1, tf.shape(vectors)[0]))
 
@@ -136,12 +114,7 @@ def _over_chunks(table: ShardedTable, vectors: tf.Tensor, step: Any, first: Any)
 
 
 def ranking_metrics(parts: Iterable[np.ndarray], communicator: Communicator) -> dict[str, float]:
-    """Return Recall@k, NDCG@k and MRR of held-out items, each with one right answer, over all ranks; collective.
-
-    Args:
-        parts: the ranks of this process's items, from 1, in any number of parts.
-        communicator: the ranks of the run.
-    """
+    """Return Recall@k, NDCG@k and MRR of held-out items, from the ranks of this process's items; collective."""
     sums = np.zeros(2 * len(CUTOFFS) + 2)
     for ranks in parts:
         gains = 1.0 / np.log2(ranks + 1.0)
@@ -153,7 +126,7 @@ def ranking_metrics(parts: Iterable[np.ndarray], communicator: Communicator) -> 
 
 
 class Ranker:
-    """The ranks of held-out items by a model, batch by batch."""
+    """The ranks of held-out items."""
 
     def __init__(self, model: Recommender) -> None:
         self._model = model
@@ -166,10 +139,44 @@ class Ranker:
         self._ranks = ranks
 
     def ranks(self, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[np.ndarray]:
-        """Yield the ranks of each batch of inputs and held-out items; all ranks need equally many batches."""
+        """Yield the ranks of each batch of inputs and held-out items. All ranks need the same number of batches."""
         for inputs, targets in batches:
             yield self._ranks(inputs, targets.astype(np.int64)).numpy()
 
     def metrics(self, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
         """Return the metrics over the batches of all ranks; collective."""
         return ranking_metrics(self.ranks(batches), self._model.strategy.communicator)
+
+
+class NextItems(NamedTuple):
+    """The next items of a history, best first."""
+
+    items: list[str]
+    scores: list[float]
+
+
+class Predictor:
+    """Predicts the next items of histories. Unknown items are left out of a history."""
+
+    def __init__(self, model: Recommender, names: Sequence[str], k: int) -> None:
+        self._model, self._names = model, names
+        self._numbers = {name: number for number, name in enumerate(names)}
+        inputs = tf.TensorSpec([None, model.params.max_len], tf.int32)
+        self._best = tf.function(
+            lambda rows: best_items(model.table, model.last_vectors(rows), k), input_signature=[inputs], autograph=False
+        )
+
+    def of_names(self, given: Sequence[Sequence[str]]) -> list[NextItems]:
+        """Return the predictions for this rank's histories of names, if any; collective."""
+        known = [[self._numbers[name] for name in one if name in self._numbers] for one in given]
+        return self.of_numbers([np.array(one, np.int32) for one in known])
+
+    def of_numbers(self, given: Sequence[np.ndarray]) -> list[NextItems]:
+        """Return the predictions for this rank's histories of item numbers; collective."""
+        ends = np.cumsum([len(one) for one in given], dtype=np.int64)
+        begins = ends - [len(one) for one in given] if len(given) else ends
+        flat = np.concatenate([*given, np.zeros(1, np.int32)])
+        inputs = histories(flat, begins.astype(np.int64), ends, self._model.shape)
+        best = self._best(inputs)
+        every = zip(best.items.numpy().tolist(), best.scores.numpy().tolist(), strict=True)
+        return [NextItems([self._names[item] for item in items], scores) for items, scores in every]

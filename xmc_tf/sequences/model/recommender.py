@@ -1,4 +1,4 @@
-"""A sequence model: the item table, which is both the input's embedding and the output's weights, and a transformer."""
+import math
 
 import keras
 import numpy as np
@@ -9,50 +9,131 @@ from xmc_tf.collective.tables.initial_values import first_values
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import ShardedTable, make_table
 from xmc_tf.params import SequenceParams
-from xmc_tf.sequences.data.batches import BatchShape
-from xmc_tf.sequences.data.windows import MASK
-from xmc_tf.sequences.model.sampling import ByFrequency, LogUniform, Sampler
-from xmc_tf.sequences.model.softmax import ItemSoftmax
-from xmc_tf.sequences.model.transformer import Transformer
+from xmc_tf.sequences.data.batches import MASK, BatchShape
+from xmc_tf.sequences.model.softmax import ByFrequency, ItemSoftmax, LogUniform, Sampler
 
-TABLE = "items"
+_FAR = -1e9  # added to the attention scores of positions that may not be seen
 _STDDEV = 0.02
+TABLE = "items"
+
+
+class Transformer(tf.Module):
+    """A pre-norm transformer over a sequence of embeddings, in both directions (BERT4Rec) or one (SASRec)."""
+
+    def __init__(
+        self, dim: int, heads: int, layers: int, max_len: int, causal: bool, *, dropout: float = 0.0, seed: int = 0
+    ) -> None:
+        super().__init__(name="transformer")
+        self.dim, self.heads, self.causal, self.dropout = dim, heads, causal, dropout
+        draw = _Drawing(seed)
+        self.positions = tf.Variable(draw([max_len, dim]), name="positions")
+        self.layers = [_Layer(dim, heads, dropout, draw, number) for number in range(layers)]
+        self.last = _Normalization(dim, "last")
+        self.drop = _Dropout(dropout, 63)
+
+    def __call__(self, embeddings: tf.Tensor, seen: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
+        """Return the states, ``[sequences, max_len, dim]``. The seed is two integers; None: no dropout."""
+        length = tf.shape(embeddings)[1]
+        barred = tf.where(seen, 0.0, _FAR)[:, None, None, :]
+        if self.causal:
+            barred += _FAR * (1.0 - tf.linalg.band_part(tf.ones([length, length]), -1, 0))
+        state = self.drop(embeddings + self.positions, seed)
+        for layer in self.layers:
+            state = layer(state, barred, seed)
+        return self.last(state)
+
+
+class _Drawing:
+    """Initial values of one weight after the other, which depend on the seed alone."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._count = seed, 0
+
+    def __call__(self, shape: list[int]) -> tf.Tensor:
+        self._count += 1
+        return tf.random.stateless_truncated_normal(shape, [self._seed, self._count], stddev=_STDDEV, alg="philox")
+
+
+class _Dense(tf.Module):
+    def __init__(self, inputs: int, outputs: int, draw: _Drawing, name: str) -> None:
+        super().__init__()
+        self.kernel = tf.Variable(draw([inputs, outputs]), name=f"{name}/kernel")
+        self.bias = tf.Variable(tf.zeros([outputs]), name=f"{name}/bias")
+
+    def __call__(self, values: tf.Tensor) -> tf.Tensor:
+        # Without reshaping, TensorFlow would multiply the sequences one by one.
+        flat = tf.matmul(tf.reshape(values, [-1, self.kernel.shape[0]]), self.kernel) + self.bias
+        return tf.reshape(flat, tf.concat([tf.shape(values)[:-1], [self.kernel.shape[1]]], axis=0))
+
+
+class _Normalization(tf.Module):
+    def __init__(self, dim: int, name: str) -> None:
+        super().__init__()
+        self.scale = tf.Variable(tf.ones([dim]), name=f"{name}/layernorm/scale")
+        self.shift = tf.Variable(tf.zeros([dim]), name=f"{name}/layernorm/shift")
+
+    def __call__(self, values: tf.Tensor) -> tf.Tensor:
+        mean, variance = tf.nn.moments(values, axes=[-1], keepdims=True)
+        return (values - mean) * tf.math.rsqrt(variance + 1e-6) * self.scale + self.shift
+
+
+class _Dropout:
+    def __init__(self, share: float, number: int) -> None:
+        self._share, self._number = share, number
+
+    def __call__(self, values: tf.Tensor, seed: tf.Tensor | None, part: int = 0) -> tf.Tensor:
+        if seed is None or not self._share:
+            return values
+        own = tf.cast(seed, tf.int64) * 1000 + [0, 10 * self._number + part]
+        return tf.nn.experimental.stateless_dropout(values, self._share, own, rng_alg="philox")
+
+
+class _Layer(tf.Module):
+    """Self-attention, then the feed-forward network."""
+
+    def __init__(self, dim: int, heads: int, dropout: float, draw: _Drawing, number: int) -> None:
+        super().__init__()
+        self._heads, self._width = heads, dim // heads
+        self.before_attention = _Normalization(dim, f"layer_{number}/before_attention")
+        self.projection = _Dense(dim, 3 * dim, draw, f"layer_{number}/projection")
+        self.joined = _Dense(dim, dim, draw, f"layer_{number}/joined")
+        self.before_network = _Normalization(dim, f"layer_{number}/before_network")
+        self.wide = _Dense(dim, 4 * dim, draw, f"layer_{number}/wide")
+        self.narrow = _Dense(4 * dim, dim, draw, f"layer_{number}/narrow")
+        self._drop = _Dropout(dropout, number)
+
+    def __call__(self, state: tf.Tensor, barred: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        state += self._drop(self._attention(self.before_attention(state), barred, seed), seed, 1)
+        hidden = tf.nn.gelu(self.wide(self.before_network(state)))
+        return state + self._drop(self.narrow(hidden), seed, 2)
+
+    def _attention(self, state: tf.Tensor, barred: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        shape = tf.shape(state)
+        split = tf.reshape(self.projection(state), [shape[0], shape[1], 3, self._heads, self._width])
+        query, key, value = tf.unstack(tf.transpose(split, [2, 0, 3, 1, 4]))
+        scores = tf.matmul(query, key, transpose_b=True) / math.sqrt(self._width) + barred
+        mixed = tf.matmul(self._drop(tf.nn.softmax(scores), seed, 3), value)
+        return self.joined(tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), [shape[0], shape[1], -1]))
 
 
 class Recommender(tf.Module):
-    """A model that predicts the next item of a history, or the masked ones.
+    """A model that predicts the next item of a history, or masked ones.
 
-    A row of the item table has the item's embedding, then its bias. Vectors get a constant 1 as their last number, so
-    that a score is the product of both.
-
-    Example:
-        >>> model = Recommender(CollectiveStrategy(), SequenceParams(), nr_items=1000)
-        >>> vectors = model.last_vectors(inputs)        # [sequences, embed_dim + 1]
-
-    Args:
-        strategy: the ranks.
-        params: sizes, loss and seed.
-        nr_items: number of items.
-        counts: number of interactions of each item; needed for sampling by frequency.
+    The item table is both the input's embedding and the output's weights: a row has the item's embedding, then its
+    bias. Vectors end with a constant 1, so that a score is the product of both.
     """
 
     def __init__(
-        self,
-        strategy: CollectiveStrategy,
-        params: SequenceParams,
-        nr_items: int,
-        counts: np.ndarray | None = None,
+        self, strategy: CollectiveStrategy, params: SequenceParams, nr_items: int, counts: np.ndarray | None = None
     ) -> None:
         super().__init__(name="recommender")
         self.strategy, self.params, self.nr_items = strategy, params, nr_items
         self.table = _item_table(strategy, params, nr_items)
         with strategy.scope():
-            self.mask = tf.Variable(
-                tf.random.stateless_truncated_normal(
-                    [params.embed_dim], [params.seed, 0], stddev=_STDDEV, alg="philox"
-                ),
-                name="mask",
+            drawn = tf.random.stateless_truncated_normal(
+                [params.embed_dim], [params.seed, 0], stddev=_STDDEV, alg="philox"
             )
+            self.mask = tf.Variable(drawn, name="mask")
             self.transformer = Transformer(
                 params.embed_dim, params.n_heads, params.n_layers, params.max_len, self.shape.causal,
                 dropout=params.dropout, seed=params.seed,
@@ -67,7 +148,6 @@ class Recommender(tf.Module):
 
     @property
     def shape(self) -> BatchShape:
-        """The form of sequences."""
         return shape_of(self.params)
 
     @property
@@ -78,16 +158,10 @@ class Recommender(tf.Module):
 
     @property
     def trained(self) -> list[tf.Variable]:
-        """All variables."""
         return [*self.replicated, self.table.variable]
 
     def states(self, inputs: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
-        """Return the state of each position, ``[sequences, max_len, embed_dim]``; collective.
-
-        Args:
-            inputs: item numbers, ``PAD`` or ``MASK``, ``[sequences, max_len]``.
-            seed: seed of dropout; None: no dropout.
-        """
+        """Return the state of each position, ``[sequences, max_len, embed_dim]``; collective. No seed, no dropout."""
         inputs = tf.cast(inputs, tf.int64)
         at = tf.where(inputs >= 0)
         rows = lookup(self.table, tf.gather_nd(inputs, at), wire=self.params.wire)
@@ -99,12 +173,9 @@ class Recommender(tf.Module):
         return self.transformer(embeddings, (inputs >= 0) | (inputs == MASK), seed)
 
     def losses(self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each position with a target; collective.
+        """Return the loss of each position with a target (not negative); collective.
 
-        Args:
-            inputs: see ``states``.
-            targets: the item to predict at each position, negative for none.
-            seed: the training's seed and the step, which determine dropout and sample.
+        ``seed`` holds the training's seed and the step, which determine dropout and sample.
         """
         rank = self.strategy.rank()
         states = self.states(inputs, tf.stack([seed[0] * 1009 + rank, seed[1]]))
@@ -118,12 +189,11 @@ class Recommender(tf.Module):
 
 
 def shape_of(params: SequenceParams) -> BatchShape:
-    """Return the form of a model's sequences."""
     return BatchShape(params.max_len, params.model == "sasrec", params.mask_prob)
 
 
 def with_one(vectors: tf.Tensor) -> tf.Tensor:
-    """Return vectors with a constant 1 as their last number, which multiplies the bias."""
+    """Return vectors with a constant 1 at the end, which multiplies the bias."""
     return tf.concat([vectors, tf.ones([tf.shape(vectors)[0], 1])], axis=1)
 
 

@@ -1,22 +1,120 @@
 """The cross-entropy of a softmax over all items, whose rows are sharded over the ranks.
 
-Each rank computes the logarithm of its part of the partition function; their sum over the ranks is computed where the
-position is. So only vectors and two numbers per position are sent, whatever the number of items.
+Each rank computes the logarithm of its part of the partition function, and the position's rank sums them. So only
+vectors and two numbers per position are sent, whatever the number of items.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
-from xmc_tf.collective.tables.lookup import fetch
-from xmc_tf.collective.tables.pair_dots import pair_dots
-from xmc_tf.collective.tables.row_requests import request_rows
+from xmc_tf.collective.tables.lookup import fetch, request_rows
+from xmc_tf.collective.tables.pairs import pair_dots
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.wire import WireFormat, exchange
-from xmc_tf.sequences.model.chunks import LEAST, log_sum_exp
-from xmc_tf.sequences.model.sampling import Sample, Sampler
+
+
+class Sample(NamedTuple):
+    items: tf.Tensor  # int64, possibly repeated
+    log_expected: tf.Tensor  # logarithm of how often each is expected in the sample
+
+
+class LogUniform:
+    """The distribution ``P(item) = log((item + 2) / (item + 1)) / log(items + 1)``, for items numbered by frequency."""
+
+    def __init__(self, items: int, count: int) -> None:
+        self.items, self.count = items, count
+
+    def draw(self, seed: tf.Tensor) -> Sample:
+        """Return the sample of a seed: two integers, such as the training's seed and the step."""
+        drawn = tf.random.stateless_uniform([self.count], seed, dtype=tf.float64, alg="philox")
+        found = tf.cast(tf.exp(drawn * np.log(self.items + 1.0)), tf.int64) - 1
+        found = tf.clip_by_value(found, 0, self.items - 1)
+        share = tf.math.log1p(1.0 / (tf.cast(found, tf.float64) + 1.0)) / np.log(self.items + 1.0)
+        return Sample(found, tf.cast(tf.math.log(share * self.count), tf.float32))
+
+
+class ByFrequency:
+    """The distribution with probabilities proportional to a power of the items' counts."""
+
+    def __init__(self, counts: np.ndarray, count: int, power: float = 0.75) -> None:
+        self.count = count
+        shares = np.maximum(np.asarray(counts, np.float64), 1e-9) ** power
+        self._ends = tf.constant(np.cumsum(shares / shares.sum()), tf.float64)
+        self._log_expected = tf.constant(np.log(shares / shares.sum() * count), tf.float32)
+
+    def draw(self, seed: tf.Tensor) -> Sample:
+        """Return the sample of a seed: two integers, such as the training's seed and the step."""
+        drawn = tf.random.stateless_uniform([self.count], seed, dtype=tf.float64, alg="philox")
+        found = tf.searchsorted(self._ends, drawn, side="right", out_type=tf.int64)
+        found = tf.minimum(found, tf.size(self._ends, tf.int64) - 1)
+        return Sample(found, tf.gather(self._log_expected, found))
+
+
+Sampler: TypeAlias = LogUniform | ByFrequency
+
+
+# Scores that are in memory at a time. Tests lower it.
+CHUNK_BYTES = 32 * 2**20
+LEAST = -1e30  # instead of minus infinity, whose differences are not numbers
+
+
+@tf.custom_gradient
+def log_sum_exp(
+    vectors: tf.Tensor, rows: tf.Tensor, offsets: tf.Tensor, excluded: tf.Tensor
+) -> tuple[tf.Tensor, Callable]:
+    """Return ``log(sum(exp(vectors @ rows.T + offsets)))`` over the rows, ``[n]``; ``LEAST`` without rows.
+
+    The scores are computed in chunks of rows, and again for the exact gradients, which ``offsets`` does not have.
+    ``excluded`` are pairs of vector and row that do not count, ``[pairs, 2]``, int32, ordered by row.
+    """
+    vectors, rows = tf.convert_to_tensor(vectors), tf.convert_to_tensor(rows)
+    count = tf.shape(rows)[0]
+    excluded = tf.reshape(excluded, [-1, 2]) if excluded.shape.rank == 2 else tf.zeros([0, 2], tf.int32)
+    size = tf.maximum(1, tf.cast(CHUNK_BYTES // 4, tf.int32) // tf.maximum(1, tf.shape(vectors)[0]))
+    chunks = -(-count // size)
+
+    def scores(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        low, high = number * size, tf.minimum((number + 1) * size, count)
+        part = rows[low:high]
+        found = tf.matmul(vectors, part, transpose_b=True) + offsets[low:high]
+        bounds = tf.searchsorted(excluded[:, 1], tf.stack([low, high]))
+        first, last = bounds[0], bounds[1]
+        pairs = excluded[first:last] - [[0, low]]
+        return tf.tensor_scatter_nd_update(found, pairs, tf.fill([last - first], LEAST)), part
+
+    def add(number: tf.Tensor, most: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        found, _ = scores(number)
+        new = tf.maximum(most, tf.reduce_max(found, axis=1))
+        total = total * tf.exp(most - new) + tf.reduce_sum(tf.exp(found - new[:, None]), axis=1)
+        return number + 1, new, total
+
+    begin = (0, tf.fill(tf.shape(vectors)[:1], LEAST), tf.zeros(tf.shape(vectors)[:1]))
+    # Sequential, so that only one chunk is in memory.
+    _, most, total = tf.while_loop(lambda number, *_: number < chunks, add, begin, parallel_iterations=1)
+    result = tf.maximum(most + tf.math.log(tf.maximum(total, 1e-37)), LEAST)
+
+    def back(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None, None]:
+        def add_gradient(
+            number: tf.Tensor, of_vectors: tf.Tensor, of_rows: tf.TensorArray
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+            found, part = scores(number)
+            share = tf.exp(found - result[:, None]) * upstream[:, None]
+            of_rows = of_rows.write(number, tf.matmul(share, vectors, transpose_a=True))
+            return number + 1, of_vectors + tf.matmul(share, part), of_rows
+
+        pieces = tf.TensorArray(tf.float32, size=chunks, infer_shape=False, element_shape=[None, rows.shape[1]])
+        _, of_vectors, pieces = tf.while_loop(
+            lambda number, *_: number < chunks, add_gradient, (0, tf.zeros_like(vectors), pieces), parallel_iterations=1
+        )
+        of_rows = tf.cond(chunks > 0, pieces.concat, lambda: tf.zeros_like(rows))
+        return of_vectors, tf.ensure_shape(of_rows, rows.shape), None, None
+
+    return result, back
 
 
 class GatheredPositions(NamedTuple):
@@ -29,21 +127,10 @@ class GatheredPositions(NamedTuple):
 
 
 class ItemSoftmax:
-    """The loss ``-log softmax(vectors @ table.T)[targets]``, over all items or over a sample.
+    """The loss ``-log softmax(vectors @ table.T)[targets]``, over all items or over a sample; collective.
 
-    Its calls are collective. In a sampled loss, the partition function is the target's share plus an unbiased estimate
-    of the others' from the sample: the more items are drawn, the closer it is to the full loss. Sampled items that are
-    the target of a position do not count for it.
-
-    Example:
-        >>> ItemSoftmax(table).losses(vectors, targets, seed)      # [positions]
-
-    Args:
-        table: the items.
-        sampler: draws the items of a sampled loss; None: all items.
-        route: for a sampled loss: "features" sends vectors to the items, "rows" sends items to the positions. Rows are
-            fewer bytes if the ranks have many more positions than sampled items.
-        wire: the format in which they are sent.
+    In a sampled loss, the partition function is the target's share plus an unbiased estimate of the others' from the
+    sample. Sampled items that are the target of a position do not count for it.
     """
 
     def __init__(
@@ -53,13 +140,7 @@ class ItemSoftmax:
 
     @tf.autograph.experimental.do_not_convert
     def losses(self, vectors: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each position, ``[n]``.
-
-        Args:
-            vectors: ``[n, dim]``, float32.
-            targets: the item of each position, int64.
-            seed: two integers that determine the sample, the same on all ranks.
-        """
+        """Return the loss of each position, ``[n]``; ``seed`` must be the same on all ranks."""
         sample = None if self.sampler is None else self.sampler.draw(seed)
         if sample is not None and self.route == "rows":
             return self._of_fetched(vectors, targets, sample)
@@ -77,7 +158,7 @@ class ItemSoftmax:
         return self._combined(here, part, target_score)
 
     def _own_target_scores(self, here: GatheredPositions) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return which targets are this rank's items, and the scores of these; 0 for the others."""
+        """Return which targets are this rank's items, and their scores; 0 for the others."""
         local = here.targets - self.table.start
         own = (local >= 0) & (local < self.table.local_rows)
         positions = tf.cast(tf.where(own)[:, 0], tf.int32)
@@ -86,7 +167,7 @@ class ItemSoftmax:
         return own, tf.tensor_scatter_nd_update(tf.zeros_like(here.vectors[:, 0]), positions[:, None], scores)
 
     def _combined(self, here: GatheredPositions, part: tf.Tensor, target_score: tf.Tensor) -> tf.Tensor:
-        """Return the losses of this rank's positions, from the parts that all ranks have computed."""
+        """Return the losses of this rank's positions, from the parts of all ranks."""
         table = self.table
         if table.size == 1:
             return part - target_score
@@ -98,7 +179,7 @@ class ItemSoftmax:
         return tf.reduce_logsumexp(parts[:, :, 0], axis=0) - tf.reduce_sum(parts[:, :, 1], axis=0)
 
     def _of_fetched(self, vectors: tf.Tensor, targets: tf.Tensor, sample: Sample) -> tf.Tensor:
-        """Return the losses, after fetching the rows of the sample and of the targets."""
+        """Return the losses after fetching the rows of the sample and of the targets."""
         wanted = tf.concat([sample.items, targets], axis=0)
         request = request_rows(self.table, wanted)
         rows = fetch(self.table, request, self.wire)

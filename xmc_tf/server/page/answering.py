@@ -7,17 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.models.explaining.explanation import LabelExplanation
+from xmc_tf.models.loading import load
+from xmc_tf.models.model import Model
+from xmc_tf.models.xr_linear import XRLinear
+from xmc_tf.models.xtransformer import XTransformer
+from xmc_tf.rankers.ensemble import trees_of
+from xmc_tf.report.sections.examples import deciding_words
 from xmc_tf.serving.local import LocalModel
 
-_MAX_EXAMPLES = 3
+_EXAMPLES = 3
+_MOST_LABELS, _LABELS, _WORDS = 50, 5, 12  # of a model folder
+_MOST_ITEMS, _ITEMS = 50, 10
 
 
 class PageAnswers(ABC):
-    """The content of the page for a model, which is loaded on first use, and again on request if loading failed.
-
-    Args:
-        folder: the model's folder.
-    """
+    """The content of the page for a model. If loading it fails, the next request tries again."""
 
     fix = ""
     """What to do for more labels than there are."""
@@ -30,35 +35,25 @@ class PageAnswers(ABC):
 
     @abstractmethod
     def _load(self) -> tuple[Any, dict[str, Any]]:
-        """Return the model, and what the page shows about it: ``k`` is the maximum number of labels of an answer."""
+        """Return the model, and the page's data about it; its ``k`` is the maximum number of labels of an answer."""
 
     @abstractmethod
     def _answer(self, text: str, k: int) -> dict[str, Any]:
         """Return the best labels or items."""
 
     def model(self) -> Any:
-        """The model.
-
-        Raises:
-            InputError: the folder has no model, or one that cannot read texts.
-        """
         with self._lock:
             if self._model is None:
                 self._model, self._about = self._load()
             return self._model
 
     def about(self) -> dict[str, Any]:
-        """Return what the page shows about the model, and the scale of its scores."""
+        """Return the page's data about the model."""
         self.model()
         return {"folder": str(self.folder), **self._about}
 
     def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
-        """Return the best labels or items of a text, and the time it took in ``milliseconds``.
-
-        Args:
-            text: the document, or the items of a history, one in each line.
-            k: number of labels; None: as many as the page shows.
-        """
+        """Return the best labels of a text, or the next items of a history with one item in each line."""
         about = self.about()
         if k is not None and not 1 <= k <= about["k"]:
             expected = f"a whole number from 1 to {about['k']}"
@@ -72,14 +67,7 @@ class PageAnswers(ABC):
 
 
 class Answering(PageAnswers):
-    """The content of the page for an exported model; ``folder`` may be the folder of its versions.
-
-    Each label has its path: the nodes from the top down, with the level, number and score of each, and names of some
-    labels below it.
-
-    Example:
-        >>> Answering("served").ask("gradient of a sparse matrix")["labels"][0]["name"]
-    """
+    """The content of the page for an exported model, or for the folder of its versions."""
 
     fix = "for more labels, export the model with a larger -k"
 
@@ -90,17 +78,14 @@ class Answering(PageAnswers):
                 f"{model.folder} cannot read texts: it was trained on features",
                 expected="a model that was trained on text (-t), with its own vectorizer",
             )
-        model.ask([b"warm up"], "paths")  # the first run of a graph is slow
-        post = str(model.about["post_processors"][-1])
+        # The first run of a graph is slow. The best labels of an empty text are the most frequent ones.
+        names = [name.decode(errors="replace") for name in model.ask([b""], "paths")["names"][0] if name]
+        about, post = model.about, str(model.about["post_processors"][-1])
         return model, {
-            "folder": str(model.folder),
-            "k": model.about["k"],
-            "examples": _examples(model),
-            "meaning": meaning_of(post),
-            "labels": model.about["nr_labels"],
-            "levels": model.about["nodes"],
-            "scale": scale_of(post),
-        }
+            "folder": str(model.folder), "k": about["k"], "labels": about["nr_labels"], "levels": about["nodes"],
+            "examples": list(map(str, about.get("examples", ()))) or names[:_EXAMPLES],
+            "meaning": meaning_of(post), "scale": scale_of(post),
+        }  # fmt: skip
 
     def _answer(self, text: str, k: int) -> dict[str, Any]:
         out = self._model.ask([text.encode()], "paths")
@@ -112,43 +97,24 @@ class Answering(PageAnswers):
             nodes = zip(out["nodes"][0, column], out["node_examples"][0, column], strict=True)
             path = [
                 {
-                    "level": level + 1,
-                    "node": int(node),
-                    "of": nodes_at[level],
+                    "level": level + 1, "node": int(node), "of": nodes_at[level],
                     "score": float(out["node_scores"][0, column, level]),
                     "examples": [name.decode(errors="replace") for name in examples if name],
                 }
                 for level, (node, examples) in enumerate(nodes)
-            ]
+            ]  # fmt: skip
             name, score = out["names"][0, column].decode(errors="replace"), float(out["scores"][0, column])
             labels.append({"label": int(label), "name": name, "score": score, "path": path})
         return {"labels": labels}
 
 
-def _examples(model: LocalModel) -> list[str]:
-    """Return texts to try: those of the export; without them, names of labels."""
-    if texts := model.about.get("examples"):
-        return [str(text) for text in texts]
-    # The best labels of an empty text are the most frequent ones.
-    names = model.ask([b""], "paths")["names"][0]
-    return [name.decode(errors="replace") for name in names if name][:_MAX_EXAMPLES]
-
-
 def scale_of(post: str) -> str:
-    """Return how scores are drawn: "none", "log" or "share".
-
-    Args:
-        post: name of the function that turns the raw outputs of the classifiers into scores.
-    """
+    """Return how the scores of a post-processor are drawn: "none", "log" or "share"."""
     return "none" if post == "noop" else "log" if post.startswith("log-") else "share"
 
 
 def meaning_of(post: str) -> str:
-    """Return an explanation of scores, without the names of their functions.
-
-    Args:
-        post: name of the function that turns the raw outputs of the classifiers into scores.
-    """
+    """Return an explanation of the scores of a post-processor, without its name."""
     rank = "Higher is better; compare the scores of one text only."
     if post == "noop":
         return f"The score is the raw output of the label's classifier, without those of the clusters above. {rank}"
@@ -159,3 +125,98 @@ def meaning_of(post: str) -> str:
     combined = f"the logarithm of a product: {each}; 0 is best" if post.startswith("log-") else f"a product: {each}"
     calibrated = "It is not a calibrated probability: the scores of a text need not add up to 1."
     return f"The score is {combined}. {calibrated} {rank}"
+
+
+_PROBABILITY = (
+    "The score is a probability, calibrated on held-out documents: of the labels with a score of 0.8, about 8 in 10 "
+    "are right."
+)
+
+
+class ExplainedAnswers(PageAnswers):
+    """The content of the page for a model folder; each label has its path, the deciding words, and other evidence."""
+
+    def __init__(self, folder: str | Path, runtime: str = "auto") -> None:
+        super().__init__(folder)
+        self._runtime = runtime
+
+    def _load(self) -> tuple[Model, dict[str, Any]]:
+        model = load(self.folder, runtime=self._runtime)
+        makes_features = isinstance(model, XTransformer) and model.makes_features
+        if not (model.reads_text if isinstance(model, XRLinear) else makes_features):
+            raise InputError(
+                f"{self.folder} cannot read texts: it was trained on features",
+                expected="a model that was trained on text (-t), with its own vectorizer",
+            )
+        post, levels = _search(model)
+        nr_labels = model.metadata.nr_labels
+        return model, {
+            "k": min(_MOST_LABELS, nr_labels), "shown": min(_LABELS, nr_labels), "labels": nr_labels, "levels": levels,
+            "examples": model.metadata.examples[:_EXAMPLES] or [name for name, _ in model.best([""], k=_EXAMPLES)[0]],
+            "meaning": meaning_of(post) if model.evidence is None else _PROBABILITY, "scale": scale_of(post),
+        }  # fmt: skip
+
+    def _answer(self, text: str, k: int) -> dict[str, Any]:
+        return {"labels": [_label(one) for one in self._model.explain(text, k).labels]}
+
+
+def _search(model: Model) -> tuple[str, list[int]]:
+    """Return the name of the post-processor, and the number of nodes of each level of the first tree."""
+    if isinstance(model, XTransformer) and "ranker" not in model.parts:
+        return "sigmoid", list(model.tree.level_sizes[1:])
+    assert isinstance(model, XRLinear | XTransformer)
+    levels = trees_of(model.ranker)[0].levels
+    return levels[-1].pred_params.post_processor, [int(level.clusters.shape[0]) for level in levels]
+
+
+def _label(label: LabelExplanation) -> dict[str, Any]:
+    path = next((source.path for source in label.evidence if source.path), ())
+    best, embedding = deciding_words(label, _WORDS)
+    return {
+        "label": label.label, "name": label.name, "score": label.score, "combined": label.combined, "sum": label.sum,
+        "path": [
+            {"level": node.level, "node": node.node, "of": node.of, "score": node.score, "examples": [node.name]}
+            for node in path[:-1]
+        ],
+        "words": [{"word": word, "contribution": amount} for word, amount in best],
+        "embedding": embedding,
+        "sources": [
+            {"source": one.source, "score": one.score, "note": one.note} for one in label.evidence
+        ] if len(label.evidence) > 1 or label.combined else [],
+    }  # fmt: skip
+
+
+_MEANING = (
+    "The score is the product of the item's and the history's embeddings, plus the item's bias. Higher is better; "
+    "compare the scores of one history only."
+)
+
+
+class NextItemAnswers(PageAnswers):
+    """The content of the page for a sequence model; items that it does not know are returned as ``unknown``."""
+
+    def _load(self) -> tuple[Any, dict[str, Any]]:
+        # These start TensorFlow.
+        from xmc_tf.collective.strategy import CollectiveStrategy
+        from xmc_tf.ranks.solo import Solo
+        from xmc_tf.sequences.model.folder import load_model
+        from xmc_tf.sequences.model.ranking import Predictor
+
+        model, names = load_model(self.folder, CollectiveStrategy(Solo()))
+        self._numbers = {name: number for number, name in enumerate(names)}
+        most = min(_MOST_ITEMS, len(names))
+        return Predictor(model, names, most), {
+            "k": most, "shown": min(_ITEMS, most), "labels": len(names), "levels": [], "meaning": _MEANING,
+            "examples": names[:_EXAMPLES],  # the most frequent items come first
+            "scale": "none", "history": True,
+        }  # fmt: skip
+
+    def _answer(self, text: str, k: int) -> dict[str, Any]:
+        history = [line.strip() for line in text.splitlines() if line.strip()]
+        (found,) = self._model.of_names([history])
+        best = list(zip(found.items, found.scores, strict=True))[:k]
+        numbers = self._numbers
+        return {
+            "labels": [{"label": numbers[name], "name": name, "score": score, "path": []} for name, score in best],
+            "unknown": [name for name in history if name not in numbers],
+        }

@@ -1,4 +1,4 @@
-"""The page itself: three small files without external resources."""
+"""The page: three small files without external resources."""
 
 _HTML = """<!doctype html>
 <html lang="en">

@@ -1,4 +1,4 @@
-"""The routes of the page to try a model, which is for this machine only."""
+"""The routes of the page, which only this machine can open."""
 
 import asyncio
 import contextlib
@@ -17,16 +17,10 @@ _LOG = logging.getLogger(__name__)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 # Enough for a text of 1 MB in any JSON encoding.
 LIMITS = Limits(max_bytes=8 << 20, seconds=10.0, connections=256)
-_ANSWER_S = 2 * LIMITS.seconds  # for the model; a little later, the connection of a request without an answer is closed
+_ANSWER_S = 2 * LIMITS.seconds  # for the model; soon after, the connection of a request without an answer is closed
 
 
 class Page:
-    """Routes of the page, its data about the model, and its answers.
-
-    Args:
-        answers: the model.
-    """
-
     headers: ClassVar[dict[str, str]] = {
         # No external resources, and no embedding in other pages.
         "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -40,7 +34,6 @@ class Page:
         self._answers = answers
 
     async def answer(self, request: Request) -> HttpAnswer:
-        """Return a file of the page, the data about the model, or the labels of a text."""
         _check_origin(request)
         if request.path == "/ask":
             request.allow("POST")
@@ -70,11 +63,10 @@ class Page:
         yield
 
     def answered(self, status: int, seconds: float) -> None:
-        """Count nothing: the page shows everything."""
+        """Count nothing."""
 
 
 def page_application(answers: PageAnswers) -> Application:
-    """Return the application that serves the page of a model."""
     return Application(Page(answers), LIMITS)
 
 

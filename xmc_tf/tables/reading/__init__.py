@@ -1,1 +1,0 @@
-"""Read tables of all kinds, row by row."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from xmc_tf.tables.reading.encodings import named, text_encoding
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
+from xmc_tf.tables.reading.text_files import named, text_encoding
 
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _LARGEST_CELL = 64 << 20  # characters; a quote that is never closed ends there
@@ -16,14 +16,7 @@ _LONGEST_NAME = 80  # characters of a column name, where the file does not say w
 
 
 class DelimitedFile(TableReader):
-    """A CSV or TSV file.
-
-    Args:
-        path: the file.
-        encoding: its encoding; None: found from its bytes.
-        separator: between cells; None: the one that cuts the first rows into equally many cells.
-        header: whether the first row holds the names of the columns; None: guessed.
-    """
+    """A CSV or TSV file; options that are None are guessed from its first bytes."""
 
     unit = "MB"
 
@@ -39,49 +32,37 @@ class DelimitedFile(TableReader):
         self._skip = 0
         if first.strip().lower().startswith("sep=") and len(first.strip()) == 5:  # Excel's own line
             separator, sample, self._skip = separator or first.strip()[-1], rest, 1
-        self.separator = separator or _separator(sample, path.suffix.lower())
-        rows = self._sample_rows(sample)
+        lines = sample.splitlines(keepends=True)
+        lines = lines[:-1] or lines  # the last one may be cut off
+        self.separator = separator or _separator(lines, path.suffix.lower())
+        rows = [row for row in _parsed(lines, self.separator) if row][:100]
         self.header = _has_header(rows) if header is None else header
         self.header_is_guessed = header is None
-        names = rows[0] if rows and self.header else [f"column {n}" for n in range(1, len(rows[0] if rows else []) + 1)]
+        names = rows[0] if rows and self.header else [""] * (len(rows[0]) if rows else 0)
         self.columns = [name.strip() or f"column {n}" for n, name in enumerate(names, 1)]
         self.kind = f"{named(self.encoding)}, separated by {SEPARATORS.get(self.separator, repr(self.separator))}"
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows; those with too many or too few cells as :class:`BadRow`."""
-        expected = len(self.columns)
-        first = True
-        for line, cells, fault in self._rows():
-            if first and self.header and not fault:
-                first = False
+        """Yield all rows; those with too many or too few cells as `BadRow`."""
+        for number, (line, cells, fault) in enumerate(self._rows()):
+            if number == 0 and self.header and not fault:
                 continue
-            first = False
-            if fault:
-                yield BadRow(line, fault, _start(cells))
-            elif len(cells) == expected:
+            if not fault and len(cells) == len(self.columns):
                 yield TableRow(line, cells)
-            elif any(cells):
-                yield BadRow(line, f"{len(cells)} cells, expected {expected}", _start(cells))
+            elif fault or any(cells):
+                reason = fault or f"{len(cells)} cells, expected {len(self.columns)}"
+                yield BadRow(line, reason, " | ".join(cells)[:80])
 
     @property
     def head_rows(self) -> int:
-        """The number of rows before the first record: Excel's own line and the names of the columns."""
+        """The number of rows before the first record: Excel's ``sep=`` line and the header."""
         return self._skip + self.header
 
     def _open(self) -> TextIO:
         return self.path.open(encoding=self.encoding, errors="replace", newline="")
 
-    def _sample_rows(self, sample: str) -> list[list[str]]:
-        lines = sample.splitlines(keepends=True)
-        # The last line may be cut off.
-        return [row for row in _parsed(lines[:-1] or lines, self.separator) if row][:100]
-
     def _rows(self) -> Iterator[tuple[int, list[str], str]]:
-        """Yield (first line, cells, fault) of every row that is not empty.
-
-        A quote that is never closed would swallow the rest of the file as one cell. Such a row becomes a fault of its
-        first line, and reading continues with the next line.
-        """
+        """Yield (first line, cells, fault) of each row; only the first line of a row with an unclosed quote is lost."""
         csv.field_size_limit(_LARGEST_CELL)
         with self._open() as file:
             lines = _Lines(file, self)
@@ -121,12 +102,11 @@ class _Lines:
         if self._waiting:
             line = self._waiting.popleft()
         else:
-            try:
-                line = next(self._file)
-            except StopIteration:
-                self.ended = True
-                raise
+            line = next(self._file, "")
             self._source.read += len(line)
+        if not line:
+            self.ended = True
+            raise StopIteration
         self.number += 1
         self.row.append(line)
         return line.replace("\0", "")
@@ -135,7 +115,7 @@ class _Lines:
         self.row, self.ended = [], False
 
     def push_back(self) -> None:
-        """Give back all lines of the row but the first."""
+        """Push back all lines of the row but the first."""
         self._waiting.extendleft(reversed(self.row[1:]))
         self.number -= max(len(self.row) - 1, 0)
 
@@ -156,19 +136,15 @@ def _parsed(lines: list[str], separator: str) -> list[list[str]]:
         return []
 
 
-def _separator(sample: str, suffix: str) -> str:
-    """Return the separator that cuts the rows of a sample into equally many cells, and into most."""
-    lines = sample.splitlines(keepends=True)
-    lines = lines[:-1] or lines
+def _separator(lines: list[str], suffix: str) -> str:
+    """Return the separator that splits the rows of a sample into equal numbers of cells, and into most."""
     best, chosen = (0.0, 0), "\t" if suffix in (".tsv", ".tab") else ","
     for separator in sorted(SEPARATORS, key=lambda one: one != chosen):
         counts = [len(row) for row in _parsed(lines, separator) if row]
-        if not counts:
-            continue
-        usual = max(set(counts), key=counts.count)
-        # A separator that occurs in texts now and then cuts rows into different numbers of cells.
-        found = (counts.count(usual) / len(counts), usual)
-        if counts[0] != usual:  # such as bars between the labels of each cell, which the names of columns lack
+        usual = max(set(counts), key=counts.count, default=0)
+        # A character that occurs in texts now and then cuts rows into different numbers of cells.
+        found = (counts.count(usual) / max(len(counts), 1), usual)
+        if counts and counts[0] != usual:  # such as bars between the labels of a cell, which the header lacks
             found = (found[0] / 2, usual)
         if usual > 1 and (found[0] >= best[0] + 0.05 or (found[0] >= best[0] - 0.05 and found[1] > best[1])):
             best, chosen = found, separator
@@ -176,10 +152,8 @@ def _separator(sample: str, suffix: str) -> str:
 
 
 def _has_header(rows: list[list[str]]) -> bool:
-    """Guess whether the first row holds the names of columns: short, different, no numbers, unlike the other rows."""
-    if not rows:
-        return False
-    names = [cell.strip() for cell in rows[0]]
+    """Guess whether the first row is a header: short, distinct names, no numbers, unlike the other rows."""
+    names = [cell.strip() for cell in rows[0]] if rows else [""]
     if not all(names) or len(set(names)) < len(names):
         return False
     if any(len(name) > _LONGEST_NAME or _is_number(name) for name in names):
@@ -200,7 +174,3 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _start(cells: list[str]) -> str:
-    return " | ".join(cells)[:80]

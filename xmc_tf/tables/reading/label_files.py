@@ -1,8 +1,4 @@
-"""Files of predicted labels for people: CSV and TSV that are safe in spreadsheets, and JSON lines.
-
-A cell that a spreadsheet could run as a formula, because it begins with a character such as ``=`` or ``@``, gets an
-apostrophe in front, unless it is a plain number.
-"""
+"""Files of predicted labels: CSV and TSV that are safe in spreadsheets, and JSON lines."""
 
 import csv
 import json
@@ -24,17 +20,7 @@ Labels = Sequence[tuple[str, float]]
 
 
 class LabelFile:
-    """A file of the best labels of each row of a table, written completely or not at all.
-
-    CSV and TSV have the columns ``line``, the kept columns, then ``label 1``, ``score 1``, ``label 2`` and so on. JSON
-    lines have an object per row with ``line``, the kept columns, ``labels`` and ``scores``.
-
-    Args:
-        path: the file; its extension is one of ``KINDS``.
-        kept: names of the columns of the table that are copied.
-        most: number of labels per row.
-        source: the table; if it is a CSV file as Excel writes it, so is this one, which Excel then opens in columns.
-    """
+    """A file with the best labels of each row of a table, written atomically; its CSV is like that of ``source``."""
 
     def __init__(self, path: Path, kept: Sequence[str], most: int, source: TableReader | None = None) -> None:
         if path.suffix.lower() not in KINDS:
@@ -59,13 +45,7 @@ class LabelFile:
         return self
 
     def write(self, line: int, cells: Sequence[Any], labels: Labels) -> None:
-        """Write a row.
-
-        Args:
-            line: number of the row's line in the table.
-            cells: values of the kept columns.
-            labels: names and scores, best first; empty for a row that has no text.
-        """
+        """Write the row of a line of the table: its kept cells, and its labels with scores, best first."""
         if self._csv is None:
             content: dict[str, Any] = {"line": line}
             content |= {name: value for name, value in zip(self._kept, cells, strict=True) if name not in content}

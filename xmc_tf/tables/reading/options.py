@@ -1,4 +1,4 @@
-"""The options of how a table is read, apart from the readers: a command line has the flags, but seldom a table."""
+"""Options for reading a table; apart from the readers, so that commands start without loading them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +11,15 @@ KINDS = (
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Options for reading a table; None: found from the file.
+    """Options for reading a table; None: detected from the file.
 
     Args:
         kind: one of ``KINDS``.
-        encoding: of text files.
+        encoding: encoding of text files.
         separator: between the cells of CSV and TSV.
-        header: whether the first row of CSV and TSV holds the names of the columns.
+        header: whether the first row of CSV and TSV holds the column names.
         table: name of the table in an SQLite database.
-        label_lists: file with the labels of each text, line by line; then the table is a file of texts, one per line.
+        label_lists: file with the labels of each text, line by line; the table is then a file of texts, one per line.
     """
 
     kind: str | None = None

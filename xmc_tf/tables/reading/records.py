@@ -1,67 +1,75 @@
-"""The rows that every kind of table yields: records, and rows that cannot be read."""
+"""Rows of tables of any kind."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
+from xmc_tf.common.errors import InputError
 
 
 class TableRow(NamedTuple):
-    """One row of a table.
+    """One row of a table."""
 
-    Attributes:
-        line: number of its first line in the file, from 1; in formats without lines, the number of the row.
-        cells: one value per column; a cell of labels may hold a list.
-    """
-
-    line: int
-    cells: list[Any]
+    line: int  # the first line in the file, from 1; in formats without lines, the number of the row
+    cells: list[Any]  # one value per column; a cell of labels may hold a list
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be used.
-
-    Attributes:
-        line: as for :class:`TableRow`.
-        reason: what is wrong with it, in a few words.
-        start: how the row begins.
-    """
+    """A row that cannot be used."""
 
     line: int
     reason: str
-    start: str
+    start: str  # of the row
 
 
 class TableReader(ABC):
-    """A table that is read from its beginning to its end.
-
-    Attributes:
-        name: the file, for messages.
-        kind: such as "CSV, separated by semicolons, in UTF-8".
-        columns: names of the columns.
-        size: amount of work to read it, in units of ``unit``.
-        unit: "MB", or what is counted, such as "rows".
-        read: number of rows that have been read, or of bytes if the unit is "MB".
-        nr_features: number of features, if rows have features instead of texts.
-        nr_labels: number of labels of such a table.
-        in_test: whether the rows that are read now are test documents.
-        header_is_guessed: whether it was not known whether the first row has the names of the columns.
-        header: whether it has.
-    """
+    """A table that is read from beginning to end."""
 
     name: str
-    kind: str
-    columns: list[str]
-    size: int
-    unit = "rows"
-    read = 0
-    nr_features = nr_labels = 0
-    in_test = header_is_guessed = False
-    header = True
+    kind: str  # for messages, such as "UTF-8, separated by semicolons"
+    columns: Sequence[str]
+    size: int  # in units of ``unit``
+    unit = "rows"  # or other things that are counted, or "MB"
+    read = 0  # number of units, or of bytes if the unit is "MB"
+    nr_features = nr_labels = 0  # if rows have features instead of texts
+    in_test = False  # the current rows are test documents
+    header_is_guessed = False
+    header = True  # the first row holds the names of the columns
 
     @abstractmethod
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows, in their order; each call starts again."""
+        """Yield all rows in their order; each call starts again."""
 
     def done(self) -> int:
         """Return how many of the ``size`` units have been read."""
         return self.read >> 20 if self.unit == "MB" else self.read
+
+
+class TwoTables(TableReader):
+    """Two tables with the same columns, read one after the other; the second holds the test documents."""
+
+    def __init__(self, first: TableReader, test: TableReader) -> None:
+        if list(first.columns) != list(test.columns):
+            raise InputError(
+                f"{test.name} has other columns than {first.name}", expected=", ".join(first.columns[:20]),
+                received=", ".join(test.columns[:20]), fix="--test-table needs the same columns",
+            )  # fmt: skip
+        self._parts, self.in_test = (first, test), False
+        self.name, self.kind, self.columns = first.name, first.kind, first.columns
+        self.size, self.unit = first.size + test.size, first.unit
+        sizes = [(one.nr_features, one.nr_labels) for one in self._parts]
+        if sizes[0] != sizes[1]:
+            raise InputError(
+                f"{test.name} does not fit {first.name}", expected=f"{sizes[0][0]:,} features, {sizes[0][1]:,} labels",
+                received=f"{sizes[1][0]:,} and {sizes[1][1]:,}",
+            )  # fmt: skip
+        self.nr_features = sizes[0][0]
+
+    def records(self) -> Iterator[TableRow | BadRow]:
+        self.in_test = False
+        yield from self._parts[0].records()
+        self.in_test = True
+        yield from self._parts[1].records()
+
+    def done(self) -> int:
+        return sum(part.done() for part in self._parts)

@@ -1,4 +1,4 @@
-"""Open a table of any kind: the kind is recognised by the beginning of the file, then by its name."""
+"""Opening of tables of any kind, detected from the content, then from the name."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,15 +7,20 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.data.in_memory import is_frame
-from xmc_tf.tables.reading.annif import AnnifFolder, AnnifTsv
-from xmc_tf.tables.reading.benchmark_files import PecosFolder, PecosLines, SparseFeatures
 from xmc_tf.tables.reading.delimited import SEPARATORS, DelimitedFile
-from xmc_tf.tables.reading.fasttext import FastTextLines
-from xmc_tf.tables.reading.label_lists import TextLines, TextsAndLabelLists
+from xmc_tf.tables.reading.folders import AnnifFolder, PecosFolder
+from xmc_tf.tables.reading.line_formats import (
+    AnnifTsv,
+    FastTextLines,
+    PecosLines,
+    SparseFeatures,
+    TextLines,
+    TextsAndLabelLists,
+)
 from xmc_tf.tables.reading.options import SourceOptions
-from xmc_tf.tables.reading.packed import first_lines
 from xmc_tf.tables.reading.records import TableReader
 from xmc_tf.tables.reading.structured import Frame, JsonLines, ParquetFile, SqliteTable
+from xmc_tf.tables.reading.text_files import first_lines
 
 _SUFFIXES = {
     ".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
@@ -29,21 +34,12 @@ _NAMES = {"comma": ",", "tab": "\t", "\\t": "\t", "semicolon": ";", "bar": "|", 
 
 
 def open_source(table: Any, options: SourceOptions | None = None) -> TableReader:
-    """Open a table for reading.
-
-    Args:
-        table: path of a file or folder, or a DataFrame.
-        options: how to read it.
-
-    Raises:
-        InputError: if it does not exist or is of no known kind.
-    """
+    """Open a table: the path of a file or folder, or a DataFrame."""
     options = options or SourceOptions()
     if options.label_lists is not None:
         if is_frame(table) or options.kind is not None:
-            raise InputError(
-                "label lists belong to a file of texts", expected="one text per line", fix="leave out --format"
-            )
+            problem = "label lists need a file of texts"
+            raise InputError(problem, expected="one text per line", fix="leave out --format")
         return TextsAndLabelLists(Path(table), options.label_lists, encoding=options.encoding)
     if is_frame(table):
         return Frame(table)
@@ -52,21 +48,6 @@ def open_source(table: Any, options: SourceOptions | None = None) -> TableReader
         return PecosFolder(path) if PecosFolder.matches(path) else AnnifFolder(path)
     existing_file(path, "table")
     kind = options.kind or _kind(path)
-    _refuse_others(path, kind, options)
-    if kind == "parquet":
-        return ParquetFile(path)
-    if kind == "sqlite":
-        return SqliteTable(path, options.table)
-    if kind == "jsonl":
-        return JsonLines(path, encoding=options.encoding)
-    if kind in _OF_ONE_FORM:
-        return _OF_ONE_FORM[kind](path)
-    separator = _separator(options.separator) or ("\t" if options.kind == "tsv" else None)
-    return DelimitedFile(path, encoding=options.encoding, separator=separator, header=options.header)
-
-
-def _refuse_others(path: Path, kind: str, options: SourceOptions) -> None:
-    """Refuse options that a table of this kind cannot have."""
     delimited = kind in ("csv", "tsv")
     problems = {
         "--table": options.table is not None and kind != "sqlite",
@@ -78,9 +59,24 @@ def _refuse_others(path: Path, kind: str, options: SourceOptions) -> None:
         raise InputError(
             f"{', '.join(wrong)} cannot be used with {path}",
             expected="an SQLite database" if wrong[0] == "--table" else "a text file, such as CSV",
-            received=f"a table of the format {kind}",
+            received=f"a table in the format {kind}",
             fix="leave it out, or set another --format",
         )
+    if kind == "parquet":
+        return ParquetFile(path)
+    if kind == "sqlite":
+        return SqliteTable(path, options.table)
+    if kind == "jsonl":
+        return JsonLines(path, encoding=options.encoding)
+    if kind in _OF_ONE_FORM:
+        return _OF_ONE_FORM[kind](path)
+    separator = "\t" if options.kind == "tsv" else None
+    if options.separator is not None:
+        separator = _NAMES.get(options.separator.lower(), options.separator)
+        if len(separator) != 1 or separator in '"\r\n':
+            expected = f"one character, such as {' '.join(map(repr, SEPARATORS))}, or tab"
+            raise InputError(f"unknown separator {options.separator!r}", expected=expected, fix="--separator")
+    return DelimitedFile(path, encoding=options.encoding, separator=separator, header=options.header)
 
 
 def _kind(path: Path) -> str:
@@ -108,16 +104,3 @@ def _kind(path: Path) -> str:
         raise InputError(f"{path} is packed by gzip", fix="unpack it first (gunzip)")
     kind = _SUFFIXES.get(path.suffix.lower(), "csv")
     return "annif-tsv" if kind in ("csv", "tsv") and AnnifTsv.matches(lines) else kind
-
-
-def _separator(given: str | None) -> str | None:
-    if given is None:
-        return None
-    separator = _NAMES.get(given.lower(), given)
-    if len(separator) != 1 or separator in '"\r\n':
-        raise InputError(
-            f"unknown separator {given!r}",
-            expected=f"one character, such as {' '.join(map(repr, SEPARATORS))}, or tab",
-            fix="--separator",
-        )
-    return separator

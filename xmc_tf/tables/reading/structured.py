@@ -1,19 +1,17 @@
 """Tables in JSON lines, Parquet, SQLite and DataFrames."""
 
-import io
 import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.process.extras import pip_install
 from xmc_tf.data.in_memory import listed, plain
-from xmc_tf.tables.reading.encodings import named, text_encoding
-from xmc_tf.tables.reading.packed import is_packed, opened, unpacked_size
 from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
+from xmc_tf.tables.reading.text_files import encoding_of, is_packed, named, opened_text, unpacked_size
 
 _SAMPLE = 1000
 _BATCH = 4096
@@ -21,31 +19,28 @@ MOST_SECONDS = 60  # to count the rows of a view, which may be endless
 
 
 class JsonLines(TableReader):
-    """A file with one JSON object per line; keys that the first thousand lines lack are no columns."""
+    """A file with one JSON object per line; keys that the first thousand lines lack are ignored."""
 
     unit = "MB"
 
     def __init__(self, path: Path, *, encoding: str | None = None) -> None:
         self.path, self.name = path, str(path)
-        self._packed = is_packed(path)
-        self.encoding = "utf-8-sig" if self._packed else text_encoding(path, encoding)
-        self.kind = f"JSON lines in {named(self.encoding)}" + (", packed by gzip" if self._packed else "")
+        self.encoding = encoding_of(path, encoding)
+        self.kind = f"JSON lines in {named(self.encoding)}" + (", packed by gzip" if is_packed(path) else "")
         self.size = max(unpacked_size(path) >> 20, 1)
         keys: dict[str, None] = {}
-        with self._open() as file:
+        with opened_text(self.path, self.encoding) as file:
             for _, line in zip(range(_SAMPLE), file, strict=False):
                 value = _object(line)
                 if isinstance(value, dict):
                     keys |= dict.fromkeys(map(str, value))
         self.columns = list(keys)
         if not keys:
-            raise InputError(
-                f"{path} holds no JSON objects", expected='one object per line, such as {"text": "…", "labels": ["…"]}'
-            )
+            expected = 'one object per line, such as {"text": "…", "labels": ["…"]}'
+            raise InputError(f"{path} holds no JSON objects", expected=expected)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all objects; lines that are none as :class:`BadRow`."""
-        with self._open() as file:
+        with opened_text(self.path, self.encoding) as file:
             for number, line in enumerate(file, 1):
                 self.read += len(line)
                 if not line.strip():
@@ -56,15 +51,8 @@ class JsonLines(TableReader):
                 else:
                     yield BadRow(number, value if isinstance(value, str) else "not a JSON object", line.strip()[:80])
 
-    def _open(self) -> TextIO:
-        if self._packed:
-            return io.TextIOWrapper(opened(self.path), encoding=self.encoding, errors="replace")
-        return self.path.open(encoding=self.encoding, errors="replace")
-
 
 class ParquetFile(TableReader):
-    """A Parquet file; it is read in batches of rows."""
-
     def __init__(self, path: Path) -> None:
         try:
             import pyarrow.parquet
@@ -79,23 +67,15 @@ class ParquetFile(TableReader):
         self.size = int(self._file.metadata.num_rows)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows."""
-        number = 0
+        self.read = 0
         for batch in self._file.iter_batches(batch_size=_BATCH):
-            columns = [column.to_pylist() for column in batch.columns]
-            for cells in zip(*columns, strict=True):
-                number += 1
-                self.read = number
-                yield TableRow(number, list(cells))
+            for cells in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                self.read += 1
+                yield TableRow(self.read, list(cells))
 
 
 class SqliteTable(TableReader):
-    """A table or view of an SQLite database.
-
-    Args:
-        path: the database; it is opened for reading only.
-        table: name of the table; None: the only one.
-    """
+    """A table or view of an SQLite database, which is opened read-only; None: the only one."""
 
     def __init__(self, path: Path, table: str | None = None) -> None:
         self.name, self.kind = str(path), "SQLite"
@@ -109,7 +89,7 @@ class SqliteTable(TableReader):
             table = tables[0]
         if table is None or table not in tables:
             raise InputError(
-                f"{path}: " + ("it is not known which table to read" if table is None else f"no table {table!r}"),
+                f"{path}: " + ("cannot tell which table to read" if table is None else f"no table {table!r}"),
                 expected="one of " + ", ".join(sorted(tables)[:20]),
                 fix="--table NAME",
             )
@@ -129,7 +109,6 @@ class SqliteTable(TableReader):
         self._database.set_progress_handler(None, 0)
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows, in the order in which SQLite stores them."""
         for number, cells in enumerate(self._database.execute(f"SELECT * FROM {self._quoted}"), 1):
             self.read = number
             yield TableRow(number, list(cells))
@@ -146,21 +125,20 @@ class Frame(TableReader):
         self.size = len(self._columns[0]) if self._columns else 0
 
     def records(self) -> Iterator[TableRow | BadRow]:
-        """Yield all rows."""
         for number, cells in enumerate(zip(*(map(plain, column) for column in self._columns), strict=True), 1):
             self.read = number
             yield TableRow(number, list(cells))
 
 
 def quoted(name: str) -> str:
-    """Return a name as an identifier of SQL that cannot end early."""
+    """Return a name as a quoted SQL identifier."""
     if "\0" in name:
         raise InputError("a name of a table or column contains a zero character", received=repr(name[:80]))
     return '"' + name.replace('"', '""') + '"'
 
 
 def _object(line: str) -> Any:
-    """Return what a line holds, or a description of what is wrong with it."""
+    """Return the value on a line, or a description of what is wrong with it."""
     try:
         return parse_json(line, of="the line", top=None, foreign=True)
     except InputError as error:

@@ -1,0 +1,201 @@
+"""Steps and epochs of Keras models over all ranks: the weight of each rank, losses, and batch normalization.
+
+All ranks make the same number of steps, for any number of batches on each. A rank without further batches takes part in
+the steps of the others with empty ones.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer
+from keras.src.losses import loss as keras_loss
+
+from xmc_tf.collective.engines.operations import gather_rows
+from xmc_tf.collective.optimizers.batches import BatchShare, current_batch, step_over
+from xmc_tf.common.errors import InputError
+from xmc_tf.ranks.communicator import Communicator
+
+
+def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> None:
+    """Make the steps of a model give each example the same weight, for any number of examples on each rank."""
+    for name in ("train_step", "test_step"):
+        # The method of the class, because a model may be compiled twice.
+        step = functools.partial(getattr(type(model), name), model)
+        setattr(model, name, functools.partial(_step, step, communicator.size))
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.BatchNormalization):
+            _normalize_over_ranks(layer, communicator)
+
+
+@tf.autograph.experimental.do_not_convert
+def _step(step: Callable[[Any], Any], size: int, data: Any) -> Any:
+    inputs = keras.utils.unpack_x_y_sample_weight(data)[0]
+    with step_over(BatchShare(_examples(inputs), size)):
+        return step(data)
+
+
+def _examples(inputs: Any) -> tf.Tensor:
+    first = next(one for one in tf.nest.flatten(inputs) if one is not None)
+    if isinstance(first, tf.RaggedTensor):
+        return first.nrows()
+    return first.dense_shape[0] if isinstance(first, tf.SparseTensor) else tf.shape(first)[0]
+
+
+def reduce_losses_over_ranks() -> None:
+    """Make Keras' losses sums, or means over a mask, of the batches of all ranks, within a step over them."""
+    original = keras_loss.reduce_weighted_values
+
+    @functools.wraps(original)
+    def reduced(
+        values: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
+        reduction: str = "sum_over_batch_size",
+        dtype: Any = None,
+    ) -> Any:
+        loss = original(values, sample_weight=sample_weight, mask=mask, reduction=reduction, dtype=dtype)
+        batch = current_batch()
+        if batch is None or reduction in (None, "none") or tuple(values.shape) == ():
+            return loss
+        if tuple(values.shape) == (0,):
+            loss = tf.reduce_sum(loss)  # of an empty batch, Keras returns the values as they are
+        if reduction == "sum":
+            weight = batch.size
+        elif reduction == "mean_with_sample_weight" and sample_weight is not None:
+            weights = keras_loss.apply_mask(tf.cast(sample_weight, loss.dtype), mask, loss.dtype, reduction)
+            weight = batch.weight_by(tf.reduce_sum(weights), "weights")
+        elif mask is not None:
+            weight = batch.weight_by(tf.reduce_sum(tf.cast(mask, tf.float32)), "mask")
+        else:
+            return loss
+        # The optimizer weights the whole loss, and Keras its mean over steps, by the number of examples.
+        return loss * tf.cast(tf.math.divide_no_nan(tf.cast(weight, tf.float32), batch.weight), loss.dtype)
+
+    keras_loss.reduce_weighted_values = reduced
+
+
+@contextmanager
+def normalized_over_ranks(communicator: Communicator) -> Iterator[None]:
+    """Make layers of batch normalization that are created in the block use the batches of all ranks."""
+    layers = keras.layers.BatchNormalization
+    if communicator.size == 1:
+        yield
+        return
+    original = layers.__new__
+
+    def new(cls: type, *args: Any, **kwargs: Any) -> keras.layers.BatchNormalization:
+        layer = original(cls, *args, **kwargs)
+        _normalize_over_ranks(layer, communicator)
+        return layer
+
+    layers.__new__ = new
+    try:
+        yield
+    finally:
+        del layers.__new__
+
+
+def _normalize_over_ranks(layer: keras.layers.BatchNormalization, communicator: Communicator) -> None:
+    # Keras' own method to set attributes needs a layer that is complete.
+    object.__setattr__(layer, "_moments", functools.partial(_moments, layer, communicator))
+
+
+@tf.autograph.experimental.do_not_convert
+def _moments(
+    layer: keras.layers.BatchNormalization, communicator: Communicator, inputs: tf.Tensor, mask: tf.Tensor | None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the mean and variance of each channel over the unmasked elements of all ranks."""
+    axes = layer._reduction_axes
+    weights = tf.ones_like(inputs)
+    if mask is not None:
+        weights = tf.broadcast_to(tf.cast(mask, inputs.dtype)[..., None], tf.shape(inputs))
+        inputs = tf.where(weights > 0, inputs, 0.0)
+    count = tf.reduce_sum(weights, axes)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(inputs, axes), count)
+    centered = (
+        inputs - tf.reshape(mean, [-1 if axis not in axes else 1 for axis in range(inputs.shape.rank)])
+    ) * weights
+    own = tf.stack([count, mean, tf.reduce_sum(tf.square(centered), axes)])[None]
+    of_ranks = gather_rows(own, communicator.size, communicator.rank, "xmc_tf/batch/moments").rows
+    counts, means, squares = tf.unstack(of_ranks, axis=1, num=3)
+    total = tf.reduce_sum(counts, axis=0)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(counts * means, axis=0), total)
+    # The squares of each rank are about its own mean, which keeps all digits.
+    squares += counts * tf.square(means - mean)
+    return mean, tf.math.divide_no_nan(tf.reduce_sum(squares, axis=0), total)
+
+
+@contextmanager
+def same_steps_on_all_ranks(communicator: Communicator) -> Iterator[None]:
+    """Make the epochs of ``fit``, ``evaluate`` and ``predict`` in the block end on all ranks at the same step."""
+    original = trainer.TFEpochIterator
+    trainer.TFEpochIterator = functools.partial(_EpochOfRanks, communicator)
+    try:
+        yield
+    finally:
+        trainer.TFEpochIterator = original
+
+
+class _EpochOfRanks(trainer.TFEpochIterator):
+    """The batches of an epoch, as Keras iterates over them."""
+
+    def __init__(self, communicator: Communicator, **options: Any) -> None:
+        super().__init__(**options)
+        self._communicator = communicator
+        self._current_iterator: Iterator[Any] | None = None
+
+    def _enumerate_iterator(self) -> Iterator[tuple[int, int, Any]]:
+        own = (self.data_adapter.num_batches or self._cardinality(), self.steps_per_epoch or 0)
+        each = self._communicator.allgather(own)
+        if own[0] != tf.data.UNKNOWN_CARDINALITY and all(one == own for one in each):
+            yield from super()._enumerate_iterator()
+            return
+        self.data_adapter.on_epoch_begin()
+        iterator = self._current_iterator
+        if iterator is None or not self.steps_per_epoch:
+            iterator = self._current_iterator = batches_in_step(iter(self._get_iterator()), self._communicator)
+        steps = range(0, self.steps_per_epoch, self.steps_per_execution) if self.steps_per_epoch else itertools.count()
+        for step in steps:
+            batches = list(itertools.islice(iterator, self.steps_per_execution))
+            if not batches:
+                if self.steps_per_epoch:
+                    self._interrupted_warning()
+                self._current_iterator = None
+                break
+            begin = step if self.steps_per_epoch else step * self.steps_per_execution
+            yield begin, begin + len(batches) - 1, iter(batches)
+        self.data_adapter.on_epoch_end()
+
+    def _cardinality(self) -> int:
+        dataset = self._distributed_dataset
+        return int(dataset.cardinality()) if isinstance(dataset, tf.data.Dataset) else tf.data.UNKNOWN_CARDINALITY
+
+
+def batches_in_step(batches: Iterator[Any], communicator: Communicator) -> Iterator[Any]:
+    """Yield the batches, and then empty ones as long as another rank has more; collective."""
+    last = None
+    while True:
+        batch = next(batches, None)
+        last = last if batch is None else batch
+        ranks = communicator.allgather((batch is not None, last is not None))
+        if without := [rank for rank, (_, had_one) in enumerate(ranks) if not had_one]:
+            raise InputError(
+                f"ranks {without} have no batch",
+                expected="a batch for every rank",
+                fix="use smaller batches or fewer ranks",
+            )
+        if not any(has_one for has_one, _ in ranks):
+            return
+        # An empty batch looks nothing up, but the step serves the lookups of other ranks.
+        yield batch if batch is not None else tf.nest.map_structure(_without_examples, last)
+
+
+def _without_examples(part: Any) -> Any:
+    if isinstance(part, tf.SparseTensor):
+        return tf.sparse.slice(part, tf.zeros_like(part.dense_shape), tf.concat([[0], part.dense_shape[1:]], axis=0))
+    return part[:0] if isinstance(part, tf.Tensor | tf.RaggedTensor) else part

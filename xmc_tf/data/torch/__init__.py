@@ -1,1 +1,0 @@
-"""PyTorch's weight files, read without PyTorch and without running code."""

@@ -1,1 +1,0 @@
-"""Label names and fusion of a fine-tuned model."""

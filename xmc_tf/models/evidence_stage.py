@@ -1,0 +1,108 @@
+"""The stage that learns probabilities from the scores of a fine-tuned model, and from label names."""
+
+import dataclasses
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.folders.model_parts import ENSEMBLE
+from xmc_tf.data import Features, Texts
+from xmc_tf.fusion import POOL, ProbabilityModel
+from xmc_tf.metrics import evaluate
+from xmc_tf.models.metadata import ModelMetadata
+from xmc_tf.models.parts import Parts
+from xmc_tf.models.prediction import embedded, for_fusion, scored
+from xmc_tf.models.results import in_pieces
+from xmc_tf.params import PredictionOptions, TfidfParams
+from xmc_tf.pipeline.embeddings import rows_of_length
+from xmc_tf.pipeline.held_out import held_out_documents
+from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
+from xmc_tf.pipeline.stages import Record, Stage, Stages
+
+_VERSION = 6  # of what is learned; the results of others are not kept
+_LOG = logging.getLogger(__name__)
+
+
+def evidence_stage(
+    model: Parts,
+    held_out: Stage,
+    embeddings: Stage,
+    inputs: TrainingInputs,
+    recipe: Recipe,
+    stages: Stages,
+    *,
+    named: bool,
+    decide_on_head: bool,
+) -> Stage:
+    """Learn the fusion and the weight of names on documents that neither encoder nor auxiliary rankers have seen.
+
+    With ``decide_on_head``, the label head is left out if the rankers alone are better on these documents, as with an
+    encoder that does not know the language; the choice is in the stage's record.
+    """
+    documents, lines = inputs.documents, inputs.lines if named else None
+
+    def make(folder: Path) -> Record:
+        rankers = {part: held_out.folder / part for part in ("ranker", ENSEMBLE) if part in model.parts}
+        metadata = model.metadata
+        if ENSEMBLE in rankers:
+            metadata = ModelMetadata({**metadata.content, "nr_trees": held_out.record["nr_trees"]})
+        auxiliary = Parts({**model.parts, **rankers}, metadata, model.names, where=model.folder)
+        rows = held_out_documents(documents.nr_documents, recipe.seed)
+
+        record: Record = {"ensemble_method": metadata.ensemble_method}
+        options = for_fusion(auxiliary, PredictionOptions(only_topk=POOL, threads=recipe.threads))
+        vectors: list[np.ndarray] = []
+
+        def score_some(texts: Texts, X: Features | None) -> csr_matrix:
+            found, own = scored(auxiliary, texts, X, options)
+            vectors.append(own)
+            return found
+
+        def score(_: np.ndarray, some: np.ndarray, __: np.ndarray) -> csr_matrix:
+            every: Any = documents.texts
+            texts = every.rows(some) if hasattr(every, "rows") else [every[int(row)] for row in some]
+            X = None if documents.X is None else documents.X.rows(some)
+            found = in_pieces(score_some, texts, X, options.max_pred_chunk, auxiliary.nr_labels)
+            if not (decide_on_head and metadata.ensemble_method == "average"):
+                return found
+            of_rankers = dataclasses.replace(options, ensemble_method="concat-only", quiet=True)
+            alone = in_pieces(
+                lambda texts, X: scored(auxiliary, texts, X, of_rankers)[0],
+                texts, X, options.max_pred_chunk, auxiliary.nr_labels,
+            )  # fmt: skip
+            truth = csr_matrix(documents.Y)[some]
+            both, rankers_only = _mean_precision(truth, found), _mean_precision(truth, alone)
+            _LOG.info(
+                "mean of P@1, P@3 and P@5 on %s held-out documents: %.1f with the label head, %.1f without it%s",
+                f"{len(some):,}", 100 * both, 100 * rankers_only,
+                "" if both >= rankers_only else "; it is left out (does the encoder know the language?)",
+            )  # fmt: skip
+            record["ensemble_method"] = "average" if both >= rankers_only else "concat-only"
+            return found if both >= rankers_only else alone
+
+        evidence = ProbabilityModel.learn(
+            lines, documents.texts, documents.Y, score, folds=[rows], threads=recipe.threads,
+            embed=lambda names: embedded(auxiliary, names),
+            held_out_vectors=lambda: rows_of_length(1.0, np.concatenate(vectors)),
+            embeddings=np.load(embeddings.folder / "E.npy", mmap_mode="r")[: documents.nr_documents], language=language,
+        )  # fmt: skip
+        evidence.save(folder)
+        return record | {"said": f"{len(rows):,} held-out documents"}
+
+    language = (recipe.tfidf or TfidfParams()).language
+    inputs_of = {
+        "version": _VERSION,
+        "language": language,
+        "names": None if lines is None else list(lines),
+        "ensemble_method": model.metadata.content.get("ensemble_method"),
+        "decide on head": decide_on_head,
+    }
+    return stages.run("label-names", make, inputs=inputs_of, after=[held_out, embeddings])
+
+
+def _mean_precision(truth: csr_matrix, scores: csr_matrix) -> float:
+    measures = evaluate(truth, scores)
+    return sum(measures.at("P", k) for k in (1, 3, 5)) / 3

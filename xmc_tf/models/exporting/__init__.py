@@ -1,1 +1,0 @@
-"""Exports of whole models: SavedModels, and models for ONNX Runtime."""

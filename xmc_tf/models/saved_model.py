@@ -1,0 +1,55 @@
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.fusion import POOL as FUSED
+from xmc_tf.fusion import bounded_post_processor
+from xmc_tf.models.parts import Parts
+from xmc_tf.models.prediction import POOL, head_post_processor
+from xmc_tf.rankers.ensemble import trees_of
+from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
+from xmc_tf.serving.export import ModelParts
+from xmc_tf.serving.fused_search import EvidenceParts
+from xmc_tf.serving.label_head import LabelHeadParts
+
+
+def parts_of(model: Parts) -> ModelParts:
+    """Return the parts of a SavedModel of a model; refuse a model whose predictions an export cannot compute."""
+    head = _head_of(model)
+    ranker = model.ranker
+    dim = model.metadata.embedding_dim
+    if ranker.nr_dense != dim:
+        raise InputError(
+            "a model with dense features beside the embedding cannot be exported",
+            expected=f"{dim} dense features",
+            received=str(ranker.nr_dense),
+        )
+    length = model.metadata.embedding_weight
+    vectors = EncoderEmbeddings(model.tensorflow_encoder, model.tokenizer, model.metadata.reading, length)
+    evidence = None
+    if model.evidence is not None:
+        post = bounded_post_processor(trees_of(ranker)[0].levels[-1].pred_params.post_processor)
+        evidence = EvidenceParts(model.evidence.fusion, FUSED, post, model.evidence.names)
+    tfidf = model.tfidf if "features" in model.parts else None
+    return ModelParts(ranker, model.names, tfidf, vectors, head, evidence)
+
+
+def _head_of(model: Parts) -> LabelHeadParts | None:
+    """Return the label head if the model predicts the mean of its scores and the rankers'."""
+    method = model.metadata.ensemble_method
+    if method == "concat-only":
+        return None
+    heads = model.matcher.heads if method == "average" else []
+    if len(heads) != 1 or not heads[0].scaling.normalize:
+        raise InputError(
+            f"this model predicts by {method}"
+            + (f" of {len(heads)} levels" if heads else "")
+            + ", which cannot be exported",
+            expected="the rankers' scores (concat-only), or their mean with a label head of one level on unit vectors",
+            received=method,
+            fix='set "ensemble_method": "concat-only" in its params.json, and measure the effect with predict',
+        )
+    rows, labels = heads[0].rows, model.matcher.labels
+    assert labels is not None  # or there would be no mean
+    by_label = np.empty_like(rows)
+    by_label[labels] = rows
+    return LabelHeadParts(by_label, heads[0].scaling.factor, head_post_processor(model, method), POOL)

@@ -1,0 +1,245 @@
+"""The estimate of each stage: features, label tree, fine-tuning, embeddings, rankers."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.plan.sizes import DataSizes, Device, EncoderSize, Machines
+from xmc_tf.rankers.kernels.lanes import WIDTH
+from xmc_tf.rankers.tasks import cut_clusters
+from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
+from xmc_tf.tree.label_embeddings import MANY_ENTRIES, STRONGEST
+
+# Seconds of one core, measured on 7,534 and on 153,161 library records.
+_A_FEATURE_ENTRY = 1e-6
+_A_TREE_ENTRY = 2e-8
+_A_SUMMED_ENTRY = 9e-8
+_DIFFERENT = 0.75  # share of a label's feature entries that are distinct
+_UNITS_A_SECOND = 7e6  # work of the solvers on one core
+# Cost of a dense entry relative to a sparse one: 384 dense columns beside 41 sparse entries took 2.4 times as long.
+_DENSE_ENTRY = 0.15
+# Weights of all levels per feature of a label's documents, measured with the default threshold.
+_WEIGHTS_AN_ENTRY = 0.75
+_RANGE_BYTES = 3e8  # of label embeddings that a thread sums at a time
+# Bytes per level and label of a document: labels, matched documents, and the orders in which they are read.
+_A_LABEL_OF_A_LEVEL = 12
+_FLOAT = 4
+_COPIES = 4  # a weight, its gradient and Adam's two averages
+# The same for the label head, and arrays of its size while all rows are updated: new averages, step and new rows.
+_HEAD_COPIES = 8
+# Of a head in bfloat16: bytes of a weight and of a row's average, and rows that are scored at once.
+_HALF, _AVERAGE, _ROWS_AT_ONCE = 2, 4, 8192
+_SCORE_ARRAYS = 8  # one number per document and node: scores, targets, weights, losses and gradients
+
+
+@dataclass(frozen=True)
+class StageEstimate:
+    """The estimate of one stage of a training."""
+
+    name: str
+    memory: float  # bytes per rank
+    on_device: bool = False  # the memory is the GPU's
+    sent: float = 0.0  # bytes that each rank sends
+    seconds: float = 0.0
+    detail: str = ""
+    wire_share: float = 0.0  # share of the time that ranks wait for the network
+    disk: float = 0.0  # bytes that all ranks write to the model's disk
+
+
+def size(number: float) -> str:
+    """Return bytes in a readable unit."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if number >= scale:
+            return f"{number / scale:,.1f} {unit}"
+    return f"{number / 1e3:,.0f} KB"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in a readable unit."""
+    if seconds >= 48 * 3600:
+        return f"{seconds / 86400:,.1f} days"
+    if seconds >= 5400:
+        return f"{seconds / 3600:,.1f} h"
+    return f"{seconds / 60:,.0f} min" if seconds >= 120 else f"{max(seconds, 1):,.0f} s"
+
+
+def features(data: DataSizes, machines: Machines) -> StageEstimate:
+    """Estimate TF-IDF: each rank counts the words of its own documents."""
+    entries = data.documents * data.entries
+    return StageEstimate(
+        "TF-IDF",
+        memory=entries / machines.ranks * 16 + data.features * 200,
+        sent=data.features * 24.0 if machines.ranks > 1 else 0.0,
+        seconds=entries * _A_FEATURE_ENTRY / (machines.ranks * machines.cores_per_rank),
+        detail=f"{size(entries * 8)} of features on the shared folder",
+    )
+
+
+def tree(data: DataSizes, machines: Machines, max_leaf_size: int = 100) -> StageEstimate:
+    """Estimate the label tree, whose labels are clustered by the mean features of their documents."""
+    given = _label_entries(data)
+    per_label = min(given / data.labels * _DIFFERENT, data.features)
+    if given > MANY_ENTRIES:
+        per_label = min(per_label, STRONGEST)
+    entries = data.labels * per_label
+    depth = binary_depth(data.labels, max_leaf_size)
+    cores = machines.ranks * machines.cores_per_rank
+    # Clustering needs the embeddings and two copies; summing, the documents of each label and the sums of a range.
+    clustering = entries * 8 * 3
+    summing = entries * 8 + data.documents * data.labels_per_document * 32 + machines.cores_per_rank * _RANGE_BYTES
+    return StageEstimate(
+        "label tree",
+        memory=max(clustering, summing) + data.documents * data.entries * 8,
+        sent=entries * 8 / machines.ranks if machines.ranks > 1 else 0.0,
+        seconds=(given * _A_SUMMED_ENTRY + entries * depth * _A_TREE_ENTRY) / cores,
+        detail=f"{depth} halvings of {data.labels:,} labels",
+    )
+
+
+def _label_entries(data: DataSizes) -> float:
+    """Return the number of features of each label's documents, summed over the labels."""
+    return data.documents * data.labels_per_document * data.entries
+
+
+class RankerWork(NamedTuple):
+    """The work of training the rankers of one tree, in feature entries that one pass over all labels reads."""
+
+    total: float
+    longest: float  # of the root's task, which one core solves from beginning to end
+    entries: float  # that the root's task reads: those of all documents
+    other: float  # that the largest other task reads
+
+
+def ranker_work(data: DataSizes, entries: float, *, nr_splits: int = 16, max_leaf_size: int = 100) -> RankerWork:
+    """Estimate the work of one tree's rankers, for documents of ``entries`` features (a dense one counts less).
+
+    A document is matched to a cluster if it has one of its labels. Labels are assumed to be independent, and clusters
+    to be equally frequent: a cluster contains many labels, so their different frequencies hardly matter.
+    """
+    leaves = half_bounds(data.labels, binary_depth(data.labels, max_leaf_size))
+    works: list[np.ndarray] = []
+    gathered: list[float] = []
+    for splits in [*upper_splits(leaves.size - 1, nr_splits, None), leaves]:
+        clusters = splits.size - 1
+        share = -np.expm1(-data.labels_per_document / clusters) if works else 1.0  # of the documents, for one cluster
+        gathered.append(data.documents * share * (entries + 1))
+        works.append(cut_clusters(np.diff(splits), np.full(clusters, gathered[-1])).work)
+    total = float(sum(work.sum() for work in works))
+    return RankerWork(total, float(works[0].max()), gathered[0], max(gathered[1:], default=gathered[0]))
+
+
+def rankers(
+    data: DataSizes, width: int, machines: Machines, *, trees: int = 1, nr_splits: int = 16, max_leaf_size: int = 100,
+    streamed: bool | None = None,
+) -> StageEstimate:  # fmt: skip
+    """Estimate the linear rankers: an even share of their work, but at least the root's task.
+
+    ``width`` is the dimension of the embeddings beside the features, or 0. ``streamed`` rankers are written as they are
+    solved, by default if the data are large.
+    """
+    work = ranker_work(data, data.entries + _DENSE_ENTRY * width, nr_splits=nr_splits, max_leaf_size=max_leaf_size)
+    cores = machines.ranks * machines.cores_per_rank
+    # Of each document in a task: the state of a register of labels.
+    a_document = WIDTH * 4 + WIDTH + 24
+    root, other = (8 * one + one / (data.entries + 1) * a_document for one in (work.entries, work.other))
+    mapped = data.documents * (data.entries * 8 + width * 4)
+    levels = 1 + len(upper_splits(2 ** binary_depth(data.labels, max_leaf_size), nr_splits, None))
+    problems = data.documents * data.labels_per_document * _A_LABEL_OF_A_LEVEL * levels
+    weights = 8.0 * trees * (_label_entries(data) * _WEIGHTS_AN_ENTRY + data.labels * width)
+    alone = machines.ranks == 1
+    if streamed is None:
+        streamed = alone and _label_entries(data) > MANY_ENTRIES
+    # Rank 0 makes the problems of many ranks. One process keeps the weights, beside a copy of those of a level.
+    memory = 8.0 * (data.documents + data.labels) + problems + root + (machines.cores_per_rank - 1) * other
+    held = weights * 1.6 if alone and not streamed else 0.0
+    return StageEstimate(
+        "rankers",
+        memory=memory + held,
+        seconds=max(work.total / cores, work.longest) / _UNITS_A_SECOND * trees,
+        detail=f"the root's task: {work.longest / work.total:.1%} of the work; {size(mapped)} of features mapped",
+        # Weights are written in PECOS's format and arranged for search; ranks also write blocks, which are joined.
+        disk=weights * (1 if streamed else 2 if alone else 3),
+    )
+
+
+@dataclass(frozen=True)
+class FineTuningOptions:
+    """The options that determine time and memory."""
+
+    batch_size: int = 32  # per rank
+    epochs: float = 3
+    max_match_clusters: int = 32768
+    half: bool = False
+    half_head: bool = False
+    docs_per_second: float | None = None  # measured on one rank (default: estimated from the device)
+    nr_splits: int = 16
+    max_leaf_size: int = 100
+
+
+def trained_nodes(labels: int, options: FineTuningOptions) -> int:
+    """Return the number of nodes of the last level that is fine-tuned, which may be the labels themselves."""
+    leaves = 2 ** binary_depth(labels, options.max_leaf_size)
+    levels = [len(splits) - 1 for splits in upper_splits(leaves, options.nr_splits, None)][1:]
+    below_root = [nodes for nodes in (*levels, leaves, labels) if nodes > 1] or [labels]
+    fitting = [nodes for nodes in below_root if nodes <= options.max_match_clusters]
+    if not fitting:
+        raise InputError(
+            "--max-match-clusters is too small: no level of the tree can be fine-tuned",
+            expected=f"at least {min(below_root):,}",
+            received=f"{options.max_match_clusters:,}",
+        )
+    return max(fitting)
+
+
+def fine_tuning(
+    data: DataSizes, encoder: EncoderSize, machines: Machines, device: Device, options: FineTuningOptions
+) -> StageEstimate:
+    """Estimate fine-tuning: the encoder is replicated, the label head is sharded."""
+    ranks, batch = machines.ranks, options.batch_size
+    nodes = trained_nodes(data.labels, options)
+    steps = options.epochs * data.documents / (batch * ranks)
+    dense = encoder.weights * _COPIES * _FLOAT
+    if options.half_head:
+        head, scored = nodes / ranks * (_HALF * (encoder.width + 1) + _AVERAGE), min(nodes / ranks, _ROWS_AT_ONCE)
+    else:
+        head, scored = nodes / ranks * (encoder.width + 1) * _HEAD_COPIES * _FLOAT, nodes / ranks
+    activations = batch * encoder.activation_bytes(data.tokens, options.half)
+    scores = _SCORE_ARRAYS * batch * ranks * scored * _FLOAT
+    # A ring all-reduce of the gradients. Embeddings go to all other ranks, and their gradients return.
+    gradients = 2 * (ranks - 1) / ranks * encoder.weights * _FLOAT
+    embeddings = 2 * (ranks - 1) * batch * (encoder.width + 1) * _FLOAT
+    speed = device.half if options.half else device.single
+    flops = 3 * encoder.forward_flops(data.tokens) + 6.0 * nodes * encoder.width
+    compute = batch / options.docs_per_second if options.docs_per_second else batch * flops / speed
+    wire = machines.ring_seconds(gradients) + machines.pairwise_seconds(embeddings)
+    rate = batch * ranks / (compute + wire)
+    return StageEstimate(
+        "fine-tuning",
+        memory=dense + head + activations + scores,
+        on_device=device.memory > 0,
+        sent=steps * (gradients + embeddings),
+        seconds=steps * (compute + wire),
+        detail=f"{nodes:,} nodes, {steps:,.0f} steps, {rate:,.0f} documents/s on all ranks",
+        wire_share=wire / (compute + wire),
+    )
+
+
+def embeddings(
+    data: DataSizes, encoder: EncoderSize, machines: Machines, device: Device, options: FineTuningOptions
+) -> StageEstimate:
+    """Estimate computing all embeddings, which costs a third of a training step per document."""
+    speed = device.half if options.half else device.single
+    flops = encoder.forward_flops(data.tokens)
+    each = 1 / (3 * options.docs_per_second) if options.docs_per_second else flops / speed
+    batch = options.batch_size
+    # Nothing is kept for gradients: two layers' activations at a time.
+    activations = batch * encoder.activation_bytes(data.tokens, options.half) / encoder.layers * 2
+    return StageEstimate(
+        "embeddings",
+        memory=encoder.weights * _FLOAT + activations,
+        on_device=device.memory > 0,
+        seconds=data.documents * each / machines.ranks,
+        detail=f"{size(data.documents * encoder.width * _FLOAT)} on the shared folder",
+    )

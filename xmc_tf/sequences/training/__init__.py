@@ -1,1 +1,0 @@
-"""The training loop of sequence models."""

@@ -1,0 +1,199 @@
+"""The fusion of rankers' scores and label names as TensorFlow ops, equal to ``xmc_tf.fusion``."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xmc_tf.fusion import Fusion
+from xmc_tf.fusion.centers import FARTHEST
+from xmc_tf.fusion.features import LARGEST, LEAST_SHARE, RARITY
+from xmc_tf.fusion.similarity import LOWEST, MOST, Similarity
+from xmc_tf.label_names import LabelNames
+from xmc_tf.label_names.kernels import EXACT, PARTIAL
+from xmc_tf.serving.name_matches import GraphMentions, NameMatches
+from xmc_tf.serving.search import Beam, best_of, extended, first_of, rank
+
+
+class EvidenceParts(NamedTuple):
+    fusion: Fusion
+    pool: int  # number of the rankers' labels that are candidates
+    post_processor: str | None = None  # of the rankers' scores; None: the model's
+    names: LabelNames | None = None  # None: names are no evidence
+
+
+class FusedSearch(tf.Module):
+    """Probabilities of labels, from the rankers' best labels, and the names in texts where they are evidence."""
+
+    def __init__(self, parts: EvidenceParts) -> None:
+        super().__init__(name="fusion")
+        self.names = None if parts.names is None else NameMatches(parts.names)
+        fusion, similarity = parts.fusion, parts.fusion.similarity
+        self.centers = None
+        with tf.device("CPU:0"):
+            documents = fusion.log_documents.astype(np.float32)
+            self.log_documents = tf.Variable(documents, trainable=False, name="log_documents")
+            if fusion.centers is not None:
+                self.centers = tf.Variable(fusion.centers.vectors, trainable=False, name="label_centers")
+        self.pool, self._nr_labels, self._names_are_documents = parts.pool, fusion.nr_labels, fusion.names_are_documents
+        self._weights, self._new_weights, self._rank_weights = fusion.weights, fusion.new_weights, fusion.rank_weights
+        self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
+
+    def __call__(self, text: tf.Tensor | None, beam: Beam, most: int, documents: tf.Tensor | None = None) -> Beam:
+        """Return the most probable labels; embeddings of documents have length 1."""
+        similar = None if documents is None else self.similar
+        with tf.device("CPU:0"):
+            count = tf.shape(beam.nodes, tf.int64)[0]
+            pooled = Beam(beam.nodes[:, : self.pool], beam.scores[:, : self.pool])
+            there = tf.where((pooled.nodes >= 0) & (self._known(pooled.nodes) | self._names_are_documents))
+            ranked = there[:, 0] * self._nr_labels + tf.cast(tf.gather_nd(pooled.nodes, there), tf.int64)
+            scores = tf.cast(tf.gather_nd(pooled.scores, there), tf.float64)
+            mentions = None if text is None or self.names is None else self.names(text)
+            alone = tf.zeros([0], tf.int64) if mentions is None else self._candidates(mentions)
+            alike = tf.zeros([0], tf.int64)
+            if similar is not None:
+                row, label = similar.candidates(documents)
+                alike = row * self._nr_labels + tf.cast(label, tf.int64)
+            keys = tf.unique(tf.sort(tf.concat([ranked, alone, alike], axis=0))).y
+            score = tf.scatter_nd(tf.searchsorted(keys, ranked)[:, None], scores, [tf.size(keys)])
+            rows, labels = keys // self._nr_labels, tf.cast(keys % self._nr_labels, tf.int32)
+            close = tf.zeros_like(score) if similar is None else similar.of_pairs(documents, rows, labels)
+            closeness = self._closeness(documents, rows, labels)
+            raw = self._raw(rows, labels, score, _aligned(mentions, keys), close, closeness, count)
+            probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
+            found = self._calibrated(_best(rows, labels, probability, count, most))
+            if most <= self.pool:
+                return found
+            last = beam.scores[:, self.pool - 1 : self.pool]
+            shares = tf.math.divide_no_nan(beam.scores[:, self.pool :], last)
+            return first_of(extended(found, Beam(beam.nodes[:, self.pool :], shares), shares=True), most)
+
+    def _known(self, nodes: tf.Tensor) -> tf.Tensor:
+        return tf.gather(self.log_documents, tf.maximum(nodes, 0)) > 0
+
+    def _candidates(self, mentions: GraphMentions) -> tf.Tensor:
+        """Return the keys of the mentions that make their labels candidates; see ``xmc_tf.fusion.Fusion``."""
+        if not self._names_are_documents:
+            return tf.boolean_mask(mentions.keys, mentions.worth > 0)
+        labels = tf.cast(mentions.keys % self._nr_labels, tf.int32)
+        return tf.boolean_mask(mentions.keys, (mentions.grade != PARTIAL) | ~self._known(labels))
+
+    def _closeness(self, documents: tf.Tensor | None, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Return the cosines of documents and label centers; see ``xmc_tf.fusion.centers``."""
+        if self.centers is None or documents is None:
+            return tf.zeros(tf.shape(labels), tf.float64)
+        products = tf.gather(documents, rows) * tf.gather(self.centers, labels)
+        cosines = tf.cast(tf.reduce_sum(products, axis=1), tf.float64)
+        return tf.where(tf.gather(self.log_documents, labels) > 0, cosines, tf.constant(FARTHEST, tf.float64))
+
+    def _raw(
+        self,
+        rows: tf.Tensor,
+        labels: tf.Tensor,
+        score: tf.Tensor,
+        mentions: GraphMentions,
+        close: tf.Tensor,
+        closeness: tf.Tensor,
+        count: tf.Tensor,
+    ) -> tf.Tensor:
+        """Return the weighted sum of the features; see ``xmc_tf.fusion.features``."""
+        worth = tf.cast(mentions.worth, tf.float64)
+        if not self._names_are_documents:
+            mentions = GraphMentions(*(tf.zeros_like(column) for column in mentions))
+        ranked, named = tf.cast(score > 0, tf.float64), tf.cast(worth > 0, tf.float64)
+        there = tf.cast(mentions.rarity > 0, tf.float64)
+        whole = there * tf.cast(mentions.grade != PARTIAL, tf.float64)
+        part, coverage = there - whole, tf.cast(mentions.coverage, tf.float64)
+        rarity = RARITY * tf.cast(mentions.rarity, tf.float64)
+        often = tf.math.log(tf.cast(tf.maximum(mentions.counts, 1), tf.float64))
+        strength = rarity * coverage * (1.0 + often)
+        strengths = tf.gather(tf.math.unsorted_segment_sum(strength, rows, count), rows)
+        share = there * tf.math.log(strength / (strengths + LEAST_SHARE) + LEAST_SHARE)
+        best = tf.math.unsorted_segment_max(score, rows, count)
+        total = tf.math.unsorted_segment_sum(score, rows, count)
+        ranker, name = _log_odds(score) * ranked, _log_odds(worth) * named
+        log_documents = tf.cast(tf.gather(self.log_documents, labels), tf.float64)
+        columns = (
+            tf.ones_like(score), ranker, tf.maximum(ranker, -2.0), tf.maximum(ranker, 0.0), 1.0 - ranked, name,
+            tf.maximum(name, -3.0) * named, tf.maximum(name, -1.0) * named, named, ranker * name, ranker * named,
+            log_documents, tf.gather(_log_odds(best), rows),
+            tf.gather(tf.math.log(total + 0.1), rows), close, tf.maximum(close - 1.0, 0.0),
+            tf.maximum(close - 2.0, 0.0), closeness,
+            closeness - tf.gather(tf.math.unsorted_segment_max(closeness, rows, count), rows), part, whole,
+            whole * tf.cast(mentions.grade == EXACT, tf.float64), part * coverage, rarity,
+            whole * tf.cast(mentions.words > 1, tf.float64), ranker * there, often,
+            whole * tf.cast(mentions.position, tf.float64), tf.cast(mentions.inside, tf.float64), share,
+        )  # fmt: skip
+        known, new = (
+            tf.add_n([column * weight for column, weight in zip(columns, weights, strict=True)])
+            for weights in (self._weights, self._new_weights)
+        )
+        return tf.where(log_documents > 0, known, new)
+
+    def _calibrated(self, best: Beam) -> Beam:
+        """Correct the probabilities by the rank of each label; see ``xmc_tf.fusion.ranks``."""
+        raw = _log_odds(tf.cast(best.scores, tf.float64))
+        known = tf.cast(self._known(best.nodes), tf.float64)
+        ranks = tf.math.log1p(tf.cumsum(known, axis=1, exclusive=True))
+        columns = (tf.ones_like(raw), raw, tf.maximum(raw, -1.0), tf.maximum(raw, 1.0), ranks)
+        raw = tf.add_n([column * weight for column, weight in zip(columns, self._rank_weights, strict=True)])
+        probability = tf.cast(1.0 / (1.0 + tf.exp(-raw)), tf.float32)
+        return Beam(best.nodes, tf.where(best.nodes >= 0, probability, 0.0))
+
+
+class NameSimilarity(tf.Module):
+    """The similarity of documents and names of labels without training documents."""
+
+    def __init__(self, similarity: Similarity) -> None:
+        super().__init__(name="name_similarity")
+        with tf.device("CPU:0"):
+            self.labels = tf.Variable(similarity.labels.astype(np.int32), trainable=False, name="similar_labels")
+            self.vectors = tf.Variable(similarity.vectors, trainable=False, name="name_embeddings")
+        self._most = min(MOST, len(similarity.labels))
+        self._least, self._scale = similarity.least, similarity.scale
+
+    def candidates(self, documents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return pairs of a document (int64) and a label similar to it (int32), for documents of length 1."""
+        best = tf.math.top_k(tf.matmul(documents, self.vectors, transpose_b=True), k=self._most)
+        there = tf.where(best.values >= self._least)
+        return there[:, 0], tf.gather(self.labels, tf.gather_nd(best.indices, there))
+
+    def of_pairs(self, documents: tf.Tensor, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Return the float64 similarity of pairs of document and label; 0 for labels with training documents."""
+        known = self.labels.value()
+        place = tf.minimum(tf.searchsorted(known, labels), tf.size(known) - 1)
+        same = tf.gather(known, place) == labels
+        some = tf.where(same)
+        left, right = tf.gather(documents, rows[same]), tf.gather(self.vectors, place[same])
+        cosine = tf.cast(tf.reduce_sum(left * right, axis=1), tf.float64)
+        value = tf.maximum((cosine - self._least) / self._scale, tf.constant(LOWEST, tf.float64))
+        return tf.scatter_nd(some, value, tf.shape(labels, tf.int64))
+
+
+def _aligned(mentions: GraphMentions | None, keys: tf.Tensor) -> GraphMentions:
+    """Return the mention of each candidate; zeros where there is none."""
+    if mentions is None:
+        nothing, no_share = tf.zeros_like(keys, tf.int32), tf.zeros_like(keys, tf.float32)
+        return GraphMentions(keys, no_share, nothing, no_share, nothing, no_share, nothing, nothing, nothing)
+    place = tf.searchsorted(mentions.keys, keys)
+    same = tf.gather(tf.pad(mentions.keys, [[0, 1]], constant_values=-1), place) == keys
+    columns = (tf.gather(tf.pad(column, [[0, 1]]), place) for column in mentions[1:])
+    return GraphMentions(keys, *(tf.where(same, column, tf.zeros_like(column)) for column in columns))
+
+
+def _log_odds(probability: tf.Tensor) -> tf.Tensor:
+    least = 1.0 / (1.0 + np.exp(LARGEST))
+    probability = tf.clip_by_value(probability, tf.constant(least, tf.float64), tf.constant(1.0 - least, tf.float64))
+    return tf.math.log(probability / (1.0 - probability))
+
+
+def _best(rows: tf.Tensor, labels: tf.Tensor, probability: tf.Tensor, count: tf.Tensor, most: int) -> Beam:
+    """Return the most probable of the candidates, which are sorted by document."""
+    starts = tf.searchsorted(rows, tf.range(count))
+    place = tf.range(tf.size(rows, out_type=tf.int64)) - tf.cast(tf.gather(starts, rows), tf.int64)
+    width = tf.maximum(tf.reduce_max(tf.concat([place, [0]], axis=0)) + 1, most)
+    shape = tf.stack([count, width])
+    at = tf.stack([rows, place], axis=1)
+    nodes = tf.tensor_scatter_nd_update(tf.fill(shape, -1), at, labels)
+    scores = tf.scatter_nd(at, probability, shape)
+    return best_of(rank(scores, nodes, nodes >= 0), most)

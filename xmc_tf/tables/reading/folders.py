@@ -1,0 +1,97 @@
+"""Folders of documents: Annif's document corpora, and PECOS's texts with label matrices."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import TextFile, load_matrix, load_names
+from xmc_tf.tables.reading.records import BadRow, TableReader, TableRow
+
+
+class AnnifFolder(TableReader):
+    """A document corpus: texts ``name.txt`` with ``name.tsv`` (uri, label) or ``name.key`` (labels) beside them."""
+
+    kind = "Annif's document folder"
+    unit = "documents"
+    columns = ("text", "labels")
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self._texts = sorted(path.glob("*.txt"))
+        self.size = len(self._texts)
+        if not self.matches(path):
+            raise InputError(
+                f"{path} is not a folder of documents",
+                expected="name.txt with a text, and name.tsv or name.key with its subjects, for each document",
+            )
+
+    def records(self) -> Iterator[TableRow | BadRow]:
+        for number, path in enumerate(self._texts, 1):
+            self.read = number
+            if (subjects := _subjects_file(path)) is None:
+                yield BadRow(number, "no .tsv or .key file with its subjects", path.name)
+                continue
+            labels = [line.strip() for line in _text(subjects).splitlines() if line.strip()]
+            if subjects.suffix == ".tsv":
+                labels = [line.split("\t")[0].strip().strip("<>") for line in labels]
+            yield TableRow(number, [_text(path), labels])
+
+    @staticmethod
+    def matches(path: Path) -> bool:
+        return any(_subjects_file(text) for text in path.glob("*.txt"))
+
+
+class PecosFolder(TableReader):
+    """A folder of ``X.trn.txt``, ``Y.trn.npz`` and optionally ``X.tst.txt``, ``Y.tst.npz`` and ``labels.txt``."""
+
+    kind = "a folder of texts and label matrices"
+    unit = "documents"
+    columns = ("text", "labels")
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self._parts = [path / f"X.{part}.txt" for part in ("trn", "tst") if (path / f"X.{part}.txt").is_file()]
+        names = path / "labels.txt"
+        self._names = load_names(names) if names.is_file() else None
+        self._labels = [_labels_of(texts, self._names) for texts in self._parts]
+        self.size = sum(Y.shape[0] for Y in self._labels)
+
+    def records(self) -> Iterator[TableRow | BadRow]:
+        number, self.in_test = 0, False
+        for texts, Y in zip(self._parts, self._labels, strict=True):
+            self.in_test = texts.name == "X.tst.txt"
+            for text, a, b in zip(TextFile(texts), Y.indptr, Y.indptr[1:], strict=False):
+                number += 1
+                self.read = number
+                labels = [self._names[at] if self._names else str(at) for at in Y.indices[a:b].tolist()]
+                yield TableRow(number, [text, labels])
+
+    @staticmethod
+    def matches(path: Path) -> bool:
+        return (path / "X.trn.txt").is_file() and (path / "Y.trn.npz").is_file()
+
+
+def _subjects_file(text: Path) -> Path | None:
+    return next((path for path in (text.with_suffix(".tsv"), text.with_suffix(".key")) if path.is_file()), None)
+
+
+def _text(path: Path) -> str:
+    return path.read_text("utf-8-sig", errors="replace")
+
+
+def _labels_of(texts: Path, names: list[str] | None) -> csr_matrix:
+    path = texts.with_name(texts.name.replace("X.", "Y.").replace(".txt", ".npz"))
+    Y = csr_matrix(load_matrix(path, name="labels"))
+    documents = len(TextFile(texts))
+    if Y.shape[0] != documents:
+        raise InputError(
+            f"{path} does not fit {texts.name}", expected=f"{documents:,} rows, one per line of the texts",
+            received=f"{Y.shape[0]:,}",
+        )  # fmt: skip
+    if names is not None and len(names) != Y.shape[1]:
+        raise InputError(
+            f"{path} does not fit labels.txt", expected=f"{len(names):,} columns", received=f"{Y.shape[1]:,}"
+        )
+    return Y
