@@ -1,10 +1,12 @@
 """A step of a DLRM in plain Keras, and with three changed lines over two ranks, by default and exact.
 
-    python -m tests.benchmarks.dlrm_keras [--tables 26] [--rows 1000000] [--dim 64] [--batch 1024] [--former FOLDER]
+    python -m tests.benchmarks.dlrm_keras [--tables 26] [--rows 1000000] [--dim 64] [--batch 1024]
+        [--peer PYTHON] [--former FOLDER]
 
 Prints one JSON line. Each side is the same Keras program in processes of its own, one side after the other, because
 each needs gigabytes. Plain Keras has one process and the batches of both ranks. Times are medians of steps. The machine
-may be busy, so the processor time of a step, summed over the ranks, is shown too. ``--former`` also runs the default
+may be busy, so the processor time of a step, summed over the ranks, is shown too. PYTHON, of a venv with torch,
+torchrec and fbgemm-gpu-cpu, runs TorchRec's side: the same layers, on two ranks over Gloo. ``--former`` also runs the default
 side with the code of another checkout, such as one of the version before.
 """
 
@@ -12,6 +14,7 @@ import argparse
 import json
 import os
 import resource
+import socket
 import subprocess
 import sys
 import time
@@ -42,6 +45,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--batch", type=int, default=1024, help="of each rank")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--peer", help="a Python that has torchrec and fbgemm-gpu-cpu")
     parser.add_argument("--former", type=Path, help="the root of a checkout")
     parser.add_argument("--side", nargs=2, metavar=("OPTIMIZER", "MODE"), help=argparse.SUPPRESS)
     a = parser.parse_args()
@@ -75,6 +79,9 @@ def main() -> None:
             raise SystemExit(f"{name} failed:\n{run.stderr[-3000:]}")
         figures[name] = json.loads(next(line for line in run.stdout.splitlines() if line.startswith("{")))
         print(name, figures[name], file=sys.stderr, flush=True)
+    if a.peer:
+        figures["torchrec_adagrad"] = torchrec(a)
+        print("torchrec_adagrad", figures["torchrec_adagrad"], file=sys.stderr, flush=True)
     losses = [figures["keras_adam"]["losses"], figures["exact_adam"]["losses"]]
     np.testing.assert_allclose(*losses, rtol=1e-3)
     print(
@@ -83,12 +90,37 @@ def main() -> None:
     )
 
 
+def torchrec(a: argparse.Namespace) -> dict[str, float]:
+    """Return the figures of TorchRec's side."""
+    side = Path(__file__).parent / "sides" / "torchrec_dlrm.py"
+    command = [a.peer, str(side), ",".join(map(str, sizes(a))), str(a.dim), str(a.batch), str(a.steps)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(WORLD)}
+    ranks = [
+        subprocess.Popen(
+            command, env={**os.environ, **address, "RANK": str(rank)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(WORLD)
+    ]  # fmt: skip
+    outputs = [rank.communicate() for rank in ranks]
+    if any(rank.returncode for rank in ranks):
+        raise SystemExit("torchrec failed:\n" + "\n".join(errors[-2000:] for _, errors in outputs))
+    return json.loads(outputs[0][0].splitlines()[-1])
+
+
+def sizes(a: argparse.Namespace) -> list[int]:
+    """Return the number of rows of each table."""
+    return np.geomspace(a.rows / 100, a.rows, a.tables).astype(int).tolist()
+
+
 def work(a: argparse.Namespace, optimizer: str, mode: str) -> None:
     """Run one process of a side, and print its figures on rank 0."""
     import keras
     import tensorflow as tf
 
-    rows = np.geomspace(a.rows / 100, a.rows, a.tables).astype(int).tolist()
+    rows = sizes(a)
     made = {"adagrad": keras.optimizers.Adagrad, "adam": keras.optimizers.Adam}[optimizer](0.01)
     if mode == "keras":
         rank, world = 0, 1
