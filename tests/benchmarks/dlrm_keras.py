@@ -4,10 +4,10 @@
         [--peer PYTHON] [--former FOLDER]
 
 Prints one JSON line. Each side is the same Keras program in processes of its own, one side after the other, because
-each needs gigabytes. Plain Keras has one process and the batches of both ranks. Times are medians of steps. The machine
-may be busy, so the processor time of a step, summed over the ranks, is shown too. PYTHON, of a venv with torch,
-torchrec and fbgemm-gpu-cpu, runs TorchRec's side: the same layers, on two ranks over Gloo. ``--former`` also runs the default
-side with the code of another checkout, such as one of the version before.
+each needs gigabytes. Plain Keras has one process and the batches of both ranks. Times are medians of steps. The
+machine may be busy, so the processor time of a step, summed over the ranks, is shown too. PYTHON, of a venv with
+torch, torchrec and fbgemm-gpu-cpu, runs TorchRec's side: the same layers, on two ranks over Gloo. ``--former`` also
+runs the default side with the code of another checkout, such as one of the version before.
 """
 
 import argparse
