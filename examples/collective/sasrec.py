@@ -28,7 +28,7 @@ class SASRec(keras.Model):
         self.positions = keras.layers.Embedding(LENGTH, WIDTH)
         self.attention = keras.layers.MultiHeadAttention(2, WIDTH // 2)
         self.norms = [keras.layers.LayerNormalization() for _ in range(2)]
-        self.network = keras.Sequential([keras.layers.Dense(2 * WIDTH, "relu"), keras.layers.Dense(WIDTH)])
+        self.network = keras.Sequential([keras.layers.Dense(2 * WIDTH, "gelu"), keras.layers.Dense(WIDTH)])
         self.head = TiedHead(self.items)  # instead of ops.matmul(x, ops.transpose(self.items.embeddings))
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
@@ -43,10 +43,10 @@ strategy = CollectiveStrategy()
 keras.utils.set_random_seed(1)
 with strategy.scope(), strategy.embedding_scope(shard_above=4096):  # the positions are replicated
     model = SASRec()
-    model.compile(keras.optimizers.Adagrad(0.2), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile(keras.optimizers.Adagrad(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 share = data.shard(strategy.world_size(), strategy.rank()).batch(BATCH // strategy.world_size())
-losses = model.fit(share, epochs=3, shuffle=False, verbose=0).history["loss"]
+losses = model.fit(share, epochs=6, shuffle=False, verbose=0).history["loss"]
 predictions = model.predict(items[:20, :-1], verbose=0)[:, -1]
 if strategy.rank() == 0:
     hits = np.mean(
