@@ -39,11 +39,9 @@ _RECIPE = 1  # increase it when the data change for the same packages
 _MIN_WORDS, _MAX_WORDS = 10, 250
 _TEST_SHARE = 0.15
 _CORPUS = FolderKind(
-    "a corpus of the demo",
-    header="corpus.json",
-    recognises=lambda about: {"train", "test", "labels"} <= set(about),
+    "a corpus of the demo", header="corpus.json", recognises=lambda about: {"train", "test", "labels"} <= set(about),
     parts={r"[XY]\.(trn|tst)\.(txt|npz)|labels\.txt|corpus\.json": None},
-)
+)  # fmt: skip
 _RUN = 4  # number of consecutive words by which near copies are recognised
 _SHORT_NAMES = ("tf", "np", "sp", "nn", "plt")
 # Maximum number of labels per category, in the order in which a document's labels are chosen.
