@@ -18,7 +18,7 @@ from xmc_tf.common.progress import Progress
 _LOG = logging.getLogger(__name__)
 PIECE = 1 << 22
 _HEAD = 1 << 16
-_MOST_DAMAGED = 0.05  # of the lines; more of them are an encoding, not damage
+_MOST_DAMAGED = 0.05  # share of damaged lines; more of them mean another encoding
 _BOM = b"\xef\xbb\xbf"
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _LINES = 20  # by which a table is detected
