@@ -17,9 +17,9 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import writing as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
-from xmc_tf.rankers.distributed import blocks, inputs, joining, training
-from xmc_tf.rankers.distributed.blocks import write_block
-from xmc_tf.rankers.distributed.plan import Claims, cut_into_sub_problems
+from xmc_tf.rankers.distributed import inputs, joining, training
+from xmc_tf.rankers.distributed.joining import write_block
+from xmc_tf.rankers.distributed.solving import Claims, cut_into_sub_problems
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.tasks import cut_clusters
 from xmc_tf.ranks.solo import Solo
@@ -127,14 +127,14 @@ def test_joined_blocks_are_the_file_that_save_matrix_writes(
 
 def test_each_write_of_a_block_gets_its_position_in_the_file(tmp_path, monkeypatch):
     """Otherwise steps end within pages, which only the time would show."""
-    starts, write = [], blocks.write_in_steps
+    starts, write = [], joining.write_in_steps
 
     def looking(file, data, start=0):
         assert start == file.tell()
         starts.append(start)
         write(file, data, start)
 
-    monkeypatch.setattr(blocks, "write_in_steps", looking)
+    monkeypatch.setattr(joining, "write_in_steps", looking)
     W = csc_matrix(np.ones((5, 4), np.float32))
     write_block(tmp_path / "one.columns", [columns_of(W, [0, 2]), columns_of(W, [3])])
     assert len(starts) == 5  # the beginning, and of two parts the features and the weights

@@ -14,8 +14,7 @@ from xmc_tf.common.compiled import kernel
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.reading import max_over_windows
 from xmc_tf.matcher.heads import LevelHead
-from xmc_tf.rankers.kernels.postprocess import chain, neutral, squash
-from xmc_tf.rankers.postprocess import post_processor_code
+from xmc_tf.rankers.kernels.postprocess import chain, neutral, post_processor_code, squash
 from xmc_tf.ranks.rounds import equal_rounds
 
 ROWS_AT_ONCE = 16384  # rows of the head per block
@@ -34,7 +33,6 @@ def predict_level(
     windows: np.ndarray | None = None,
 ) -> csr_matrix:
     """Return the best nodes of a level for each document, with scores combined along the path; all ranks must call it.
-
     The result is documents × nodes in the order of the tree, float32, the best first. ``vectors`` are embeddings of the
     rank's documents, or of their windows. Then ``windows`` has the first window of each document and the number of
     windows, and a node's score is the largest of the document's windows, after `_equalize_windows`.
@@ -93,11 +91,10 @@ def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, s
 
 
 def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) -> None:
-    """Shift raw scores so that all windows of a document have the same log-sum-exp, the mean of theirs.
-
-    The largest score of all windows is then that of the window that prefers the node most to other nodes, as in a
-    softmax. Otherwise a window without a topic could score all nodes alike, many of them higher than another window
-    scores its topic. A document of one window keeps its scores.
+    """Shift raw scores so that all windows of a document have the same log-sum-exp, the mean of theirs. The largest
+    score of all windows is then that of the window that prefers the node most to other nodes, as in a softmax.
+    Otherwise a window without a topic could score all nodes alike, many of them higher than another window scores its
+    topic. A document of one window keeps its scores.
     """
     counts, sizes = np.diff(windows), np.diff(begins)
     if not len(raw) or counts.max() == 1:
@@ -156,7 +153,6 @@ def _best_children(
     scores: np.ndarray,
 ) -> None:
     """Apply the post-processor, combine scores with the parents', and write each document's best nodes, best first.
-
     Equal scores are in the order of the tree.
     """
     best = np.empty(most, np.float64)

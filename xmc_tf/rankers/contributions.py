@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from xmc_tf.data.features import Features
-from xmc_tf.rankers.kernels.postprocess import chain, neutral, squash
+from xmc_tf.rankers.kernels.postprocess import chain, neutral, post_processor_code, squash
 from xmc_tf.rankers.level import Level
-from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.rankers.xlinear import XLinear
 
 

@@ -30,9 +30,9 @@ from xmc_tf.rankers.layout.stored import (
     has_search,
     link_search,
     open_search,
+    stored_weights,
     write_search,
 )
-from xmc_tf.rankers.layout.unpacking import stored_weights
 from xmc_tf.rankers.level import Level, UnreadWeights
 
 _CLASS = "pecos.xmc.base###MLModel"

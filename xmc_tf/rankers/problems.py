@@ -17,7 +17,7 @@ from scipy.sparse import csc_matrix, csr_matrix, spmatrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.params import LinearLevelParams
-from xmc_tf.rankers.kernels.task import Positives
+from xmc_tf.rankers.kernels.gather import Positives
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,9 +19,8 @@ from xmc_tf.data import Features
 from xmc_tf.params import LinearLevelParams
 from xmc_tf.rankers.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, DualScratch, solve_dual
 from xmc_tf.rankers.kernels.emit import WeightColumns
-from xmc_tf.rankers.kernels.gather import gather
+from xmc_tf.rankers.kernels.gather import SolverSettings, gather
 from xmc_tf.rankers.kernels.lanes import WIDTH, aligned_zeros
-from xmc_tf.rankers.kernels.task import SolverSettings
 from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.query_arrays import kernel_form
 

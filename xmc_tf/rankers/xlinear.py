@@ -16,12 +16,12 @@ from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
 from xmc_tf.rankers.disk import load_levels, save_levels, save_stored
 from xmc_tf.rankers.kernels.layout import Chunks
+from xmc_tf.rankers.kernels.postprocess import post_processor_code
 from xmc_tf.rankers.kernels.search import score_paths, search
 from xmc_tf.rankers.layout.chunks import build_chunks, with_children
 from xmc_tf.rankers.layout.stored import StoredSearch, damaged, warn_of_damage
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.paths import checked_labels, restricted, selected_paths
-from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.rankers.query_arrays import code_arrays, kernel_form, ranked_csr
 
 _LOG = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xmc_tf.rankers.deepening import GROWTH
-from xmc_tf.rankers.postprocess import post_processor_code
+from xmc_tf.rankers.kernels.postprocess import post_processor_code
 from xmc_tf.serving.arrangement import Arrangement
 from xmc_tf.serving.query import Query
 

@@ -11,16 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import sparray, spmatrix
 
+from xmc_tf.common.compiled import kernel
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.progress import Progress
 from xmc_tf.data.features import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.solo import Solo
+from xmc_tf.tree import kmeans_kernels, kmeans_nodes
 from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
+from xmc_tf.tree.kmeans_kernels import Halving, LabelEntries
 from xmc_tf.tree.kmeans_levels import BinaryLevel, first_level, level_of_nodes
-from xmc_tf.tree.kmeans_nodes import split_nodes
-from xmc_tf.tree.kmeans_wide import WideNode, split_wide
+from xmc_tf.tree.kmeans_nodes import half_of, split_nodes
 from xmc_tf.tree.label_tree import LabelTree
 from xmc_tf.tree.threads import ThreadPool, even_cuts
 
@@ -28,6 +30,17 @@ from xmc_tf.tree.threads import ThreadPool, even_cuts
 WIDE_ENTRIES = 400_000
 # Sub-trees per rank: their sizes differ by one label, so a few are enough to balance the ranks.
 _SUB_TREES_A_RANK = 8
+# Smaller tasks are done before another thread wakes up. Task sizes do not change the result.
+_LABELS_OF_A_TASK = 200
+_BLOCKS_OF_A_TASK = 64
+
+_add_rows, _begin_halving = kernel(kmeans_kernels.add_rows), kernel(kmeans_kernels.begin_halving)
+_centroid_weights, _change_sides = kernel(kmeans_kernels.centroid_weights), kernel(kmeans_kernels.change_sides)
+_measure_blocks, _pick_doubtful = kernel(kmeans_kernels.measure_blocks), kernel(kmeans_kernels.pick_doubtful)
+_score, _settle = kernel(kmeans_kernels.score), kernel(kmeans_kernels.settle)
+_turn_blocks, _turn_private = kernel(kmeans_kernels.turn_blocks), kernel(kmeans_kernels.turn_private)
+_first_direction, _first_sides = kernel(kmeans_nodes.first_direction), kernel(kmeans_nodes.first_sides)
+_place_evenly = kernel(kmeans_nodes.place_evenly)
 
 
 def build_tree(
@@ -49,13 +62,10 @@ def build_tree(
     features = as_features(embeddings)
     nr_labels = features.nr_rows
     if nr_labels == 0:
-        raise InputError(
-            "there are no labels to build a tree from", expected="at least one embedding", received="0 rows"
-        )
+        raise InputError("there are no labels to build a tree from", expected="at least one embedding", received="0")
     if min_n_sub_tree < 1:
-        raise InputError(
-            "min_n_sub_tree is out of range", expected="a whole number of at least 1", received=str(min_n_sub_tree)
-        )
+        wanted = "a whole number of at least 1"
+        raise InputError("min_n_sub_tree is out of range", expected=wanted, received=str(min_n_sub_tree))
     depth = binary_depth(nr_labels, params.max_leaf_size)
     if depth == 0:
         return _tree_of_order(np.arange(nr_labels), depth, params)
@@ -114,29 +124,111 @@ def split_level(
     wanted = np.ceil(sample_rate(params, t, depth) * filled).astype(np.int64)
     shares = np.minimum(filled, np.maximum(2, wanted))
     left = np.empty(level.entries.order.size, np.bool_)
-    entries, spherical, rounds = level.entries, params.spherical, params.kmeans_max_iter
     # Both branches compute the same steps on the same numbers; they differ in which thread does what.
     if level.nr_nodes >= pool.threads or before[-1] <= WIDE_ENTRIES * level.nr_nodes:
         pool.run(
             lambda first, last: split_nodes(
-                first, last, level.starts, level.empties, level.widths, shares, seeds, entries, spherical, rounds, left
+                first, last, level.starts, level.empties, level.widths, shares, seeds, level.entries, params.spherical,
+                params.kmeans_max_iter, left,
             ),
             even_cuts(before, pool.parts),
-        )
+        )  # fmt: skip
     else:
         for node in range(level.nr_nodes):
-            start, stop, empty, width, members = (
-                int(one)
-                for one in (*level.starts[node : node + 2], level.empties[node], level.widths[node], shares[node])
-            )
-            one = WideNode(start, stop, empty, width, members, seeds[node : node + 1])
-            split_wide(entries, one, spherical, rounds, pool, left)
+            _split_wide(level, node, int(shares[node]), seeds[node : node + 1], params, pool, left)
     level.halve(left)
     level = level.part(kept.start - 2 * held.start, kept.stop - 2 * held.start)
     # Renumbering costs about what it saves on the next level, and pays off on the one after. Sums follow its order.
     if t % 2 == 1 and t < depth - 1:
         level.drop_unshared(pool)
     return level
+
+
+def _split_wide(
+    level: BinaryLevel, node: int, share: int, seed: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
+    left: np.ndarray,
+) -> None:  # fmt: skip
+    """Split one node with all threads, in the same steps and with the same bits as `kmeans_nodes.halve`.
+
+    ``share`` is the number of labels that determine the centroids.
+    """
+    start, stop = int(level.starts[node]), int(level.starts[node + 1])
+    filled, take = _place_evenly(start, stop, int(level.empties[node]), left)
+    if filled < 2:
+        return
+    width = int(level.widths[node]) + level.entries.dense.shape[1]
+    halving = _begin_halving(start, filled, share, width, seed.copy())
+    steps, half = _Steps(level.entries, halving, pool), half_of(take, share, filled)
+    steps.add(2)
+    _first_direction(halving)
+    steps.score(share)
+    _first_sides(halving, half)
+    turned, moved = 0.0, share
+    for _ in range(params.kmeans_max_iter):
+        steps.add(moved)
+        turned += steps.turn(params.spherical)
+        doubtful, wanted = _pick_doubtful(level.entries, halving, turned, half)
+        steps.score(doubtful)
+        _settle(halving, doubtful, wanted, turned)
+        moved = _change_sides(halving)
+        if moved == 0:
+            break
+    if share < filled:  # the direction found on the sample decides for the other labels
+        everyone = _begin_halving(start, filled, filled, width, np.zeros(1, np.uint64))
+        everyone.direction[:] = halving.direction
+        everyone.own[halving.rows - start] = halving.own
+        _Steps(level.entries, everyone, pool).score(filled)
+        _settle(everyone, filled, take, 0.0)
+        left[start : start + filled] = everyone.goes
+    else:
+        left[start : start + filled] = halving.left
+
+
+class _Steps:
+    """The steps that threads share."""
+
+    def __init__(self, entries: LabelEntries, halving: Halving, pool: ThreadPool) -> None:
+        self.entries, self.halving, self._pool = entries, halving, pool
+        rows, blocks = halving.rows, halving.block_turns.size
+        width, dense = halving.direction.size, entries.dense.shape[1]
+        self._lengths = entries.end[rows] - entries.begin[rows] + dense + 8
+        # The cumulative number of entries before each feature, estimated on a sample of the labels.
+        some = rows[:: max(1, rows.size // 200)]
+        ranges = zip(entries.begin[some], entries.end[some], strict=True)
+        seen = np.concatenate([entries.indices[low:high] for low, high in ranges])
+        counts = np.bincount(seen, minlength=width).astype(np.float64)
+        counts[width - dense :] = some.size
+        self._feature_work = np.concatenate(([0], np.cumsum(counts + 1e-3)))
+        self._block_cuts = even_cuts(np.arange(blocks + 1), min(pool.threads, 1 + blocks // _BLOCKS_OF_A_TASK))
+
+    def add(self, moved: int) -> None:
+        """Add the members that moved to the sums, each thread for some features."""
+
+        def add(low: int, high: int) -> None:
+            _add_rows(self.entries, self.halving, low, high)
+
+        if moved <= _LABELS_OF_A_TASK:
+            add(0, self.halving.direction.size)
+        else:
+            self._pool.run(add, even_cuts(self._feature_work, self._pool.threads))
+
+    def turn(self, spherical: bool) -> float:
+        """Point the direction to the current left centroid; return how far it moved."""
+        entries, halving, run = self.entries, self.halving, self._pool.run
+        run(lambda first, last: _measure_blocks(halving, first, last), self._block_cuts)
+        by_left, by_right = _centroid_weights(entries, halving, spherical)
+        run(lambda first, last: _turn_blocks(halving, by_left, by_right, first, last), self._block_cuts)
+        return _turn_private(entries, halving, by_left, by_right)
+
+    def score(self, count: int) -> None:
+        """Score the first ``count`` members of ``todo``."""
+
+        def rate(low: int, high: int) -> None:
+            _score(self.entries, self.halving, low, high)
+
+        work = np.concatenate(([0], np.cumsum(self._lengths[self.halving.todo[:count]])))
+        tasks = min(2 * self._pool.threads, 1 + count // _LABELS_OF_A_TASK)
+        self._pool.run(rate, even_cuts(work, tasks))
 
 
 def _log2_up(number: int) -> int:

@@ -52,12 +52,9 @@ class BinaryLevel:
         if first == 0 and last == self.nr_nodes:
             return self
         low, high = int(self.starts[first]), int(self.starts[last])
-        return BinaryLevel(
-            starts=self.starts[first : last + 1] - low,
-            empties=self.empties[first:last],
-            widths=self.widths[first:last].copy(),
-            entries=_at_places(self.entries, np.arange(low, high)),
-        )
+        entries = _at_places(self.entries, np.arange(low, high))
+        starts = self.starts[first : last + 1] - low
+        return BinaryLevel(starts, self.empties[first:last], self.widths[first:last].copy(), entries)
 
     def drop_unshared(self, pool: ThreadPool) -> None:
         """Keep only the features that several labels of a node share, and renumber them."""
@@ -72,9 +69,8 @@ class BinaryLevel:
             even_cuts(self.work_before(), pool.parts),
         )
         self._spare, self._owned = self._owned, (indices, values)
-        self.entries = self.entries._replace(
-            indices=read_only(indices, np.uint32), values=read_only(values, np.float32)
-        )
+        columns = {"indices": read_only(indices, np.uint32), "values": read_only(values, np.float32)}
+        self.entries = self.entries._replace(**columns)
 
 
 def _at_places(entries: LabelEntries, places: np.ndarray) -> LabelEntries:
@@ -85,15 +81,13 @@ def _at_places(entries: LabelEntries, places: np.ndarray) -> LabelEntries:
 
 def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
     """Return the root level: all labels in one node."""
-    nr_labels = features.nr_rows
-    sparse = features.sparse
+    nr_labels, sparse, width = features.nr_rows, features.sparse, features.nr_sparse
     dense = read_only(np.zeros((nr_labels, 0)) if features.dense is None else features.dense, np.float32)
     indices: np.ndarray
     if sparse is None:
         indptr, indices, values = np.zeros(nr_labels + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
     else:
         indptr, indices, values = sparse.indptr.astype(np.int64), sparse.indices, sparse.data
-    width = features.nr_sparse
     if width >= 2**31:
         used, indices = np.unique(indices, return_inverse=True)
         width = used.size
@@ -101,7 +95,17 @@ def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
     squares = np.empty(nr_labels, np.float64)
     work = indptr + np.arange(nr_labels + 1) * (dense.shape[1] + 8)
     pool.run(lambda low, high: row_squares(low, high, indptr, values, dense, squares), even_cuts(work, pool.parts))
-    _check_finite(squares, features)
+    if (wrong := np.flatnonzero(~np.isfinite(squares))).size:
+        first = features.rows(wrong[:1])
+        parts = [[] if first.sparse is None else first.sparse.data, [] if first.dense is None else first.dense.ravel()]
+        numbers = np.concatenate(parts)
+        number = numbers[~np.isfinite(numbers)][0]
+        raise InputError(
+            f"the embedding of label {wrong[0]} holds {number}",
+            expected="finite numbers",
+            received=f"{number} in {wrong.size:,} of {squares.size:,} embeddings",
+            fix="check the features of the documents and of the labels",
+        )
     # Scaled so that squares of sums fit a float32 for any unit of the features; the tree stays the same.
     largest = float(np.sqrt(squares.max()))
     if largest > 0 and not 1e-9 < largest < 1e9:
@@ -109,21 +113,11 @@ def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
         values, dense = read_only(values * factor, np.float32), read_only(dense * factor, np.float32)
         squares /= largest**2
     order = np.argsort(squares == 0, kind="stable")
-    return BinaryLevel(
-        starts=np.array([0, nr_labels], np.int64),
-        empties=np.array([np.count_nonzero(squares == 0)], np.int64),
-        widths=np.array([width], np.int64),
-        entries=LabelEntries(
-            begin=indptr[:-1][order],
-            end=indptr[1:][order],
-            indices=read_only(read_only(indices, np.int32).view(np.uint32), np.uint32),
-            values=values,
-            dense=dense,
-            order=order,
-            private=np.zeros(nr_labels, np.float32),
-            norms=np.sqrt(squares[order]).astype(np.float32),
-        ),
-    )
+    indices = read_only(read_only(indices, np.int32).view(np.uint32), np.uint32)
+    private, norms = np.zeros(nr_labels, np.float32), np.sqrt(squares[order]).astype(np.float32)
+    entries = LabelEntries(indptr[:-1][order], indptr[1:][order], indices, values, dense, order, private, norms)
+    sizes = [0, nr_labels], [np.count_nonzero(squares == 0)], [width]
+    return BinaryLevel(*(np.array(size, np.int64) for size in sizes), entries)
 
 
 def level_of_nodes(features: Features, level: BinaryLevel, pool: ThreadPool) -> BinaryLevel:
@@ -131,17 +125,13 @@ def level_of_nodes(features: Features, level: BinaryLevel, pool: ThreadPool) -> 
     root = first_level(features, pool)
     place = np.empty(features.nr_rows, np.int64)
     place[root.entries.order] = np.arange(features.nr_rows)
-    empty = np.zeros(features.nr_rows, np.bool_)
+    empty, node = np.zeros(features.nr_rows, np.bool_), np.repeat(np.arange(level.nr_nodes), np.diff(level.starts))
     empty[root.entries.order[root.entries.order.size - int(root.empties[0]) :]] = True
-    node = np.repeat(np.arange(level.nr_nodes), np.diff(level.starts))
     order = level.entries.order
     order = order[np.argsort(2 * node + empty[order], kind="stable")]
-    changed = BinaryLevel(
-        starts=level.starts,
-        empties=np.bincount(node, empty[order], level.nr_nodes).astype(np.int64),
-        widths=np.repeat(root.widths, level.nr_nodes),
-        entries=_at_places(root.entries, place[order]),
-    )
+    empties = np.bincount(node, empty[order], level.nr_nodes).astype(np.int64)
+    entries = _at_places(root.entries, place[order])
+    changed = BinaryLevel(level.starts, empties, np.repeat(root.widths, level.nr_nodes), entries)
     changed.drop_unshared(pool)
     return changed
 
@@ -151,20 +141,3 @@ def read_only(array: np.ndarray, kind: type) -> np.ndarray:
     view = np.require(np.asarray(array), dtype=kind, requirements=["C", "A"]).view()
     view.flags.writeable = False
     return view
-
-
-def _check_finite(squares: np.ndarray, features: Features) -> None:
-    wrong = np.flatnonzero(~np.isfinite(squares))
-    if not wrong.size:
-        return
-    first = features.rows(wrong[:1])
-    parts = [] if first.sparse is None else [first.sparse.data]
-    parts += [] if first.dense is None else [first.dense.ravel()]
-    numbers = np.concatenate(parts)
-    number = numbers[~np.isfinite(numbers)][0]
-    raise InputError(
-        f"the embedding of label {wrong[0]} holds {number}",
-        expected="finite numbers",
-        received=f"{number} in {wrong.size:,} of {squares.size:,} embeddings",
-        fix="check the features of the documents and of the labels",
-    )

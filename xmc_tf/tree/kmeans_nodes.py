@@ -21,18 +21,9 @@ from xmc_tf.tree.kmeans_kernels import (
 
 @kernel
 def split_nodes(
-    first: int,
-    last: int,
-    starts: np.ndarray,
-    empties: np.ndarray,
-    widths: np.ndarray,
-    shares: np.ndarray,
-    seeds: np.ndarray,
-    entries: LabelEntries,
-    spherical: bool,
-    rounds: int,
-    result: np.ndarray,
-) -> None:
+    first: int, last: int, starts: np.ndarray, empties: np.ndarray, widths: np.ndarray, shares: np.ndarray,
+    seeds: np.ndarray, entries: LabelEntries, spherical: bool, rounds: int, result: np.ndarray,
+) -> None:  # fmt: skip
     """Split the nodes ``[first, last)`` of a level; ``result`` receives for each place whether it goes left.
 
     ``shares`` holds for each node the number of labels that determine its centroids, ``seeds`` its random state.
@@ -69,7 +60,7 @@ def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple
 
 @inner
 def halve(entries: LabelEntries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
-    """Run 2-means on one node in one thread; `kmeans_wide` takes the same steps in several."""
+    """Run 2-means on one node in one thread; `kmeans` takes the same steps in several."""
     width, blocks = halving.direction.size, halving.block_turns.size
     add_rows(entries, halving, 0, width)
     first_direction(halving)
@@ -132,15 +123,9 @@ def settle_all(entries: LabelEntries, halving: Halving, start: int, filled: int,
 
 @kernel
 def keep_shared(
-    first: int,
-    last: int,
-    starts: np.ndarray,
-    widths: np.ndarray,
-    offsets: np.ndarray,
-    entries: LabelEntries,
-    new_indices: np.ndarray,
-    new_values: np.ndarray,
-) -> None:
+    first: int, last: int, starts: np.ndarray, widths: np.ndarray, offsets: np.ndarray, entries: LabelEntries,
+    new_indices: np.ndarray, new_values: np.ndarray,
+) -> None:  # fmt: skip
     """Make each node's features contiguous; keep and renumber those that several of its labels share. Changes in place.
 
     The sums over a node then fit the cache. A feature of only one label affects no other label: its square is added to

@@ -17,8 +17,7 @@ from xmc_tf.models.linear.folder import write_model
 from xmc_tf.models.linear.in_memory import Result, check_texts, fit_tfidf
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
-from xmc_tf.rankers.distributed.stage import place_rankers
-from xmc_tf.rankers.distributed.training import threads_of_rank, train_trees_over_ranks
+from xmc_tf.rankers.distributed.training import place_rankers, threads_of_rank, train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.levels import RankerData

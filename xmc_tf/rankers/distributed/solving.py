@@ -1,40 +1,123 @@
-"""One rank's part of the work: its threads claim sub-problems, the largest first, until none is left."""
+"""The sub-problems of a training, which do not depend on the number of ranks, and their solution by claims.
 
+The threads of all ranks claim sub-problems, the largest first, until none is left. A claim is a file that only one
+thread can create, not a message: the ranks share a folder anyway, files work with every launcher (MPI's one-sided
+counters do not), and a rank in a solver need not answer messages. Creating a file that must not exist (``O_EXCL``) is
+atomic on local disks and on NFS 3 and later.
+"""
+
+import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
+from typing import NamedTuple
+
+import numpy as np
 
 from xmc_tf.common.progress import Progress
-from xmc_tf.rankers.distributed.blocks import block_name, is_solved, write_block
-from xmc_tf.rankers.distributed.plan import Claims, SubProblem
+from xmc_tf.common.wire import register
+from xmc_tf.rankers.distributed.joining import is_solved, write_block
 from xmc_tf.rankers.distributed.work_folder import WorkFolder
-from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.problems import LevelProblem
 from xmc_tf.rankers.tasks import Instances, LevelTasks, solve_task, task_labels
 from xmc_tf.ranks.communicator import Communicator
+
+
+class Claims:
+    """Items that threads of all ranks take from the front; ``folder`` is shared, and new for every run."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._folder, self._count, self._next = folder, count, 0
+        self._lock = Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def take(self) -> int | None:
+        """Claim the first free item and return its number; None if all are taken."""
+        with self._lock:
+            at = self._first_free(self._next)
+            while at < self._count:
+                self._next = at + 1
+                try:
+                    os.close(os.open(self._folder / str(at), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+                except FileExistsError:  # another thread was faster
+                    at = self._first_free(at + 1)
+                else:
+                    return at
+            self._next = self._count
+            return None
+
+    def _first_free(self, start: int) -> int:
+        """Return the first free item by binary search: all take from the front, so taken items precede free ones."""
+        step, low = 1, start
+        while low < self._count and self._taken(low):
+            start, low, step = low + 1, low + step, 2 * step
+        high = min(low, self._count)
+        while start < high:
+            middle = (start + high) // 2
+            if self._taken(middle):
+                start = middle + 1
+            else:
+                high = middle
+        return start
+
+    def _taken(self, number: int) -> bool:
+        return (self._folder / str(number)).exists()
+
+
+# Enough to keep a few thousand threads busy until the end; each sub-problem costs a file and a claim.
+MOST_SUB_PROBLEMS = 8192
+# About a tenth of a second: less is not worth a file.
+LEAST_WORK = 1_000_000
+
+
+@register
+class SubProblem(NamedTuple):
+    """Neighbouring tasks of one level, solved by one thread into one file."""
+
+    level: int
+    first: int  # first task
+    last: int  # exclusive
+    work: int  # number of feature entries that one pass over its labels reads
+
+
+def cut_into_sub_problems(
+    works: Mapping[int, np.ndarray], *, most: int | None = None, least_work: int | None = None
+) -> list[SubProblem]:
+    """Return sub-problems of about the same work of levels that can be trained at the same time, the largest first.
+
+    ``works`` has the work of each level's tasks. A task is never cut, so a wide cluster over all documents makes few
+    large sub-problems, which start first.
+    """
+    total = sum(int(work.sum()) for work in works.values())
+    target = max(1, LEAST_WORK if least_work is None else least_work, total // (most or MOST_SUB_PROBLEMS))
+    found = []
+    for level, work in works.items():
+        if len(work) == 0:
+            continue
+        before = np.concatenate(([0], np.cumsum(work, dtype=np.int64)))
+        starts = np.flatnonzero(np.diff(before[:-1] // target, prepend=-1))
+        for first, last in zip(starts, [*starts[1:], len(work)], strict=True):
+            found.append(SubProblem(int(level), int(first), int(last), int(before[last] - before[first])))
+    return sorted(found, key=lambda one: (-one.work, one.level, one.first))
+
 
 # Seconds between two checks for the other ranks' blocks: each pause is a little longer than the one before.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.2
 
 
-@dataclass(frozen=True, eq=False)
-class SolvingJob:
-    """The sub-problems of some levels, and the data to solve them; the same on all ranks."""
-
-    plan: Sequence[SubProblem]  # the largest first
-    levels: Mapping[int, tuple[LevelProblem, LevelTasks]]
-    instances: Instances
-    seed: int  # of the orders in which the solvers visit the documents
+def block_name(sub: SubProblem, key: str) -> str:
+    return f"{sub.level}.{sub.first}-{sub.last}.{key[:12]}.columns"
 
 
 def solve_over_ranks(
-    communicator: Communicator, work: WorkFolder, job: SolvingJob, *, run: str, title: str, threads: int
-) -> None:
+    communicator: Communicator, work: WorkFolder, plan: Sequence[SubProblem],
+    levels: Mapping[int, tuple[LevelProblem, LevelTasks]], instances: Instances, *,
+    run: str, title: str, threads: int, seed: int,
+) -> None:  # fmt: skip
     """Solve the unsolved sub-problems; return on all ranks when all are solved. ``run`` is a name not used before."""
-    names = [block_name(sub, work.key) for sub in job.plan]
+    names = [block_name(sub, work.key) for sub in plan]
     unsolved: list[int] = []
     if communicator.rank == 0:
         unsolved = [i for i, name in enumerate(names) if not is_solved(work.blocks / name)]
@@ -44,14 +127,20 @@ def solve_over_ranks(
     def solve_until_none_is_left() -> None:
         try:
             while not stop.is_set() and (claimed := claims.take()) is not None:
-                sub, block = job.plan[unsolved[claimed]], work.blocks / names[unsolved[claimed]]
-                write_block(block, _solved(job, sub))
+                sub, solved = plan[unsolved[claimed]], []
+                problem, tasks = levels[sub.level]
+                for i in range(sub.first, sub.last):
+                    cluster, begin, end, _ = (int(column[i]) for column in tasks)
+                    columns = solve_task(instances, problem, cluster, task_labels(problem, cluster, begin, end), seed)
+                    count = int(columns.filled[0])
+                    solved.append(columns._replace(labels=columns.labels[:count], indptr=columns.indptr[: count + 1]))
+                write_block(work.blocks / names[unsolved[claimed]], solved)
         except BaseException:
             stop.set()
             raise
 
-    total = sum(sub.work for sub in job.plan)
-    outstanding = {names[i]: job.plan[i].work for i in unsolved}
+    total = sum(sub.work for sub in plan)
+    outstanding = {names[i]: plan[i].work for i in unsolved}
     done = total - sum(outstanding.values())
     show = Progress(title, total=total, unit="units of work", quiet_s=2.0 if communicator.rank == 0 else float("inf"))
     with show as progress, ThreadPoolExecutor(threads) as pool:
@@ -77,18 +166,6 @@ def solve_over_ranks(
                 time.sleep(pause_s)
                 pause_s = min(1.3 * pause_s, _LONGEST_PAUSE_S)
     communicator.barrier()
-
-
-def _solved(job: SolvingJob, sub: SubProblem) -> list[WeightColumns]:
-    """Return the columns of a sub-problem's tasks."""
-    problem, tasks = job.levels[sub.level]
-    blocks = []
-    for i in range(sub.first, sub.last):
-        cluster, begin, end, _ = (int(column[i]) for column in tasks)
-        columns = solve_task(job.instances, problem, cluster, task_labels(problem, cluster, begin, end), job.seed)
-        filled = int(columns.filled[0])
-        blocks.append(columns._replace(labels=columns.labels[:filled], indptr=columns.indptr[: filled + 1]))
-    return blocks
 
 
 def _newly_solved(folder: Path, outstanding: dict[str, int]) -> int:

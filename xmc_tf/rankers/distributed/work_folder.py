@@ -23,7 +23,9 @@ from xmc_tf.rankers.tasks import LevelTasks
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
-_PROBLEM, _TASKS = "problem.json", "tasks.npz"
+_LOG = logging.getLogger(__name__)
+_PROBLEM, _TASKS, _NAME = "problem.json", "tasks.npz", "work.json"
+_UNFINISHED = ".work-"  # prefix of the name of ``work.json`` until it is complete
 
 
 def save_problem(folder: Path, problem: LevelProblem, tasks: LevelTasks) -> None:
@@ -66,11 +68,6 @@ def open_tasks(folder: Path) -> LevelTasks:
     return LevelTasks(*(arrays[name] for name in LevelTasks._fields))
 
 
-_LOG = logging.getLogger(__name__)
-_NAME = "work.json"
-_UNFINISHED = ".work-"  # prefix of the file's name until it is complete
-
-
 class WorkFolder:
     """A folder of intermediate results, from which a later run with the same key of the inputs resumes."""
 
@@ -102,7 +99,11 @@ class WorkFolder:
 
     def remove(self) -> None:
         """Rename and remove it: after an interruption, a later run must not resume from what remains."""
-        _discard(self.path)
+        gone = _discarded(self.path)
+        if gone.exists():
+            shutil.rmtree(gone)
+        self.path.rename(gone)
+        shutil.rmtree(gone)
 
     def claims(self, run: str) -> Path:
         return self.path / f"claims-{run}"
@@ -137,14 +138,6 @@ def remove_discarded(model: Path) -> None:
         _LOG.info("removed %s, left by an interrupted run", gone)
 
 
-def _discard(path: Path) -> None:
-    gone = _discarded(path)
-    if gone.exists():
-        shutil.rmtree(gone)
-    path.rename(gone)
-    shutil.rmtree(gone)
-
-
 def _discarded(path: Path) -> Path:
     """Return the name of a work folder during its removal."""
     return path.with_name(f"{hidden_prefix(path.name)}removed")
@@ -160,7 +153,7 @@ def _prepare(path: Path, key: str) -> None:
             )
         if read_json(path / _NAME, fix=f"remove {path}").get("key") != key:
             _LOG.info("%s belongs to other inputs, options or another version: starting from the beginning", path)
-            _discard(path)
+            WorkFolder(path, key).remove()
         else:
             _LOG.info("resuming from %s", path)
     for old in path.glob("claims-*"):

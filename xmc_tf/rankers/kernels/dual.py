@@ -17,6 +17,7 @@ import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.rankers.kernels.emit import emit_column, new_columns
+from xmc_tf.rankers.kernels.gather import open_lane
 from xmc_tf.rankers.kernels.lanes import (
     WIDTH,
     at,
@@ -31,7 +32,6 @@ from xmc_tf.rankers.kernels.lanes import (
     store,
     where_positive,
 )
-from xmc_tf.rankers.kernels.task import open_lane
 
 SQUARED_HINGE, HINGE, LOGISTIC = 0, 1, 2
 

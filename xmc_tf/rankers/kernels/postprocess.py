@@ -5,10 +5,13 @@
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
 from xmc_tf.common.compiled import inner
+from xmc_tf.common.errors import InputError
+from xmc_tf.params import POST_PROCESSORS
 
 NOOP, SIGMOID, LOG_SIGMOID, HINGE, LOG_HINGE = 0, 10, 20, 30, 40
 
@@ -81,3 +84,14 @@ def chain(code, own, parent):
 def neutral(code):
     """Return the root's score, with which :func:`chain` does not change the children's."""
     return 0.0 if additive(code) else 1.0
+
+
+@lru_cache
+def post_processor_code(name: str) -> int:
+    """Return a post-processor's number in kernels; the last digit of a hinge's number is its power."""
+    if name not in POST_PROCESSORS:
+        raise InputError(f"unknown post-processor {name!r}", expected=", ".join(POST_PROCESSORS), received=name)
+    if name.endswith("-hinge"):
+        power = int(name.removesuffix("-hinge")[-1])
+        return (LOG_HINGE if name.startswith("log-") else HINGE) + power
+    return {"noop": NOOP, "sigmoid": SIGMOID, "log-sigmoid": LOG_SIGMOID}[name]

@@ -3,9 +3,18 @@
 import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
-from xmc_tf.rankers.kernels.bits import checksum, popcount
 from xmc_tf.rankers.kernels.lanes import WIDTH, fma, load_at, prefetch_at, splat, store_at
-from xmc_tf.rankers.kernels.layout import blocks_of, child_bytes, entry_of, first_slot, padded, row_count, table_at
+from xmc_tf.rankers.kernels.layout import (
+    blocks_of,
+    checksum,
+    child_bytes,
+    entry_of,
+    first_slot,
+    padded,
+    popcount,
+    row_count,
+    table_at,
+)
 from xmc_tf.rankers.kernels.postprocess import NOOP, additive, chain, least_raw, neutral, squash
 
 TOGETHER = 32  # features that are looked up at the same time
