@@ -73,10 +73,12 @@ def _matrix(report: Report) -> Html:
     columns = ["", *(str(place + 1) for place in range(len(found.names)))]
     rows = []
     for place, label in enumerate(found.names):
+        # The background is darker for larger shares of the row.
         cells = [
-            _heat(int(number), number / totals[place], place == other)
-            for other, number in enumerate(found.matrix[place])
-        ]
+            Cell(f"{number:,}" if number else "", float(number), style="own" if place == other else "",
+                 shade=0.1 + 0.9 * (number / totals[place]) if number else None)
+            for other, number in enumerate(found.matrix[place].tolist())
+        ]  # fmt: skip
         rows.append([Cell(f"{place + 1} <bdi>{text(label, _MATRIX_NAME)}</bdi>", kind="text"), *cells])
     about = (
         "Rows are true labels, columns are assigned labels in the same order. The diagonal counts right labels."
@@ -87,13 +89,6 @@ def _matrix(report: Report) -> Html:
     )
     title = "Confusion matrix" if found.kind == "labels" else "Confusion of clusters"
     return f"<h3>{title}</h3>" + paragraph(about, "note") + table(title, columns, rows, style="matrix")
-
-
-def _heat(number: int, part: float, own: bool) -> Cell:
-    """Return a cell whose background is darker for larger shares of the row."""
-    if not number:
-        return Cell("", 0.0, style="own" if own else "")
-    return Cell(f"{number:,}", float(number), style="own" if own else "", shade=0.1 + 0.9 * part)
 
 
 def coverage(report: Report) -> Html:
