@@ -20,10 +20,9 @@ from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
 from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
-from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.head import LabelHead, head_loss
 from xmc_tf.matcher.heads import Scaling
 from xmc_tf.matcher.levels import levels_of
-from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import FusedAdam, make_optimizer
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.solo import Solo

@@ -31,20 +31,14 @@ NEED_VECTORS = ("linear", "weighted-linear", "centroid")
 
 
 def bootstrap(
-    head: LabelHead,
-    method: str,
-    *,
-    task: LevelTask,
-    matched: csr_matrix | None = None,
-    vectors: np.ndarray | None = None,
-    parent_head: LabelHead | None = None,  # the top level has none
-    loss_function: str = "squared-hinge",  # "centroid" chooses biases for its scores
+    head: LabelHead, method: str, *, task: LevelTask, matched: csr_matrix | None = None,
+    vectors: np.ndarray | None = None, parent_head: LabelHead | None = None, loss_function: str = "squared-hinge",
     seed: int = 0,
-) -> None:
+) -> None:  # fmt: skip
     """Set the initial rows of a head; all ranks must call it. The methods: "linear" trains linear rankers on the
     embeddings; "weighted-linear" also uses the weights of the positives; "centroid" takes the mean direction of a
-    node's documents, and a bias by the node's share of its parent's documents; "inherit" copies the parent's row;
-    "no-bootstrap" draws random rows.
+    node's documents, and a bias by the node's share of its parent's documents and the loss; "inherit" copies the
+    parent's row; "no-bootstrap" draws random rows.
     """
     if method == "inherit" and parent_head is None:
         logger.info("%s: the top level has nothing to inherit from and is initialized at random", head.name)

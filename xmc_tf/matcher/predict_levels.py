@@ -22,25 +22,21 @@ SCORES_AT_ONCE = 1 << 25  # scores of candidates in memory: 128 MiB
 
 
 def predict_level(
-    head: LevelHead,
-    vectors: np.ndarray,
-    parents: csr_matrix | None,
-    splits: np.ndarray,
-    *,
-    only_topk: int,
-    post_processor: str = "noop",  # which ignores the parents' scores
-    kept: np.ndarray | None = None,  # mask of the nodes that may be predicted
-    windows: np.ndarray | None = None,
-) -> csr_matrix:
+    head: LevelHead, vectors: np.ndarray, parents: csr_matrix | None, splits: np.ndarray, *, only_topk: int,
+    post_processor: str = "noop", kept: np.ndarray | None = None, windows: np.ndarray | None = None,
+) -> csr_matrix:  # fmt: skip
     """Return the best nodes of a level for each document, with scores combined along the path; all ranks must call it.
     The result is documents × nodes in the order of the tree, float32, the best first. ``vectors`` are embeddings of the
     rank's documents, or of their windows. Then ``windows`` has the first window of each document and the number of
-    windows, and a node's score is the largest of the document's windows, after `_equalize_windows`.
+    windows, and a node's score is the largest of the document's windows, after `_equalize_windows`. ``kept`` masks the
+    nodes that may be predicted.
     """
     code = post_processor_code(post_processor)
     splits = np.asarray(splits, np.int64)
-    if parents is None:
-        parents = _root(len(vectors), code)
+    if parents is None:  # the root, with a score that does not change the children's
+        count = len(vectors)
+        root = np.full(count, neutral(code), np.float32), np.zeros(count, np.int32), np.arange(count + 1)
+        parents = csr_matrix(root, shape=(count, 1))
     elif windows is not None:
         parents = csr_matrix(parents)[np.repeat(np.arange(len(windows) - 1), np.diff(windows))]
     parents = csr_matrix(parents)
@@ -119,12 +115,6 @@ def _head_blocks(head: LevelHead, splits: np.ndarray) -> Iterator[tuple[int, np.
             yield low, head.rows_between(low, high)
 
 
-def _root(documents: int, code: int) -> csr_matrix:
-    """Return the root as the parent of every document, with a score that does not change the children's."""
-    parts = np.full(documents, neutral(code), np.float32), np.zeros(documents, np.int32), np.arange(documents + 1)
-    return csr_matrix(parts, shape=(documents, 1))
-
-
 @kernel
 def _count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray) -> np.ndarray:
     """Return the position of each document's first candidate; its candidates are the children of its parents."""
@@ -139,21 +129,14 @@ def _count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray)
 
 @kernel
 def _best_children(
-    starts: np.ndarray,
-    parents: np.ndarray,
-    parent_scores: np.ndarray,
-    splits: np.ndarray,
-    kept: np.ndarray,  # mask of the children that may be returned
-    begins: np.ndarray,  # result of ``_count_children``
-    raw: np.ndarray,  # score of each candidate
-    code: int,  # of the post-processor
-    most: int,  # nodes per document
-    indptr: np.ndarray,  # int64, position of each document's first result
-    nodes: np.ndarray,  # result, as is ``scores``
+    starts: np.ndarray, parents: np.ndarray, parent_scores: np.ndarray, splits: np.ndarray, kept: np.ndarray,
+    begins: np.ndarray, raw: np.ndarray, code: int, most: int, indptr: np.ndarray, nodes: np.ndarray,
     scores: np.ndarray,
-) -> None:
+) -> None:  # fmt: skip
     """Apply the post-processor, combine scores with the parents', and write each document's best nodes, best first.
-    Equal scores are in the order of the tree.
+    Equal scores are in the order of the tree. ``begins`` is the result of ``_count_children``, ``raw`` has the score of
+    each candidate, ``kept`` masks the children that may be returned, and ``indptr`` is where each document's results
+    go.
     """
     best = np.empty(most, np.float64)
     who = np.empty(most, np.int64)

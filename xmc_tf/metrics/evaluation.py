@@ -14,10 +14,9 @@ from xmc_tf.metrics.ranking import as_truth
 
 
 def inverse_propensity(frequency: np.ndarray, documents: int, a: float = 0.55, b: float = 1.5) -> np.ndarray:
-    """Return the weight of finding each label: large for rare labels, close to 1 for frequent ones.
-
-    For a label of n among N training documents: ``1 / p = 1 + C (n + b)^-a`` with ``C = (ln N - 1)(b + 1)^a``. The
-    extreme classification repository uses a = 0.5 and b = 0.4 for Wikipedia, 0.6 and 2.6 for Amazon.
+    """Return the weight of finding each label: large for rare labels, close to 1 for frequent ones. For a label of n
+    among N training documents: ``1 / p = 1 + C (n + b)^-a`` with ``C = (ln N - 1)(b + 1)^a``. The extreme
+    classification repository uses a = 0.5 and b = 0.4 for Wikipedia, 0.6 and 2.6 for Amazon.
     """
     if documents < 1:
         raise InputError("propensities need training documents", expected="at least 1")

@@ -31,10 +31,7 @@ class LevelCurves:
         try:
             found = read_json(folder / _FILE, foreign=True)
             return cls(
-                {
-                    str(name): [(int(step), float(value)) for step, value in points if step <= steps]
-                    for name, points in found.items()
-                }
+                {str(name): [(int(at), float(y)) for at, y in points if at <= steps] for name, points in found.items()}
             )
         except (InputError, OSError, TypeError, ValueError):  # curves are no reason to stop training
             return cls()

@@ -136,13 +136,11 @@ class LevelSummaries:
         first = step - len(course.losses) + 1
         for offset, loss in enumerate(course.losses):
             self._scalar("loss", loss, first + offset)
-        self._scalar("learning_rate", learning_rate, step)
-        self._scalar("gradient_norm", gradient_norm, step)
-        self._scalar("documents_per_second", course.documents_per_second, step)
-        self._scalar("tokens_per_second", course.tokens_per_second, step)
-        self._scalar("padding_share", course.padding_share, step)
-        self._scalar("wire_bytes_per_step", course.wire_bytes, step)
-        self._scalar("step_ms", course.step_ms, step)
+        figures = {"learning_rate": learning_rate, "gradient_norm": gradient_norm, **course._asdict()}
+        figures["wire_bytes_per_step"] = figures.pop("wire_bytes")
+        for name, value in figures.items():
+            if name != "losses":
+                self._scalar(name, value, step)
         self._writer.flush()
 
     def write_validation(self, step: int, metrics: dict[str, float]) -> None:
