@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.launch.hosts.files import parse_flag, read_hostfile, read_json_hosts
-from xmc_tf.launch.hosts.hosts import Host, Hosts, is_here
-from xmc_tf.launch.hosts.schedulers import expand_slurm_tasks, hosts_of_scheduler
+from xmc_tf.launch.hosts import (
+    Host,
+    Hosts,
+    expand_slurm_tasks,
+    hosts_of_scheduler,
+    is_here,
+    parse_flag,
+    read_hostfile,
+    read_json_hosts,
+)
 
 NAMES = st.sampled_from([*"abcdefgh", "10.0.0.2", "192.168.1.10", "gpu-01", "node1.cluster", "x_y"])
 HOSTS = st.lists(st.builds(Host, NAMES, st.integers(1, 64)), min_size=1, max_size=8, unique_by=lambda host: host.name)

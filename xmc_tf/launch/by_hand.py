@@ -9,12 +9,12 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import signals
-from xmc_tf.launch.hosts.gpus import Gpu
-from xmc_tf.launch.hosts.hosts import MOST_SLOTS
+from xmc_tf.launch.gpus import Gpu
+from xmc_tf.launch.hosts import MOST_SLOTS
 from xmc_tf.launch.node import PURPOSE, HostNode
 from xmc_tf.launch.nodes import address_towards
-from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import count, lost_after
+from xmc_tf.launch.running import Output
 from xmc_tf.ranks.channels.handshake import StrangerError, call
 
 _LEAST_SECRET = 16  # characters

@@ -7,10 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.launch.hosts.files import parse_flag, read_hostfile, read_json_hosts
-from xmc_tf.launch.hosts.gpus import Gpu, least_busy
-from xmc_tf.launch.hosts.hosts import THIS_HOST, Host, Hosts, is_here
-from xmc_tf.launch.hosts.schedulers import hosts_of_scheduler
+from xmc_tf.launch.gpus import Gpu, least_busy
+from xmc_tf.launch.hosts import (
+    THIS_HOST,
+    Host,
+    Hosts,
+    hosts_of_scheduler,
+    is_here,
+    parse_flag,
+    read_hostfile,
+    read_json_hosts,
+)
 
 _RANKS_PER_CORE, _LEAST_LIMIT = 4, 64  # more ranks would wait for each other, or exhaust the memory
 _OUTPUTS = ("-m", "--model-folder", "-o", "--output-folder", "--save-pred-path", "--result-folder")
@@ -18,8 +25,15 @@ _OUTPUTS = ("-m", "--model-folder", "-o", "--output-folder", "--save-pred-path",
 
 def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Hosts:
     """Return the hosts of the run; in the environment, schedulers name the hosts of a job."""
-    hosts = _listed(args, environment)
-    if hosts is None:
+    if args.hosts is not None:
+        hosts = read_json_hosts(args.hosts)
+    elif args.hostfile is not None:
+        hosts = read_hostfile(args.hostfile)
+    elif args.host_list is not None:
+        hosts = parse_flag(args.host_list)
+    elif (found := hosts_of_scheduler(environment)) is not None:
+        hosts = found
+    else:
         return Hosts([Host(THIS_HOST, _slots_here(args, gpus))], "this host")
     if args.hosts is not None and gpus and not any(is_here(host.name) for host in hosts):
         # parallel-BERT: a file that leaves out this host means all of its GPUs.
@@ -31,8 +45,7 @@ def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus:
             received=str(args.np),
             fix="lower --np, or list more slots",
         )
-    most = min(args.np or hosts.size, args.max_np or hosts.size)
-    hosts = hosts.limited(most)
+    hosts = hosts.limited(min(args.np or hosts.size, args.max_np or hosts.size))
     if args.min_np is not None and args.min_np > hosts.size:
         raise InputError(
             "--min-np", expected=f"at most the {hosts.size} ranks of {hosts.source}", received=str(args.min_np)
@@ -86,19 +99,7 @@ def shared_folder_of(args: argparse.Namespace, program: Sequence[str]) -> str:
     return os.getcwd()
 
 
-def _listed(args: argparse.Namespace, environment: Mapping[str, str]) -> Hosts | None:
-    """Return the hosts that the user or a scheduler has listed, or None."""
-    if args.hosts is not None:
-        return read_json_hosts(args.hosts)
-    if args.hostfile is not None:
-        return read_hostfile(args.hostfile)
-    if args.host_list is not None:
-        return parse_flag(args.host_list)
-    return hosts_of_scheduler(environment)
-
-
 def _slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
-    """Return the number of ranks on this host."""
     if args.np is None and not gpus:
         raise InputError(
             "--np is missing",

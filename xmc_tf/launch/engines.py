@@ -14,7 +14,7 @@ from typing import Literal
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.run_records import TemporaryFolder
-from xmc_tf.launch.hosts.hosts import Hosts, is_here
+from xmc_tf.launch.hosts import Hosts, is_here
 from xmc_tf.launch.node import RUN, START
 from xmc_tf.launch.nodes import Nodes
 from xmc_tf.launch.stand_in import LAUNCHER, NODE
@@ -31,14 +31,10 @@ def default_controller() -> Controller:
 
 def check_installed(controller: Controller) -> None:
     """Check that the package that connects the ranks is installed: Horovod, or mpi4py beside ``mpiexec``."""
-    package, name, fix = {
-        "gloo": (
-            "horovod",
-            "Horovod",
-            "pip install 'xmc_tf[mpi]' and use --controller mpi; or install the extra 'distributed' (make setup)",
-        ),
-        "mpi": ("mpi4py", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"),
-    }[controller]
+    package, name, fix = "mpi4py", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"
+    if controller == "gloo":
+        package, name = "horovod", "Horovod"
+        fix += " and use --controller mpi; or install the extra 'distributed' (make setup)"
     if find_spec(package) is None:
         raise InputError(
             f"several processes are connected by {name}, which is not installed for {sys.executable}", fix=fix
@@ -150,9 +146,7 @@ class Mpi(Launcher):
         assert self._process is not None
         assert self._process.stdout is not None
         with self._process.stdout as stream:
-            for line in stream:
-                if text := line.decode(errors="replace").strip():
-                    self.tail.append(text)
+            self.tail.extend(text for line in stream if (text := line.decode(errors="replace").strip()))
 
     def _accept(self) -> None:
         """Pass the commands of stand-ins on to the nodes."""

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xmc_tf.launch.checks import HostChecks, check_hosts
-from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.hosts import Hosts
 from xmc_tf.launch.nodes import Nodes
-from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan
-from xmc_tf.launch.running import Outcome, RunningPlan
+from xmc_tf.launch.running import Outcome, Output, RunningPlan
 
 _MOST_UNCHANGED = 3  # restarts on the same hosts, after a host was lost for a moment
 
@@ -52,7 +51,9 @@ class Job:
         outcome, unchanged = Outcome(1), 0
         while True:
             report = self._look()
-            lost = self._unusable(report)
+            strict = self._checks is not None and self._checks.strict
+            unusable = {host for host, column, _ in report.problems if strict or column == "reached"}
+            lost = [host for host in report.rows if host.name in unusable]
             if report.rows and (before is None or report.problems):
                 (self._output.error if report.problems else self._output.note)(f"{report.text()}{os.linesep}")
             left = self._plan.hosts.size - sum(host.slots for host in lost)
@@ -78,8 +79,3 @@ class Job:
             self._nodes.start(self._plan.hosts, self._plan.timeout_s)
             return HostChecks()
         return check_hosts(self._nodes, self._plan.hosts, paths=self._checks.paths, shared=self._checks.shared)
-
-    def _unusable(self, report: HostChecks) -> list[Host]:
-        strict = self._checks is not None and self._checks.strict
-        problems = {host for host, column, _ in report.problems if strict or column == "reached"}
-        return [host for host in report.rows if host.name in problems]

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xmc_tf.launch.hosts.gpus import visible_gpus
+from xmc_tf.launch.gpus import visible_gpus
 from xmc_tf.ranks.this_host import appears, versions
 
 PACKAGES = ("xmc_tf", "tensorflow", "horovod", "transformers")

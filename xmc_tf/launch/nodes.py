@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.launch.hosts.hosts import THIS_HOST, Host, Hosts, is_here, make_host
+from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts, is_here, make_host
 from xmc_tf.launch.node import ANSWER, ASK, EXIT, HELLO, PURPOSE, end_when_lost
 from xmc_tf.ranks.channels.addresses import LOOPBACK, address_on_route
 from xmc_tf.ranks.channels.frames import FrameError, Unpacker, frame, number_of, receive, text_of
@@ -249,7 +249,9 @@ class Nodes:
         slots = number_of(hello, "slots")
         if text_of(hello, "kind") != HELLO or number < 0:
             raise FrameError("not a node")
-        name = _name_by_hand(number) if slots else self._names[number]
+        name = f"node-{number}" if slots else self._names[number]
+        while slots and is_here(name):
+            name += "x"
         with self._changed:
             if name in self._nodes:
                 raise FrameError(f"node {number} is connected already")
@@ -284,11 +286,3 @@ def _python_line(arguments: Sequence[str]) -> str:
     ours = "" if "site-packages" in path else f'PYTHONPATH={shlex.quote(path)}"${{PYTHONPATH:+:$PYTHONPATH}}" '
     command = shlex.join([sys.executable, "-m", "xmc_tf.launch.node", *arguments])
     return f"cd {shlex.quote(os.getcwd())} && {ours}exec {command}"
-
-
-def _name_by_hand(number: int) -> str:
-    """Return the name of a node that a user has started, which is not a name of this host."""
-    name = f"node-{number}"
-    while is_here(name):
-        name += "x"
-    return name

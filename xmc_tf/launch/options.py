@@ -8,8 +8,8 @@ DEFAULT_PORT = 29500
 _DESCRIPTION = """Run a Python module or script on several ranks, on this machine or on several hosts.
 
 On one machine, one rank runs per visible GPU, or --np N ranks on CPUs. Name several hosts with --hosts, --hostfile
-or -H; jobs of Slurm and of Kubernetes' MPI operator know theirs. The hosts are reached over ssh. Without ssh, start the
-same command on every node, with --nodes, --node-rank, --master-addr and --secret-file.
+or -H; in jobs of Slurm and of Kubernetes' MPI operator, they are found automatically. They are reached over ssh.
+Without ssh, start the same command on every node, with --nodes, --node-rank, --master-addr and --secret-file.
 
 Before anything starts, all hosts are checked: versions, data, shared folder, disk, GPUs, ports (--check-only).
 
@@ -137,11 +137,6 @@ def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:
                 f"{_flag(option)} cannot be used on this host alone, which is not checked",
                 fix=f"name several hosts, or remove {_flag(option)}",
             )
-
-
-def is_by_hand(args: argparse.Namespace) -> bool:
-    """Return whether the user starts the command on every node."""
-    return args.nodes is not None or args.node_rank is not None
 
 
 def _flag(option: str) -> str:

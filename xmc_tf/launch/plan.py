@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xmc_tf.launch.checks import align
 from xmc_tf.launch.engines import Controller
-from xmc_tf.launch.hosts.hosts import Host, Hosts, is_here
+from xmc_tf.launch.hosts import Host, Hosts, is_here
 from xmc_tf.ranks.stalls.settings import VARIABLE as STALL_TIMEOUT
 
 
