@@ -58,12 +58,13 @@ class Communicator(ABC):
 
     def broadcast(self, value: Value, root: int = 0) -> Value:
         """Return the value of rank ``root`` on every rank; the values of the other ranks are ignored."""
-        self._check_root(root)
+        if not 0 <= root < self.size:
+            raise InputError(f"there is no rank {root}", expected=f"a rank from 0 to {self.size - 1}")
         if self.size == 1:
             return value
         data = _dump(value) if self.rank == root else np.zeros(0, np.uint8)
         length = self._broadcast(np.array([len(data)]).view(np.uint8), root).view(np.int64)[0]
-        return _load(self._broadcast_bytes(data if self.rank == root else np.zeros(length, np.uint8), root))
+        return unpack(self._broadcast_bytes(data if self.rank == root else np.zeros(length, np.uint8), root).data)
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all ranks, in rank order, on rank 0, and an empty list on the others."""
@@ -78,7 +79,7 @@ class Communicator(ABC):
         if self.size == 1:
             return [value]
         data = _dump(value)
-        counts = self._gather_counts(len(data))
+        counts = self._allgather(np.array([len(data)], np.int64).view(np.uint8)).view(np.int64)
         return _load_each(self._allgather_bytes(data, counts), counts)
 
     def alltoall(self, values: Sequence[Value]) -> list[Value]:
@@ -186,9 +187,6 @@ class Communicator(ABC):
 
     # Checks.
 
-    def _gather_counts(self, number: int) -> np.ndarray:
-        return self._allgather(np.array([number], np.int64).view(np.uint8)).view(np.int64)
-
     def _check_alike(self, dtype: np.dtype, shape: tuple[int, ...], call: str, count: int = 0) -> np.ndarray:
         """Check that type and shape agree on all ranks; return the ``count`` of each rank."""
         mine = np.array([count, _digest(dtype, shape)], np.int64)
@@ -206,23 +204,15 @@ class Communicator(ABC):
             received=f"something else on rank {', '.join(map(str, others))}",
         )
 
-    def _check_root(self, root: int) -> None:
-        if not 0 <= root < self.size:
-            raise InputError(f"there is no rank {root}", expected=f"a rank from 0 to {self.size - 1}")
-
 
 def _dump(value: object) -> np.ndarray:
     return np.frombuffer(pack(value), np.uint8)
 
 
-def _load(data: np.ndarray) -> Any:
-    return unpack(data.data)
-
-
 def _load_each(data: np.ndarray, counts: np.ndarray) -> list[Any]:
     """Return the objects in concatenated messages; a count of 0 means that there is none."""
     parts = np.split(data, np.cumsum(counts)[:-1])
-    return [_load(part) for part in parts if len(part)]
+    return [unpack(part.data) for part in parts if len(part)]
 
 
 def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:

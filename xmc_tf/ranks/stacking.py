@@ -78,7 +78,9 @@ def stack_rows(communicator: Communicator, mine: Sequence[Path | Rows], target: 
     shape = (sum(rows for rows, _, _ in gathered), next(columns[0] for _, _, columns in gathered if columns))
     entries = [count for _, count, _ in gathered]
     if target.suffix == ".npy":
-        _stack_dense(communicator, pieces, shape, target)
+        own = _concatenated([piece.entries for piece in pieces], lambda number: pieces[number].open())
+        file = SharedNpy(unfinished_path(target), np.dtype(np.float32), shape)
+        write_own_ranges(communicator, file, target, {SharedNpy.NAME: own})
     else:
         _stack_sparse(communicator, pieces, shape, entries, target)
 
@@ -125,14 +127,6 @@ def _stack_sparse(
             [1, *(piece.rows for piece in pieces)], lambda number: ends(number - 1) if number else np.zeros(1, index)
         )
     write_own_ranges(communicator, file, target, own)
-
-
-def _stack_dense(
-    communicator: Communicator, pieces: Sequence[_LazyMatrix], shape: tuple[int, int], target: Path
-) -> None:
-    file = SharedNpy(unfinished_path(target), np.dtype(np.float32), shape)
-    own = _concatenated([piece.entries for piece in pieces], lambda number: pieces[number].open())
-    write_own_ranges(communicator, file, target, {SharedNpy.NAME: own})
 
 
 def _concatenated(lengths: Sequence[int], array: Callable[[int], np.ndarray]) -> OwnRange:

@@ -20,14 +20,10 @@ def addresses_by_host(world: Communicator) -> dict[str, str]:
     Ranks on this host use the loopback. Other hosts use the address of the interface that Horovod has chosen, or else
     of the interface through which this host reaches them.
     """
-    hosts = dict(world.allgather((world.host, _own_names())))
-    return {host: LOOPBACK if host == world.host else _address_towards([*names, host]) for host, names in hosts.items()}
-
-
-def _own_names() -> tuple[str, ...]:
-    """Return the names by which other hosts may find this host, the best one first."""
     given = [os.environ.get("HOROVOD_HOSTNAME", ""), socket.getfqdn(), socket.gethostname()]
-    return tuple(dict.fromkeys(name for name in given if name and name != "localhost"))
+    names = tuple(dict.fromkeys(name for name in given if name and name != "localhost"))  # the best one first
+    hosts = dict(world.allgather((world.host, names)))
+    return {host: LOOPBACK if host == world.host else _address_towards([*names, host]) for host, names in hosts.items()}
 
 
 def _address_towards(names: Sequence[str]) -> str:
@@ -35,10 +31,7 @@ def _address_towards(names: Sequence[str]) -> str:
     for own, (one, _) in interfaces().items():
         if one == interface:
             return own
-    for name in names:
-        if address := address_on_route(name):
-            return address
-    return address_on_route(_ANYWHERE) or LOOPBACK
+    return next(filter(None, map(address_on_route, [*names, _ANYWHERE])), LOOPBACK)
 
 
 def interfaces() -> dict[str, tuple[str, str]]:

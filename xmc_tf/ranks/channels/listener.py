@@ -33,7 +33,12 @@ class Listener:
         port: int = 0,
     ) -> None:
         self._secret, self._purpose, self._welcome = secret, purpose, welcome
-        self._servers = {address: _server(address, port) for address in dict.fromkeys(addresses)}
+        self._servers = {
+            address: socket.create_server(
+                (address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=_BACKLOG
+            )
+            for address in dict.fromkeys(addresses)
+        }
         self.ports = {address: server.getsockname()[1] for address, server in self._servers.items()}
         self._open: dict[socket.socket, None] = {}  # the oldest first
         self._lock = threading.Lock()
@@ -96,8 +101,3 @@ class Listener:
             with self._lock:
                 self._open.pop(connection, None)
             connection.close()
-
-
-def _server(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return socket.create_server((address, port), family=family, backlog=_BACKLOG)

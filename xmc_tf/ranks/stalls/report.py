@@ -13,7 +13,9 @@ def describe(states: Sequence[State], seconds: float) -> list[str]:
     others = [state for state in states if name in state.waits and state.rank != first.rank]
     head = f"stall: rank {first.rank} has waited {seconds:g} s for "
     if elsewhere:
-        head += f"rank {_numbers(elsewhere)}, which {'are' if len(elsewhere) > 1 else 'is'} elsewhere"
+        numbers = ", ".join(str(state.rank) for state in elsewhere[:_MOST_RANKS])
+        more = ", …" if len(elsewhere) > _MOST_RANKS else ""
+        head += f"rank {numbers}{more}, which {'are' if len(elsewhere) > 1 else 'is'} elsewhere"
     else:
         head += "an answer, and all ranks are in the same call: check the network between them"
     shown = [first, *elsewhere, *others][:_MOST_RANKS]
@@ -32,8 +34,3 @@ def _line(state: State) -> str:
         waits[_MOST_WAITS:] = [f"{len(waits) - _MOST_WAITS} more"]
     what = f"waits in {', '.join(waits)}" if waits else "is in no collective"
     return f"{who} {what}" + (f"; {state.place}" if state.place else "")
-
-
-def _numbers(states: Sequence[State]) -> str:
-    numbers = [str(state.rank) for state in states[:_MOST_RANKS]]
-    return ", ".join(numbers) + (", …" if len(states) > _MOST_RANKS else "")

@@ -81,11 +81,8 @@ class StallWatch:
             self._thread.join(timeout=_ANSWER_TIMEOUT_S)
         atexit.unregister(self.stop)
 
-    def _limit(self) -> float:
-        return min(self.warn_after, self.timeout or self.warn_after)
-
     def _interval(self) -> float:
-        return min(max(self._limit() / 20, 0.05), 2.0)
+        return min(max(min(self.warn_after, self.timeout or self.warn_after) / 20, 0.05), 2.0)
 
     def _watch_waits(self) -> None:
         warned = False
