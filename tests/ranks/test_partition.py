@@ -66,7 +66,7 @@ def test_balanced_is_the_best_of_all_contiguous_partitions(weights, size, bounda
 
 
 def test_equal_weights_are_even_and_leave_no_rank_without_rows():
-    assert balanced(np.ones(10), 4).bounds.tolist() in ([0, 2, 5, 7, 10], [0, 2, 5, 8, 10], [0, 3, 5, 8, 10])
+    assert sorted(np.diff(balanced(np.ones(10), 4).bounds)) == [2, 2, 3, 3]
     # The largest row decides the limit; the others are spread evenly over the rest all the same.
     assert balanced([100, 1, 1, 1, 1, 1, 1], 3).bounds.tolist() == [0, 1, 4, 7]
     assert balanced([9, 9, 1, 1, 1, 1, 1, 1, 9, 9], 4).bounds.tolist() == [0, 1, 5, 9, 10]

@@ -5,16 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 _LOG = logging.getLogger(__name__)
 _FIRST_S, _LONGEST_S = 5.0, 40.0  # time without output before a line; it doubles from line to line
 
 
-@dataclass(eq=False)
 class _Activity:
-    say: Callable[[float], None]
-    since: float = field(default_factory=lambda: time.monotonic())
+    def __init__(self, say: Callable[[float], None]) -> None:
+        self.say, self.since = say, time.monotonic()
 
 
 class _Silence:

@@ -85,7 +85,9 @@ class Progress:
     def _show(self) -> None:
         share = min(self.done / max(self.total, 1), 1.0)
         seconds, rate = self.left_s, self.rate
-        left = "" if seconds is None or rate is None else f", {_rate(rate)}/s, {_span(seconds)} left"
+        left = ""
+        if seconds is not None and rate is not None:
+            left = f", {f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'}/s, {_span(seconds)} left"
         counts = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
         if self._terminal:
             bar = "#" * int(30 * share)
@@ -105,10 +107,6 @@ class Progress:
         if not (self._shown and self._terminal):
             self._shown = True
             self._show()
-
-
-def _rate(per_second: float) -> str:
-    return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
 
 
 def _span(seconds: float) -> str:

@@ -70,9 +70,11 @@ class Child:
             return
         self._stopping.set()
         self._signal(signal.SIGTERM)
-        threading.Thread(
-            target=lambda: self._gone.wait(PATIENCE_S) or self._signal(signal.SIGKILL), daemon=True
-        ).start()
+        threading.Thread(target=self._kill_later, daemon=True).start()
+
+    def _kill_later(self) -> None:
+        if not self._gone.wait(PATIENCE_S):
+            self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

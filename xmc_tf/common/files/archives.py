@@ -14,16 +14,8 @@ HEAD_BYTES = _LOCAL_HEADER.size  # of the header of a member, without its name
 _PIECE = 1 << 20
 # Errors of zipfile and the modules below it: RuntimeError for a password, its subclass NotImplementedError for an
 # unknown compression.
-_UNREADABLE = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    RuntimeError,
-    ValueError,
-    EOFError,
-    struct.error,
-    zlib.error,
-    OSError,
-)
+_UNREADABLE: tuple[type[Exception], ...] = (zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, zlib.error)
+_UNREADABLE += (RuntimeError, ValueError, EOFError, OSError)
 _FIX = "copy the model again from where it is intact, or train it again"
 
 

@@ -61,10 +61,15 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
         _lock(handle)  # while it is written: see remove_leftovers
         yield part
         part.chmod(0o666 & ~umask())
-        if not new:
+        if new:
+            try:
+                os.link(part, path)  # fails if there is a file
+            except OSError:  # also of a disk without hard links
+                if os.path.lexists(path):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+                part.replace(path)
+        else:
             part.replace(path)
-        elif not _linked(part, path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     except OSError as error:
         raise named_error(error, path) from None
     finally:
@@ -75,19 +80,6 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
 def hidden_prefix(name: str) -> str:
     """Return the prefix of our temporary names beside ``name``, which no other program uses; 8 characters follow."""
     return f".{name}.xmc_tf-"
-
-
-def _linked(part: Path, path: Path) -> bool:
-    """Give a file its final name; return False if another file has it."""
-    try:
-        os.link(part, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a disk without hard links
-        if os.path.lexists(path):
-            return False
-        part.replace(path)
-    return True
 
 
 def named_error(error: OSError, path: str | Path) -> OSError:

@@ -39,8 +39,14 @@ def refuse_output(
         return
     _refuse_clash(flag, path, inputs)
     _refuse_place(flag, path, "a file")
-    if marks is not None and not force and os.path.isfile(path):
-        _refuse_foreign(flag, Path(path), marks)
+    kept = marks is not None and not force and os.path.isfile(path)
+    if kept and not (os.access(path, os.R_OK) and is_marked(Path(path), marks or ())):
+        raise InputError(
+            f"{flag} {path} exists, and this command has not written it",
+            expected="a new file, or one that this command has written",
+            received=f"a file of {os.path.getsize(path):,} bytes",
+            fix=f"give another name with {flag}, or replace the file with --force",
+        )
     remove_leftovers(path)
 
 
@@ -106,17 +112,6 @@ def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
                 fix=f"give another name with {flag}",
             )  # fmt: skip
         flags[place] = flag
-
-
-def _refuse_foreign(flag: str, path: Path, marks: Sequence[str]) -> None:
-    """Refuse to replace a file that this command has not written."""
-    if not os.access(path, os.R_OK) or not is_marked(path, marks):
-        raise InputError(
-            f"{flag} {path} exists, and this command has not written it",
-            expected="a new file, or one that this command has written",
-            received=f"a file of {path.stat().st_size:,} bytes",
-            fix=f"give another name with {flag}, or replace the file with --force",
-        )
 
 
 def refuse_model_folder(

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -62,23 +63,16 @@ class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         if self._usual is None:
             return super().format_help()
-        return as_called(f"{self.format_usage()}\n{self._usual.description}\n{self._usual_lines()}")
-
-    def format_full_help(self) -> str:
-        return super().format_help()
-
-    def _usual_lines(self) -> str:
-        assert self._usual is not None
         spelled = {
             spelling: self._spelling(action)
             for action in self._actions
             for spelling in (*action.option_strings, *([] if action.option_strings else [str(action.metavar)]))
         }
-        lines = []
+        lines = [f"{self.format_usage()}\n{self._usual.description}"]
         for title, flags in self._usual.groups.items():
             lines += ["", f"{title}:", *(f"  {spelled[flag]:<29} {text}" for flag, text in flags.items())]
         count = sum(action.help != argparse.SUPPRESS for action in self._actions)
-        return "\n".join([*lines, "", f"{self.prog} --help-all shows all {count} options.\n"])
+        return as_called("\n".join([*lines, "", f"{self.prog} --help-all shows all {count} options.\n"]))
 
     def _spelling(self, action: argparse.Action) -> str:
         """Return the first spelling of a flag, and its value."""
@@ -100,8 +94,7 @@ class _FullHelp(argparse.Action):
         super().__init__(**{**options, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS})
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        assert isinstance(parser, _Parser)
-        print(parser.format_full_help(), end="")
+        print(argparse.ArgumentParser.format_help(parser), end="")
         parser.exit()
 
 
@@ -168,11 +161,23 @@ def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except (Exception, KeyboardInterrupt) as error:
-        if (number := _ended_by(error)) is not None:
-            _leave_interrupted(number)
+        # Some libraries turn what a signal raises inside them into an exception of their own.
+        number = signals.received()
+        if isinstance(error, KeyboardInterrupt) and not isinstance(error, signals.Interrupted):
+            number = signal.SIGINT
+        if number is not None:
+            with contextlib.suppress(OSError):  # a launcher that was killed reads nothing any more
+                sys.stdout.flush()
+            signals.announce(number, *(text() for text in _on_interrupt))
+            _end_others(128 + number)
+            _end_at_once(128 + number)
         if (failure := _explain(error)) is None:
             raise
-        _leave(*failure)
+        code, message = failure
+        sys.stdout.flush()
+        print(printable(as_called(message), keep="\n"), file=sys.stderr, flush=True)
+        _end_others(code)
+        sys.exit(code)
     else:
         _end_at_once(0)
 
@@ -195,19 +200,12 @@ def set_verbosity(level: int) -> None:
     logging.getLogger("xmc_tf").setLevel({0: logging.WARNING, 1: logging.INFO}.get(level, logging.DEBUG))
 
 
-def _ended_by(error: BaseException) -> int | None:
-    """Return the number of the signal that is the cause of an exception, or None."""
-    if isinstance(error, KeyboardInterrupt) and not isinstance(error, signals.Interrupted):
-        return signal.SIGINT
-    # Some libraries turn what a signal raises inside them into an exception of their own.
-    return signals.received()
-
-
 def _explain(error: BaseException) -> tuple[int, str] | None:
     """Return the exit status and the message for an exception that is no fault of the program, or None."""
     if isinstance(error, InputError):
         return 2, f"error: {error}"
-    if isinstance(error, UnicodeEncodeError) and _has_surrogates(error.object[error.start : error.end]):
+    # Surrogates represent bytes that are not UTF-8, of the command line or of a file's name.
+    if isinstance(error, UnicodeEncodeError) and re.search("[\ud800-\udfff]", error.object[error.start : error.end]):
         return 2, f"error: a name or text is not UTF-8: {error.object}\n  expected: names and texts in UTF-8"
     if isinstance(error, FileNotFoundError):
         return 2, f"error: {error.filename} does not exist"
@@ -226,11 +224,6 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
     return (1, f"failed: {error}") if isinstance(error, OSError) else None
 
 
-def _has_surrogates(text: str) -> bool:
-    """Return whether a text represents bytes that are not UTF-8, of the command line or of a file's name."""
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
 def _end_at_once(code: int) -> NoReturn:
     """End a process whose work is done, without tearing down its modules and without waiting for its threads.
 
@@ -243,21 +236,6 @@ def _end_at_once(code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
-
-
-def _leave_interrupted(number: int) -> NoReturn:
-    with contextlib.suppress(OSError):  # a launcher that was killed reads nothing any more
-        sys.stdout.flush()
-    signals.announce(number, *(text() for text in _on_interrupt))
-    _end_others(128 + number)
-    _end_at_once(128 + number)
-
-
-def _leave(code: int, message: str) -> NoReturn:
-    sys.stdout.flush()
-    print(printable(as_called(message), keep="\n"), file=sys.stderr, flush=True)
-    _end_others(code)
-    sys.exit(code)
 
 
 def _end_others(code: int) -> None:

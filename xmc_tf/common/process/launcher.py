@@ -49,7 +49,13 @@ def is_rank() -> bool:
 
 def launchers() -> list[tuple[Process, str]]:
     """Return this process's ancestors that are launchers, and their names, the nearest first."""
-    return [(process, name) for process in ancestors() if (name := _launcher_name(process.pid))]
+    found = []
+    for process in ancestors():
+        with contextlib.suppress(OSError):  # it has just ended
+            line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
+            if name := launcher_of(line.rstrip("\0").split("\0")):
+                found.append((process, name))
+    return found
 
 
 def ancestors(up_to: Process | None = None) -> list[Process]:
@@ -99,15 +105,6 @@ def _stat(pid: int) -> list[str] | None:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-
-
-def _launcher_name(pid: int) -> str:
-    """Return the name of a process's launcher, or "" for another program."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-    except OSError:
-        return ""
-    return launcher_of(words)
 
 
 def launcher_of(words: list[str]) -> str:

@@ -125,7 +125,7 @@ def _remove_leftovers(path: Path) -> None:
     if record is None or not record.dead:
         return
     removed = []
-    for name in _unused(_matching_segments(record.in_memory)):
+    for name in _unused(record.in_memory):
         with contextlib.suppress(OSError):
             (_SHARED_MEMORY / name).unlink()
             removed.append(str(_SHARED_MEMORY / name))
@@ -183,20 +183,14 @@ def _read(path: Path) -> ProcessRecord | None:
         return None
 
 
-def _matching_segments(patterns: Iterable[str]) -> set[str]:
-    """Return the names in shared memory that match the patterns, if they are of the kinds that runs leave."""
+def _unused(patterns: Iterable[str]) -> list[str]:
+    """Return the names in shared memory that match the patterns, are of the kinds that runs leave, and not in use."""
     found = {path for pattern in patterns if "/" not in pattern for path in _SHARED_MEMORY.glob(pattern)}
-    return {path.name for path in found if _OURS_IN_MEMORY.fullmatch(path.name) and _is_mine(path, stat.S_ISREG)}
-
-
-def _unused(names: set[str]) -> list[str]:
-    """Return the names that no process has mapped: a later job may have the same number."""
-    if names:
-        for maps in Path("/proc").glob("[0-9]*/maps"):
-            with contextlib.suppress(
-                OSError
-            ):  # a process of another user, which cannot have mapped ours, or one that has just ended
-                names = names - set(re.findall(rf"{_SHARED_MEMORY}/(\S+)$", maps.read_text(), re.MULTILINE))
+    names = {path.name for path in found if _OURS_IN_MEMORY.fullmatch(path.name) and _is_mine(path, stat.S_ISREG)}
+    for maps in Path("/proc").glob("[0-9]*/maps") if names else ():  # a later job may have the same number
+        # A process of another user cannot have mapped ours, and one may just have ended.
+        with contextlib.suppress(OSError):
+            names -= set(re.findall(rf"{_SHARED_MEMORY}/(\S+)$", maps.read_text(), re.MULTILINE))
     return sorted(names)
 
 
