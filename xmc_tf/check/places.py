@@ -1,13 +1,17 @@
 import itertools
 import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import usable_cores
 from xmc_tf.common.wire import register
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.this_host import versions
+from xmc_tf.ranks.this_host import appears, versions
 
+PATIENCE_S = 5.0  # network file systems show new files with a delay
 PACKAGES = ("xmc_tf", "numpy", "tensorflow", "horovod", "mpi4py")
 
 
@@ -77,3 +81,29 @@ def ranges(numbers: Sequence[int]) -> str:
         else:
             parts.append([number])
     return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+
+
+def ranks_without(world: Communicator, folder: Path) -> list[int]:
+    """Return the ranks that do not see rank 0's file in ``folder`` or cannot write there; collective."""
+    token, problem = world.broadcast(secrets.token_hex(16)), ""
+    mark = folder / f".xmc_tf-check-{token}"
+    if world.rank == 0:
+        try:
+            mark.write_text(token)
+        except OSError as error:
+            problem = f"{error.strerror}: {folder}"
+    if problem := world.broadcast(problem):
+        raise InputError("rank 0 cannot write to the shared folder", received=problem)
+    try:
+        seen = world.rank == 0 or appears(mark, token, PATIENCE_S)
+        if seen:
+            try:
+                own = mark.with_name(f"{mark.name}-{world.rank}")
+                own.write_text("")
+                own.unlink()
+            except OSError:
+                seen = False
+        return [rank for rank, fine in enumerate(world.allgather(seen)) if not fine]
+    finally:
+        if world.rank == 0:
+            mark.unlink(missing_ok=True)

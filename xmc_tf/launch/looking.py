@@ -35,7 +35,7 @@ def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, 
         "versions": versions(PACKAGES),
         "checksums": {path: quick_checksum(path) for path in paths},
         "shared": appears(Path(shared, mark), token, _PATIENCE_S),
-        "disk": {one: _free_bytes(one) for one in (shared, tempfile.gettempdir())},
+        "disk": {one: shutil.disk_usage(one).free for one in (shared, tempfile.gettempdir()) if os.path.isdir(one)},
         "gpus": [[gpu.name, gpu.memory, gpu.utilisation] for gpu in visible_gpus(os.environ)],
         "address": address,
         "port": _greeter(address).getsockname()[1],
@@ -87,14 +87,6 @@ def _add(total: "hashlib.blake2b", file: Path) -> None:
         for number in range(_PIECES):
             stream.seek(number * (size - _PIECE) // (_PIECES - 1))
             total.update(stream.read(_PIECE))
-
-
-def _free_bytes(folder: str) -> int | None:
-    """Return the free bytes of a folder's disk, or None if the folder does not exist."""
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
 
 
 @cache

@@ -87,7 +87,8 @@ class HostNode:
 
     def close(self) -> None:
         """End all processes of this node."""
-        self._stop()
+        for child in self._children:
+            child.stop()
         end = time.monotonic() + 2 * PATIENCE_S
         for child in self._children:
             child.wait(max(0.0, end - time.monotonic()))
@@ -107,7 +108,8 @@ class HostNode:
         elif kind == RUN:
             self._run(number_of(message, "number"), text_of(message, "line"))
         elif kind == STOP:
-            self._stop()
+            for child in self._children:
+                child.stop()
 
     def _answer(self, question: dict[str, Any]) -> None:
         step = question.pop("step")
@@ -127,12 +129,14 @@ class HostNode:
             self._by_stand_in[stand_in] = self._start(environment, stand_in)
         except (OSError, ValueError, KeyError):
             stand_in.close()
-            return False
-        return True
+        return stand_in in self._by_stand_in
 
     def _start(self, environment: Mapping[str, str], stand_in: socket.socket | None) -> Child:
         """Start a rank, whose numbers are in its variables."""
-        rank, local_rank, local_size = _numbers(environment)
+        prefix = "HOROVOD" if "HOROVOD_RANK" in environment else "OMPI_COMM_WORLD"
+        rank, local_rank, local_size = (
+            int(environment[f"{prefix}_{name}"]) for name in ("RANK", "LOCAL_RANK", "LOCAL_SIZE")
+        )
         of = {"run": self._job["run"], "rank": rank}
         available = sorted(os.sched_getaffinity(0))
         cores, gpus = divide(available, local_size)[local_rank], self._job["gpus"]
@@ -183,10 +187,6 @@ class HostNode:
         self._children.append(child)
         child.follow()
 
-    def _stop(self) -> None:
-        for child in self._children:
-            child.stop()
-
     def _send(self, kind: str, **fields: Any) -> None:
         # The launcher may have ended, in which case the processes are being stopped.
         with self._sending, contextlib.suppress(OSError):
@@ -217,15 +217,6 @@ def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
     if ranks > len(cores):
         return [list(cores)] * ranks
     return [part.tolist() for part in np.array_split(cores, ranks)]
-
-
-def _numbers(environment: Mapping[str, str]) -> tuple[int, int, int]:
-    """Return rank, local rank and local size of a process that Horovod or Open MPI describes."""
-    names = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")
-    if names[0] not in environment:
-        names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
-    rank, local_rank, local_size = (int(environment[name]) for name in names)
-    return rank, local_rank, local_size
 
 
 def _exit_code(status: int) -> int:

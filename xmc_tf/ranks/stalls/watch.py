@@ -24,8 +24,7 @@ from xmc_tf.ranks.channels.handshake import call, new_secret
 from xmc_tf.ranks.channels.listener import Listener
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.stalls.marks import MARKS
-from xmc_tf.ranks.stalls.report import describe
-from xmc_tf.ranks.stalls.state import State, current_state
+from xmc_tf.ranks.stalls.report import State, current_state, describe
 
 log = logging.getLogger(__name__)
 
