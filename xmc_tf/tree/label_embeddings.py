@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -34,13 +34,12 @@ def label_embeddings_over_ranks(
     Embeddings that exist already are used. ``X`` is preferably mapped: a rank reads only the documents of its labels.
     """
     suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
-    if not communicator.broadcast(all(_file(folder, method, suffix).exists() for suffix in suffixes)):
+    files = {suffix: folder / f"{method}-all{suffix}" for suffix in suffixes}
+    if not communicator.broadcast(all(file.exists() for file in files.values())):
         share = _share(communicator, X, Y) if method == "pifa" else None
+        name = folder / f"{method}-{communicator.rank}"
         with ExitStack() as stack:
-            pieces = {
-                suffix: stack.enter_context(Pieces(folder / f"{method}-{communicator.rank}", suffix))
-                for suffix in suffixes
-            }
+            pieces = {suffix: stack.enter_context(Pieces(name, suffix)) for suffix in suffixes}
 
             def make() -> None:
                 for ours in _pieces_of_rank(communicator, method, X, Y, threads, share):
@@ -49,24 +48,16 @@ def label_embeddings_over_ranks(
 
             run_on_all_ranks(communicator, make)
             for suffix in suffixes:
-                stack_rows(communicator, pieces[suffix].all, _file(folder, method, suffix))
-    sparse, dense = _file(folder, method, ".npz"), _file(folder, method, ".npy")
-    return Features(
-        open_matrix(sparse) if ".npz" in suffixes else None,
-        read_npy(dense, name="label embeddings") if ".npy" in suffixes else None,
-    )
+                stack_rows(communicator, pieces[suffix].all, files[suffix])
+    sparse = open_matrix(files[".npz"]) if ".npz" in suffixes else None
+    return Features(sparse, read_npy(files[".npy"], name="label embeddings") if ".npy" in suffixes else None)
 
 
 def forget_label_embeddings(folder: Path) -> None:
     """Remove the files of :func:`label_embeddings_over_ranks`, which only building the tree needs."""
-    for method in ("pifa", "pii"):
-        for suffix in (".npz", ".npy"):
-            for path in folder.glob(f"{method}-*{suffix}"):
-                path.unlink()
-
-
-def _file(folder: Path, method: str, suffix: str) -> Path:
-    return folder / f"{method}-all{suffix}"
+    for method, suffix in product(("pifa", "pii"), (".npz", ".npy")):
+        for path in folder.glob(f"{method}-*{suffix}"):
+            path.unlink()
 
 
 def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:
@@ -134,7 +125,13 @@ def label_embedding(
         raise InputError("unknown label embedding", expected=f"one of {', '.join(METHODS)}", received=repr(method))
     labels = label_matrix(Y)
     if name == "pii":
-        return _unit_rows(transposed(labels), threads)
+        matrix = transposed(labels)
+        begin, squares = matrix.indptr.astype(np.int64), np.cumsum(np.square(matrix.data, dtype=np.float64))
+        factors = inverse_norms(np.diff(np.concatenate(([0.0], squares))[begin]))
+        with ThreadPool(threads) as pool:
+            cuts = even_cuts(matrix.indptr, pool.parts)
+            pool.run(lambda low, high: scale_rows(low, high, begin, matrix.data, factors), cuts)
+        return matrix
     if X is None:
         raise InputError(f"{name} needs the features of the documents", expected="a matrix X", received="None")
     features = as_features(X)
@@ -154,27 +151,8 @@ def label_embedding(
     return _plain(_combined(_pifa(features, labels, threads), own, weights))
 
 
-def _unit_rows(matrix: csr_matrix, threads: int) -> csr_matrix:
-    """Scale the rows of a matrix in place to length 1; empty rows stay empty."""
-    squares = np.concatenate(([0.0], np.cumsum(np.square(matrix.data, dtype=np.float64))))
-    factors = inverse_norms(np.diff(squares[matrix.indptr]))
-    with ThreadPool(threads) as pool:
-        pool.run(
-            lambda low, high: scale_rows(low, high, matrix.indptr.astype(np.int64), matrix.data, factors),
-            even_cuts(matrix.indptr, pool.parts),
-        )
-    return matrix
-
-
 def _pifa(features: Features, labels: csr_matrix, threads: int) -> Features:
     return sum_documents(features, documents_of_labels(labels), threads, strongest_of(features, labels))
-
-
-def label_entries(features: Features, labels: csr_matrix) -> int:
-    """Return the number of sparse features of the documents of each label, summed over the labels."""
-    if features.sparse is None:
-        return 0
-    return int(np.dot(np.diff(labels.indptr).astype(np.int64), np.diff(features.sparse.indptr).astype(np.int64)))
 
 
 def strongest_of(features: Features, labels: csr_matrix) -> int | None:
@@ -184,7 +162,10 @@ def strongest_of(features: Features, labels: csr_matrix) -> int | None:
 
 def are_many(features: Features, labels: csr_matrix) -> bool:
     """Return whether the labels' documents have so many features that the rankers will have many weights."""
-    return label_entries(features, labels) > MANY_ENTRIES
+    if features.sparse is None:
+        return False
+    of_labels, of_features = (np.diff(m.indptr).astype(np.int64) for m in (labels, features.sparse))
+    return bool(of_labels @ of_features > MANY_ENTRIES)
 
 
 def sum_documents(
@@ -194,16 +175,13 @@ def sum_documents(
 
     A sum depends on its row alone; ``strongest`` limits its sparse features (None: all).
     """
-    turned = documents
-    starts = turned.indptr.astype(np.int64)
-    rows, weights = read_only(turned.indices, np.int32), turned.data
-    squares = np.zeros(turned.shape[0])
-    sparse = dense = None
+    starts, squares, sparse, dense = documents.indptr.astype(np.int64), np.zeros(documents.shape[0]), None, None
+    rows, weights = read_only(documents.indices, np.int32), documents.data
     with ThreadPool(threads) as pool:
         if features.sparse is not None:
             sparse = _sum_sparse(features.sparse, starts, rows, weights, squares, pool, strongest)
         if features.dense is not None:
-            dense = np.zeros((turned.shape[0], features.nr_dense), np.float32)
+            dense = np.zeros((documents.shape[0], features.nr_dense), np.float32)
             values = read_only(features.dense, np.float32)
             pool.run(
                 lambda low, high: sum_dense(low, high, starts, rows, weights, values, dense, squares),
@@ -224,8 +202,7 @@ def _sum_sparse(
 ) -> csr_matrix:  # fmt: skip
     """Sum sparse rows label by label, in ranges of labels of about the same work."""
     begin = X.indptr.astype(np.int64)
-    lengths = np.diff(begin)[rows]
-    entries = np.concatenate(([0], np.cumsum(lengths)))[starts]
+    entries = np.concatenate(([0], np.cumsum(np.diff(begin)[rows])))[starts]
     indices = read_only(read_only(X.indices, np.int32).view(np.uint32), np.uint32)
     values = read_only(X.data, np.float32)
 
@@ -283,10 +260,9 @@ def _side_by_side(a: Features, b: Features) -> Features:
 
 
 def _check_same_columns(features: Features, own: Features) -> None:
-    pairs = features.sparse is not None and features.dense is not None
-    own_pairs = own.sparse is not None and own.dense is not None
+    pairs = any(one.sparse is not None and one.dense is not None for one in (features, own))
     same_parts = (features.nr_sparse, features.nr_dense) == (own.nr_sparse, own.nr_dense)
-    if features.nr_features != own.nr_features or (not same_parts and (pairs or own_pairs)):
+    if features.nr_features != own.nr_features or (not same_parts and pairs):
         raise InputError(
             "document and label features cannot be combined",
             expected=f"{features.nr_sparse:,} sparse and {features.nr_dense:,} dense columns in Z, as in X",
@@ -313,7 +289,7 @@ def _combined(a: Features, b: Features, weights: np.ndarray) -> Features:
     """Return ``weights * a + (1 - weights) * b`` part by part; dense if the two are of different kinds."""
     ours, others = weights[:, None], (np.float32(1.0) - weights)[:, None]
     if (a.sparse is None) != (b.sparse is None):
-        a, b = _all_dense(a), _all_dense(b)
+        a, b = (one if one.sparse is None else Features(dense=one.sparse.toarray()) for one in (a, b))
     sparse = dense = None
     if a.sparse is not None and b.sparse is not None:
         sparse = csr_matrix(a.sparse.multiply(ours) + b.sparse.multiply(others), dtype=np.float32)
@@ -321,10 +297,6 @@ def _combined(a: Features, b: Features, weights: np.ndarray) -> Features:
     if a.dense is not None and b.dense is not None:
         dense = ours * a.dense + others * b.dense
     return Features(sparse, dense)
-
-
-def _all_dense(features: Features) -> Features:
-    return features if features.sparse is None else Features(dense=features.sparse.toarray())
 
 
 def _plain(features: Features) -> Matrix:
