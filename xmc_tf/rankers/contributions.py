@@ -42,22 +42,17 @@ def path_to(ranker: XLinear, label: int) -> list[int]:
     """Return the nodes on the path to a label, the top first."""
     nodes = [label]
     for level in reversed(ranker.levels[1:]):
-        nodes.append(_parent(level, nodes[-1]))
+        place = int(np.flatnonzero(level.clusters.indices == nodes[-1])[0])
+        nodes.append(int(np.searchsorted(level.clusters.indptr, place, side="right")) - 1)
     return nodes[::-1]
 
 
 def labels_below(ranker: XLinear, level: int, node: int) -> np.ndarray:
     """Return the labels below a node; level 0 is the one below the root."""
     nodes = np.array([node])
-    for below in ranker.levels[level + 1 :]:
-        clusters = below.clusters
+    for clusters in (below.clusters for below in ranker.levels[level + 1 :]):
         nodes = np.concatenate([clusters.indices[clusters.indptr[one] : clusters.indptr[one + 1]] for one in nodes])
     return nodes
-
-
-def _parent(level: Level, node: int) -> int:
-    place = int(np.flatnonzero(level.clusters.indices == node)[0])
-    return int(np.searchsorted(level.clusters.indptr, place, side="right")) - 1
 
 
 def _parts(level: Level, node: int, X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:

@@ -27,16 +27,15 @@ def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_m
 
     With ``shares``, the further scores are shares of the lowest score found; else they are capped at it.
     """
-    nr_labels = found.shape[1]
+    nr_labels, sizes = np.int64(found.shape[1]), np.diff(found.indptr)
     rows = np.repeat(np.arange(more.shape[0]), np.diff(more.indptr))
-    there = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr)) * np.int64(nr_labels) + found.indices
-    new = ~np.isin(rows * np.int64(nr_labels) + more.indices, there)
-    sizes = np.diff(found.indptr)
+    owners = np.repeat(np.arange(found.shape[0]), sizes)
+    new = ~np.isin(rows * nr_labels + more.indices, owners * nr_labels + found.indices)
     lowest = np.ones(found.shape[0], np.float32) if shares else np.full(found.shape[0], np.inf, np.float32)
     lowest[sizes > 0] = found.data[found.indptr[1:][sizes > 0] - 1]
     scores, rows = more.data[new], rows[new]
     scores = scores * lowest[rows] if shares else np.minimum(scores, lowest[rows])
-    of = np.concatenate([np.repeat(np.arange(found.shape[0]), sizes), rows])
+    of = np.concatenate([owners, rows])
     order = np.argsort(of, kind="stable")
     out = csr_matrix(found.shape, dtype=np.float32)
     out.data = np.concatenate([found.data, scores.astype(np.float32)])[order]

@@ -1,6 +1,6 @@
 """Rankers over several trees of the same labels: each tree is searched, and the scores are averaged."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -34,11 +34,7 @@ class EnsembleScores(NamedTuple):
         count = len(self.indptr) - 1
         nodes, means = np.empty((count, only_topk), np.int32), np.empty((count, only_topk), np.float32)
         sizes = np.zeros(count, np.int64)
-        _by_rows(
-            lambda first, last: best_by_mean(
-                self.indptr, self.indices, self.scores, first, last, nodes, means, sizes
-            ), count, threads,
-        )  # fmt: skip
+        _by_rows(partial(best_by_mean, *self[:3]), (nodes, means, sizes), count, threads)
         return ranked_csr(nodes, means, sizes, self.nr_labels)
 
 
@@ -121,14 +117,9 @@ class TreeEnsemble:
         return self.models[0].allowed
 
     def scores(
-        self,
-        X: Features,
-        *,
-        beam_size: int | None = None,
-        candidates: int = POOL,
-        post_processor: str | None = None,
+        self, X: Features, *, beam_size: int | None = None, candidates: int = POOL, post_processor: str | None = None,
         threads: int = -1,
-    ) -> EnsembleScores:
+    ) -> EnsembleScores:  # fmt: skip
         """Return the labels that any tree finds among its best ``candidates``, with their scores in each tree."""
         found = [
             model.search(X, beam_size=beam_size, only_topk=candidates, post_processor=post_processor, threads=threads)
@@ -137,7 +128,7 @@ class TreeEnsemble:
         nodes, values, counts = (np.stack(column) for column in zip(*found, strict=True))
         count = X.nr_rows
         labels, sizes = np.empty((count, nodes.shape[0] * nodes.shape[2]), np.int32), np.empty(count, np.int64)
-        _by_rows(lambda first, last: unite(nodes, counts, first, last, labels, sizes), count, threads)
+        _by_rows(partial(unite, nodes, counts), (labels, sizes), count, threads)
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         indices = labels[np.arange(labels.shape[1]) < sizes[:, None]]
         scores = np.zeros((len(indices), len(self.models)), np.float32)
@@ -146,22 +137,13 @@ class TreeEnsemble:
             for tree, model in enumerate(self.models):
                 scores[:, tree] = model.predict_selected(X, union, post_processor=post_processor).data
         else:
-            _by_rows(
-                lambda first, last: place_scores(nodes, values, counts, indptr, indices, first, last, scores),
-                count, threads,
-            )  # fmt: skip
+            _by_rows(partial(place_scores, nodes, values, counts, indptr, indices), (scores,), count, threads)
         return EnsembleScores(indptr, indices, scores, self.nr_labels)
 
     def predict(
-        self,
-        X: Features,
-        *,
-        beam_size: int | None = None,
-        only_topk: int | None = None,
-        post_processor: str | None = None,
-        threads: int = -1,
-        first: int = POOL,
-    ) -> csr_matrix:
+        self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
+        post_processor: str | None = None, threads: int = -1, first: int = POOL,
+    ) -> csr_matrix:  # fmt: skip
         """Return the best labels by their mean score over the trees, each of which first finds ``first`` labels."""
         most = self.only_topk if only_topk is None else only_topk
         if most < 1:
@@ -196,13 +178,13 @@ def trees_of(rankers: Rankers) -> list[XLinear]:
     return [rankers] if isinstance(rankers, XLinear) else rankers.models
 
 
-def _by_rows(work: Any, count: int, threads: int) -> None:
-    """Call ``work(first, last)`` for ranges of the rows, in threads if there are many."""
+def _by_rows(work: Callable[..., Any], out: tuple[np.ndarray, ...], count: int, threads: int) -> None:
+    """Call ``work(first, last, *out)`` for ranges of the rows, in threads if there are many."""
     threads = thread_count(threads)
     if threads == 1 or count < 1000:
-        work(0, count)
+        work(0, count, *out)
         return
     step = -(-count // (4 * threads))
     with ThreadPoolExecutor(threads) as pool:
-        for future in [pool.submit(partial(work, at, min(at + step, count))) for at in range(0, count, step)]:
+        for future in [pool.submit(work, at, min(at + step, count), *out) for at in range(0, count, step)]:
             future.result()

@@ -23,37 +23,22 @@ from xmc_tf.rankers.xlinear import XLinear
 
 
 def train_rankers(
-    X: Features,
-    Y: spmatrix,
-    chain: Sequence[spmatrix] | None = None,
-    *,
-    R: spmatrix | None = None,
-    params: RankerParams | None = None,
-    pred_params: RankerPredParams | None = None,
-    user_negatives: Mapping[int, spmatrix] | None = None,
-    threads: int = -1,
-    seed: int = 0,
-) -> XLinear:
+    X: Features, Y: spmatrix, chain: Sequence[spmatrix] | None = None, *, R: spmatrix | None = None,
+    params: RankerParams | None = None, pred_params: RankerPredParams | None = None,
+    user_negatives: Mapping[int, spmatrix] | None = None, threads: int = -1, seed: int = 0,
+) -> XLinear:  # fmt: skip
     """Train linear rankers for every node of a label tree; see :func:`train_trees`."""
-    several = train_trees(
+    return train_trees(
         X, Y, [chain], R=R, params=params, pred_params=None if pred_params is None else [pred_params],
         user_negatives=user_negatives, threads=threads, seed=seed,
-    )  # fmt: skip
-    return several[0]
+    )[0]  # fmt: skip
 
 
 def train_trees(
-    X: Features,
-    Y: spmatrix,
-    chains: Sequence[Sequence[spmatrix] | None],
-    *,
-    R: spmatrix | None = None,
-    params: RankerParams | None = None,
-    pred_params: Sequence[RankerPredParams] | None = None,
-    user_negatives: Mapping[int, spmatrix] | None = None,
-    threads: int = -1,
-    seed: int = 0,
-) -> list[XLinear]:
+    X: Features, Y: spmatrix, chains: Sequence[Sequence[spmatrix] | None], *, R: spmatrix | None = None,
+    params: RankerParams | None = None, pred_params: Sequence[RankerPredParams] | None = None,
+    user_negatives: Mapping[int, spmatrix] | None = None, threads: int = -1, seed: int = 0,
+) -> list[XLinear]:  # fmt: skip
     """Train linear rankers for several trees over the same labels, with one queue for all clusters.
 
     ``chains`` holds the cluster matrices of each tree, the top first; None is one-versus-all, and levels are added
@@ -104,9 +89,8 @@ def _solve(
     done: list[list[WeightColumns]] = [[] for _ in problems]
 
     def solve(t: int, i: int) -> WeightColumns:
-        cluster, begin, end, _ = (int(column[i]) for column in plans[t])
-        labels = task_labels(problems[t], cluster, begin, end)
-        return solve_task(instances, problems[t], cluster, labels, seed)
+        labels = task_labels(problems[t], plans[t], i)
+        return solve_task(instances, problems[t], int(plans[t].cluster[i]), labels, seed)
 
     calls = [(int(plans[t].end[i] - plans[t].begin[i]), partial(solve, t, i)) for t, i in tasks]
     for (t, _), columns in zip(tasks, solve_in_threads(calls, title, threads), strict=True):

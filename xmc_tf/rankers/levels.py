@@ -40,11 +40,11 @@ def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: Ranker
         return [cluster_matrix(np.array([0, nr_labels]))]
     matrices = [sorted_csc(clusters) for clusters in chain]
     for t, clusters in enumerate(matrices):
-        below = nr_labels if t + 1 == len(matrices) else matrices[t + 1].shape[1]
+        last = t + 1 == len(matrices)
+        below = nr_labels if last else matrices[t + 1].shape[1]
         if clusters.shape[0] != below:
             raise InputError(
-                f"matrix {t} of the cluster chain does not fit "
-                + ("the labels" if t + 1 == len(matrices) else "the next"),
+                f"matrix {t} of the cluster chain does not fit {'the labels' if last else 'the next'}",
                 expected=f"{below:,} rows",
                 received=f"{clusters.shape[0]:,} × {clusters.shape[1]:,}",
             )
@@ -81,13 +81,9 @@ class Levels:
     """The training problems of a tree's levels, the top first; ``params`` also chooses the levels that are trained."""
 
     def __init__(
-        self,
-        Y: spmatrix,
-        chain: Sequence[spmatrix] | None,
-        R: spmatrix | None,
-        params: RankerParams,
+        self, Y: spmatrix, chain: Sequence[spmatrix] | None, R: spmatrix | None, params: RankerParams,
         user_negatives: Mapping[int, spmatrix] | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         tree = whole_chain(chain, Y.shape[1], params)
         part = trained_levels(params, len(tree))
         self.labels = label_chain(Y, tree)[part]

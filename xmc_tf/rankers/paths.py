@@ -57,10 +57,6 @@ class Paths(NamedTuple):
     child: np.ndarray  # position of the node in that chunk
     parent: np.ndarray  # position of the node's parent in these arrays; -1 for the root
 
-    def for_kernel(self) -> tuple[np.ndarray, ...]:
-        """Return the arrays that the kernel reads, in its order."""
-        return self.indptr, self.chunk, self.child, self.parent
-
 
 def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequence[Level]) -> Paths:
     """Return the ancestors of the selected labels of every query, each node once.
@@ -98,20 +94,16 @@ def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequ
         places = np.empty(len(order), np.int64)
         places[order] = offset + np.arange(len(order))
         indptr[t] = offset + np.searchsorted(query[order], np.arange(nr_queries + 1))
-        parts.append((
-            node[order], level_start[t] + parent_of[node][order], child_of[node][order],
-            places_above[parent_rank[t]][order],
-        ))  # fmt: skip
+        chunk, parent = level_start[t] + parent_of[node][order], places_above[parent_rank[t]][order]
+        parts.append((node[order], chunk, child_of[node][order], parent))
         places_above, offset = places, offset + len(order)
     return Paths(indptr, *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _places(level: Level) -> tuple[np.ndarray, np.ndarray]:
     """Return each node's parent and its position among its siblings; -1 for nodes outside the tree."""
-    clusters = level.clusters
-    parent = np.full(clusters.shape[0], -1, np.int64)
-    child = np.full(clusters.shape[0], -1, np.int64)
-    counts = np.diff(clusters.indptr)
+    clusters, counts = level.clusters, np.diff(level.clusters.indptr)
+    parent, child = (np.full(clusters.shape[0], -1, np.int64) for _ in range(2))
     parent[clusters.indices] = np.repeat(np.arange(clusters.shape[1]), counts)
     child[clusters.indices] = np.arange(len(clusters.indices)) - np.repeat(clusters.indptr[:-1], counts)
     return parent, child

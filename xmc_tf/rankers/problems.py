@@ -38,11 +38,9 @@ class LevelProblem:
 
     @cached_property
     def positives(self) -> Positives:
-        return Positives(
-            kernel_view(self.labels.indptr, np.int64),
-            kernel_view(self.labels.indices, np.int32),
-            np.zeros(0, np.float32) if self.costs is None else kernel_view(self.costs.data, np.float32),
-        )
+        indptr, documents = kernel_view(self.labels.indptr, np.int64), kernel_view(self.labels.indices, np.int32)
+        costs = np.zeros(0, np.float32) if self.costs is None else kernel_view(self.costs.data, np.float32)
+        return Positives(indptr, documents, costs)
 
 
 def label_chain(Y: spmatrix, chain: Sequence[csc_matrix]) -> list[csc_matrix]:
@@ -73,10 +71,7 @@ def cost_chain(
 
 
 def matched_documents(
-    scheme: str,
-    teacher: csc_matrix,
-    predicted: spmatrix | None,
-    user: spmatrix | None,
+    scheme: str, teacher: csc_matrix, predicted: spmatrix | None, user: spmatrix | None
 ) -> csc_matrix:
     """Return the documents matched to each parent by a sum of negative-sampling schemes ("tfn", "man", "usn").
 
@@ -106,20 +101,7 @@ def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matri
     depth = len(chain)
     matrices = {height: matrix for height, matrix in (user or {}).items() if matrix is not None}
     widths = [chain[-1].shape[0], *(clusters.shape[1] for clusters in reversed(chain))]
-    _check_user_negatives(matrices, widths)
-    levels: list[csc_matrix | None] = [None] * depth
-    below = _binary(matrices.get(0))
-    for height in range(1, depth + 1):
-        here = _binary(matrices.get(height))
-        if below is not None:
-            marked = sorted_csc(below @ chain[depth - height])
-            here = marked if here is None else sorted_csc(marked + here)
-        levels[depth - height] = below = here
-    return levels
-
-
-def _check_user_negatives(user: Mapping[int, spmatrix], widths: Sequence[int]) -> None:
-    for height, matrix in user.items():
+    for height, matrix in matrices.items():
         if not 0 <= height < len(widths):
             raise InputError(
                 f"the user's negatives are for {height} levels above the labels, where there is none",
@@ -132,12 +114,21 @@ def _check_user_negatives(user: Mapping[int, spmatrix], widths: Sequence[int]) -
                 expected=f"{widths[height]:,} columns",
                 received=f"{matrix.shape[1]:,} columns",
             )
-    if len(rows := {matrix.shape[0] for matrix in user.values()}) > 1:
+    if len(rows := {matrix.shape[0] for matrix in matrices.values()}) > 1:
         raise InputError(
             "the user's negatives are not of the same documents",
             expected="as many rows in each matrix",
             received=", ".join(f"{count:,}" for count in sorted(rows)),
         )
+    levels: list[csc_matrix | None] = [None] * depth
+    below = _binary(matrices.get(0))
+    for height in range(1, depth + 1):
+        here = _binary(matrices.get(height))
+        if below is not None:
+            marked = sorted_csc(below @ chain[depth - height])
+            here = marked if here is None else sorted_csc(marked + here)
+        levels[depth - height] = below = here
+    return levels
 
 
 def _binary(matrix: spmatrix | None) -> csc_matrix | None:
@@ -180,8 +171,7 @@ def _scaled(matrix: csc_matrix, norm: str) -> csc_matrix:
 
 def check_relevance(R: csc_matrix, Y: csc_matrix) -> None:
     """Raise an error if relevance does not fit the labels; both are results of :func:`sorted_csc`."""
-    same = R.shape == Y.shape and np.array_equal(R.indptr, Y.indptr) and np.array_equal(R.indices, Y.indices)
-    if not same:
+    if R.shape != Y.shape or not (np.array_equal(R.indptr, Y.indptr) and np.array_equal(R.indices, Y.indices)):
         raise InputError(
             "the relevance matrix does not belong to the labels",
             expected=f"an entry above zero for each of the {Y.nnz:,} positives of Y ({Y.shape[0]:,} × {Y.shape[1]:,})",

@@ -46,14 +46,9 @@ class _Piece(NamedTuple):
 
 
 def train_streamed(
-    data: RankerData,
-    folders: Sequence[Path],
-    *,
-    params: RankerParams | None = None,
-    pred_params: Sequence[RankerPredParams] | None = None,
-    threads: int = -1,
-    seed: int = 0,
-) -> list[XLinear]:
+    data: RankerData, folders: Sequence[Path], *, params: RankerParams | None = None,
+    pred_params: Sequence[RankerPredParams] | None = None, threads: int = -1, seed: int = 0,
+) -> list[XLinear]:  # fmt: skip
     """Train the rankers of several trees, one after the other, each into a folder that must not exist.
 
     The data is best memory-mapped, as are the rankers returned. The files do not depend on the number of threads.
@@ -62,30 +57,23 @@ def train_streamed(
     check_pair(X, data.Y)
     params, instances = params or RankerParams(), Instances(X)
     release_freed_memory()
-    for number, (tree, folder) in enumerate(zip(data.trees, folders, strict=True)):
+    pred_params = pred_params or [RankerPredParams()] * len(folders)
+    for tree, folder, own in zip(data.trees, folders, pred_params, strict=True):
         levels = data.levels_of(tree, params)
-        preds = per_level(
-            (pred_params or [RankerPredParams()] * len(folders))[number].hlm_args.model_chain, levels.depth
-        )
+        preds = per_level(own.hlm_args.model_chain, levels.depth)
         made: list[Level] = []
         with SearchWriter(folder) as writer:
             for run in levels.runs():
                 predicted = None
                 if levels.waits(run.start):
-                    above = XLinear(made, X.nr_sparse, X.nr_dense)
-                    above.take_chunks(writer.chunks(made))
+                    sizes = X.nr_sparse, X.nr_dense
+                    above = XLinear(made, *sizes, writer.chunks(made), (len(made), *sizes))
                     predicted = above.predict(X, threads=threads)
                 problems = [levels.problem(t, predicted) for t in run]
                 counts = _solve(writer, instances, problems, levels_title([run]), threads, seed)
-                made += [
-                    Level(
-                        UnreadWeights(instances.weights_shape(problem), count, _unread),
-                        problem.clusters,
-                        problem.bias,
-                        preds[t],
-                    )
-                    for t, problem, count in zip(run, problems, counts, strict=True)
-                ]
+                for t, problem, count in zip(run, problems, counts, strict=True):
+                    weights = UnreadWeights(instances.weights_shape(problem), count, _unread)
+                    made.append(Level(weights, problem.clusters, problem.bias, preds[t]))
             write_parameters(made, folder)
             writer.finish(made, X.nr_dense)
         release_freed_memory()
@@ -142,44 +130,23 @@ def _in_order(
 
 def _piece(instances: Instances, problem: LevelProblem, tasks: LevelTasks, first: int, last: int, seed: int) -> _Piece:
     """Solve the clusters ``first`` to ``last`` of a level and arrange their weights for search."""
-    own = slice(*np.searchsorted(tasks.cluster, (first, last)))
     solved = [
-        solve_task(instances, problem, int(cluster), task_labels(problem, int(cluster), int(begin), int(end)), seed)
-        for cluster, begin, end in zip(tasks.cluster[own], tasks.begin[own], tasks.end[own], strict=True)
+        solve_task(instances, problem, int(tasks.cluster[i]), task_labels(problem, tasks, i), seed)
+        for i in range(*np.searchsorted(tasks.cluster, (first, last)))
     ]
     children = problem.clusters.indptr[first : last + 1].astype(np.int64)
     labels = problem.clusters.indices[children[0] : children[-1]]
     order = np.argsort(labels)
     places = [order[np.searchsorted(labels, part.labels, sorter=order)] for part in solved]
     weights = join_columns([part._replace(labels=at) for part, at in zip(solved, places, strict=True)], len(labels))
-    return _Piece(*arranged(weights, children - children[0], instances, problem), len(weights[0]) - 1, len(weights[1]))
-
-
-def arranged(
-    weights: tuple[np.ndarray, np.ndarray, np.ndarray], child_indptr: np.ndarray, instances: Instances,
-    problem: LevelProblem,
-) -> tuple[ChunkTable, np.ndarray]:  # fmt: skip
-    """Return the columns of neighbouring clusters (CSC arrays in the order of the clusters), arranged for search."""
-    nr_sparse, nr_dense, count = instances.nr_sparse, instances.dense.shape[1], len(child_indptr) - 1
-    children = np.arange(child_indptr[-1], dtype=np.int32)
+    sizes = instances.nr_sparse, instances.dense.shape[1], SMALL_SHARE
+    count, indptr, columns = last - first, children - children[0], np.arange(len(labels), dtype=np.int32)
     table = ChunkTable(np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.uint64))
-    measure(
-        weights[0],
-        weights[1],
-        child_indptr,
-        children,
-        nr_sparse,
-        nr_dense,
-        SMALL_SHARE,
-        0,
-        count,
-        table.rows,
-        table.lengths,
-    )
+    measure(*weights[:2], indptr, columns, *sizes, 0, count, table.rows, table.lengths)
     start = np.concatenate([[0], np.cumsum(table.lengths)])
     words = np.zeros(start[-1], np.int32)
     fill(
-        *weights, child_indptr, children, nr_sparse, nr_dense, SMALL_SHARE, 0, count, problem.bias,
+        *weights, indptr, columns, *sizes, 0, count, problem.bias,
         start, words, words.view(np.float32), words.view(np.uint8), words.view(np.uint64), table.checksums,
     )  # fmt: skip
-    return table, words
+    return _Piece(table, words, len(labels), len(weights[1]))

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -102,10 +102,6 @@ class XLinear:
             self._chunks_of = key
         return self._chunks
 
-    def take_chunks(self, chunks: Chunks) -> None:
-        """Search in weights of this model that are arranged already."""
-        self._chunks, self._chunks_of = chunks, (self.depth, self.nr_sparse, self.nr_dense)
-
     @property
     def stored_alone(self) -> bool:
         """Whether the weights exist on disk in their layout for search only, and the model is as it was loaded."""
@@ -117,9 +113,10 @@ class XLinear:
         run(chunks)
         if chunks.damaged[0]:
             if (stored := self._stored) is not None:
+                error = damaged(stored.folder)
                 if stored.alone:
-                    raise damaged(stored.folder)
-                warn_of_damage(stored.folder, f"{stored.folder} is damaged: its content has changed since it was saved")
+                    raise error
+                warn_of_damage(stored.folder, error.problem)
             self._stored = self._chunks = None
             run(self.chunks(nr_dense, threads))
 
@@ -129,21 +126,16 @@ class XLinear:
         The weights are neither read nor arranged again: a score is the same, bit for bit, as without the restriction.
         """
         levels = self._all_levels or self.levels
-        if labels is None:
-            self.levels, self._all_levels = levels, None
-        else:
-            self.levels = restricted(levels, checked_labels(labels, self.nr_labels))
-            self._all_levels = levels
+        some = None if labels is None else restricted(levels, checked_labels(labels, self.nr_labels))
+        self.levels, self._all_levels = (levels, None) if some is None else (some, levels)
         if self._chunks is not None:
             self._chunks = with_children(self._chunks, levels, self.levels)
 
     def only(self, labels: np.ndarray) -> "XLinear":
         """Return rankers, sharing the weights, that predict only those of these labels (ascending) that are allowed."""
-        levels = self._all_levels or self.levels
-        chunks = self.chunks(self.nr_dense)
-        out = replace(self, levels=restricted(self.levels, labels), _all_levels=levels)
-        out._chunks = with_children(chunks, levels, out.levels)
-        return out
+        levels, some = self._all_levels or self.levels, restricted(self.levels, labels)
+        chunks = with_children(self.chunks(self.nr_dense), levels, some)
+        return replace(self, levels=some, _all_levels=levels, _chunks=chunks)
 
     @property
     def allowed(self) -> np.ndarray | None:
@@ -151,15 +143,9 @@ class XLinear:
         return None if self._all_levels is None else np.unique(self.levels[-1].clusters.indices)
 
     def predict(
-        self,
-        X: Features,
-        *,
-        beam_size: int | None = None,
-        only_topk: int | None = None,
-        post_processor: str | None = None,
-        codes: csr_matrix | None = None,
-        threads: int = -1,
-    ) -> csr_matrix:
+        self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
+        post_processor: str | None = None, codes: csr_matrix | None = None, threads: int = -1,
+    ) -> csr_matrix:  # fmt: skip
         """Return the best labels of each document, by beam search: documents × labels, descending within a row.
 
         Larger beams find better labels and take longer. ``codes`` (documents × parents of the first level) are the
@@ -171,17 +157,12 @@ class XLinear:
         return ranked_csr(*found, self.nr_labels)
 
     def search(
-        self,
-        X: Features,
-        *,
-        beam_size: int | None = None,
-        only_topk: int | None = None,
-        post_processor: str | None = None,
-        codes: csr_matrix | None = None,
-        threads: int = -1,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
+        post_processor: str | None = None, codes: csr_matrix | None = None, threads: int = -1,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """Return labels [documents, k] and scores, best first, and the number of labels of each document."""
         self._check(X)
+        count, n = thread_count(threads), X.nr_rows
         most = [level.pred_params.only_topk for level in self.levels]
         if beam_size is not None:
             most[:-1] = [beam_size] * (self.depth - 1)
@@ -191,28 +172,24 @@ class XLinear:
             raise InputError("beam size and top k must be at least 1", received=f"{most}")
         # No level can keep more nodes than it has.
         most = [min(one, int(level.clusters.shape[0])) for one, level in zip(most, self.levels, strict=True)]
-        beams = np.array(most, np.int64)
-        count = thread_count(threads)
-        query = kernel_form(X)
-        start = _NO_CODES if codes is None else code_arrays(codes, (X.nr_rows, self.levels[0].clusters.shape[1]))
-        n, k = X.nr_rows, most[-1]
-        nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
+        parents = self.levels[0].clusters.shape[1]
+        start = _NO_CODES if codes is None else code_arrays(codes, (n, parents))
+        nodes, scores = np.empty((n, most[-1]), np.int32), np.empty((n, most[-1]), np.float32)
         found = np.zeros(n, np.int64)
-        arguments: tuple[Any, ...] = (*query, *start, beams, self._posts(post_processor))
-        block = max(1, min(BLOCK, _BLOCK_NODES // max(*most, self.levels[0].clusters.shape[1])))
+        arguments = (*kernel_form(X), *start, np.array(most, np.int64), self._posts(post_processor))
+        block = max(1, min(BLOCK, _BLOCK_NODES // max(*most, parents)))
 
         def run(chunks: Chunks) -> None:
+            def part(first: int, last: int) -> None:
+                search(chunks, *arguments, first, last, block, nodes, scores, found)
+
             if count == 1 or n < 2 * count:
-                search(chunks, *arguments, 0, n, block, nodes, scores, found)
+                part(0, n)
                 return
             # More pieces than threads, since some texts are long; whole blocks if there are enough.
             step = min(block, max(1, math.ceil(n / (4 * count))))
             with ThreadPoolExecutor(count) as pool:
-                calls: list[tuple[Any, ...]] = [
-                    (search, chunks, *arguments, at, min(at + step, n), block, nodes, scores, found)
-                    for at in range(0, n, step)
-                ]
-                for future in [pool.submit(*call) for call in calls]:
+                for future in [pool.submit(part, at, min(at + step, n)) for at in range(0, n, step)]:
                     future.result()
 
         self._with_chunks(X.nr_dense, count, run)
@@ -229,13 +206,12 @@ class XLinear:
             )
         paths = selected_paths(self.levels, csr_matrix(selected), self._all_levels or self.levels)
         out = np.empty(len(paths.chunk), np.float32)
-        arguments = (*kernel_form(X), *paths.for_kernel(), self._posts(post_processor), out)
+        nodes = paths.indptr, paths.chunk, paths.child, paths.parent
+        arguments = (*kernel_form(X), *nodes, self._posts(post_processor), out)
         self._with_chunks(X.nr_dense, 1, lambda chunks: score_paths(chunks, *arguments))
         last = paths.indptr[-1]
-        result = csr_matrix(
-            (out[last[0] : last[-1]], paths.node[last[0] : last[-1]], last - last[0]),
-            shape=selected.shape,
-        )
+        own = slice(last[0], last[-1])
+        result = csr_matrix((out[own], paths.node[own], last - last[0]), shape=selected.shape)
         result.sort_indices()
         return result
 
@@ -264,8 +240,8 @@ class XLinear:
         return name == "noop" or name.startswith("log-")
 
     def _posts(self, override: str | None) -> np.ndarray:
-        names: Sequence[str] = [override or level.pred_params.post_processor for level in self.levels]
-        return np.array([post_processor_code(name) for name in names], np.int64)
+        names = (override or level.pred_params.post_processor for level in self.levels)
+        return np.array([*map(post_processor_code, names)], np.int64)
 
     def _check(self, X: Features) -> None:
         if X.nr_features != self.nr_features:

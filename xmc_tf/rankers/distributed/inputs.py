@@ -29,7 +29,13 @@ class Fingerprint(NamedTuple):
 
 def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fingerprint]:
     """Return size and CRC-32 of this rank's files; ranks of one host that see the same files each read a part."""
-    own = (communicator.host, run_on_all_ranks(communicator, lambda: [_identity(path) for path in paths]))
+
+    def identities() -> list[tuple[int, int, int, int]]:
+        """Return values that two names of one file on one host have in common."""
+        stats = [path.stat() for path in paths]
+        return [(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for one in stats]
+
+    own = (communicator.host, run_on_all_ranks(communicator, identities))
     others = communicator.allgather(own)
     here = [rank for rank, other in enumerate(others) if other == own]
     place, count = here.index(communicator.rank), len(here)
@@ -45,12 +51,6 @@ def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fing
         Fingerprint(path.name, sum(length for _, length in each), crc_of_all(each))
         for path, each in zip(paths, zip(*parts, strict=True), strict=True)
     ]
-
-
-def _identity(path: Path) -> tuple[int, int, int, int]:
-    """Return values that two names of one file on one host have in common."""
-    found = path.stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def check_same_inputs(

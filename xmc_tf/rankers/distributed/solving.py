@@ -130,8 +130,8 @@ def solve_over_ranks(
                 sub, solved = plan[unsolved[claimed]], []
                 problem, tasks = levels[sub.level]
                 for i in range(sub.first, sub.last):
-                    cluster, begin, end, _ = (int(column[i]) for column in tasks)
-                    columns = solve_task(instances, problem, cluster, task_labels(problem, cluster, begin, end), seed)
+                    labels = task_labels(problem, tasks, i)
+                    columns = solve_task(instances, problem, int(tasks.cluster[i]), labels, seed)
                     count = int(columns.filled[0])
                     solved.append(columns._replace(labels=columns.labels[:count], indptr=columns.indptr[: count + 1]))
                 write_block(work.blocks / names[unsolved[claimed]], solved)

@@ -14,12 +14,12 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.rankers.growing.kernels import adjust_labels
 from xmc_tf.rankers.kernels.emit import WeightColumns, matrix_of_columns
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.levels import Levels
 from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.query_arrays import sparse_arrays
 from xmc_tf.rankers.tasks import (
     Instances,
     level_tasks,
@@ -99,10 +99,8 @@ def changed_clusters(before: Levels, after: Levels, columns: Sequence[np.ndarray
     for t in range(after.depth):
         old, new = before.problem(t), after.problem(t)
         known = columns[t] >= 0
-        positives = _differ(csc_matrix(old.labels[:, columns[t][known]]), csc_matrix(new.labels[:, known]))
-        nodes = np.zeros(len(known), bool)
-        nodes[known] = positives
-        nodes[~known] = True
+        nodes = np.ones(len(known), bool)
+        nodes[known] = _differ(csc_matrix(old.labels[:, columns[t][known]]), csc_matrix(new.labels[:, known]))
         mask = np.asarray(new.clusters.T @ nodes.astype(np.float32)).ravel() > 0
         # A cluster's documents change only if a node's documents do, or if a label has left.
         mask |= np.diff(old.clusters.indptr) != np.diff(new.clusters.indptr)
@@ -114,16 +112,15 @@ def _differ(one: csc_matrix, other: csc_matrix) -> np.ndarray:
     """Return for each column whether the entries of two matrices, sorted and without zeros, are at different rows."""
     different = np.diff(one.indptr) != np.diff(other.indptr)
     for j in np.flatnonzero(~different):
-        own = slice(one.indptr[j], one.indptr[j + 1]), slice(other.indptr[j], other.indptr[j + 1])
-        different[j] = not np.array_equal(one.indices[own[0]], other.indices[own[1]])
+        rows, others = (m.indices[m.indptr[j] : m.indptr[j + 1]] for m in (one, other))
+        different[j] = not np.array_equal(rows, others)
     return different
 
 
 def solved_again(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
     """Return the rankers of some trees with all changed clusters solved on all their documents."""
 
-    def solve(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
-        del growth, t
+    def solve(_: Growth, problem: LevelProblem, __: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
         return [solve_task(instances, problem, cluster, labels, seed)]
 
     return _grown(growths, instances, solve, threads)
@@ -160,8 +157,7 @@ def _adjusted(
     # The known labels of a level keep their numbers: new ones come last.
     return adjust_labels(
         instances.indptr, instances.indices, instances.data, rows[:split], rows[split:], labels, problem.positives,
-        kernel_view(weights.indptr, np.int64), kernel_view(weights.indices, np.int32),
-        kernel_view(weights.data, np.float32), instances.slot(), settings, _ADJUSTABLE[params.solver_type],
+        *sparse_arrays(weights), instances.slot(), settings, _ADJUSTABLE[params.solver_type],
     )  # fmt: skip
 
 
@@ -178,9 +174,7 @@ def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threa
         for t, problem in enumerate(problems[g]):
             plan = level_tasks(instances, problem)
             for i in np.flatnonzero(growth.changed[t][plan.cluster]):
-                cluster = int(plan.cluster[i])
-                labels = task_labels(problem, cluster, int(plan.begin[i]), int(plan.end[i]))
-                tasks.append((int(plan.work[i]), g, t, cluster, labels))
+                tasks.append((int(plan.work[i]), g, t, int(plan.cluster[i]), task_labels(problem, plan, i)))
     tasks.sort(key=lambda task: -task[0])
     calls = [
         (len(labels), partial(solve, growths[g], problems[g][t], t, cluster, labels))
@@ -189,16 +183,14 @@ def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threa
     solved = solve_in_threads(calls, "rankers that change", threads)
     for (_, g, t, *_), columns in zip(tasks, solved, strict=True):
         parts[g][t] += columns
-    return [_model(growth, problems[g], parts[g]) for g, growth in enumerate(growths)]
-
-
-def _model(growth: Growth, problems: Sequence[LevelProblem], parts: Sequence[list[WeightColumns]]) -> XLinear:
-    old = growth.model
-    levels = [
-        Level(_weights(level.weights, growth.columns[t], parts[t]), problems[t].clusters, level.bias, level.pred_params)
-        for t, level in enumerate(old.levels)
-    ]
-    return XLinear(levels, old.nr_sparse, old.nr_dense)
+    models = []
+    for growth, own, new in zip(growths, problems, parts, strict=True):
+        levels = []
+        for level, columns, problem, part in zip(growth.model.levels, growth.columns, own, new, strict=True):
+            weights = _weights(level.weights, columns, part)
+            levels.append(Level(weights, problem.clusters, level.bias, level.pred_params))
+        models.append(XLinear(levels, growth.model.nr_sparse, growth.model.nr_dense))
+    return models
 
 
 def _weights(old: csc_matrix, columns: np.ndarray, parts: Sequence[WeightColumns]) -> csc_matrix:
@@ -208,8 +200,5 @@ def _weights(old: csc_matrix, columns: np.ndarray, parts: Sequence[WeightColumns
     for part in parts:
         there = columns[part.labels[: int(part.filled[0])]]
         node_of[there[there >= 0]] = -1
-    kept = WeightColumns(
-        node_of, kernel_view(old.indptr, np.int64), kernel_view(old.indices, np.int32),
-        kernel_view(old.data, np.float32), np.array([len(node_of)]),
-    )  # fmt: skip
+    kept = WeightColumns(node_of, *sparse_arrays(old), np.array([len(node_of)]))
     return matrix_of_columns([kept, *parts], (old.shape[0], len(columns)))

@@ -11,6 +11,7 @@ from xmc_tf.common.kernels import kernel_view
 from xmc_tf.common.threads import thread_count
 from xmc_tf.rankers.kernels.layout import SHARE, Chunks, fill, measure, padded
 from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.query_arrays import sparse_arrays
 
 
 class ChunkTable(NamedTuple):
@@ -22,12 +23,9 @@ class ChunkTable(NamedTuple):
 
 
 def build_chunks(
-    levels: Sequence[Level],
-    nr_sparse: int,
-    nr_dense: int,
-    threads: int = 1,
+    levels: Sequence[Level], nr_sparse: int, nr_dense: int, threads: int = 1,
     room: Callable[[int], np.ndarray] = lambda count: np.zeros(count, np.int32),
-) -> tuple[ChunkTable, Chunks]:
+) -> tuple[ChunkTable, Chunks]:  # fmt: skip
     """Return the weights of all levels, arranged for search; the result does not depend on the number of threads.
 
     ``room`` returns an array of so many int32, all zero, to fill.
@@ -37,11 +35,15 @@ def build_chunks(
     rows, lengths = (np.zeros(int(starts[-1]), np.int64) for _ in range(2))
     table = ChunkTable(rows, lengths, np.zeros(len(rows), np.uint64))
     places = [slice(int(a), int(b)) for a, b in pairwise(starts)]
+    works = []
+    for level, own in zip(levels, places, strict=True):
+        clusters = kernel_view(level.clusters.indptr, np.int64), kernel_view(level.clusters.indices, np.int32)
+        arrays = sparse_arrays(level.weights)
+        for part in chunk_ranges(own.stop - own.start, threads):
+            works.append((level.bias, own, arrays, (*clusters, nr_sparse, nr_dense, SHARE, *part)))
     with ThreadPoolExecutor(threads) as pool:
         jobs: list[tuple[Any, ...]] = [
-            (measure, *_arrays(level)[:2], *_children(level), nr_sparse, nr_dense, SHARE, a, b, rows[own], lengths[own])
-            for level, own in zip(levels, places, strict=True)
-            for a, b in chunk_ranges(own.stop - own.start, threads)
+            (measure, *arrays[:2], *sizes, rows[own], lengths[own]) for _, own, arrays, sizes in works
         ]
         _all_done(pool, jobs)
         words = room(int(lengths.sum()))
@@ -49,12 +51,10 @@ def build_chunks(
         chunks.verified[:] = 1
         jobs = [
             (
-                fill, *_arrays(level), *_children(level), nr_sparse, nr_dense, SHARE, a, b, level.bias,
-                chunks.start[own.start : own.stop + 1], words, chunks.weights, chunks.bytes, chunks.lines,
-                table.checksums[own],
+                fill, *arrays, *sizes, bias, chunks.start[own.start : own.stop + 1], words, chunks.weights,
+                chunks.bytes, chunks.lines, table.checksums[own],
             )
-            for level, own in zip(levels, places, strict=True)
-            for a, b in chunk_ranges(own.stop - own.start, threads)
+            for bias, own, arrays, sizes in works
         ]  # fmt: skip
         _all_done(pool, jobs)
     return table, chunks
@@ -89,15 +89,6 @@ def with_children(chunks: Chunks, levels: Sequence[Level], kept: Sequence[Level]
         own = level.clusters.indices
         children.append(np.where(here[own], own, -1).astype(np.int32))
     return chunks._replace(children=np.concatenate(children))
-
-
-def _arrays(level: Level) -> tuple[Any, ...]:
-    w = level.weights
-    return kernel_view(w.indptr, np.int64), kernel_view(w.indices, np.int32), kernel_view(w.data, np.float32)
-
-
-def _children(level: Level) -> tuple[Any, ...]:
-    return kernel_view(level.clusters.indptr, np.int64), kernel_view(level.clusters.indices, np.int32)
 
 
 def chunk_ranges(count: int, parts: int) -> list[tuple[int, int]]:

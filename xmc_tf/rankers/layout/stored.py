@@ -42,8 +42,7 @@ _HEADER, _TABLE, _WORDS = "search.json", "chunks.npy", "words.npy"
 SEARCH = "search"
 SEARCH_ENDINGS = tuple(f"{SEARCH}/{name}" for name in (_HEADER, _TABLE, _WORDS))
 _BLOCK = 1 << 20  # bytes of zeros that are written at a time
-FEWEST_WEIGHTS = 1 << 20
-"""Smaller models are arranged in a fraction of a second, and their folders stay small."""
+FEWEST_WEIGHTS = 1 << 20  # smaller models are arranged in a fraction of a second, and their folders stay small
 
 
 class StoredSearch(NamedTuple):
@@ -64,12 +63,10 @@ class StoredSearch(NamedTuple):
 
 def write_search(folder: Path, levels: Sequence[Level], nr_dense: int, threads: int = -1) -> None:
     """Write the layout of the rankers in a folder, if they are large enough; the file is filled in place."""
-    nr_weights = [level.nr_weights for level in levels]
-    if sum(nr_weights) < FEWEST_WEIGHTS:
+    if sum(level.nr_weights for level in levels) < FEWEST_WEIGHTS:
         return
-    here = folder / SEARCH
+    here, nr_sparse = folder / SEARCH, levels[0].nr_features - nr_dense
     here.mkdir(parents=True)
-    nr_sparse = levels[0].nr_features - nr_dense
     table, _ = build_chunks(levels, nr_sparse, nr_dense, threads, room=lambda count: _mapped(here / _WORDS, count))
     _write_header(folder, levels, nr_dense, table)
 
@@ -99,14 +96,12 @@ class SearchWriter:
     def chunks(self, levels: Sequence[Level]) -> Chunks:
         """Return the chunks written so far, which are those of these levels."""
         self._write_head()
-        table = self._table()
         words = read_npy(self.folder / SEARCH / _WORDS)
-        return chunks_of(levels, table, kernel_view(words, np.int32))
+        return chunks_of(levels, self._table(), kernel_view(words, np.int32))
 
     def finish(self, levels: Sequence[Level], nr_dense: int) -> None:
         """Complete the folder; the levels' parameters and clusters are in it already."""
-        head = self._write_head()
-        size = self._file.tell()
+        head, size = self._write_head(), self._file.tell()
         crc = crc_of_all([(zlib.crc32(head), len(head)), (self._crc, size - len(head))])
         _write_header(self.folder, levels, nr_dense, self._table(), {"bytes": size, "crc32": f"{crc:08x}"})
 
@@ -238,35 +233,19 @@ def _sources(folder: Path, biases: Sequence[float]) -> list[dict[str, Any]]:
 
 def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc_matrix:
     """Return the weights of level ``t``, which are on disk in their layout for search only."""
-    chunks = stored.chunks(levels)
+    chunks, level, clusters, threads = stored.chunks(levels), levels[t], levels[t].clusters, thread_count(-1)
     first, last = (int(chunks.level_start[t + i]) for i in range(2))
-    matrix = _columns_of_chunks(stored, chunks, levels[t], first, np.arange(first, last))
-    assert matrix.nnz == stored.nr_weights[t]
-    return matrix
-
-
-def _columns_of_chunks(
-    stored: StoredSearch, chunks: Chunks, level: Level, level_start: int, wanted: np.ndarray
-) -> csc_matrix:
-    """Return a level's weights of which only the columns of some chunks are filled."""
-    clusters = level.clusters
     # As the kernel numbers chunks: those before the level have no children here.
-    indptr = np.concatenate([np.zeros(level_start, np.int64), clusters.indptr.astype(np.int64)])
-    children = kernel_view(clusters.indices, np.int32)
-    threads = thread_count(-1)
+    indptr = np.concatenate([np.zeros(first, np.int64), clusters.indptr.astype(np.int64)])
+    arguments = (
+        chunks.words, chunks.weights, chunks.bytes, chunks.lines, chunks.start, chunks.rows, chunks.checksums, indptr,
+        kernel_view(clusters.indices, np.int32), stored.nr_sparse, stored.nr_dense, level.bias,
+    )  # fmt: skip
 
     def read(at: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
-        runs = np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1) if len(wanted) else []
         with ThreadPoolExecutor(threads) as pool:
-            futures = [
-                pool.submit(
-                    unpack, chunks.words, chunks.weights, chunks.bytes, chunks.lines, chunks.start, chunks.rows,
-                    chunks.checksums, indptr, children, stored.nr_sparse, stored.nr_dense, level.bias,
-                    int(run[0]) + a, int(run[0]) + b, at, indices, data,
-                )
-                for run in runs
-                for a, b in chunk_ranges(len(run), 4 * threads)
-            ]  # fmt: skip
+            ranges = chunk_ranges(last - first, 4 * threads)
+            futures = [pool.submit(unpack, *arguments, first + a, first + b, at, indices, data) for a, b in ranges]
             for future in futures:
                 if future.result() >= 0:
                     raise damaged(stored.folder)
@@ -282,4 +261,5 @@ def _columns_of_chunks(
     matrix = csc_matrix((nr_rows, clusters.shape[0]), dtype=np.float32)
     matrix.indptr, matrix.indices, matrix.data = out_indptr, indices, data
     matrix.has_canonical_format = True
+    assert matrix.nnz == stored.nr_weights[t]
     return matrix
