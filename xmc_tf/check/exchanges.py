@@ -49,7 +49,6 @@ def _same(got: np.ndarray, count: int, expected: Callable[[int, int], np.ndarray
 
 
 def _filled(count: int, numbers: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """Return these numbers, which are computed block by block to save memory."""
     out = np.empty(count, np.float32)
     for first in range(0, count, _BLOCK):
         out[first : first + _BLOCK] = numbers(first, min(first + _BLOCK, count))
@@ -129,7 +128,6 @@ def measure(world: Communicator, name: str, long_bytes: int) -> Timing:
 
 
 def as_table(timings: list[Timing]) -> str:
-    """Return a table with a line per collective."""
     long_mb = timings[0].long_bytes / 1e6
     head = f"{'collective':<12} {'result':<8} {'4 kB':>10} {f'{long_mb:g} MB':>12} {'per rank':>14}"
     lines = [

@@ -26,8 +26,6 @@ STATES = (OK, DAMAGED, MISSING, UNKNOWN, FOREIGN)
 
 @dataclass(frozen=True)
 class FileState:
-    """The state of a file of the folder."""
-
     file: str
     bytes: int
     state: str
@@ -36,19 +34,15 @@ class FileState:
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """The result of the verification of a folder."""
-
     folder: Path
     what: str
     files: list[FileState]
 
     @property
     def intact(self) -> bool:
-        """Whether no file is damaged or missing."""
         return not any(one.state in (DAMAGED, MISSING) for one in self.files)
 
     def to_text(self) -> str:
-        """Return a line per file, and a summary."""
         width = max((len(printable(one.file)) for one in self.files), default=0)
         digits = max((len(f"{one.bytes:,}") for one in self.files), default=0)
         lines = []

@@ -39,7 +39,6 @@ def place_of_rank(communicator: Communicator) -> Place:
 
 
 def as_table(places: Sequence[Place]) -> str:
-    """Return a table with a line per rank, and rank 0's versions."""
     lines = [f"{'rank':>4}  {'host':<24} {'local':>5} {'pid':>8} {'threads':>7}  cores"]
     for place in places:
         lines.append(
@@ -51,7 +50,6 @@ def as_table(places: Sequence[Place]) -> str:
 
 
 def warnings(places: Sequence[Place]) -> list[str]:
-    """Return warnings about different versions and too many threads."""
     found = []
     for name, version in places[0].versions.items():
         others = [place for place in places if place.versions.get(name) != version]

@@ -58,8 +58,6 @@ def announce_compiling() -> None:
 
 
 class _Announcement(event.Listener):
-    """Logs the first compilation, and each one that takes long."""
-
     def __init__(self) -> None:
         self._kernels, self._seconds = 0, 0.0
         self._own = local()  # a kernel compiles those that it calls, in the same thread

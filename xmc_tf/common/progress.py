@@ -50,7 +50,6 @@ class Progress:
 
     @property
     def elapsed(self) -> float:
-        """The seconds since the start."""
         return time.monotonic() - self._start
 
     @property
@@ -70,7 +69,6 @@ class Progress:
         return (self.total - self.done) / rate
 
     def add(self, count: int = 1) -> None:
-        """Count ``count`` more units as done."""
         self.done += count
         now = time.monotonic()
         if not self._samples or now - self._samples[-1][0] >= _SAMPLES_S:

@@ -96,7 +96,6 @@ def _run_by_hand(
 
 
 def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchPlan], output: Output) -> int:
-    """Run the plan on its nodes, and return its exit status."""
     status = 1
     try:
         plan = make_plan()

@@ -22,7 +22,6 @@ _RETRY_S = 0.5
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Refuse options that are missing or contradict each other."""
     number = args.node_rank or 0
     if args.max_np is not None:
         raise InputError(
@@ -43,7 +42,6 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
-    """Return the number of ranks of this node."""
     slots = args.np or len(gpus)
     if not slots:
         raise InputError("--np is missing", expected="the number of ranks of this node, which has no visible GPU")
@@ -51,7 +49,6 @@ def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
 
 
 def describe(args: argparse.Namespace, here: int) -> str:
-    """Return what this node would do, for ``--dry-run``."""
     number, others = args.node_rank or 0, count(args.nodes - 1, "other node")
     lines = [f"node {number}: {count(here, 'rank')} on this host"]
     if number:
@@ -99,7 +96,6 @@ def read_secret(path: str) -> bytes:
 
 
 def master_address(args: argparse.Namespace) -> str:
-    """Return the address at which node 0 listens."""
     return str(args.master_addr or address_towards(["192.0.2.1"]))  # any other network
 
 

@@ -33,7 +33,6 @@ class HostChecks:
 
     @property
     def problems(self) -> list[tuple[str, str, HostCheck]]:
-        """The failed cells, with host and column."""
         cells = [(host.name, column, cell) for host, row in self.rows.items() for column, cell in row.items()]
         return [found for found in cells if found[2].problem]
 
@@ -52,7 +51,6 @@ class HostChecks:
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 

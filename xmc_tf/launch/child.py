@@ -48,12 +48,10 @@ class Child:
         self.pid = self._process.pid
 
     def follow(self) -> None:
-        """Begin to forward its output and to wait for its end."""
         threading.Thread(target=self._wait, daemon=True).start()
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
         return self._stopping.is_set()
 
     def wait_for_stop(self, seconds: float) -> None:
@@ -61,7 +59,6 @@ class Child:
         self._stopping.wait(seconds)
 
     def wait(self, seconds: float) -> None:
-        """Wait until it has ended and this was reported."""
         self._gone.wait(seconds)
 
     def stop(self) -> None:

@@ -59,7 +59,6 @@ def choose_gpus(hosts: Hosts, gpus: Sequence[Gpu]) -> dict[str, list[str]]:
 
 
 def choose_program(args: argparse.Namespace) -> list[str]:
-    """Return the command that each rank runs."""
     if args.module:
         return [sys.executable, "-m", *args.module]
     script, after_dashes = args.script, args.script[:1] == ["--"]

@@ -54,19 +54,17 @@ class Launcher(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End what the engine itself has started."""
+        pass
 
     def status(self) -> int | None:
         """Return the exit status of mpiexec; None while it runs, and for an engine without it."""
         return None
 
     def finish(self, number: int, status: int) -> None:
-        """End the stand-in of a command with its status."""
         with contextlib.suppress(OSError):
             self._stand_ins[number][1].sendall(frame({"status": status}))
 
     def lose(self, host: str) -> None:
-        """End the stand-ins of a host that is lost."""
         for name, stand_in in self._stand_ins:
             if name == host:
                 stand_in.close()

@@ -18,7 +18,6 @@ class Gpu(NamedTuple):
 
     @property
     def free(self) -> bool:
-        """Whether a training can use it."""
         return self.memory < BUSY_MEMORY and self.utilisation < BUSY_TIME
 
 
@@ -36,7 +35,6 @@ def visible_gpus(environment: Mapping[str, str], library: Any = None) -> list[Gp
 
 
 def least_busy(gpus: list[Gpu], count: int) -> list[str]:
-    """Return the names of ``count`` GPUs, the least busy first."""
     if count > len(gpus):
         raise InputError(
             "too few GPUs on this host",

@@ -62,12 +62,10 @@ class Hosts:
 
     @property
     def size(self) -> int:
-        """The number of ranks."""
         return sum(host.slots for host in self.all)
 
     @property
     def only_here(self) -> bool:
-        """Whether this host is the only one."""
         return all(is_here(host.name) for host in self.all)
 
     def as_flag(self) -> str:
@@ -94,7 +92,6 @@ class Hosts:
         return Hosts(kept, self.source)
 
     def without(self, names: Sequence[str]) -> "Hosts":
-        """Return the other hosts."""
         return Hosts([host for host in self.all if host.name not in names], self.source)
 
 
@@ -114,7 +111,6 @@ def make_host(name: str, slots: int, where: str) -> Host:
 
 
 def is_here(name: str) -> bool:
-    """Return whether a name or an address is this host's."""
     if name in (THIS_HOST, socket.gethostname()):
         return True
     try:

@@ -13,14 +13,11 @@ _MOST_UNCHANGED = 3  # restarts on the same hosts, after a host was lost for a m
 
 
 class Checks(NamedTuple):
-    """Inputs of the checks of the hosts."""
-
     paths: Sequence[str]  # files and folders of the program
     shared: str  # the folder that all hosts must share
     strict: bool  # any failed check keeps the job from starting; otherwise only unreachable hosts do
 
     def describe(self) -> str:
-        """Return what is checked, for ``--dry-run``."""
         failed = "stops the run" if self.strict else "is shown, and stops the run only if a host is not reached"
         return f"checks:  files {', '.join(self.paths) or '(none)'}; shared folder {self.shared}; a problem {failed}"
 
@@ -40,13 +37,11 @@ class Job:
         self._plan, self._nodes, self._output, self._checks, self._min_np = plan, nodes, output, checks, min_np
 
     def check_only(self) -> int:
-        """Check the hosts, print the table, and return 1 if a check has failed."""
         report = self._look()
         print(report.text())
         return 1 if report.problems else 0
 
     def run(self) -> int:
-        """Run the job to its end and return its exit status."""
         before: Hosts | None = None
         outcome, unchanged = Outcome(1), 0
         while True:

@@ -41,8 +41,6 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THR
 
 
 class HostNode:
-    """The node of this host."""
-
     # slots: the ranks of this node, if the launcher does not know them; lost_after_s: 0 for a launcher on this host
     def __init__(self, launcher: socket.socket, *, slots: int = 0, lost_after_s: float = 0.0) -> None:
         self._launcher = launcher
@@ -86,7 +84,6 @@ class HostNode:
         return None
 
     def close(self) -> None:
-        """End all processes of this node."""
         for child in self._children:
             child.stop()
         end = time.monotonic() + 2 * PATIENCE_S
@@ -122,7 +119,6 @@ class HostNode:
         self._send(ANSWER, answer=answer)
 
     def _welcome(self, stand_in: socket.socket) -> bool:
-        """Start the rank that a stand-in asks for."""
         try:
             environment = receive(stand_in, _STAND_IN_S)["environment"]
             stand_in.settimeout(None)
@@ -224,7 +220,6 @@ def _exit_code(status: int) -> int:
 
 
 def main() -> None:
-    """Serve the launcher that has started this node."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("launcher", help="HOST:PORT of the launcher")
     parser.add_argument("number", type=int)

@@ -36,8 +36,6 @@ class NodeError(Exception):
 
 
 class NodeConnection:
-    """The connection to a node."""
-
     def __init__(self, name: str, connection: socket.socket, hello: dict[str, Any]) -> None:
         self.name, self.network, self.stand_ins = name, text_of(hello, "network"), text_of(hello, "stand_ins")
         self.end = 0.0  # of time.monotonic: when answers must have arrived
@@ -63,15 +61,12 @@ class NodeConnection:
         return answer
 
     def close(self) -> None:
-        """Close the connection; the node then ends."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
 class Nodes:
-    """The nodes of a run."""
-
     def __init__(
         self,
         address: str,
@@ -103,13 +98,11 @@ class Nodes:
         return node
 
     def forget_events(self) -> None:
-        """Drop the events of an earlier run."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self.events.get_nowait()
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a message to all nodes."""
         for node in list(self._nodes.values()):
             node.send(kind, **fields)
 
@@ -166,7 +159,6 @@ class Nodes:
         return {name: answers[name] for name in names if name in answers}
 
     def close(self, status: int) -> None:
-        """End all nodes with this status."""
         self._listener.close()
         for node in list(self._nodes.values()):
             node.send(EXIT, status=status)

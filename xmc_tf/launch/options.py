@@ -109,7 +109,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def check_numbers(args: argparse.Namespace) -> None:
-    """Refuse impossible numbers and combinations."""
     if args.master_port >= 1 << 16:
         raise InputError("--master-port", expected="a number from 1 to 65,535", received=str(args.master_port))
     if args.min_np is not None and args.max_np is not None and args.min_np > args.max_np:

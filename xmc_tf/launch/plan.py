@@ -25,7 +25,6 @@ class LaunchPlan:
     stall_timeout_s: int | None = None
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of the ranks, in addition to those of this process."""
         # mpiexec, and other programs of ours, are installed beside the interpreter.
         found = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
         if self.stall_timeout_s:
@@ -39,18 +38,15 @@ class LaunchPlan:
         return found
 
     def describe(self) -> str:
-        """Return the plan as text, for ``--dry-run``."""
         lines = [f"{count(self.hosts.size, 'rank')} on {count(len(self.hosts), 'host')}, with {self.engine}", ""]
         lines += align([("host", "ranks", "GPUs", "reached"), *map(self._row, self.hosts)])
         return "\n".join([*lines, "", self.describe_settings()])
 
     @property
     def engine(self) -> str:
-        """The name of what connects the ranks."""
         return {"gloo": "Horovod over Gloo", "mpi": "mpiexec over MPI"}[self.controller]
 
     def describe_settings(self) -> str:
-        """Return what is the same on all hosts, as text."""
         threads = "one per core of the rank" if self.threads is None else str(self.threads)
         lines = [
             f"folder:  {os.getcwd()}",
@@ -75,5 +71,4 @@ def lost_after(timeout_s: float) -> float:
 
 
 def count(number: int, what: str) -> str:
-    """Return a number with its noun, such as "2 ranks"."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -38,8 +38,6 @@ _NEVER_CONSEQUENCES = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIG
 
 @dataclass
 class RankState:
-    """The state of a rank, as known to the launcher."""
-
     rank: int
     host: str
     pid: int
@@ -113,12 +111,10 @@ class Output:
             print(text, file=self._files[rank], flush=True)
 
     def note(self, text: str) -> None:
-        """Print a line of the launcher, unless it is to be quiet."""
         if not self._quiet:
             print(text, file=sys.stderr, flush=True)
 
     def error(self, text: str) -> None:
-        """Print an error of the launcher."""
         print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -145,7 +141,6 @@ class RunningPlan:
         self._number = next(_NUMBERS)
 
     def run(self) -> Outcome:
-        """Run all ranks to their end."""
         plan, nodes = self.plan, self._nodes
         nodes.forget_events()
         variables = {**os.environ, **plan.environment()}
@@ -204,7 +199,6 @@ class RunningPlan:
                 self._stop()
 
     def _stop(self) -> None:
-        """Tell all nodes to stop their ranks."""
         if self._stopped_at is None:
             self._stopped_at = time.monotonic()
             self._nodes.send(STOP)
@@ -232,7 +226,6 @@ class RunningPlan:
             state.status, state.stopped, state.ended_at = message["status"], message["stopped"], now
 
     def _lose(self, engine: Launcher, name: str) -> None:
-        """Handle the loss of a node, and of its ranks."""
         engine.lose(name)
         for rank in range(self.plan.hosts.size):
             if self.plan.hosts.host_of(rank).name == name:

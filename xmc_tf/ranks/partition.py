@@ -41,7 +41,6 @@ class Partition:
 
     @property
     def size(self) -> int:
-        """The number of ranks."""
         return len(self.bounds) - 1
 
     @property

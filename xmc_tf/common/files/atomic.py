@@ -26,7 +26,6 @@ def staged(folder: Path) -> Iterator[None]:
 
 
 def is_staged(path: Path) -> bool:
-    """Return whether a path lies in a folder that this process has marked as ``staged``."""
     return bool(_STAGED) and any(parent in _STAGED for parent in path.parent.resolve().joinpath(path.name).parents)
 
 

@@ -4,7 +4,6 @@ from xmc_tf.common.errors import InputError
 
 
 def log_folder(folder: str | Path) -> str:
-    """Return the folder of TensorBoard's files, created if missing."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:

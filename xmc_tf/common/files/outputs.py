@@ -57,7 +57,6 @@ def refuse_output_folder(flag: str, path: str | Path, inputs: Mapping[str, Named
 
 
 def _refuse_clash(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:
-    """Refuse an output that is an input, or part of a model."""
     for other, read in _each(inputs):
         if _same(path, read) or (os.path.isdir(read) and _is_read_there(path, read)):
             raise _also_read(f"{flag} {path}", other, read)
@@ -100,7 +99,6 @@ def _refuse_place(flag: str, path: str | Path, wanted: str) -> None:
 
 
 def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
-    """Refuse two outputs of a command that are the same file."""
     flags: dict[str, str] = {}
     for flag, path in outputs.items():
         if path is None:

@@ -100,8 +100,6 @@ def is_unchanged(content: Mapping[str, Any]) -> bool | None:
 
 @dataclass(frozen=True)
 class Records:
-    """The records of a folder's files in its header."""
-
     folder: Path
     header: Path
     files: Mapping[str, tuple[int, str]]  # length and CRC-32 by relative posix path

@@ -115,7 +115,6 @@ def _release(path: Path, descriptor: int, made: list[Path]) -> None:
 
 
 def _has_path(path: Path, descriptor: int) -> bool:
-    """Return whether the open file still has this path."""
     try:
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:

@@ -38,7 +38,6 @@ def _writable(folder: Path) -> Path:
 
 
 def _of_this_run(folder: Path, other: Path) -> Path:
-    """Return a new folder, which is removed when this process ends."""
     found = tempfile.mkdtemp(prefix="xmc_tf-")
     atexit.register(shutil.rmtree, found, ignore_errors=True)
     os.environ["XMC_TF_CACHE"] = found  # for processes that this one starts
@@ -50,7 +49,6 @@ def _of_this_run(folder: Path, other: Path) -> Path:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether files can be created in a folder, which is created if missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder)

@@ -24,16 +24,12 @@ _on_interrupt: list[Callable[[], str]] = []
 
 
 class _Handler(logging.StreamHandler):
-    """A handler that notes when something has been written."""
-
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
         activity.wrote()
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Show defaults, and keep the line breaks of descriptions."""
-
     def format_help(self) -> str:
         """Return the help; its examples call the commands as the user called this one."""
         return as_called(super().format_help())
@@ -75,7 +71,6 @@ class _Parser(argparse.ArgumentParser):
         return as_called("\n".join([*lines, "", f"{self.prog} --help-all shows all {count} options.\n"]))
 
     def _spelling(self, action: argparse.Action) -> str:
-        """Return the first spelling of a flag, and its value."""
         value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else "")
         return " ".join([*action.option_strings[:1], *([] if action.nargs == 0 else [str(value)])])
 
@@ -127,7 +122,6 @@ class GivenFlags(argparse.Namespace):
             raise InputError(f"{', '.join(found)} cannot be used {where}", fix=fix or f"leave out {found[0]}")
 
     def only_given(self) -> argparse.Namespace:
-        """Return the flags of the command line alone."""
         return argparse.Namespace(**{name: value for name, value in vars(self).items() if name in self.given})
 
 

@@ -43,7 +43,6 @@ def find(pid: int) -> Process | None:
 
 
 def is_rank() -> bool:
-    """Return whether a launcher has started this process."""
     return any(name in os.environ for name in RANK_VARIABLES)
 
 
@@ -126,7 +125,6 @@ def launcher_of(words: list[str]) -> str:
 
 
 def _launcher_in_python(words: list[str]) -> str:
-    """Return the launcher that Python runs with these arguments, or ""."""
     rest = iter(words)
     for word in rest:
         if word == "-m":

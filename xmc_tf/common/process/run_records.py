@@ -44,7 +44,6 @@ class ProcessRecord:
 
     @property
     def dead(self) -> bool:
-        """Whether all its processes are known to have ended."""
         return self.place == _place() and not any(Process(*owner).alive for owner in self.owners)
 
 
@@ -80,7 +79,6 @@ class TemporaryFolder:
 
 
 def clean_up() -> None:
-    """Remove what killed runs have left on this host."""
     folder = _folder(make=False)
     if folder is None:
         return
@@ -142,7 +140,6 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners: Iterable[list[int]] = ()) -> None:
-    """Add to this process's record."""
     place, own = _folder(make=True), find(os.getpid())
     if place is None or own is None:
         return
@@ -167,7 +164,6 @@ def _forget(path: Path, pid: int) -> None:
 
 
 def _read(path: Path) -> ProcessRecord | None:
-    """Return a record, or None if the file is not one of ours."""
     try:
         if not _is_mine(path, stat.S_ISREG) or path.stat().st_size > _LARGEST_RECORD:
             return None

@@ -27,8 +27,6 @@ _END_S = 2.0  # time limit to stop the other ranks
 
 
 class Interrupted(KeyboardInterrupt):
-    """The exception by which a signal ends a command."""
-
     def __init__(self, number: int) -> None:
         self.number = number
         super().__init__(number)
@@ -49,7 +47,6 @@ _FORKING = threading.local()
 
 
 def describe(number: int) -> str:
-    """Return the message of a command that a signal has ended."""
     return "interrupted by Ctrl-C" if number == signal.SIGINT else f"interrupted by {signal.Signals(number).name}"
 
 
@@ -135,7 +132,6 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _watch(reader: int, end: Callable[[int], object]) -> None:
-    """Wait, in a thread, for a signal and then for the command's end."""
     while (got := os.read(reader, 1)) and got[0] not in ENDING:
         continue
     if not got:

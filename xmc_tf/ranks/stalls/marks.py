@@ -31,7 +31,6 @@ class Marks:
 
     @contextmanager
     def waiting_in(self, name: str) -> Iterator[None]:
-        """Mark the block as a collective of that name."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._calls[number] = name, time.monotonic()
@@ -42,8 +41,6 @@ class Marks:
                 del self._calls[number]
 
     def as_wait(self, name: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-        """Return a decorator that marks each call of a function as a collective of that name."""
-
         def around(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
             @wraps(function)
             def call(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
@@ -55,7 +52,6 @@ class Marks:
         return around
 
     def add_source(self, read: Callable[[], Counts]) -> None:
-        """Add a function that returns counts kept elsewhere."""
         self._sources.append(read)
 
     def waits(self) -> dict[str, float]:

@@ -66,14 +66,12 @@ class StallWatch:
         self._thread = threading.Thread(target=self._watch_waits, name="xmc_tf stall watch", daemon=True)
 
     def start(self) -> None:
-        """Start to watch, until the process ends."""
         MARKS.kept = True
         self._thread.start()
         # The thread reads TensorFlow variables, which the interpreter must not destroy before.
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Stop watching; the run continues."""
         self._stopped.set()
         self._listener.close()
         if self._thread is not threading.current_thread():
