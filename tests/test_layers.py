@@ -98,7 +98,6 @@ MODULES_WITHOUT_TENSORFLOW = [
     "encoder.tokenizer",
     "jobs.onnx_export",
     "jobs.predict",
-    "jobs.predict_flags",
     "jobs.table_prediction",
     "jobs.settings",
     "matcher.candidates",

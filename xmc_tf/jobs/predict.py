@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,37 +11,119 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.marks import PREDICTIONS
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.marks import MATRIX_OF_PREDICTIONS, PREDICTIONS
 from xmc_tf.common.files.outputs import Named, refuse_output
+from xmc_tf.common.numbers import share
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import (
     Features,
     TextFile,
     check_pair,
     check_prediction_input,
+    check_validation_input,
     load_features,
     load_label_choice,
     load_matrix,
     prediction_path,
+    save_matrix,
 )
-from xmc_tf.jobs.predict_flags import OPTIONS
 from xmc_tf.models.loading import load
 from xmc_tf.models.over_ranks import predict_over_ranks
-from xmc_tf.models.results import count_of, give_result, in_pieces, load_true_labels, rows_of
+from xmc_tf.models.results import Names, count_of, in_pieces, named, rows_of
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import DECISIONS, PredictionOptions, options_of_flags, warn_without_effect
+from xmc_tf.params import (
+    DECISIONS,
+    SEARCH,
+    PredictionOptions,
+    add_batch_size,
+    add_force,
+    add_gpu,
+    add_model,
+    add_only_labels,
+    add_prediction_options,
+    add_predictions,
+    add_queries,
+    add_runtime,
+    add_texts,
+    add_verbosity,
+    add_without_effect,
+    options_of_flags,
+    warn_without_effect,
+)
 from xmc_tf.params.choices import TENSORFLOW
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.tables.reading_flags import refuse_without_table
+from xmc_tf.tables.reading_flags import add_reading_options, refuse_without_table
 
 if TYPE_CHECKING:
     from xmc_tf.models.model import Model
 
 _LOG = logging.getLogger(__name__)
 _BATCH_SIZE, _LAYOUT = 32, "table"  # defaults of flags
+
+
+OPTIONS = (*SEARCH, *DECISIONS, "ensemble_method", "max_pred_chunk", "threads")
+"""The options of a prediction that have flags of their own."""
+
+
+def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
+    out = cli.make_parser(
+        module,
+        description,
+        usage="%(prog)s [-m MODEL | --server URL] [TABLE | TEXT | -t TEXTS | -q TEXT …] [-x FEATURES] [options]",
+    )
+    model = out.add_mutually_exclusive_group(required=True)
+    add_model(model)
+    model.add_argument(
+        "--server",
+        metavar="URL",
+        help="server of the exported model: http://host:8501 (REST) or grpc://host:8500, followed by /NAME",
+    )
+    source = out.add_mutually_exclusive_group()
+    add_texts(source)
+    add_queries(source)
+    source.add_argument(
+        "table",
+        nargs="?",
+        metavar="TABLE",
+        help="table with a column of texts, such as a CSV file; or a text",
+    )
+    out.add_argument(
+        "-x", "--feat-path", "--inst-path", nargs="+", metavar="FILE",
+        help="features, .npz or .npy; two files, sparse then dense, are concatenated. They stand alone for linear "
+        "rankers, and beside the texts for an XR-Transformer that was trained with -x",
+    )  # fmt: skip
+    _add_reading(out)
+    add_predictions(out)
+    add_prediction_options(out, *OPTIONS)
+    add_only_labels(out)
+    out.add_argument(
+        "-so", "--selected-output", metavar="FILE",
+        help="matrix of documents × labels, .npz; only its nonzero entries are scored, by linear rankers",
+    )  # fmt: skip
+    add_batch_size(out)
+    add_gpu(out)
+    add_force(out)
+    add_runtime(out)
+    add_verbosity(out)
+    add_without_effect(out, "predict")
+    return out
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    group = add_reading_options(parser)
+    group.add_argument(
+        "--keep", metavar="NAME,…", help="columns to copy to the output, or all (default: a column named id)"
+    )
+    group.add_argument(
+        "--back-off", type=share, metavar="SHARE",
+        help="of labels that are category paths, such as A > B > C: name the deepest category that is right with this "
+        "probability, such as 0.8, instead of several labels",
+    )  # fmt: skip
 
 
 def predict(arguments: argparse.Namespace) -> None:
@@ -65,7 +148,7 @@ def predict(arguments: argparse.Namespace) -> None:
         _predict_table(arguments, options, model, communicator)
         return
     documents, X = run_on_all_ranks(communicator, lambda: _documents(arguments, model))
-    Y = run_on_all_ranks(communicator, lambda: load_true_labels(arguments.label_path, documents, model.nr_labels))
+    Y = run_on_all_ranks(communicator, lambda: _true_labels(arguments.label_path, documents, model.nr_labels))
     selected = run_on_all_ranks(communicator, lambda: _selected(arguments, documents))
 
     def predict_rows(rows: slice) -> csr_matrix:
@@ -79,7 +162,7 @@ def predict(arguments: argparse.Namespace) -> None:
 
     def give() -> None:
         assert predicted is not None  # on rank 0, where this runs
-        give_result(predicted, model.names, output, Y, arguments.layout)
+        _give(predicted, model.names, output, Y, arguments.layout)
 
     on_first_rank(communicator, give)
 
@@ -271,5 +354,40 @@ def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> No
     texts = arguments.query or TextFile(arguments.text_path).lines()
     names: dict[int, str] = {}
     predicted = Client(arguments.server).predict(texts, options.only_topk, arguments.batch_size, names)
-    Y = load_true_labels(arguments.label_path, texts, predicted.shape[1])
-    give_result(predicted, names, output, Y, arguments.layout)
+    Y = _true_labels(arguments.label_path, texts, predicted.shape[1])
+    _give(predicted, names, output, Y, arguments.layout)
+
+
+def _true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix | None:
+    """Read the true labels of the documents; None without a path."""
+    if path is None:
+        return None
+    Y = load_matrix(path, name="labels")
+    check_validation_input(Y, nr_labels, path)
+    check_pair(documents, Y, "the documents", path)
+    return csr_matrix(Y)
+
+
+def _give(predicted: csr_matrix, names: Names, path: str | None, Y: csr_matrix | None, layout: str) -> None:
+    """Save a prediction (as JSON lines for .jsonl, else as a matrix) or print it; then measure it if ``Y`` is given."""
+    if path is not None:
+        _save(path, predicted, names)
+    elif Y is None:
+        for labels in named(predicted, names):
+            lines = [f"{score:9.4f}  {printable(name)}" for name, score in labels]
+            print("\n".join(lines) or "      (no label)", end="\n\n")
+    if Y is not None:
+        from xmc_tf.metrics import precision_and_recall  # a query measures nothing
+
+        print(precision_and_recall(predicted, Y, layout))
+
+
+def _save(path: str, predicted: csr_matrix, names: Names) -> None:
+    if path.endswith(".jsonl"):
+        with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:
+            for labels in named(predicted, names):
+                content = {"labels": [name for name, _ in labels], "scores": [round(score, 6) for _, score in labels]}
+                file.write(json.dumps(content, ensure_ascii=False) + "\n")
+    else:
+        save_matrix(path, predicted, any_name=True, mark=MATRIX_OF_PREDICTIONS)
+    _LOG.info("predictions: %s", path)

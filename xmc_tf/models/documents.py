@@ -73,6 +73,15 @@ class ReadDocuments:
         """The texts, or the features as a matrix."""
         return as_features(self.features) if self.texts is None else self.texts
 
+    def only_texts(self) -> Texts:
+        """Return the texts; refuse features."""
+        if self.texts is None:
+            raise InputError(
+                "texts contains features", expected="texts: an encoder reads nothing else",
+                received=type(self.features).__name__, fix="X=features, beside the texts",
+            )  # fmt: skip
+        return self.texts
+
     def labelled(self) -> "LabelData":
         """Return the labels; refuse documents without any."""
         if self.labels is None:

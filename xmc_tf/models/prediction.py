@@ -175,13 +175,13 @@ def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: Predictio
     A label's score is the largest over the document's windows: each window was a training instance, and its evidence
     must not fade among the other windows.
     """
-    matcher = model.matcher
+    matcher, chosen = model.matcher, model.output_labels
     found = matcher.predict(
         windows.vectors,
         only_topk=_topk(model, options),
         beam_size=options.beam_size or model.metadata.beam_size,
         post_processor=options.post_processor or head_post_processor(model, method_of(model, options)),
-        only_labels=labels_of_rankers(model.output_labels, int(model.metadata.content["nr_labels"])),
+        only_labels=None if chosen is None else labels_of_rankers(chosen, int(model.metadata.content["nr_labels"])),
         windows=windows.splits,
     )
     return matcher.to_labels(found)

@@ -1,5 +1,4 @@
-import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,8 +12,9 @@ from xmc_tf.common.folders.model_kind import pecos_class
 from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES, RANKER, TRAINING
 from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.run_records import TemporaryFolder
-from xmc_tf.data import Features, Texts, as_features, chosen_labels
+from xmc_tf.data import Features, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.evidence_stage import evidence_stage
@@ -24,7 +24,7 @@ from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.model import Model, PredictionKeywords, read_keywords
+from xmc_tf.models.model import Model
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
 from xmc_tf.models.prediction import own_features, predict, ranker_features, vectors_of
@@ -135,7 +135,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         read = read_documents(texts, labels, columns, training=True, labelled=True)
         Y, lines = label_matrix(read.labelled(), names)
         names = None if lines is None else label_vocabulary(lines).preferred
-        documents = Documents(texts_only(read), Y, None if X is None else as_features(X))
+        documents = Documents(read.only_texts(), Y, None if X is None else as_features(X))
         own_tree = tree if isinstance(tree, LabelTree) else None
         inputs = TrainingInputs(
             documents,
@@ -274,54 +274,29 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             truncate_length: maximum number of tokens that the encoder reads at once (default: as trained).
             **columns: of a DataFrame, as for :meth:`predict`.
         """
-        return rows_of_length(1.0, vectors_of(self, self._texts(texts, columns), batch_tokens, truncate_length))
+        return rows_of_length(
+            1.0, vectors_of(self, self._read(texts, columns=columns).only_texts(), batch_tokens, truncate_length)
+        )
 
-    def predict(self, texts: DocumentsLike, X: Any = None, **options: Unpack[PredictionKeywords]) -> csr_matrix:
-        """Predict the best labels of texts.
+    def _predict(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> csr_matrix:
+        return predict(self, read.only_texts(), X, options)
 
-        Args:
-            texts: one text per document, a single text, or a DataFrame, of which the columns are read that the model
-                was trained on.
-            X: features of the documents; required if the model was trained with features.
-            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` (or ``k``) and
-                ``min_precision``; ``only_labels``, names or numbers of the labels that may be predicted; and ``text``,
-                a DataFrame's column of texts, or several (default: those of the training).
+    @property
+    def _allowed(self) -> np.ndarray | None:
+        return self.output_labels
 
-        Returns:
-            (documents × labels) scores, descending within a row.
-        """
-        chosen, columns, only_labels = read_keywords(options)
-        if only_labels is not None:
-            return self.only(only_labels).predict(texts, X, **vars(chosen), **columns)
-        return predict(self, self._texts(texts, columns), X, chosen)
-
-    def only(self, labels: Iterable[str | int]) -> Self:
-        """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
-
-        Args:
-            labels: names or numbers of the labels.
-        """
-        chosen = self._restriction(labels, self.output_labels)
+    def _only(self, chosen: np.ndarray, evidence: ProbabilityModel | None) -> Self:
         out = self.with_shared_parts()
         if RANKER in self.parts:
-            ranked = labels_of_rankers(chosen, self.ranker.nr_labels)
-            assert ranked is not None
-            out.ranker = self.ranker.only(ranked)
-        out.evidence = None if self.evidence is None else dataclasses.replace(self.evidence, allowed=chosen)
-        out.output_labels = chosen
+            out.ranker = self.ranker.only(labels_of_rankers(chosen, self.ranker.nr_labels))
+        out.evidence, out.output_labels = evidence, chosen
         return out
 
-    def set_output_constraint(self, labels: Iterable[str | int] | None) -> None:
-        """Restrict predictions to some labels, without changing the model's folder.
-
-        Args:
-            labels: names or numbers of the labels that may be predicted; None for all.
-        """
-        self.output_labels = None if labels is None else chosen_labels(labels, self.names, self.nr_labels)
-        if self.evidence is not None:
-            self.evidence.allowed = self.output_labels
+    def _restrict(self, chosen: np.ndarray | None) -> None:
+        self.output_labels = chosen
         if RANKER in self.parts:
-            self.ranker.set_output_constraint(labels_of_rankers(self.output_labels, self.ranker.nr_labels))
+            known = None if chosen is None else labels_of_rankers(chosen, self.ranker.nr_labels)
+            self.ranker.set_output_constraint(known)
 
     def export_parts(self) -> "ModelParts":
         """Return the parts of a SavedModel of this model."""
@@ -349,7 +324,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             beam_size: number of nodes kept at each level above the labels. None: the model's default.
         """
         options = PredictionOptions(beam_size=beam_size, only_topk=k, threads=1)
-        return explain_parts(self, one_text(self._texts(text, {})), X, options)
+        return explain_parts(self, one_text(self._read(text).only_texts()), X, options)
 
     def export_onnx(self, folder: str | Path, *, precision: str = "fp32") -> None:
         """Write a model whose encoder ONNX Runtime computes, which needs no TensorFlow.
@@ -380,14 +355,11 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         write_model_folder(folder, parts | {ENCODER: write}, self.names, self.metadata)
 
     def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
-        options, lines = PredictionOptions(threads=threads), texts_only(read)
+        options, lines = PredictionOptions(threads=threads), read.only_texts()
         given = own_features(self, lines, X, self.metadata.ensemble_method)
         vectors = vectors_of(self, lines, options.batch_tokens)
         params = XTransformerParams.from_json(self.metadata.train_params).ranker_params
         return ranker_features(self, lines, given, vectors, options), params
-
-    def _texts(self, documents: Any, columns: FrameColumns) -> Texts:
-        return texts_only(self._read(documents, None, columns))
 
 
 def _hierarchy_stage(hierarchy: LabelHierarchy, stages: Stages) -> Stage:
@@ -400,19 +372,9 @@ def _hierarchy_stage(hierarchy: LabelHierarchy, stages: Stages) -> Stage:
     return stages.run("hierarchy", keep, inputs={"broader": hierarchy.broader})
 
 
-def texts_only(read: ReadDocuments) -> Texts:
-    """Return the texts of documents; refuse features."""
-    if read.texts is None:
-        raise InputError(
-            "texts contains features", expected="texts: an encoder reads nothing else",
-            received=type(read.features).__name__, fix="X=features, beside the texts",
-        )  # fmt: skip
-    return read.texts
-
-
 def _held_out(validation: tuple[Any, ...], nr_labels: int, names: Sequence[str] | None) -> Documents:
     texts, labels, *features = validation
     X = as_features(features[0]) if features and features[0] is not None else None
     read = read_documents(texts, labels, name="validation")
-    truth = true_labels(read.labelled(), texts_only(read), nr_labels, names)
-    return Documents(texts_only(read), truth[:, :nr_labels], X)
+    truth = true_labels(read.labelled(), read.only_texts(), nr_labels, names)
+    return Documents(read.only_texts(), truth[:, :nr_labels], X)
