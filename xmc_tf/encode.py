@@ -51,11 +51,9 @@ def parser() -> argparse.ArgumentParser:
     )
     add_batch_size(out)
     out.add_argument(
-        "--truncate-length",
-        type=whole,
-        metavar="INT",
+        "--truncate-length", type=whole, metavar="INT",
         help="maximum number of tokens that the encoder reads at once (default: as trained)",
-    )
+    )  # fmt: skip
     add_gpu(out)
     add_force(out)
     add_runtime(out)

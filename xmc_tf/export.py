@@ -57,11 +57,9 @@ def parser() -> argparse.ArgumentParser:
         help="output folder; of a SavedModel, its last part is the version, such as 1",
     )  # fmt: skip
     add(
-        "--format",
-        choices=(_SAVED_MODEL, _ONNX),
-        default=_SAVED_MODEL,
+        "--format", choices=(_SAVED_MODEL, _ONNX), default=_SAVED_MODEL,
         help="a SavedModel, or a model's folder whose encoder ONNX Runtime computes",
-    )
+    )  # fmt: skip
     add_prediction_options(out, *SEARCH, *DECISIONS)
     add(
         "--weights",
@@ -72,11 +70,9 @@ def parser() -> argparse.ArgumentParser:
     )
     add("-t", "--text-path", metavar="FILE", help="texts, one per line, for warm-up requests")
     add(
-        "-y",
-        "--label-path",
-        metavar="FILE",
+        "-y", "--label-path", metavar="FILE",
         help="labels of the texts; prints the precision of the model and of the export",
-    )
+    )  # fmt: skip
     add("--warmup", type=whole, default=_WARMUP, metavar="INT", help="number of warm-up requests")
     add_verbosity(out)
     return out

@@ -49,11 +49,9 @@ def parser() -> argparse.ArgumentParser:
         "--vectorizer-config-path", metavar="JSON", help="file with a vectorizer configuration of PECOS"
     )
     config.add_argument(
-        "--vectorizer-config-json",
-        default='{"type": "tfidf", "kwargs": {}}',
-        metavar="JSON",
+        "--vectorizer-config-json", default='{"type": "tfidf", "kwargs": {}}', metavar="JSON",
         help="the configuration itself, as JSON",
-    )
+    )  # fmt: skip
     build.add_argument("-m", "--output-model-folder", required=True, metavar="DIR", help="folder of the vectorizer")
     add_threads(build)
     add_without_effect(build, "preprocess build")

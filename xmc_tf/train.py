@@ -249,11 +249,9 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
     held: dict[str, Any] = {}
     if arguments.params_path:
         held = load_blocks(
-            arguments.params_path,
-            train_params=XTransformerParams,
-            pred_params=XTransformerPredParams,
+            arguments.params_path, train_params=XTransformerParams, pred_params=XTransformerPredParams,
             tfidf_params=TfidfParams,
-        )
+        )  # fmt: skip
     if arguments.train_params_path:
         held["train_params"] = load_block(arguments.train_params_path, XTransformerParams)
     if arguments.pred_params_path:
@@ -274,13 +272,9 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
         params=held.get("train_params") or _with_trees(from_arguments(XTransformerParams, flags), arguments.trees),
         pred_params=held.get("pred_params") or from_arguments(XTransformerPredParams, flags),
         tfidf=(held.get("tfidf_params") or from_arguments(TfidfParams, flags)) if own_features else None,
-        steps_scale=tuple(arguments.steps_scale or ()),
-        seed=arguments.seed,
-        threads=arguments.threads,
-        logdir=arguments.logdir,
-        effort=arguments.effort,
-        prediction=prediction,
-    )
+        steps_scale=tuple(arguments.steps_scale or ()), seed=arguments.seed, threads=arguments.threads,
+        logdir=arguments.logdir, effort=arguments.effort, prediction=prediction,
+    )  # fmt: skip
 
 
 def _with_trees(params: XTransformerParams, count: int) -> XTransformerParams:

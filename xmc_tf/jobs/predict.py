@@ -87,11 +87,8 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     add_texts(source)
     add_queries(source)
     source.add_argument(
-        "table",
-        nargs="?",
-        metavar="TABLE",
-        help="table with a column of texts, such as a CSV file; or a text",
-    )
+        "table", nargs="?", metavar="TABLE", help="table with a column of texts, such as a CSV file; or a text",
+    )  # fmt: skip
     out.add_argument(
         "-x", "--feat-path", "--inst-path", nargs="+", metavar="FILE",
         help="features, .npz or .npy; two files, sparse then dense, are concatenated. They stand alone for linear "

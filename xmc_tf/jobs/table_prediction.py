@@ -119,15 +119,9 @@ def table_prediction(arguments: argparse.Namespace, trained: TrainedColumns | No
         raise InputError("-o is missing", expected="a file for the labels of the table", fix="add -o labels.csv")
     keep = None if arguments.keep is None else arguments.keep.split(",")
     return TablePrediction(
-        Path(arguments.table),
-        Path(arguments.save_pred_path),
-        source_options(arguments),
-        text_columns(arguments),
-        keep,
-        arguments.only_topk or _LABELS if arguments.back_off is None else 1,
-        trained,
-        arguments.back_off,
-    )
+        Path(arguments.table), Path(arguments.save_pred_path), source_options(arguments), text_columns(arguments), keep,
+        arguments.only_topk or _LABELS if arguments.back_off is None else 1, trained, arguments.back_off,
+    )  # fmt: skip
 
 
 def _pieces(source: TableReader) -> Iterator[list[TableRow | BadRow]]:

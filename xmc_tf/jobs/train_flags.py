@@ -137,15 +137,10 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
             "the command line lacks -m", expected="a folder for the model", fix="add -m model, or --preponly"
         )
     return TableJob(
-        Path(arguments.table),
-        named_folder(arguments.model_dir or "."),
-        table_options(arguments),
-        None if arguments.data_set is None else Path(arguments.data_set),
-        command,
-        None if arguments.report is None else Path(arguments.report),
-        arguments.minutes,
-        frozenset(arguments.given),
-    )
+        Path(arguments.table), named_folder(arguments.model_dir or "."), table_options(arguments),
+        None if arguments.data_set is None else Path(arguments.data_set), command,
+        None if arguments.report is None else Path(arguments.report), arguments.minutes, frozenset(arguments.given),
+    )  # fmt: skip
 
 
 def read_language_column(arguments: GivenFlags) -> None:

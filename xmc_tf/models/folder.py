@@ -65,11 +65,9 @@ def read_metadata(folder: Path) -> ModelMetadata:
     content: dict[str, Any] = read_unchanged_json(path, expected="a model's parameters", fix="copy the model again")
     if content.get("format") == MODEL_FORMAT and content.get("version") != _VERSION:
         raise InputError(
-            f"{path} has an unknown version",
-            expected=str(_VERSION),
-            received=repr(content.get("version")),
+            f"{path} has an unknown version", expected=str(_VERSION), received=repr(content.get("version")),
             fix="load it with the version of xmc_tf that wrote it, or train it again",
-        )
+        )  # fmt: skip
     # Only a warning, because people edit parameters by hand on purpose, as they do in PECOS's folders.
     if is_unchanged(content) is False:
         _LOG.warning(

@@ -82,11 +82,9 @@ def unknown_labels(labels: "LabelData", names: Sequence[str]) -> list[str]:
         if len(unknown) == len({name for document in documents for name in document}):
             similar = nearest(first[0], names)
             raise InputError(
-                "the model knows none of the labels",
-                expected=f"some of its {len(names):,} labels",
-                received=shown,
+                "the model knows none of the labels", expected=f"some of its {len(names):,} labels", received=shown,
                 fix=f"did you mean {similar!r}?" if similar else "check the column and label_separator",
-            )
+            )  # fmt: skip
         _LOG.warning(
             "%s of the labels are unknown to the model and count as misses: %s (in %s documents)",
             f"{len(unknown):,}", shown, f"{sum(not known.issuperset(document) for document in documents):,}",

@@ -77,11 +77,9 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
         nr_features = _count(_read(place), "nr_features", place)
         if nr_features < dim:
             raise InputError(
-                f"{place} does not fit the encoder",
-                expected=f"at least {dim} features, the width of the embedding",
-                received=f"{nr_features:,}",
-                fix="the folder contains files of two models: copy the model again",
-            )
+                f"{place} does not fit the encoder", expected=f"at least {dim} features, the width of the embedding",
+                received=f"{nr_features:,}", fix="the folder contains files of two models: copy the model again",
+            )  # fmt: skip
         metadata |= {"nr_features": nr_features, "nr_dense": dim}
     return parts, ModelMetadata(metadata)
 

@@ -160,13 +160,9 @@ def _by_rankers(model: Parts, X: Features, options: PredictionOptions, first: in
     """Return the best labels by the rankers' scores; of several trees, each contributes ``first`` of them."""
     more = {"first": first} if first is not None and isinstance(model.ranker, TreeEnsemble) else {}
     return model.ranker.predict(
-        X,
-        **more,
-        beam_size=options.beam_size,
-        only_topk=options.only_topk,
-        post_processor=options.post_processor,
+        X, **more, beam_size=options.beam_size, only_topk=options.only_topk, post_processor=options.post_processor,
         threads=options.threads,
-    )
+    )  # fmt: skip
 
 
 def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: PredictionOptions) -> csr_matrix:
@@ -177,13 +173,11 @@ def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: Predictio
     """
     matcher, chosen = model.matcher, model.output_labels
     found = matcher.predict(
-        windows.vectors,
-        only_topk=_topk(model, options),
-        beam_size=options.beam_size or model.metadata.beam_size,
+        windows.vectors, only_topk=_topk(model, options), beam_size=options.beam_size or model.metadata.beam_size,
         post_processor=options.post_processor or head_post_processor(model, method_of(model, options)),
         only_labels=None if chosen is None else labels_of_rankers(chosen, int(model.metadata.content["nr_labels"])),
         windows=windows.splits,
-    )
+    )  # fmt: skip
     return matcher.to_labels(found)
 
 
@@ -215,11 +209,9 @@ def own_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | 
     X = as_features(X)
     if model.makes_features:
         raise InputError(
-            "this model computes its features from the texts",
-            expected="texts alone",
-            received="features too",
+            "this model computes its features from the texts", expected="texts alone", received="features too",
             fix="drop -x",
-        )
+        )  # fmt: skip
     check_prediction_input(X, model.nr_given_features)
     check_pair(X, texts, "the features", "the texts")
     return X

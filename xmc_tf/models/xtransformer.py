@@ -138,22 +138,14 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         documents = Documents(read.only_texts(), Y, None if X is None else as_features(X))
         own_tree = tree if isinstance(tree, LabelTree) else None
         inputs = TrainingInputs(
-            documents,
-            own_tree,
-            None if own_tree is not None else tree,
-            names,
-            None if validation is None else _held_out(validation, documents.nr_labels, names),
-            lines,
-        )
+            documents, own_tree, None if own_tree is not None else tree, names,
+            None if validation is None else _held_out(validation, documents.nr_labels, names), lines,
+        )  # fmt: skip
         recipe = Recipe(
-            params or XTransformerParams(),
-            pred_params or XTransformerPredParams(),
-            None if X is not None else tfidf,
-            seed=run.seed,
-            threads=run.threads,
-            logdir=None if run.logdir is None else str(run.logdir),
+            params or XTransformerParams(), pred_params or XTransformerPredParams(), None if X is not None else tfidf,
+            seed=run.seed, threads=run.threads, logdir=None if run.logdir is None else str(run.logdir),
             effort=run.effort,
-        )
+        )  # fmt: skip
         stages, temporary = run.open()
         model = cls.trained(inputs, recipe, stages, run.strategy, temporary)
         model.metadata = model.metadata.with_columns(read.columns)

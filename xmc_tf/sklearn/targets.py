@@ -103,10 +103,8 @@ def check_targets(y: Any) -> Any:
         if values.ndim == 2 and values.shape[1] == 1 and isinstance(y, np.ndarray):
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
-                "(n_samples,), for example using ravel().",
-                DataConversionWarning,
-                stacklevel=4,
-            )
+                "(n_samples,), for example using ravel().", DataConversionWarning, stacklevel=4,
+            )  # fmt: skip
         if values.dtype.kind in "biufc":
             assert_all_finite(values, input_name="y")
             if values.ndim == 1 or values.shape[1] == 1:

@@ -89,11 +89,9 @@ def _block(params: Mapping[str, Any], name: str) -> Params:
     kinds: tuple[type[Params], ...] = (kind, RankerParams) if name == "ranker" else (kind,)
     if not isinstance(block, kinds):
         raise InputError(
-            f"{name} has the wrong type",
-            expected=" or ".join(one.__name__ for one in kinds) + ", or None",
-            received=f"{type(block).__name__}: {block!r}"[:80],
-            fix=f"{name}={kind.__name__}(...)",
-        )
+            f"{name} has the wrong type", expected=" or ".join(one.__name__ for one in kinds) + ", or None",
+            received=f"{type(block).__name__}: {block!r}"[:80], fix=f"{name}={kind.__name__}(...)",
+        )  # fmt: skip
     return block
 
 
@@ -140,11 +138,9 @@ def train(
         return XRLinear.train(documents, Y, names=names, params=linear, threads=threads, seed=seed)
     if isinstance(documents, Features):
         raise InputError(
-            'XMCClassifier(model="transformer") needs texts',
-            expected="a list of texts",
-            received="features",
+            'XMCClassifier(model="transformer") needs texts', expected="a list of texts", received="features",
             fix='fit it to the texts, or use model="linear"',
-        )
+        )  # fmt: skip
     try:  # these load TensorFlow, which features do not need
         from xmc_tf.models.xtransformer import TrainingRun, XTransformer
     except ModuleNotFoundError as error:
@@ -153,12 +149,9 @@ def train(
     if params["encoder"] is not None:
         matcher = dataclasses.replace(matcher, model_shortcut=str(params["encoder"]))
     transformer = XTransformerParams(
-        preliminary_indexer_params=tree,
-        refined_indexer_params=tree,
-        matcher_params_chain=matcher,
-        ranker_params=ranker,
-        do_fine_tune=params["fine_tune"],
-    )
+        preliminary_indexer_params=tree, refined_indexer_params=tree, matcher_params_chain=matcher,
+        ranker_params=ranker, do_fine_tune=params["fine_tune"],
+    )  # fmt: skip
     predicting = XTransformerPredParams(matcher_params_chain=MatcherPredParams(truncate_length=params["max_tokens"]))
     run = TrainingRun(threads=threads, seed=seed)
     return XTransformer.train(

@@ -81,14 +81,8 @@ def _node(
         each[one.feature] = each[one.feature].with_part(one) if one.feature in each else one
     called = [name_of(label, names) for label in below[:_NAMED_AFTER]]
     return NodeExplanation(
-        name=", ".join(called) + (", …" if len(below) > _NAMED_AFTER else ""),
-        level=node.level + 1,
-        node=node.node,
-        of=of,
-        labels=len(below),
-        raw=node.raw,
-        score=node.score,
+        name=", ".join(called) + (", …" if len(below) > _NAMED_AFTER else ""), level=node.level + 1, node=node.node,
+        of=of, labels=len(below), raw=node.raw, score=node.score,
         contributions=tuple(sorted(each.values(), key=lambda one: (-abs(one.amount), one.feature))),
-        embedding=node.dense,
-        bias=node.bias,
-    )
+        embedding=node.dense, bias=node.bias,
+    )  # fmt: skip

@@ -123,11 +123,9 @@ def further_labels(
         free = bool(new_labels) and model.names is None
         if Y.shape[1] > expected and not free:
             raise InputError(
-                "the label matrix has labels that the model does not have",
-                expected=f"at most {expected:,} columns",
-                received=f"{Y.shape[1]:,}",
-                fix="give the names of the further labels (in Python: new_labels=[...])",
-            )
+                "the label matrix has labels that the model does not have", expected=f"at most {expected:,} columns",
+                received=f"{Y.shape[1]:,}", fix="give the names of the further labels (in Python: new_labels=[...])",
+            )  # fmt: skip
         count = max(expected, Y.shape[1])
         return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], count)), lines
     documents = labels.names

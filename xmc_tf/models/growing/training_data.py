@@ -103,11 +103,9 @@ class TrainingData:
             X, Y = (load_matrix(place / f"{name}.npz", name="training data") for name in "XY")
         if X.shape[0] != Y.shape[0]:
             raise InputError(
-                f"{place} is inconsistent",
-                expected=f"labels of {X.shape[0]:,} documents",
-                received=f"{Y.shape[0]:,}",
+                f"{place} is inconsistent", expected=f"labels of {X.shape[0]:,} documents", received=f"{Y.shape[0]:,}",
                 fix="copy the model again",
-            )
+            )  # fmt: skip
         path = place / _IS_NAME
         is_name = np.load(path, allow_pickle=False) if path.exists() else np.zeros(X.shape[0], bool)
         return cls(csr_matrix(X), csr_matrix(Y), is_name)
