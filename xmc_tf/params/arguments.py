@@ -26,14 +26,12 @@ def add_arguments(
     for name in names or [name for name, shape in shapes(cls).items() if not dataclasses.is_dataclass(shape.type)]:
         field, shape = known[name], shapes(cls)[name]
         parser.add_argument(
-            *(flags or {}).get(name, (f"--{name.replace('_', '-')}",)),
-            dest=name,
-            type={bool: truth, int: whole}.get(shape.type, shape.type),
-            choices=field.metadata["choices"] or None,
+            *(flags or {}).get(name, (f"--{name.replace('_', '-')}",)), dest=name,
+            type={bool: truth, int: whole}.get(shape.type, shape.type), choices=field.metadata["choices"] or None,
             default=(defaults or {}).get(name, field.default),
             metavar=None if field.metadata["choices"] else _METAVARS.get(shape.type, "TEXT"),
             help=field.metadata["help"].replace("%", "%%"),
-        )
+        )  # fmt: skip
 
 
 def from_arguments(cls: type[P], arguments: argparse.Namespace, **given: Any) -> P:

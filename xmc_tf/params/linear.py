@@ -38,11 +38,9 @@ class HierarchicalKMeansParams(Params):
         """Check that the sampling rate does not decrease."""
         if self.min_sample_rate > self.max_sample_rate:
             raise MisfitError(
-                "min_sample_rate",
-                "is larger than max_sample_rate",
-                expected=f"at most max_sample_rate, {self.max_sample_rate:g}",
-                received=f"{self.min_sample_rate:g}",
-            )
+                "min_sample_rate", "is larger than max_sample_rate",
+                expected=f"at most max_sample_rate, {self.max_sample_rate:g}", received=f"{self.min_sample_rate:g}",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True)

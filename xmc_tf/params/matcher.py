@@ -144,11 +144,9 @@ class MatcherParams(Params):
             for name, needed in (("negative_sampling", "all"), ("gradient_accumulation_steps", 1)):
                 if getattr(self, name) != needed:
                     raise MisfitError(
-                        name,
-                        "does not fit head_precision bf16",
-                        expected=str(needed),
+                        name, "does not fit head_precision bf16", expected=str(needed),
                         received=str(getattr(self, name)),
-                    )
+                    )  # fmt: skip
         if not self.model_shortcut and not self.init_model_dir:
             raise MisfitError(
                 "model_shortcut", "is empty", expected="the name or the folder of an encoder", received='""'

@@ -92,10 +92,9 @@ class PredictionOptions(Params):
             raise InputError("a threshold and a required precision exclude each other", fix="leave one of them out")
         if self.scores == "probability" and self.post_processor is not None:
             raise InputError(
-                "probabilities have no post-processor",
-                received=self.post_processor,
+                "probabilities have no post-processor", received=self.post_processor,
                 fix="leave out the post-processor, or use the rankers' scores (--scores ranker)",
-            )
+            )  # fmt: skip
 
     @property
     def search(self) -> dict[str, Any]:
@@ -114,10 +113,9 @@ class PredictionOptions(Params):
         for field in dataclasses.fields(self):
             if field.name in problems and getattr(self, field.name) != field.default:
                 raise InputError(
-                    f"{field.name} cannot be used: {problems[field.name]}",
-                    received=str(getattr(self, field.name)),
+                    f"{field.name} cannot be used: {problems[field.name]}", received=str(getattr(self, field.name)),
                     fix=f"leave out --{field.name.replace('_', '-')} (in Python: {field.name})",
-                )
+                )  # fmt: skip
 
 
 def add_prediction_options(parser: argparse.ArgumentParser, *names: str) -> None:

@@ -129,11 +129,10 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
     config = parse_json(text, of=place, expected="a vectorizer configuration", top=None, foreign=True)
     if not isinstance(config, dict) or config.get("type") != "tfidf":
         raise InputError(
-            f"{place}: type is not supported",
-            expected='"type": "tfidf"',
+            f"{place}: type is not supported", expected='"type": "tfidf"',
             received=repr(config.get("type"))[:60] if isinstance(config, dict) else type(config).__name__,
             fix="use tfidf, or compute the features with your vectorizer and give the matrix with -x",
-        )
+        )  # fmt: skip
     kwargs, norm = _only_vectorizer(config.get("kwargs", {}), place)
     for key, value in kwargs.items():
         if key in _FIXED and value != _FIXED[key]:
@@ -185,8 +184,7 @@ def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:
 
 def _unsupported(place: str, key: str, expected: str, received: Any) -> InputError:
     return InputError(
-        f"{place}: {key} has a value that the TF-IDF of xmc_tf does not support",
-        expected=expected,
+        f"{place}: {key} has a value that the TF-IDF of xmc_tf does not support", expected=expected,
         received=json.dumps(received)[:60],
         fix=f"leave {key} out, or compute the features with PECOS and give the matrix with -x",
-    )
+    )  # fmt: skip

@@ -116,10 +116,9 @@ def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
             if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
                 raise InputError(
                     f"{file.parent}: its parents do not match the nodes of the level above",
-                    expected=f"{levels[-1].clusters.shape[0]:,} parents",
-                    received=f"{clusters.shape[1]:,}",
+                    expected=f"{levels[-1].clusters.shape[0]:,} parents", received=f"{clusters.shape[1]:,}",
                     fix="the folder contains files of two models: copy the model again",
-                )
+                )  # fmt: skip
             levels.append(Level(weights, clusters, bias, _pred_params(param, file)))
     return levels, search
 
@@ -132,10 +131,9 @@ def _csc(path: Path, shape: tuple[int, int], check: bool = False) -> csc_matrix:
         matrix = csc_matrix(load_matrix(path, name=path.name))
     if matrix.shape != shape:
         raise InputError(
-            f"{path} does not belong to this model",
-            expected=f"{shape[0]:,} × {shape[1]:,}",
+            f"{path} does not belong to this model", expected=f"{shape[0]:,} × {shape[1]:,}",
             received=f"{matrix.shape[0]:,} × {matrix.shape[1]:,}",
-        )
+        )  # fmt: skip
     return matrix
 
 
@@ -180,9 +178,8 @@ def _check_parents(clusters: csc_matrix, path: Path) -> None:
     if len(clusters.indices) and (parents := np.bincount(clusters.indices)).max() > 1:
         raise InputError(
             f"{path}: node {int(parents.argmax()):,} (row, counted from 0) has {parents.max():,} parents",
-            expected="at most one entry in each row",
-            fix="the file is damaged: copy the model again",
-        )
+            expected="at most one entry in each row", fix="the file is damaged: copy the model again",
+        )  # fmt: skip
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

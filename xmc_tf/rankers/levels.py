@@ -45,9 +45,8 @@ def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: Ranker
         if clusters.shape[0] != below:
             raise InputError(
                 f"matrix {t} of the cluster chain does not fit {'the labels' if last else 'the next'}",
-                expected=f"{below:,} rows",
-                received=f"{clusters.shape[0]:,} × {clusters.shape[1]:,}",
-            )
+                expected=f"{below:,} rows", received=f"{clusters.shape[0]:,} × {clusters.shape[1]:,}",
+            )  # fmt: skip
     min_codes = 1 if params.shallow else params.min_codes  # 1: no level between them and the root
     return [*map(cluster_matrix, upper_splits(matrices[0].shape[1], params.nr_splits, min_codes)), *matrices]
 
@@ -61,9 +60,8 @@ def trained_levels(params: RankerParams, depth: int) -> slice:
         raise InputError(
             f"the tree has no {params.mode} with ranker_level {params.ranker_level}",
             expected=f"ranker_level from 1 to {most}, for {depth} levels" if most else "a tree of two levels or more",
-            received=str(params.ranker_level),
-            fix="lower ranker_level, or train the full model",
-        )
+            received=str(params.ranker_level), fix="lower ranker_level, or train the full model",
+        )  # fmt: skip
     cut = depth - params.ranker_level
     return slice(0, cut) if params.mode == "matcher" else slice(cut, depth)
 

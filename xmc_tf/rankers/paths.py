@@ -18,17 +18,15 @@ def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
         raise InputError("no labels are given to predict", expected="at least one label number")
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise InputError(
-            "the labels to predict are not label numbers",
-            expected="a list of whole numbers",
+            "the labels to predict are not label numbers", expected="a list of whole numbers",
             received=f"an array of {numbers.dtype}, shape {numbers.shape}",
-        )
+        )  # fmt: skip
     if numbers.min() < 0 or numbers.max() >= nr_labels:
         wrong = numbers[(numbers < 0) | (numbers >= nr_labels)][0]
         raise InputError(
-            f"label {wrong} does not exist in this model",
-            expected=f"label numbers from 0 to {nr_labels - 1:,}",
+            f"label {wrong} does not exist in this model", expected=f"label numbers from 0 to {nr_labels - 1:,}",
             received=str(wrong),
-        )
+        )  # fmt: skip
     return np.unique(numbers).astype(np.int64)
 
 
@@ -78,7 +76,7 @@ def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequ
                 else "a label's cluster is not in the tree",
                 expected="labels that the model can predict",
                 fix="remove it from the selected outputs; this model was pruned",
-            )
+            )  # fmt: skip
         above = query * np.int64(level.clusters.shape[1]) + parent_of[node]
         keys, rank = np.unique(above, return_inverse=True)
         parent_rank.insert(0, rank)

@@ -105,21 +105,18 @@ def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matri
         if not 0 <= height < len(widths):
             raise InputError(
                 f"the user's negatives are for {height} levels above the labels, where there is none",
-                expected=f"0 to {len(widths) - 1}",
-                received=str(height),
-            )
+                expected=f"0 to {len(widths) - 1}", received=str(height),
+            )  # fmt: skip
         if matrix.shape[1] != widths[height]:
             raise InputError(
                 f"the user's negatives {height} levels above the labels do not fit the tree",
-                expected=f"{widths[height]:,} columns",
-                received=f"{matrix.shape[1]:,} columns",
-            )
+                expected=f"{widths[height]:,} columns", received=f"{matrix.shape[1]:,} columns",
+            )  # fmt: skip
     if len(rows := {matrix.shape[0] for matrix in matrices.values()}) > 1:
         raise InputError(
-            "the user's negatives are not of the same documents",
-            expected="as many rows in each matrix",
+            "the user's negatives are not of the same documents", expected="as many rows in each matrix",
             received=", ".join(f"{count:,}" for count in sorted(rows)),
-        )
+        )  # fmt: skip
     levels: list[csc_matrix | None] = [None] * depth
     below = _binary(matrices.get(0))
     for height in range(1, depth + 1):

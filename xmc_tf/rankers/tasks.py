@@ -127,14 +127,10 @@ def solve_task(
 
 def solver_settings(params: LinearLevelParams) -> SolverSettings:
     return SolverSettings(
-        cp=params.Cp,
-        cn=params.Cn,
-        bias=max(params.bias, 0.0),
+        cp=params.Cp, cn=params.Cn, bias=max(params.bias, 0.0),
         eps=params.newton_eps if params.solver_type == "L2R_L2LOSS_SVC_PRIMAL" else params.eps,
-        max_iter=params.max_iter,
-        threshold=params.threshold,
-        max_nonzeros=params.nonzeros_limit or 0,
-    )
+        max_iter=params.max_iter, threshold=params.threshold, max_nonzeros=params.nonzeros_limit or 0,
+    )  # fmt: skip
 
 
 def solve_in_threads(calls: Iterable[tuple[int, Callable[[], Result]]], title: str, threads: int) -> Iterator[Result]:

@@ -200,10 +200,9 @@ class XLinear:
         self._check(X)
         if selected.shape != (X.nr_rows, self.nr_labels):
             raise InputError(
-                "the selected outputs do not fit",
-                expected=f"{X.nr_rows:,} documents × {self.nr_labels:,} labels",
+                "the selected outputs do not fit", expected=f"{X.nr_rows:,} documents × {self.nr_labels:,} labels",
                 received=f"{selected.shape[0]:,} × {selected.shape[1]:,}",
-            )
+            )  # fmt: skip
         paths = selected_paths(self.levels, csr_matrix(selected), self._all_levels or self.levels)
         out = np.empty(len(paths.chunk), np.float32)
         nodes = paths.indptr, paths.chunk, paths.child, paths.parent
@@ -246,8 +245,6 @@ class XLinear:
     def _check(self, X: Features) -> None:
         if X.nr_features != self.nr_features:
             raise InputError(
-                "the features do not fit the model",
-                expected=f"{self.nr_features:,} columns, as in training",
-                received=f"{X.nr_features:,} columns",
-                fix="compute them with the vectorizer of the training features",
-            )
+                "the features do not fit the model", expected=f"{self.nr_features:,} columns, as in training",
+                received=f"{X.nr_features:,} columns", fix="compute them with the vectorizer of the training features",
+            )  # fmt: skip

@@ -54,18 +54,16 @@ def _matrices(folder: Path) -> list[Path]:
             files.append(matrix)
         if not files:
             raise InputError(
-                f"{folder} contains no label tree",
-                expected="ranker/0.model/C.npz, as linear rankers have it",
+                f"{folder} contains no label tree", expected="ranker/0.model/C.npz, as linear rankers have it",
                 fix="copy the whole folder again",
-            )
+            )  # fmt: skip
         return files
     if not file.exists():
         raise InputError(
-            f"{folder} contains no label tree",
-            expected=f"a {CONFIG} beside C0.npz, C1.npz …",
+            f"{folder} contains no label tree", expected=f"a {CONFIG} beside C0.npz, C1.npz …",
             received=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
             fix="name the folder tree/ of a model, or a matrix of labels × clusters (.npz)",
-        )
+        )  # fmt: skip
     form = 'a JSON object with the number of matrices, such as {"len": 3}'
     config = read_json(file, expected=form, top=None)
     depth = config.get("len") if isinstance(config, dict) else None
@@ -76,18 +74,14 @@ def _matrices(folder: Path) -> list[Path]:
     for matrix in files:
         if not matrix.is_file():
             raise InputError(
-                f"{matrix} is missing",
-                expected=f"{depth} matrices, as {CONFIG} says: C0.npz to C{depth - 1}.npz",
-                received=f"{len(found)} of them",
-                fix="copy the whole folder again",
-            )
+                f"{matrix} is missing", expected=f"{depth} matrices, as {CONFIG} says: C0.npz to C{depth - 1}.npz",
+                received=f"{len(found)} of them", fix="copy the whole folder again",
+            )  # fmt: skip
     if (folder / f"C{depth}.npz").exists():
         raise InputError(
-            f"{folder} holds more matrices than {CONFIG} says",
-            expected=f"{depth} matrices",
-            received=f"{len(found)}",
+            f"{folder} holds more matrices than {CONFIG} says", expected=f"{depth} matrices", received=f"{len(found)}",
             fix="two trees may have been copied over each other: copy it again into an empty folder",
-        )
+        )  # fmt: skip
     return files
 
 
@@ -95,9 +89,7 @@ def _read(file: Path) -> spmatrix:
     matrix = load_matrix(file, name="label tree")
     if not issparse(matrix):
         raise InputError(
-            f"{file} is not a sparse matrix",
-            expected="a scipy .npz of labels × clusters with one entry per label",
-            received="a dense array",
-            fix="scipy.sparse.save_npz(path, scipy.sparse.csc_matrix(C))",
-        )
+            f"{file} is not a sparse matrix", expected="a scipy .npz of labels × clusters with one entry per label",
+            received="a dense array", fix="scipy.sparse.save_npz(path, scipy.sparse.csc_matrix(C))",
+        )  # fmt: skip
     return matrix

@@ -44,14 +44,10 @@ _place_evenly = kernel(kmeans_nodes.place_evenly)
 
 
 def build_tree(
-    embeddings: spmatrix | sparray | np.ndarray | Features,
-    params: HierarchicalKMeansParams | None = None,
-    communicator: Communicator | None = None,
-    *,
-    sub_embeddings: Callable[[], Features] | None = None,
-    min_n_sub_tree: int = 16,
-    threads: int | None = None,
-) -> LabelTree:
+    embeddings: spmatrix | sparray | np.ndarray | Features, params: HierarchicalKMeansParams | None = None,
+    communicator: Communicator | None = None, *, sub_embeddings: Callable[[], Features] | None = None,
+    min_n_sub_tree: int = 16, threads: int | None = None,
+) -> LabelTree:  # fmt: skip
     """Build the label tree from label embeddings by balanced hierarchical 2-means; all ranks must call this.
 
     Each node is split exactly in half, by how much nearer its labels are to one centroid than to the other. Labels with

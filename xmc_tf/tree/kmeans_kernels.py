@@ -79,21 +79,11 @@ def begin_halving(first: int, count: int, members: int, width: int, state: np.nd
     to_right[b + np.int64(b >= a)] = 1
     blocks = (width + BLOCK - 1) // BLOCK
     return Halving(
-        rows,
-        np.zeros(members, np.bool_),
-        np.zeros(members, np.bool_),
-        to_left,
-        to_right,
-        np.zeros(members, np.float32),
-        np.zeros(members, np.float32),
-        np.zeros(members, np.float64),
-        np.arange(members),
-        np.zeros(width, np.float32),
-        np.zeros(width, np.float32),
-        np.zeros(width, np.float32),
-        np.zeros((2, blocks), np.float32),
-        np.zeros(blocks, np.float32),
-    )
+        rows, np.zeros(members, np.bool_), np.zeros(members, np.bool_), to_left, to_right,
+        np.zeros(members, np.float32), np.zeros(members, np.float32), np.zeros(members, np.float64), np.arange(members),
+        np.zeros(width, np.float32), np.zeros(width, np.float32), np.zeros(width, np.float32),
+        np.zeros((2, blocks), np.float32), np.zeros(blocks, np.float32),
+    )  # fmt: skip
 
 
 @inner

@@ -67,7 +67,7 @@ class BinaryLevel:
                 first, last, self.starts, self.widths, offsets[self.starts], self.entries, indices, values
             ),
             even_cuts(self.work_before(), pool.parts),
-        )
+        )  # fmt: skip
         self._spare, self._owned = self._owned, (indices, values)
         columns = {"indices": read_only(indices, np.uint32), "values": read_only(values, np.float32)}
         self.entries = self.entries._replace(**columns)
@@ -101,11 +101,10 @@ def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
         numbers = np.concatenate(parts)
         number = numbers[~np.isfinite(numbers)][0]
         raise InputError(
-            f"the embedding of label {wrong[0]} holds {number}",
-            expected="finite numbers",
+            f"the embedding of label {wrong[0]} holds {number}", expected="finite numbers",
             received=f"{number} in {wrong.size:,} of {squares.size:,} embeddings",
             fix="check the features of the documents and of the labels",
-        )
+        )  # fmt: skip
     # Scaled so that squares of sums fit a float32 for any unit of the features; the tree stays the same.
     largest = float(np.sqrt(squares.max()))
     if largest > 0 and not 1e-9 < largest < 1e9:
@@ -117,7 +116,8 @@ def first_level(features: Features, pool: ThreadPool) -> BinaryLevel:
     private, norms = np.zeros(nr_labels, np.float32), np.sqrt(squares[order]).astype(np.float32)
     entries = LabelEntries(indptr[:-1][order], indptr[1:][order], indices, values, dense, order, private, norms)
     sizes = [0, nr_labels], [np.count_nonzero(squares == 0)], [width]
-    return BinaryLevel(*(np.array(size, np.int64) for size in sizes), entries)
+    starts, empties, widths = (np.array(size, np.int64) for size in sizes)
+    return BinaryLevel(starts, empties, widths, entries)
 
 
 def level_of_nodes(features: Features, level: BinaryLevel, pool: ThreadPool) -> BinaryLevel:

@@ -18,11 +18,9 @@ def label_matrix(Y: Any) -> csr_matrix:
     """Return the labels as CSR of float32, copied only if they are not; reject NaN and infinity."""
     if not issparse(Y):
         raise InputError(
-            "the label matrix is not sparse",
-            expected="a scipy sparse matrix, documents × labels",
-            received=type(Y).__name__,
-            fix="scipy.sparse.csr_matrix(Y) makes it one",
-        )
+            "the label matrix is not sparse", expected="a scipy sparse matrix, documents × labels",
+            received=type(Y).__name__, fix="scipy.sparse.csr_matrix(Y) makes it one",
+        )  # fmt: skip
     as_csr = csr_matrix(Y, dtype=np.float32)
     if not np.isfinite(np.sum(as_csr.data, dtype=np.float64)):
         row = int(np.searchsorted(as_csr.indptr, np.flatnonzero(~np.isfinite(as_csr.data))[0], side="right") - 1)

@@ -100,13 +100,9 @@ STRONGEST = 32
 
 
 def label_embedding(
-    method: str,
-    X: spmatrix | sparray | np.ndarray | Features | None,
-    Y: spmatrix | sparray,
-    Z: spmatrix | sparray | np.ndarray | Features | None = None,
-    alpha: float | np.ndarray = 0.5,
-    threads: int = -1,
-) -> Matrix:
+    method: str, X: spmatrix | sparray | np.ndarray | Features | None, Y: spmatrix | sparray,
+    Z: spmatrix | sparray | np.ndarray | Features | None = None, alpha: float | np.ndarray = 0.5, threads: int = -1,
+) -> Matrix:  # fmt: skip
     """Return one embedding per label, labels × features.
 
     =========================  ==========================================================================
@@ -138,9 +134,8 @@ def label_embedding(
     if features.nr_rows != labels.shape[0]:
         raise InputError(
             "the features and the labels are not of the same documents",
-            expected=f"{labels.shape[0]:,} rows in X, as in Y",
-            received=f"{features.nr_rows:,} rows",
-        )
+            expected=f"{labels.shape[0]:,} rows in X, as in Y", received=f"{features.nr_rows:,} rows",
+        )  # fmt: skip
     if name == "pifa":
         return _plain(_pifa(features, labels, threads))
     own = _label_features(Z, labels.shape[1], name)
@@ -235,18 +230,15 @@ def _sum_sparse(
 def _label_features(Z: Any, nr_labels: int, method: str) -> Features:
     if Z is None:
         raise InputError(
-            f"{method} needs the features of the labels",
-            expected="a matrix Z, labels × label features",
-            received="None",
-            fix="give label features, or use pifa",
-        )
+            f"{method} needs the features of the labels", expected="a matrix Z, labels × label features",
+            received="None", fix="give label features, or use pifa",
+        )  # fmt: skip
     own = as_features(Z)
     if own.nr_rows != nr_labels:
         raise InputError(
             "the label features and the label matrix are not of the same labels",
-            expected=f"{nr_labels:,} rows in Z, one per column of Y",
-            received=f"{own.nr_rows:,} rows",
-        )
+            expected=f"{nr_labels:,} rows in Z, one per column of Y", received=f"{own.nr_rows:,} rows",
+        )  # fmt: skip
     return own
 
 
@@ -275,10 +267,9 @@ def _weights(alpha: Any, nr_labels: int) -> np.ndarray:
     weights = np.asarray(alpha)
     if weights.dtype.kind not in "fiu" or weights.shape not in ((), (nr_labels,)):
         raise InputError(
-            "alpha has the wrong shape",
-            expected=f"a number or an array of {nr_labels:,}",
+            "alpha has the wrong shape", expected=f"a number or an array of {nr_labels:,}",
             received=f"an array of shape {weights.shape}" if weights.dtype.kind in "fiu" else repr(alpha),
-        )
+        )  # fmt: skip
     if not np.all((weights >= 0) & (weights <= 1)):
         wrong = weights[~((weights >= 0) & (weights <= 1))] if weights.ndim else weights
         raise InputError("alpha is out of range", expected="numbers from 0 to 1", received=str(np.atleast_1d(wrong)[0]))

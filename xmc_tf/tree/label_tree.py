@@ -94,10 +94,9 @@ class LabelTree:
         object.__setattr__(self, "node_order", order)
         if [level.size for level in order] != list(self.level_sizes[:-1]):
             raise InputError(
-                "the node order does not fit the tree",
-                expected=f"levels of {list(self.level_sizes[:-1])} nodes",
+                "the node order does not fit the tree", expected=f"levels of {list(self.level_sizes[:-1])} nodes",
                 received=f"{[level.size for level in order]}",
-            )
+            )  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
         """Return whether both trees group the same labels in the same way; original node numbers do not count."""
@@ -255,10 +254,9 @@ def _frozen(values: np.ndarray | Sequence[int], name: str) -> np.ndarray:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(
-            f"{name} are not a list of whole numbers",
-            expected="one dimension of integers",
+            f"{name} are not a list of whole numbers", expected="one dimension of integers",
             received=f"{array.ndim} dimensions of {array.dtype}",
-        )
+        )  # fmt: skip
     view = array.astype(np.int64, copy=False).view()
     view.flags.writeable = False
     return view
@@ -274,10 +272,9 @@ def _check_splits(splits: tuple[np.ndarray, ...], nr_labels: int) -> None:
     for t, (level, size) in enumerate(zip(splits, below, strict=True)):
         if level.size < 2 or level[0] != 0 or level[-1] != size or np.any(level[1:] < level[:-1]):
             raise InputError(
-                f"the splits of level {t} do not cover the nodes below",
-                expected=f"numbers that rise from 0 to {size}",
+                f"the splits of level {t} do not cover the nodes below", expected=f"numbers that rise from 0 to {size}",
                 received=f"{level[:8].tolist()}{'…' if level.size > 8 else ''}",
-            )
+            )  # fmt: skip
 
 
 def _check_labels(leaves: np.ndarray, labels: np.ndarray) -> None:
@@ -286,9 +283,8 @@ def _check_labels(leaves: np.ndarray, labels: np.ndarray) -> None:
     if not seen.all():
         raise InputError(
             f"label {np.flatnonzero(~seen)[0]} is not in the tree",
-            expected=f"each label of 0 to {labels.size - 1} once",
-            received="other labels twice, or out of range",
-        )
+            expected=f"each label of 0 to {labels.size - 1} once", received="other labels twice, or out of range",
+        )  # fmt: skip
     falls = np.flatnonzero(labels[1:] < labels[:-1]) + 1
     inner = falls[~np.isin(falls, leaves)]
     if inner.size:

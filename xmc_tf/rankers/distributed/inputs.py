@@ -77,11 +77,10 @@ def check_same_inputs(
                 )
         if other_options != first_options:
             raise InputError(
-                "ranks were started with different options",
-                expected=f"on every rank as on rank 0 on {host}",
+                "ranks were started with different options", expected=f"on every rank as on rank 0 on {host}",
                 received=f"others on rank {rank} on {other_host}: {_first_difference(first_options, other_options)}",
                 fix="use the same command line and version on all ranks",
-            )
+            )  # fmt: skip
     digest = hashlib.sha256(options.encode())
     digest.update(json.dumps([first, kernel_folder().name], sort_keys=True).encode())
     return digest.hexdigest()

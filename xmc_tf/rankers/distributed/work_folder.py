@@ -174,7 +174,6 @@ def _wait_for(mark: Path, patience_s: float = 10.0) -> None:
             raise InputError(
                 f"{mark.parent} is not the folder that rank 0 created",
                 expected="a folder that all ranks share, for example on NFS",
-                received="a rank that does not see rank 0's files",
-                fix="choose a folder on a shared disk with -m",
-            )
+                received="a rank that does not see rank 0's files", fix="choose a folder on a shared disk with -m",
+            )  # fmt: skip
         time.sleep(0.2)

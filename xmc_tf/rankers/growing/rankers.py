@@ -133,10 +133,9 @@ def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1,
             if params.solver_type not in _ADJUSTABLE:
                 raise InputError(
                     "these rankers cannot be adjusted to further documents",
-                    expected=f"a solver among {', '.join(_ADJUSTABLE)}",
-                    received=params.solver_type,
+                    expected=f"a solver among {', '.join(_ADJUSTABLE)}", received=params.solver_type,
                     fix="solve their clusters again (--exact; in Python: exact=True)",
-                )
+                )  # fmt: skip
 
     def adjust(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
         columns = growth.columns[t][labels]
@@ -174,7 +173,7 @@ def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threa
         for t, problem in enumerate(problems[g]):
             plan = level_tasks(instances, problem)
             for i in np.flatnonzero(growth.changed[t][plan.cluster]):
-                tasks.append((int(plan.work[i]), g, t, int(plan.cluster[i]), task_labels(problem, plan, i)))
+                tasks.append((int(plan.work[i]), g, t, int(plan.cluster[i]), task_labels(problem, plan, int(i))))
     tasks.sort(key=lambda task: -task[0])
     calls = [
         (len(labels), partial(solve, growths[g], problems[g][t], t, cluster, labels))
@@ -186,8 +185,8 @@ def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threa
     models = []
     for growth, own, new in zip(growths, problems, parts, strict=True):
         levels = []
-        for level, columns, problem, part in zip(growth.model.levels, growth.columns, own, new, strict=True):
-            weights = _weights(level.weights, columns, part)
+        for level, present, problem, part in zip(growth.model.levels, growth.columns, own, new, strict=True):
+            weights = _weights(level.weights, present, part)
             levels.append(Level(weights, problem.clusters, level.bias, level.pred_params))
         models.append(XLinear(levels, growth.model.nr_sparse, growth.model.nr_dense))
     return models

@@ -23,12 +23,9 @@ class WeightColumns(NamedTuple):
 def new_columns(capacity):
     """Return empty columns, with room for ``capacity`` of them."""
     return WeightColumns(
-        np.empty(capacity, np.int64),
-        np.zeros(capacity + 1, np.int64),
-        np.empty(256 * capacity, np.int32),
-        np.empty(256 * capacity, np.float32),
-        np.zeros(1, np.int64),
-    )
+        np.empty(capacity, np.int64), np.zeros(capacity + 1, np.int64), np.empty(256 * capacity, np.int32),
+        np.empty(256 * capacity, np.float32), np.zeros(1, np.int64),
+    )  # fmt: skip
 
 
 @inner

@@ -91,17 +91,10 @@ def gather(indptr, indices, data, rows, slot, square, bias):
             else:
                 private += 1
     out = ClusterProblem(
-        rows,
-        np.zeros(n + 1, np.int64),
-        np.empty(shared, np.int32),
-        np.empty(shared, np.float32),
-        np.zeros(n, np.float32),
-        np.zeros(n, np.float32),
-        names,
-        np.zeros(n + 1, np.int64),
-        np.empty(private, np.int32),
+        rows, np.zeros(n + 1, np.int64), np.empty(shared, np.int32), np.empty(shared, np.float32),
+        np.zeros(n, np.float32), np.zeros(n, np.float32), names, np.zeros(n + 1, np.int64), np.empty(private, np.int32),
         np.empty(private, np.float32),
-    )
+    )  # fmt: skip
     shared = 0
     private = 0
     for i in range(n):

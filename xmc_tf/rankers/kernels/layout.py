@@ -75,7 +75,6 @@ SMALL_SHARE = 1  # for large models: the smallest form
 LINE_WORDS = 2 * LINE  # chunks begin at multiples of so many words
 _SLOTS = 6  # slots per feature of a chunk
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth's multiplicative hashing)
-_HALF = np.uint64(32)
 _COUNT, _FILLED, _ROW = range(3)  # columns of the state of a feature while a chunk is filled
 
 
@@ -256,9 +255,6 @@ def fill(
         checksums[chunk] = checksum(lines, begin // 2, start[chunk + 1] // 2)
 
 
-_HALF = 32
-
-
 @inner
 def _sibling(all_bytes, at, size, i):
     """Return the position among the siblings of weight ``i`` of a row whose positions begin at byte ``at``."""
@@ -306,12 +302,12 @@ def unpack(
         entries = begin + table_at(width, nr_dense) + 2 * blocks_of(count)
         stream = entries + 2 * (count + 1)
         for e in range(count):  # entries are in the order of a hash table
-            keys[e] = np.int64(words[entries + 2 * e]) << _HALF | e
+            keys[e] = np.int64(words[entries + 2 * e]) << 32 | e
         sort_ascending(keys[:count], spare)
         for k in range(count):
             entry = entries + 2 * (keys[k] & 0xFFFFFFFF)
             row, length = stream + words[entry + 1], words[entry + 3] - words[entry + 1]
-            _add_row(words, weights, all_bytes, row, length, width, siblings, keys[k] >> _HALF, at, indices, data)
+            _add_row(words, weights, all_bytes, row, length, width, siblings, keys[k] >> 32, at, indices, data)
         for c in range(width):
             for j in range(nr_dense + 1):
                 place = begin + width + c * nr_dense + j if j < nr_dense else begin + c

@@ -67,17 +67,11 @@ def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> 
         level_start=np.cumsum([0, *(level.clusters.shape[1] for level in levels)]),
         child_start=np.concatenate([[0], np.cumsum(child_counts, dtype=np.int64)]),
         children=np.concatenate([level.clusters.indices for level in levels]).astype(np.int32, copy=False),
-        start=np.concatenate([[0], np.cumsum(table.lengths)]),
-        rows=table.rows,
-        words=words,
-        weights=words.view(np.float32),
-        bytes=words.view(np.uint8),
-        lines=words.view(np.uint64),
-        checksums=table.checksums,
-        verified=np.zeros(len(table.rows), np.uint8),
-        damaged=np.zeros(1, np.uint8),
+        start=np.concatenate([[0], np.cumsum(table.lengths)]), rows=table.rows, words=words,
+        weights=words.view(np.float32), bytes=words.view(np.uint8), lines=words.view(np.uint64),
+        checksums=table.checksums, verified=np.zeros(len(table.rows), np.uint8), damaged=np.zeros(1, np.uint8),
         widest=int(padded(int(child_counts.max(initial=1)))),
-    )
+    )  # fmt: skip
 
 
 def with_children(chunks: Chunks, levels: Sequence[Level], kept: Sequence[Level]) -> Chunks:

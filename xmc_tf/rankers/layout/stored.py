@@ -189,11 +189,9 @@ def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
 def damaged(folder: Path) -> InputError:
     """Return the error for a damaged layout of a model that has no other weights."""
     return InputError(
-        f"{folder} is damaged: its content has changed since it was saved",
-        expected="the checksums in it",
-        received="other checksums",
-        fix="copy the model again from where it is intact, or train it again",
-    )
+        f"{folder} is damaged: its content has changed since it was saved", expected="the checksums in it",
+        received="other checksums", fix="copy the model again from where it is intact, or train it again",
+    )  # fmt: skip
 
 
 def warn_of_damage(folder: Path, problem: str) -> None:
@@ -237,7 +235,7 @@ def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc
     first, last = (int(chunks.level_start[t + i]) for i in range(2))
     # As the kernel numbers chunks: those before the level have no children here.
     indptr = np.concatenate([np.zeros(first, np.int64), clusters.indptr.astype(np.int64)])
-    arguments = (
+    arguments: tuple[Any, ...] = (
         chunks.words, chunks.weights, chunks.bytes, chunks.lines, chunks.start, chunks.rows, chunks.checksums, indptr,
         kernel_view(clusters.indices, np.int32), stored.nr_sparse, stored.nr_dense, level.bias,
     )  # fmt: skip
