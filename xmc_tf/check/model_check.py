@@ -73,10 +73,7 @@ class ModelCheck:
 
 
 def check_model(folder: str | Path) -> ModelCheck:
-    """Compare all files of a model or an export with their recorded checksums.
-
-    Files of PECOS and of version 0.1 have no recorded checksums; archives are compared with their internal ones.
-    """
+    """Compare all files of a model or an export with their recorded checksums, or archives with their internal ones."""
     folder = Path(folder)
     kind = kind_at(folder)
     if kind is None or not kind.is_model:

@@ -14,12 +14,7 @@ _SAMPLES_S = 0.25
 
 
 class Progress:
-    """A progress bar on a terminal, lines every ``every_s`` seconds elsewhere; nothing before ``quiet_s`` seconds.
-
-    Example:
-        >>> with Progress("level 2 of 3", total=256, unit="clusters") as progress:
-        ...     progress.add()
-    """
+    """A progress bar on a terminal, lines every ``every_s`` seconds elsewhere; nothing before ``quiet_s`` seconds."""
 
     def __init__(self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0) -> None:
         self.title, self.total, self.unit = printable(title), total, unit

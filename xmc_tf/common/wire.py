@@ -1,10 +1,8 @@
 """The format in which ranks send objects, which can describe values but not run code: msgpack with extensions.
 
 It supports None, bool, int (of 64 bits), float, str, bytes, list, tuple, dict, set, frozenset, range, ``Path``,
-numpy's arrays, scalars (texts become str) and types, sparse matrices (CSR and CSC), and registered dataclasses and
-named tuples. A message is the length of a msgpack value, the value, and the memory of its arrays in the order in which
-they occur, so that an array is copied once on each side. Classes are looked up among the registered ones; no name in
-the data is ever imported. All lengths are compared with the remaining bytes before memory is allocated.
+numpy's arrays, scalars (texts become str) and types, sparse matrices (CSR and CSC), and registered classes. A message
+is the length of a msgpack value, the value, and the memory of its arrays, in order, which is copied once on each side.
 """
 
 import dataclasses

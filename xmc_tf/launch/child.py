@@ -13,10 +13,9 @@ _LONGEST_LINE = 1 << 16
 
 
 class Child:
-    """A process that a node starts: it has its own session, forwards its output line by line, and ends with the node.
+    """A process in a session of its own, which ends with the thread that starts it; its output is shown line by line.
 
-    The main thread must start it, because the kernel kills it when that thread ends. ``show`` is called with "out" or
-    "err" and a line; ``ended``, in another thread, with the status (negative for a signal) after all lines.
+    ``show`` gets "out" or "err" and a line; ``ended``, in another thread, the status (negative for a signal) after all.
     """
 
     def __init__(

@@ -22,10 +22,7 @@ class Gpu(NamedTuple):
 
 
 def visible_gpus(environment: Mapping[str, str], library: Any = None) -> list[Gpu]:
-    """Return the visible GPUs, the least busy first; none if the driver or nvidia-ml-py is missing.
-
-    ``CUDA_VISIBLE_DEVICES`` selects GPUs by number or by the beginning of their UUID. ``library`` replaces ``pynvml``.
-    """
+    """Return the visible GPUs, the least busy first; none if the driver or nvidia-ml-py (``library``) is missing."""
     with _driver(library) as nvml:
         if nvml is None:
             return []

@@ -1,7 +1,4 @@
-"""The hosts of a run, and the lists that name them.
-
-Formats: ``-H``, parallel-BERT's JSON, hostfiles of PECOS, DeepSpeed and Horovod, Slurm, and Kubernetes' MPI operator.
-"""
+"""The hosts of a run, and the lists that name them: flags, JSON, hostfiles, and schedulers."""
 
 import json
 import re
@@ -33,13 +30,7 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class Hosts:
-    """The hosts of a run with unique names, in the order of the ranks; rank 0 is on the first one.
-
-    Example:
-        >>> hosts = Hosts([Host("one", 2), Host("two", 1)])
-        >>> hosts.size, hosts.as_flag(), [hosts.host_of(rank).name for rank in range(3)]
-        (3, 'one:2,two:1', ['one', 'one', 'two'])
-    """
+    """The hosts of a run with unique names, in the order of the ranks; rank 0 is on the first one."""
 
     all: Sequence[Host]
     source: str = field(default="the hosts", compare=False)  # for messages

@@ -26,10 +26,7 @@ _MOST_FILES = 1000
 
 
 def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, address: str) -> dict[str, Any]:
-    """Return what is found on this host, stay in the folder of the run, and listen for the nodes of other hosts.
-
-    ``mark`` is the launcher's file in the ``shared`` folder, with the content ``token``.
-    """
+    """Return what is found on this host, stay in the folder of the run, and listen for the nodes of other hosts."""
     os.chdir(folder)
     return {
         "versions": versions(PACKAGES),
@@ -58,10 +55,7 @@ STEPS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "connect": conn
 
 
 def quick_checksum(path: str) -> str | None:
-    """Return a checksum of a file, or of the files of a folder, within seconds; None if it does not exist.
-
-    Of a large file, its size and 16 pieces are read. The training itself compares all data; this finds old copies.
-    """
+    """Return a checksum of a file or folder (16 pieces of a large file) within seconds; None if it is missing."""
     root = Path(path)
     total = hashlib.blake2b(digest_size=8)
     if not root.exists():

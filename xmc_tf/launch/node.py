@@ -1,8 +1,4 @@
-"""A node, the process on each host that checks the host, starts its ranks, and forwards their output.
-
-The launcher starts it, here or over ssh, with the run's secret on standard input; or the user starts it by hand. It
-connects to the launcher, does what the launcher says, and ends with that connection, and its ranks end with it.
-"""
+"""A node: a process on each host that checks it and starts its ranks, which end with its connection to the launcher."""
 
 import argparse
 import contextlib
@@ -190,10 +186,7 @@ class HostNode:
 
 
 def end_when_lost(connection: socket.socket, timeout_s: float) -> None:
-    """Make the kernel end the connection when the other host has not answered for about ``timeout_s``.
-
-    The kernels exchange the probes: a process that is busy or stopped is not lost.
-    """
+    """Make the kernel end the connection when the other host has not answered probes for about ``timeout_s``."""
     every = max(1, int(timeout_s / (_PROBES + 1)))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every)
@@ -204,12 +197,7 @@ def end_when_lost(connection: socket.socket, timeout_s: float) -> None:
 
 
 def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
-    """Return adjacent cores for each rank, in numbers that differ by at most one; all cores if there are more ranks.
-
-    Example:
-        >>> divide([0, 1, 2, 3, 4], 2)
-        [[0, 1, 2], [3, 4]]
-    """
+    """Return adjacent cores for each rank, in numbers that differ by at most one; all cores if there are more ranks."""
     if ranks > len(cores):
         return [list(cores)] * ranks
     return [part.tolist() for part in np.array_split(cores, ranks)]

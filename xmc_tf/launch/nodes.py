@@ -134,10 +134,7 @@ class Nodes:
     def ask_all(
         self, hosts: Iterable[Host], share: float, ask: Callable[[NodeConnection], dict[str, Any]]
     ) -> dict[str, dict[str, Any]]:
-        """Return the answers of these hosts, without those that have failed, which ``errors`` has.
-
-        The questions may take this share of the time limit. A host that is down uses up its own time only.
-        """
+        """Return the answers, within a share of the time limit, of the hosts that have not failed (see ``errors``)."""
         answers: dict[str, dict[str, Any]] = {}
 
         def ask_one(node: NodeConnection) -> None:
@@ -269,10 +266,7 @@ def ssh_command(timeout_s: float) -> list[str]:
 
 
 def _python_line(arguments: Sequence[str]) -> str:
-    """Return the shell line that starts a node in this folder, with this Python, on another host.
-
-    The host's own ``PYTHONPATH`` stays, behind ours.
-    """
+    """Return the shell line that starts a node in this folder, with this Python, on another host."""
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])]))
     # An installed package is found without the variable, which would only hide a different version.
     ours = "" if "site-packages" in path else f'PYTHONPATH={shlex.quote(path)}"${{PYTHONPATH:+:$PYTHONPATH}}" '

@@ -80,11 +80,7 @@ class RankState:
 
 
 def first_failure(ranks: Iterable[RankState]) -> RankState | None:
-    """Return the rank whose failure caused the others.
-
-    The first rank to end need not be the cause: a process that raises an error takes time to end, and other ranks may
-    end sooner because of it. A rank killed by a signal is the cause, or else the one whose last line came first.
-    """
+    """Return the rank whose failure is the cause: one killed by a signal, or the one whose last line came first."""
 
     def order(state: RankState) -> tuple[bool, float]:
         killed = state.status is not None and -state.status in _NEVER_CONSEQUENCES

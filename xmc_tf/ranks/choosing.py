@@ -47,10 +47,8 @@ def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
 def choose_communicator() -> Communicator:
     """Return this process's communicator, the same object on every call; the first call is collective.
 
-    Processes that ``horovodrun`` has started over Gloo use Horovod; those that MPI has started (``mpiexec``, ``srun``,
-    ``horovodrun --mpi``) use mpi4py. All others run alone. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrides this.
-    From then on, an error that ends one rank ends all of them, because under MPI the others would wait forever. A wait
-    longer than ``XMC_TF_STALL_TIMEOUT`` seconds ends them too, and so does the end of their launcher.
+    Processes of ``horovodrun`` over Gloo use Horovod; those of MPI (``mpiexec``, ``srun``, ``horovodrun --mpi``) mpi4py.
+    All others run alone. From then on, an error on one rank, a stall, and the end of the launcher end all ranks.
     """
     launcher.end_with_launcher()
     run_records.start()

@@ -18,11 +18,9 @@ CHUNK_BYTES = 1 << 30
 
 
 class Communicator(ABC):
-    """The interface through which the ranks of a run communicate; backends implement four collectives for bytes.
+    """The interface through which ranks communicate; backends implement four collectives for pieces of bytes.
 
-    All methods except ``abort`` are collective: all ranks must call them, in the same order. Objects are sent in a
-    format that cannot run code (``common/wire.py`` lists the types). Arrays are sent without conversion, in messages of
-    at most ``CHUNK_BYTES``.
+    All methods except ``abort`` are collective: all ranks must call them, in the same order.
     """
 
     # local_rank: the number of this process among the ranks on its host, from 0
@@ -124,10 +122,7 @@ class Communicator(ABC):
     def alltoall_array(
         self, array: np.ndarray, send_counts: np.ndarray | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Send the first ``send_counts[0]`` rows to rank 0, the next ``send_counts[1]`` to rank 1, and so on.
-
-        Return the rows received, in rank order, and the number of rows received from each rank.
-        """
+        """Send ``send_counts[r]`` rows to each rank r; return the rows received, and their number from each rank."""
         array = _plain(array, rows=True)
         counts = np.asarray(send_counts, dtype=np.int64)
         if counts.shape != (self.size,) or (counts < 0).any() or counts.sum() != len(array):

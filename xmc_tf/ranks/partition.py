@@ -83,10 +83,6 @@ def balanced(
     """Return the ranges with the smallest maximum weight (a whole number per row); among these, a nearly even choice.
 
     ``boundaries`` are the rows at which a range may begin, besides row 0 and the end; default: every row.
-
-    Example:
-        >>> balanced([8, 1, 1, 1, 1], size=2).bounds
-        array([0, 1, 5])
     """
     _check_size(size)
     whole = np.asarray(weights).astype(np.int64)

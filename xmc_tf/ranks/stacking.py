@@ -22,14 +22,7 @@ _HELD_BYTES = 1 << 27  # per rank and kind of matrix
 
 
 class Pieces:
-    """The matrices of a rank for ``stack_rows``: the first ones stay in memory, the others go to disk.
-
-    Example:
-        >>> with Pieces(folder / f"piece-{rank}", ".npz") as pieces:
-        ...     for rows in made():
-        ...         pieces.add(rows)
-        ...     stack_rows(communicator, pieces.all, folder / "all.npz")
-    """
+    """The matrices of a rank for ``stack_rows``: the first ones stay in memory, the others go to disk."""
 
     def __init__(self, beginning: Path, suffix: str) -> None:
         self.all: list[Path | Rows] = []
@@ -67,11 +60,7 @@ class _LazyMatrix(NamedTuple):
 
 
 def stack_rows(communicator: Communicator, mine: Sequence[Path | Rows], target: Path) -> None:
-    """Stack the matrices of all ranks by rows in one file, as ``save_matrix`` would write it; collective.
-
-    The matrices are CSR (.npz) or dense (.npy), in memory or files of ``save_matrix``, which stay. The file is written
-    atomically. At least one rank must have a matrix.
-    """
+    """Stack the matrices of all ranks, at least one, by rows in one file, as ``save_matrix`` does; collective."""
     pieces = run_on_all_ranks(communicator, lambda: [_piece(one, target.suffix == ".npy") for one in mine])
     summary = (sum(one.rows for one in pieces), sum(one.entries for one in pieces), [one.columns for one in pieces])
     gathered = communicator.allgather(summary)

@@ -20,11 +20,7 @@ _FIX = "copy the model again from where it is intact, or train it again"
 
 
 def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = False) -> InputError | None:
-    """Compare the members of an .npz archive with the checksums in it; return the first problem, or None.
-
-    ``stop`` ends the comparison early. ``thorough`` also checks compressed members, and reports an unreadable archive:
-    code that reads the archive anyway notices both itself.
-    """
+    """Compare an archive's members with the checksums in it; unless ``thorough``, leave out what its reader checks."""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb", buffering=0) as file:
             for info in archive.infolist():
@@ -59,10 +55,7 @@ def member_checksums(path: Path) -> dict[str, str]:
 
 
 def data_start(info: zipfile.ZipInfo, head: bytes) -> int:
-    """Return where a member's bytes begin: its own header may be longer than the archive's directory says.
-
-    ``head`` holds the ``HEAD_BYTES`` bytes at ``info.header_offset``.
-    """
+    """Return where a member's bytes begin: its header (``head``) may be longer than the archive's directory says."""
     if info.header_offset < 0 or len(head) < HEAD_BYTES or head[:4] != MAGIC:
         raise zipfile.BadZipFile(f"the header of {info.filename[:100]} is not where the archive's directory says")
     *_, name_length, extra_length = _LOCAL_HEADER.unpack(head)

@@ -31,11 +31,7 @@ def is_staged(path: Path) -> bool:
 
 @contextmanager
 def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
-    """Yield a path beside ``path`` to write to; it is renamed to ``path`` if the block succeeds.
-
-    In a ``staged`` folder, it is ``path`` itself. With ``new``, a file that has appeared at ``path`` raises
-    FileExistsError instead of being replaced.
-    """
+    """Yield a path to write to, renamed to ``path`` if the block succeeds; ``new``: fail if that exists then."""
     path = Path(path)
     if is_staged(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,10 +6,7 @@ from xmc_tf.common.files.json_files import read_json
 
 
 def read_header(path: Path, format: str, *versions: int, of: str, fix: str) -> dict[str, Any]:
-    """Return the content of a folder's JSON header, after checking its format and version.
-
-    ``of`` says what the folder holds, and ``fix`` what to do when it is damaged, for messages.
-    """
+    """Return the content of the JSON header of a folder ``of`` some data, after checking its format and version."""
     folder = path.parent
     if not path.exists():
         raise InputError(

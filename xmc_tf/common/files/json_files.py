@@ -1,8 +1,4 @@
-"""The reader of all JSON: files of models and parameters, and messages from a socket.
-
-The input may be damaged, come from others, or not be a file. The reader never waits for a pipe, never recurses without
-limit, and never returns a number that numpy and TensorFlow cannot hold.
-"""
+"""The reader of all JSON, which may be hostile: it never waits for a pipe, nor recurses without limit."""
 
 import contextlib
 import json

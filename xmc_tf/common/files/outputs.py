@@ -1,10 +1,4 @@
-"""Outputs are checked before any work.
-
-An output must be a place that can be written to, no input, and no part of a model. A file that exists is replaced if
-the same command has written it, which its content shows (``marks.py``), or with ``--force``; else it is refused.
-Files are compared by identity (device and inode), because links, bind mounts, relative paths and file systems that
-ignore case lead to the same file by different names.
-"""
+"""Outputs are checked before any work, by the identity of files: links and mounts lead to one file by many names."""
 
 import os
 import stat
@@ -28,13 +22,7 @@ def refuse_output(
     *,
     force: bool = False,
 ) -> None:
-    """Refuse a file to write that is an input, part of a model, or somebody else's; remove what killed runs left of it.
-
-    A file beside a model's parts, such as ``model/pred.npz``, is accepted: PECOS's scripts keep predictions there.
-
-    Example:
-        >>> refuse_output("-o", "pred.npz", {"-x": ["X.npz"], "-m": "model"}, PREDICTIONS)
-    """
+    """Refuse a file that is an input, part of a model, or somebody else's; remove what killed runs left of it."""
     if path is None:
         return
     _refuse_clash(flag, path, inputs)
@@ -115,10 +103,7 @@ def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
 def refuse_model_folder(
     flag: str, path: str | Path, inputs: Mapping[str, Named], *, export: bool = False, unchanged: Sequence[str] = ()
 ) -> None:
-    """Refuse a folder for a model or an export that is an input, lies in another model, or would replace an input.
-
-    ``unchanged`` names flags of inputs that the new model keeps: those may be parts of the model that it replaces.
-    """
+    """Refuse a folder for a model that is an input, lies in a model, or would replace a (not unchanged) input."""
     if not os.fspath(path):
         raise InputError(
             f"{flag} is empty",

@@ -1,8 +1,4 @@
-"""Checksums of a model's files, recorded in its header when it is written, and compared while it is read.
-
-In the header, ``"files"`` maps each file (a relative posix path) to its length and CRC-32, and ``"checksum"`` is the
-checksum of the header's other content.
-"""
+"""Checksums of a model's files, recorded in its header when it is written, and compared while it is read."""
 
 import json
 import mmap
@@ -183,15 +179,7 @@ def verified(
     archives: Iterable[Path] = (),  # mapped by the block; those without records have checksums of their own
     records: Records | None = None,  # default: those found around ``place``
 ) -> Iterator[None]:
-    """Compare the files of a part of a model with their records, in threads, while the block reads them.
-
-    Short files are compared before the block begins. If both the block and the comparison fail, the error of the
-    comparison is raised, because it names the cause. Models without records pass.
-
-    Example:
-        >>> with verified(folder / "tree"):
-        ...     tree = load_chain(folder / "tree")
-    """
+    """Compare a part's files with their records while the block reads them (short files before); raise what differs."""
     first, then = _comparisons(place, skip, archives, records)
     if not first and not then:
         yield

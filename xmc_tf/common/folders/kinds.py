@@ -61,10 +61,7 @@ class FolderKind:
         return self._read(folder / self.header) is not None
 
     def check_place(self, folder: Path, fix: str = "use another folder") -> None:
-        """Refuse a folder in which files of others would be replaced.
-
-        A folder is accepted if it does not exist, is empty, is of this kind, or holds only files with other names.
-        """
+        """Refuse a folder in which files of others have names that we write."""
         if not os.path.lexists(folder):
             return
         if not folder.is_dir():

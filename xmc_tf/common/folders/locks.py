@@ -1,8 +1,4 @@
-"""Locks on the folders that commands write, with one run at a time.
-
-A lock is a kernel lock (``flock``) on a small file beside the folder, so it ends with its process in any case. The file
-names the process that holds it. A file of that name without such a record is somebody else's, and is refused.
-"""
+"""Locks on the folders that commands write: ``flock`` on a file beside the folder, which names the holder."""
 
 import errno
 import fcntl
@@ -32,10 +28,7 @@ _LONGEST_RECORD = 4096
 
 
 def place_beside(folder: Path) -> Path:
-    """Return the folder for files that belong to ``folder`` without being part of it: its parent, if possible.
-
-    The parent of a mount point is on another disk, and a parent may not be writable; then it is ``folder`` itself.
-    """
+    """Return the folder for files beside ``folder``: its parent, or itself if that is read-only or another disk."""
     parent = folder.parent
     if folder.is_dir() and (os.path.ismount(folder) or not os.access(parent, os.W_OK | os.X_OK)):
         return folder

@@ -94,13 +94,7 @@ class _FullHelp(argparse.Action):
 
 
 class GivenFlags(argparse.Namespace):
-    """Parsed flags that distinguish those of the command line from defaults.
-
-    Example:
-        >>> arguments = parser().parse_args(["--trees", "1"], GivenFlags())
-        >>> arguments.given
-        {'trees'}
-    """
+    """Parsed flags that distinguish those of the command line (``given``) from defaults."""
 
     __slots__ = ("given",)  # beside the flags, which are in the dictionary
     given: set[str]
@@ -182,10 +176,7 @@ def on_interrupt(text: Callable[[], str]) -> None:
 
 
 def on_failure(action: Callable[[int], object]) -> None:
-    """Register ``action(code)``, which is called after a command has printed its error and before the process ends.
-
-    A rank ends the other ranks this way, which would wait for it.
-    """
+    """Register ``action(code)``, called after a command's error has been printed: a rank ends the others this way."""
     _on_failure.append(action)
 
 
@@ -219,11 +210,7 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
 
 
 def _end_at_once(code: int) -> NoReturn:
-    """End a process whose work is done, without tearing down its modules and without waiting for its threads.
-
-    With TensorFlow loaded the teardown takes 1.4 s of CPU time. The interpreter would wait for threads of a pool that
-    are in the middle of a long task; no public function skips both (``tests/common/test_command_end.py``).
-    """
+    """End a process whose work is done, without tearing down modules (1.4 s) or waiting for threads of pools."""
     signals.end_at_once()
     atexit._run_exitfuncs()  # loggers, MPI, temporary files
     with contextlib.suppress(OSError):  # who read the output has gone: nothing is left to be told

@@ -1,9 +1,4 @@
-"""The end of a rank when its launcher has ended.
-
-``horovodrun --mpi`` is a shell that runs ``mpirun``. When it is killed, mpirun and the ranks do not notice, and run on.
-So each rank watches the launchers among its ancestors, which normally end after their ranks. The end of other ancestors
-(a shell, sshd, a batch system) has no effect.
-"""
+"""The end of a rank when its launcher has ended: ``horovodrun --mpi`` is a shell whose kill mpirun does not notice."""
 
 import contextlib
 import os
@@ -107,12 +102,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def launcher_of(words: list[str]) -> str:
-    """Return the name of the launcher that a command line starts, or "" for another program.
-
-    Example:
-        >>> launcher_of(["/usr/bin/python3", "/usr/local/bin/horovodrun", "-np", "2", "train.py"])
-        'horovodrun'
-    """
+    """Return the name of the launcher that a command line starts, or "" for another program."""
     program, *rest = words
     name = Path(program).name
     if name in _PROGRAMS:

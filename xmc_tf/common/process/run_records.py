@@ -1,10 +1,4 @@
-"""Records of files that a run keeps outside its folders, which the next run removes if this one was killed.
-
-A rank under Open MPI has a segment in ``/dev/shm`` and a session folder, horovodrun has semaphores there, and a
-training without ``work_dir`` has a temporary folder. A record in ``xmc-tf-UID``, in the folder for temporary files,
-names the files and their processes. A file is only removed if it is recorded, belongs to this user, and all its
-processes have ended.
-"""
+"""Records of files outside a run's folders, in ``xmc-tf-UID``; the next run removes them if this one was killed."""
 
 import atexit
 import contextlib
@@ -58,10 +52,7 @@ def start() -> None:
 
 
 class TemporaryFolder:
-    """A temporary folder, removed with this object, or by the next run if this one is killed.
-
-    ``tempfile.TemporaryDirectory`` warns if it is not closed, but a model that needs its folder is just dropped.
-    """
+    """A temporary folder, removed with this object (without a warning), or by the next run if this one is killed."""
 
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="xmc-tf-")

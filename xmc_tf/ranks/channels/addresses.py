@@ -15,11 +15,7 @@ _ANYWHERE = "192.0.2.1"  # reserved for documentation: belongs to no host, but h
 
 
 def addresses_by_host(world: Communicator) -> dict[str, str]:
-    """Return the address of this host that the ranks of each host use to reach it; collective.
-
-    Ranks on this host use the loopback. Other hosts use the address of the interface that Horovod has chosen, or else
-    of the interface through which this host reaches them.
-    """
+    """Return the address at which the ranks of each host reach this host; collective."""
     given = [os.environ.get("HOROVOD_HOSTNAME", ""), socket.getfqdn(), socket.gethostname()]
     names = tuple(dict.fromkeys(name for name in given if name and name != "localhost"))  # the best one first
     hosts = dict(world.allgather((world.host, names)))

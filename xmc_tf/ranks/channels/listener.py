@@ -17,10 +17,9 @@ _REST_S = 0.1  # when this process has no file descriptors left
 class Listener:
     """A listener that hands over the connections whose caller knows the secret, and tolerates any input.
 
-    No caller can block another: each handshake has a thread and one deadline for all its bytes, and when too many are
-    open the oldest one is dropped. A caller that knows the secret needs one round trip, so it gets through a flood of
-    connections that stay silent. ``welcome`` is called with each authenticated connection (in blocking mode), the
-    caller's number and the number that it called, in a thread of its own, and must close connections that it refuses.
+    No caller can block another: each handshake has a thread and one deadline, and when too many are open the oldest one
+    is dropped. ``welcome`` gets each authenticated connection (in blocking mode), the caller's number and the number that
+    it called, in a thread of its own, and must close connections that it refuses.
     """
 
     def __init__(

@@ -1,8 +1,4 @@
-"""Marks of the beginning and end of each collective, which show what this process waits in.
-
-Outside of graphs, Python records the marks. In graphs, each collective has a counter of its beginnings and one of its
-ends (``graph_marks.py``). The process waits in a collective while the first is ahead and neither changes.
-"""
+"""Marks of what this process waits in: calls, and in graphs, counters of collectives begun and ended."""
 
 import threading
 import time
@@ -55,10 +51,7 @@ class Marks:
         self._sources.append(read)
 
     def waits(self) -> dict[str, float]:
-        """Return the seconds that this process has been in each collective, by name, the longest wait first.
-
-        A wait in a graph is measured from the first call that sees it, so call this regularly.
-        """
+        """Return the seconds in each collective, the longest first; in a graph, since the first call that sees it."""
         counts = {name: pair for read in self._sources for name, pair in read().items()}
         with self._lock:
             now = time.monotonic()

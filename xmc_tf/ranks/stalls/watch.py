@@ -1,8 +1,7 @@
 """The stall watch: a thread of each rank that notices when the rank waits in a collective for too long.
 
-It then asks the other ranks for their states, reports them, and ends the run if there is a timeout. Horovod's own stall
-check reports nothing over Gloo, and a rank that hangs in a collective cannot take part in another one. So the threads
-use their own connections, which they open only after a long wait.
+It then asks the other ranks for their states, over connections of its own, and ends the run if there is a timeout.
+Horovod's own check reports nothing over Gloo, and a rank that hangs in a collective cannot take part in another one.
 """
 
 import atexit
