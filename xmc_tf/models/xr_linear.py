@@ -95,7 +95,7 @@ class XRLinear(LinearParts, Model):
             k: number of labels.
             beam_size: number of nodes kept at each level above the labels. None: the model's default.
         """
-        from xmc_tf.models.explaining.linear import explain_linear
+        from xmc_tf.models.explaining.explain import explain_linear
 
         return explain_linear(
             self,

@@ -18,9 +18,8 @@ from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.evidence_stage import evidence_stage
+from xmc_tf.models.explaining.explain import explain_parts, one_text
 from xmc_tf.models.explaining.explanation import Explanation
-from xmc_tf.models.explaining.linear import one_text
-from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
