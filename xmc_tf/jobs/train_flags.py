@@ -76,7 +76,7 @@ def _first(cell: str) -> str:
 
 
 _OF_JOBS = ("minutes", "preponly", "data_set", "report", "keep_training_data", "language_column")
-_OF_FILES = {
+FILE_FLAGS = {
     "trn_text_path": "-t", "trn_feat_path": "-x", "trn_label_path": "-y", "tst_text_path": "-tt",
     "tst_feat_path": "-xt", "tst_label_path": "-yt", "labels": "--labels", "vocabulary": "--vocabulary",
     "label_feat_path": "--label-feat-path",
@@ -124,7 +124,7 @@ def refuse_job_flags(arguments: GivenFlags) -> None:
 
 def table_job(arguments: GivenFlags, command: str) -> TableJob:
     """Return the job that a command line describes."""
-    if found := [flag for name, flag in _OF_FILES.items() if name in arguments.given]:
+    if found := [flag for name, flag in FILE_FLAGS.items() if name in arguments.given]:
         raise InputError(
             f"a table and {', '.join(found)} exclude each other",
             expected="texts and labels from one source",

@@ -61,6 +61,13 @@ from xmc_tf.ranks.shared_scan import SharedScan
 from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
+_FILES = {  # purpose → flag, name of the argument
+    "labels": ("-y", "label_path"), "features": ("-x", "inst_path"), "texts": ("-t", "text_path"),
+    "label names": ("--labels", "labels"), "vocabulary": ("--vocabulary", "vocabulary"),
+    "relevance": ("-r", "rel_path"), "negatives of clusters": ("-um", "usn_match_path"),
+    "negatives": ("-uy", "usn_label_path"), "tree": ("-c", "code_path"), "label features": ("-f", "label_feat_path"),
+}  # fmt: skip
+_DECISIVE = ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
 _STREAMED = {"auto": None, "pecos": False, "search": True}
 
 
@@ -79,11 +86,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         logging.getLogger().setLevel(logging.ERROR)
         logging.getLogger("xmc_tf").setLevel(logging.ERROR)
     announce_compiling()
-    _sort_out_t(arguments)
+    for value in arguments.text_or_threshold:  # a threshold in PECOS's scripts, texts in ours
+        try:
+            arguments.threshold = float(value)
+        except ValueError:
+            arguments.text_path = value
     _require(arguments)
-    _refuse_outputs(arguments)
-    options = _options(arguments)
     folder = named_folder(arguments.model_folder)
+    inputs = {flag: getattr(arguments, name) for flag, name in _FILES.values()}
+    inputs["--params-path"] = arguments.params_path
+    refuse_model_folder("-m", arguments.model_folder, inputs, unchanged=("-c", "--labels", "--vocabulary"))
+    refuse_work_folder("-m", work_path(folder), inputs)
+    options = _options(arguments)
     claim = claimed_by_all(communicator, folder, MODEL, work_path(folder), fix="give another folder with -m")
     with claim, compiling_beside(communicator.size):
         _train(communicator, folder, arguments, options)
@@ -103,7 +117,9 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
                 fix="train with one process, or leave it out",
             )
         # First, because only files that are the same on all ranks can be checked together.
-        key = check_same_inputs(communicator, _files(arguments), _decisive(arguments, options))
+        given = {what: getattr(arguments, name) for what, (_, name) in _FILES.items()}
+        files = {what: paths if isinstance(paths, list) else [paths] for what, paths in given.items() if paths}
+        key = check_same_inputs(communicator, files, _decisive(arguments, options))
         resumes_from(f"what is complete in {work_path(folder)}")
         data = _data(arguments, options, communicator, SharedScan(communicator))
         ranks = OverRanks(communicator, folder, key, options.threads)
@@ -210,17 +226,6 @@ def _user_negatives(arguments: argparse.Namespace, Y: spmatrix) -> dict[int, spm
     return found
 
 
-def _files(a: argparse.Namespace) -> dict[str, list[str]]:
-    """Return the files that the model depends on, by their purpose."""
-    named = {
-        "labels": a.label_path, "features": a.inst_path, "texts": a.text_path, "label names": a.labels,
-        "vocabulary": a.vocabulary,
-        "relevance": a.rel_path, "negatives of clusters": a.usn_match_path, "negatives": a.usn_label_path,
-        "tree": a.code_path, "label features": a.label_feat_path,
-    }  # fmt: skip
-    return {what: paths if isinstance(paths, list) else [paths] for what, paths in named.items() if paths}
-
-
 def _decisive(arguments: argparse.Namespace, options: LinearOptions) -> dict[str, Any]:
     """Return all options that the model depends on, without the files; the number of threads is not one of them."""
     return with_effect({
@@ -229,21 +234,9 @@ def _decisive(arguments: argparse.Namespace, options: LinearOptions) -> dict[str
         **options.recorded(bool(arguments.text_path)),
         "prediction": options.prediction.search,
         "label_embedding_methods": options.label_embeddings,
-        **{
-            name: getattr(options, name)
-            for name in ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
-        },
+        **{name: getattr(options, name) for name in _DECISIVE},
         "version": version("xmc_tf"),
     })  # fmt: skip
-
-
-def _sort_out_t(arguments: argparse.Namespace) -> None:
-    """Distinguish the two meanings of -t: a threshold in PECOS's scripts, texts in ours."""
-    for value in arguments.text_or_threshold:
-        try:
-            arguments.threshold = float(value)
-        except ValueError:
-            arguments.text_path = value
 
 
 def _require(arguments: argparse.Namespace) -> None:
@@ -258,18 +251,6 @@ def _require(arguments: argparse.Namespace) -> None:
             expected="labels (-y), a folder for the model (-m), and texts (-t) or features (-x)",
             fix="python -m xmc_tf.linear.train --help shows complete commands",
         )
-
-
-def _refuse_outputs(a: argparse.Namespace) -> None:
-    """Refuse a model folder that would replace an input."""
-    inputs = {
-        "-x": a.inst_path, "-t": a.text_path, "-y": a.label_path, "--labels": a.labels,
-        "--vocabulary": a.vocabulary, "-r": a.rel_path,
-        "-um": a.usn_match_path, "-uy": a.usn_label_path, "-c": a.code_path, "-f": a.label_feat_path,
-        "--params-path": a.params_path,
-    }  # fmt: skip
-    refuse_model_folder("-m", a.model_folder, inputs, unchanged=("-c", "--labels", "--vocabulary"))
-    refuse_work_folder("-m", work_path(named_folder(a.model_folder)), inputs)
 
 
 def _options(arguments: argparse.Namespace) -> LinearOptions:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 from scipy.sparse import spmatrix
@@ -136,20 +136,21 @@ def read_documents(
     found = _read_labels(
         [labels] if isinstance(documents, str) and isinstance(labels, str) else labels, separator, labels_name
     )
-    return ReadDocuments(texts, features, found, _columns_of_series(documents, labels, found.separator))
+    if (named := _series_name(documents)) is None:
+        return ReadDocuments(texts, features, found)
+    from xmc_tf.tables.columns import TrainedColumns
+
+    used = TrainedColumns((named,), _series_name(labels), found.separator)
+    return ReadDocuments(texts, features, found, used)
 
 
-class SourceDocuments(NamedTuple):
-    """The documents of a table."""
+def documents_of_source(
+    source: "TableReader", options: "ColumnOptions", *, labelled: bool
+) -> tuple[list[str], list[list[str]], "TrainedColumns", list[str]]:
+    """Return texts (on one line each), labels, columns and names of a table's documents.
 
-    texts: list[str]
-    labels: list[list[str]]
-    columns: "TrainedColumns"
-    ids: list[str]
-
-
-def documents_of_source(source: "TableReader", options: "ColumnOptions", *, labelled: bool) -> SourceDocuments:
-    """Return the documents of a table; rows that name the same document are merged."""
+    Rows that name the same document are merged.
+    """
     from xmc_tf.tables.columns import SAMPLE, TrainedColumns, choose_columns
     from xmc_tf.tables.reading.records import TableRow
 
@@ -172,7 +173,7 @@ def documents_of_source(source: "TableReader", options: "ColumnOptions", *, labe
         ids = [one for one, _, _ in of_document.values()]
         texts = [text for _, text, _ in of_document.values()]
         labels = [list(dict.fromkeys(own)) for _, _, own in of_document.values()]
-    return SourceDocuments(texts, labels, TrainedColumns.of(chosen, source.columns), ids)
+    return texts, labels, TrainedColumns.of(chosen, source.columns), ids
 
 
 def labelled_rows(
@@ -250,14 +251,6 @@ def _read_frame(
         return ReadDocuments(texts, None, found, replace(used, labels=_series_name(labels), separator=separator))
     _count_bare(own, names[1])
     return ReadDocuments(texts, None, LabelData(LISTS, own, separator=used.separator), used)
-
-
-def _columns_of_series(texts: Any, labels: Any, separator: str) -> "TrainedColumns | None":
-    """Return the columns that Series come from, by their names; None if the texts have no name."""
-    from xmc_tf.tables.columns import TrainedColumns
-
-    name = _series_name(texts)
-    return None if name is None else TrainedColumns((name,), _series_name(labels), separator)
 
 
 def _series_name(values: Any) -> str | None:

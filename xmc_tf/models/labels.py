@@ -45,15 +45,11 @@ def true_labels(labels: "LabelData", documents: Any, nr_labels: int, names: Sequ
         matrix: Any = labels.matrix()
         check_validation_input(matrix, nr_labels)
     else:
-        matrix = _matrix_with_unknown(labels, nr_labels, names)
+        names = needed_names(names, nr_labels)
+        every = [*names, *unknown_labels(labels, names)]  # those come last
+        matrix = matrix_of_names(labels.names, every, "the model's label names")
     check_pair(documents, matrix, "the documents", "the labels")
     return matrix.tocsr()
-
-
-def _matrix_with_unknown(labels: "LabelData", nr_labels: int, names: Sequence[str] | None) -> csr_matrix:
-    names = needed_names(names, nr_labels)
-    every = [*names, *unknown_labels(labels, names)]
-    return matrix_of_names(labels.names, every, "the model's label names")
 
 
 def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:
@@ -129,3 +125,12 @@ def matrix_of_names(documents: list[list[str]], names: Sequence[str], called: st
         indptr.append(len(columns))
     values = np.ones(len(columns), np.float32)
     return csr_matrix((values, np.array(columns, np.int32), np.array(indptr)), shape=(len(documents), len(names)))
+
+
+def binary(Y: Any) -> csr_matrix:
+    """Return labels as a new matrix with 1 for every positive."""
+    out = csr_matrix(Y, dtype=np.float32, copy=True)
+    out.sum_duplicates()
+    out.eliminate_zeros()
+    out.data[:] = 1.0
+    return out

@@ -8,10 +8,9 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.fusion import ProbabilityModel
-from xmc_tf.fusion.similarity import Embed
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
-from xmc_tf.models.metadata import ADDED, ModelMetadata
+from xmc_tf.models.metadata import ADDED
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import embedded
 
@@ -41,25 +40,21 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
         )
     added = label_vocabulary(lines).preferred
     check_new(added, names)
-    evidence = evidence.with_added(lines, _encoder_of(model, metadata) if evidence.fusion.similarity else None)
+    encoder = Parts({"encoder": model / "encoder"}, metadata, where=model)
+    evidence = evidence.with_added(lines, partial(embedded, encoder) if evidence.fusion.similarity else None)
+
+    def link(source: Path, target: Path) -> None:
+        with verified(source):
+            link_part(source, target)
+
     parts: dict[str, Callable[[Path], object]] = {
-        name: partial(_link_verified, source) for name, source in Parts.at(model, metadata).parts.items()
+        name: partial(link, source) for name, source in Parts.at(model, metadata).parts.items()
     }
     parts |= evidence.parts
     metadata = metadata.replace(**{ADDED: int(metadata.content.get(ADDED, 0)) + len(added)})
     write_model_folder(folder, parts, [*names, *added], metadata)
     _LOG.info("%s: %s labels, %s of them added now", folder, f"{evidence.nr_labels:,}", f"{len(added):,}")
     return evidence.nr_labels
-
-
-def _link_verified(source: Path, target: Path) -> None:
-    with verified(source):
-        link_part(source, target)
-
-
-def _encoder_of(folder: Path, metadata: ModelMetadata) -> Embed:
-    model = Parts({"encoder": folder / "encoder"}, metadata, where=folder)
-    return lambda names: embedded(model, names)
 
 
 def check_new(added: Sequence[str], names: Sequence[str]) -> None:

@@ -87,15 +87,15 @@ def _new_names(model: LinearParts, lines: Sequence[str], nr_labels: int) -> Trai
     """Return the names of new labels as documents, if those of the others are documents too."""
     fusion = None if model.evidence is None else model.evidence.fusion
     names = NameDocuments.of(lines if fusion is not None and fusion.names_are_documents else [])
-    X = csr_matrix(model.features(names.texts, threads=1).sparse) if names.texts else _empty(model.ranker.nr_features)
+    X = (
+        csr_matrix(model.features(names.texts, threads=1).sparse)
+        if names.texts
+        else csr_matrix((0, model.ranker.nr_features), dtype=np.float32)
+    )
     Y = names.Y
     first = nr_labels - Y.shape[1] if names.texts else 0
     Y = csr_matrix((Y.data, Y.indices + first, Y.indptr), shape=(Y.shape[0], nr_labels))
     return TrainingData(X, Y, np.ones(Y.shape[0], bool))
-
-
-def _empty(width: int) -> csr_matrix:
-    return csr_matrix((0, width), dtype=np.float32)
 
 
 def training_of(model: LinearParts) -> TrainingData:

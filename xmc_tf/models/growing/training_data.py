@@ -12,6 +12,7 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import TRAINING
 from xmc_tf.data import Features, load_matrix, save_matrix
 from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.models.labels import binary
 from xmc_tf.params import RankerParams
 
 _IS_NAME = "is_name.npy"
@@ -49,7 +50,7 @@ class TrainingData:
                 fix="leave out --keep-training-data (in Python: keep_training_data)",
             )
         assert X.sparse is not None
-        return cls(csr_matrix(X.sparse), _binary(Y), np.arange(X.nr_rows) >= X.nr_rows - nr_names)
+        return cls(csr_matrix(X.sparse), binary(Y), np.arange(X.nr_rows) >= X.nr_rows - nr_names)
 
     @property
     def nr_rows(self) -> int:
@@ -119,11 +120,3 @@ def recounted(evidence: ProbabilityModel | None, training: TrainingData) -> Prob
     documents = np.pad(documents, (0, max(evidence.nr_labels - len(documents), 0)))
     fusion = replace(evidence.fusion, log_documents=np.log1p(documents).astype(np.float32))
     return replace(evidence, fusion=fusion)
-
-
-def _binary(Y: spmatrix) -> csr_matrix:
-    out = csr_matrix(Y).copy()
-    out.sum_duplicates()
-    out.eliminate_zeros()
-    out.data = np.ones(out.nnz, np.float32)
-    return out
