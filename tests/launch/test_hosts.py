@@ -120,7 +120,6 @@ def test_an_invalid_flag_is_refused(text):
 def test_ranks_have_hosts():
     hosts = Hosts([Host("a", 2), Host("b", 1), Host("c", 3)])
     assert [hosts.host_of(rank).name for rank in range(6)] == ["a", "a", "b", "c", "c", "c"]
-    assert [hosts.first_rank(host) for host in hosts] == [0, 2, 3]
     assert hosts.limited(4).as_flag() == "a:2,b:1,c:1"
     assert hosts.limited(2).as_flag() == "a:2"
     assert hosts.without(["b"]).as_flag() == "a:2,c:3"

@@ -7,13 +7,21 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.launch import by_hand
-from xmc_tf.launch.choosing import choose_gpus, choose_hosts, choose_program, inputs_of, shared_folder_of
 from xmc_tf.launch.engines import check_installed, default_controller
 from xmc_tf.launch.gpus import Gpu, visible_gpus
 from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts
 from xmc_tf.launch.job import Checks, Job
 from xmc_tf.launch.nodes import Nodes, address_towards
-from xmc_tf.launch.options import check_numbers, parser, refuse_from_here
+from xmc_tf.launch.options import (
+    check_numbers,
+    choose_gpus,
+    choose_hosts,
+    choose_program,
+    inputs_of,
+    parser,
+    refuse_from_here,
+    shared_folder_of,
+)
 from xmc_tf.launch.plan import LaunchPlan, count, lost_after
 from xmc_tf.launch.running import Output
 from xmc_tf.ranks.choosing import how_started

@@ -63,9 +63,6 @@ class Hosts:
         """Return the hosts as horovodrun's ``-H`` and mpiexec's ``--host`` take them."""
         return ",".join(f"{host.name}:{host.slots}" for host in self.all)
 
-    def first_rank(self, host: Host) -> int:
-        return sum(one.slots for one in self.all[: self.all.index(host)])
-
     def host_of(self, rank: int) -> Host:
         for host in self.all:
             if rank < host.slots:

@@ -21,7 +21,6 @@ _GREETING = b"xmc_tf node\n"
 _GREET_S = 5.0
 _PATIENCE_S = 3.0  # for the file in the shared folder
 _PIECE, _PIECES = 64 << 10, 16
-_WHOLE = _PIECE * _PIECES  # smaller files are read to the end
 _MOST_FILES = 1000
 
 
@@ -65,45 +64,38 @@ def quick_checksum(path: str) -> str | None:
         for file in files:
             if file != root:
                 total.update(str(file.relative_to(root)).encode(errors="surrogateescape") + b"\0")
-            _add(total, file)
+            size = file.stat().st_size
+            total.update(size.to_bytes(8, "little"))
+            last = (
+                max(size - _PIECE, 0) if size > _PIECE * _PIECES else _PIECE * (_PIECES - 1)
+            )  # a small file is read whole
+            with file.open("rb") as stream:
+                for number in range(_PIECES):
+                    stream.seek(number * last // (_PIECES - 1))
+                    total.update(stream.read(_PIECE))
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return total.hexdigest()
-
-
-def _add(total: "hashlib.blake2b", file: Path) -> None:
-    size = file.stat().st_size
-    total.update(size.to_bytes(8, "little"))
-    with file.open("rb") as stream:
-        if size <= _WHOLE:
-            total.update(stream.read(_WHOLE))
-            return
-        for number in range(_PIECES):
-            stream.seek(number * (size - _PIECE) // (_PIECES - 1))
-            total.update(stream.read(_PIECE))
 
 
 @cache
 def _greeter(address: str) -> socket.socket:
     """Return a server that greets each caller, until this process ends."""
     server = socket.create_server((address, 0), backlog=1024)
-    threading.Thread(target=_greet, args=(server,), daemon=True).start()
+
+    def greet() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.settimeout(_GREET_S)
+                    connection.sendall(_GREETING)
+
+    threading.Thread(target=greet, daemon=True).start()
     return server
 
 
-def _greet(server: socket.socket) -> None:
-    while True:
-        with contextlib.suppress(OSError):
-            connection, _ = server.accept()
-            with connection:
-                connection.settimeout(_GREET_S)
-                connection.sendall(_GREETING)
-
-
 def _connect(name: str, address: str, port: int, patience_s: float, answered: list[str]) -> None:
-    with (
-        contextlib.suppress(OSError),
-        socket.create_connection((address, port), timeout=patience_s) as connection,
-    ):
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=patience_s) as connection:
         if connection.recv(len(_GREETING)) == _GREETING:
             answered.append(name)

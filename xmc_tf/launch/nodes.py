@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -135,25 +136,20 @@ class Nodes:
         self, hosts: Iterable[Host], share: float, ask: Callable[[NodeConnection], dict[str, Any]]
     ) -> dict[str, dict[str, Any]]:
         """Return the answers, within a share of the time limit, of the hosts that have not failed (see ``errors``)."""
-        answers: dict[str, dict[str, Any]] = {}
 
-        def ask_one(node: NodeConnection) -> None:
+        def ask_one(node: NodeConnection) -> dict[str, Any]:
+            node.end = time.monotonic() + share * self.timeout_s
             try:
-                answers[node.name] = ask(node)
+                return ask(node)
             except NodeError as error:
                 self.errors[node.name] = str(error)
+                return {}
 
-        names = [host.name for host in hosts]
-        threads = []
-        for name in names:
-            if name not in self.errors and (node := self._nodes.get(name)) is not None:
-                node.end = time.monotonic() + share * self.timeout_s
-                threads.append(threading.Thread(target=ask_one, args=(node,)))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return {name: answers[name] for name in names if name in answers}
+        names = [host.name for host in hosts if host.name not in self.errors]
+        nodes = [node for name in names if (node := self._nodes.get(name)) is not None]
+        with ThreadPoolExecutor(max(1, len(nodes))) as pool:
+            answers = list(pool.map(ask_one, nodes))
+        return {node.name: answer for node, answer in zip(nodes, answers, strict=True) if answer}
 
     def close(self, status: int) -> None:
         self._listener.close()

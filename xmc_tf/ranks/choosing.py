@@ -47,7 +47,7 @@ def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
 def choose_communicator() -> Communicator:
     """Return this process's communicator, the same object on every call; the first call is collective.
 
-    Processes of ``horovodrun`` over Gloo use Horovod; those of MPI (``mpiexec``, ``srun``, ``horovodrun --mpi``) mpi4py.
+    Processes of ``horovodrun`` over Gloo use Horovod; those of ``mpiexec``, ``srun`` and ``horovodrun --mpi`` mpi4py.
     All others run alone. From then on, an error on one rank, a stall, and the end of the launcher end all ranks.
     """
     launcher.end_with_launcher()

@@ -8,7 +8,7 @@ Found = TypeVar("Found")
 
 
 class SharedScan:
-    """A scan in which each rank scans a part of its host's file, the same on all hosts; all its calls are collective."""
+    """A scan in which each rank scans a part of its host's file, the same on all hosts; all calls are collective."""
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator

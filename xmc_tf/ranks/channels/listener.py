@@ -18,8 +18,8 @@ class Listener:
     """A listener that hands over the connections whose caller knows the secret, and tolerates any input.
 
     No caller can block another: each handshake has a thread and one deadline, and when too many are open the oldest one
-    is dropped. ``welcome`` gets each authenticated connection (in blocking mode), the caller's number and the number that
-    it called, in a thread of its own, and must close connections that it refuses.
+    is dropped. ``welcome`` gets each authenticated connection (in blocking mode), the caller's number and the number
+    that it called, in a thread of its own, and must close connections that it refuses.
     """
 
     def __init__(
