@@ -17,9 +17,10 @@ import tensorflow as tf
 # Private, but ``tf.nn.embedding_lookup`` and sessions know variables by this class (tests/collective/world_graphs.py).
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
+from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.graph_order import in_plain_graph, of_graph, of_initial_values
-from xmc_tf.collective.optimizers.gradients import Gradient
+from xmc_tf.collective.optimizers.gradients import Gradient, local_rows
 from xmc_tf.collective.tables.initial_values import Initializer, OfShape
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of
@@ -182,11 +183,8 @@ def creator_in_graphs(creator: Callable[..., tf.Variable]) -> Iterator[None]:
         # A function's graph has the creators of the one in which it is traced.
         return original(graph) if graph.building_function else with_creator(graph)
 
-    tf.Graph.as_default = as_default
-    try:
+    with replaced(tf.Graph, as_default=as_default):
         yield
-    finally:
-        tf.Graph.as_default = original
 
 
 v1 = tf.compat.v1
@@ -219,7 +217,7 @@ def optimizers_over_ranks(communicator: Communicator) -> Iterator[None]:
         if var_list is None:
             var_list = v1.trainable_variables()
         variables = tf.nest.flatten(var_list)
-        pairs = compute(self, loss, [_own(one) for one in variables], *args, **kwargs)
+        pairs = compute(self, loss, [local_rows(one) for one in variables], *args, **kwargs)
         gradients = _means([gradient for gradient, _ in pairs], variables, communicator.size)
         return list(zip(gradients, variables, strict=True))
 
@@ -231,19 +229,10 @@ def optimizers_over_ranks(communicator: Communicator) -> Iterator[None]:
             if gradient is not None:
                 _check_equal(gradient, variable)
         with not_replicated():  # slots, which start equal, and those of rows
-            return apply(self, [(gradient, _own(variable)) for gradient, variable in pairs], *args, **kwargs)
+            return apply(self, [(gradient, local_rows(variable)) for gradient, variable in pairs], *args, **kwargs)
 
-    owner.compute_gradients, owner.apply_gradients = compute_gradients, apply_gradients
-    try:
+    with replaced(owner, compute_gradients=compute_gradients, apply_gradients=apply_gradients):
         yield
-    finally:
-        owner.compute_gradients, owner.apply_gradients = compute, apply
-
-
-def _own(variable: tf.Variable) -> tf.Variable:
-    """Return the variable of this rank's rows, if it is sharded, otherwise the variable itself."""
-    table = table_of(variable)
-    return variable if table is None else table.variable
 
 
 def _means(gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], size: int) -> list[Gradient | None]:
@@ -256,9 +245,8 @@ def _means(gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable
         if table_of(variable) is None:
             replicated[at] = tf.convert_to_tensor(gradient)  # sparse gradients have different rows on each rank
             continue
-        gradient = gradient if isinstance(gradient, tf.IndexedSlices) else tf.IndexedSlices(
-            gradient, tf.range(tf.shape(gradient)[0])
-        )  # fmt: skip
+        if not isinstance(gradient, tf.IndexedSlices):
+            gradient = tf.IndexedSlices(gradient, tf.range(tf.shape(gradient)[0]))
         values = gradient.values / size
         found[at] = tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
         marked.of_rows.add(values.op)

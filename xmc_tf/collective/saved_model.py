@@ -62,11 +62,10 @@ def export_saved_model(
         served_forms(tables, communicator) as tables,
         placed_folder(folder, EXPORT) if communicator.rank == 0 else nullcontext() as part,
     ):
-        keys: dict[str, str] = communicator.broadcast(
-            run_on_all_ranks(
-                communicator, lambda: _save_graph(part, signatures, tables, track) if part is not None else {}
-            )
+        here = run_on_all_ranks(
+            communicator, lambda: {} if part is None else _save_graph(part, signatures, tables, track)
         )
+        keys: dict[str, str] = communicator.broadcast(here)
         for table in (table for table in tables if table.name in keys):
             for low, rows in rows_on_rank_0(table, table.variable, communicator):
                 run_on_all_ranks(communicator, partial(_write_slice, part, table, keys[table.name], low, rows))
@@ -86,15 +85,19 @@ def _save_graph(
     if isinstance(signatures, keras.Model):
         owners.append(signatures)
         signatures = {"serving_default": _signature_of(signatures)}
-    whole = {table: _whole_table(table) for table in tables}
+    whole = {}
+    for table in tables:
+        # A placeholder, whose variable takes no memory.
+        shape, name = [table.rows, table.dim], table.name.replace(":", "_")
+        variable = UninitializedVariable(shape=shape, dtype=table.variable.dtype, trainable=False, name=name)
+        whole[table] = ShardedTable(table.name, *shape, even_rows(table.rows, 1), 0, variable)
     with serve_from(whole):
         functions = {name: _traced(name, signature) for name, signature in signatures.items()}
 
     used = {variable.ref() for function in functions.values() for variable in function.graph.variables}
+    of_tables = {f"table_{number}": one for number, one in enumerate(whole.values()) if one.variable.ref() in used}
     servable = tf.Module()
-    servable.tables = {
-        f"table_{number}": one.variable for number, one in enumerate(whole.values()) if one.variable.ref() in used
-    }
+    servable.tables = {key: one.variable for key, one in of_tables.items()}
     placeholders = {one.variable.ref() for one in whole.values()}
     servable.replicated = [ref.deref() for ref in sorted(used - placeholders, key=lambda ref: ref.deref().name)]
     servable.resources = [resource for owner in owners for resource in _resources(owner)]
@@ -110,19 +113,7 @@ def _save_graph(
             expected="a Keras model or track=[…] that holds it",
             received=str(error).splitlines()[0],
         ) from error
-    return {
-        one.name: f"tables/table_{number}/.ATTRIBUTES/VARIABLE_VALUE"
-        for number, one in enumerate(whole.values())
-        if one.variable.ref() in used
-    }
-
-
-def _whole_table(table: ShardedTable) -> ShardedTable:
-    """Return a placeholder of the whole table, whose variable takes no memory."""
-    variable = UninitializedVariable(
-        shape=[table.rows, table.dim], dtype=table.variable.dtype, trainable=False, name=table.name.replace(":", "_")
-    )
-    return ShardedTable(table.name, table.rows, table.dim, even_rows(table.rows, 1), 0, variable)
+    return {one.name: f"tables/{key}/.ATTRIBUTES/VARIABLE_VALUE" for key, one in of_tables.items()}
 
 
 def _signature_of(model: keras.Model) -> Signature:
@@ -133,7 +124,11 @@ def _signature_of(model: keras.Model) -> Signature:
             received="a subclassed model",
             fix="give signatures={'serving_default': Signature(function, inputs)}",
         )
-    specs = [_spec_of(tensor) for tensor in model.inputs]
+    specs = []
+    for tensor in model.inputs:
+        shape, dtype = [None, *tensor.shape[1:]], tf.dtypes.as_dtype(tensor.dtype)
+        ragged = tf.RaggedTensorSpec(shape, dtype) if tensor.ragged else None
+        specs.append(ragged or tf.TensorSpec(shape, dtype, tensor.name))
     network = getattr(model, "_functional", model)  # of a Sequential model, the one with names and structure
 
     def serve(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -144,29 +139,19 @@ def _signature_of(model: keras.Model) -> Signature:
     return Signature(serve, specs)
 
 
-def _spec_of(tensor: keras.KerasTensor) -> tf.TensorSpec | tf.RaggedTensorSpec:
-    shape, dtype = [None, *tensor.shape[1:]], tf.dtypes.as_dtype(tensor.dtype)
-    return tf.RaggedTensorSpec(shape, dtype) if tensor.ragged else tf.TensorSpec(shape, dtype, tensor.name)
-
-
 def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFunction:
     """Return the traced function, which uses the whole tables and must not need other ranks."""
     # A tf.function that has been used in training would return its cached graph.
     inner = getattr(signature.function, "python_function", signature.function)
-
+    inputs: Sequence[Any] = [*signature.inputs]
     if isinstance(signature.inputs, Mapping):
-        specs = {key: tf.TensorSpec(spec.shape, spec.dtype, key) for key, spec in signature.inputs.items()}
+        inputs = [{key: tf.TensorSpec(spec.shape, spec.dtype, key) for key, spec in signature.inputs.items()}]
 
-        def call(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            return _named(inner(inputs))
+    def call(*inputs: Any) -> dict[str, tf.Tensor]:
+        outputs = inner(*inputs)
+        return dict(outputs) if isinstance(outputs, Mapping) else {"outputs": outputs}
 
-        concrete = tf.function(call).get_concrete_function(specs)
-    else:
-
-        def call_by_place(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-            return _named(inner(*inputs))
-
-        concrete = tf.function(call_by_place).get_concrete_function(*signature.inputs)
+    concrete = tf.function(call).get_concrete_function(*inputs)
     definition = concrete.graph.as_graph_def()
     operations = {node.op for node in definition.node}
     operations |= {node.op for function in definition.library.function for node in function.node_def}
@@ -180,10 +165,6 @@ def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFu
             "under the decorator, and look rows up by the strategy's tables",
         )
     return concrete
-
-
-def _named(outputs: Any) -> dict[str, tf.Tensor]:
-    return dict(outputs) if isinstance(outputs, Mapping) else {"outputs": outputs}
 
 
 def _resources(owner: Any) -> list[Any]:
@@ -205,12 +186,8 @@ def _write_slice(part: Path | None, table: ShardedTable, key: str, low: int, row
     name = f"{key.split('/')[1]}-{low:015d}"
     with tf.device("/cpu:0"):
         try:
-            tf.raw_ops.SaveV2(
-                prefix=str(_slices(part) / name),
-                tensor_names=[key],
-                shape_and_slices=[where],
-                tensors=[tf.constant(rows)],
-            )
+            prefix, tensors = str(_slices(part) / name), [tf.constant(rows)]
+            tf.raw_ops.SaveV2(prefix=prefix, tensor_names=[key], shape_and_slices=[where], tensors=tensors)
         except tf.errors.OpError as error:  # such as a full disk
             raise OSError(f"{_slices(part) / name}: {error.message}") from error
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from xmc_tf.collective.checkpoints.packed_arrays import Packed, SavedArray
-from xmc_tf.collective.checkpoints.shard_files import ShardFile
+from xmc_tf.collective.checkpoints.shard_files import ShardFile, flush
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
@@ -46,8 +45,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write a manifest atomically, which makes its checkpoint the valid one."""
     with atomic_file(folder / MANIFEST) as part, part.open("w") as file:
         json.dump(dataclasses.asdict(manifest), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+        flush(file)
 
 
 def read_manifest(folder: str | Path) -> Manifest:
@@ -67,8 +65,17 @@ def read_manifest(folder: str | Path) -> Manifest:
                 received=f"{version}",
                 fix="use the newer xmc_tf that wrote it",
             )
-        tables = {name: _table(entry) for name, entry in content.pop("tables").items()}
-        replicated = (_from_version_1 if version == 1 else _packed)(content.pop("replicated"))
+        tables = {}
+        for name, entry in content.pop("tables").items():
+            slots = {slot: [ShardFile(**shard) for shard in shards] for slot, shards in entry["slots"].items()}
+            values = [ShardFile(**shard) for shard in entry["values"]]
+            tables[name] = SavedTable(entry["rows"], entry["dim"], values, slots)
+        entry = content.pop("replicated")
+        if version == 1:
+            replicated = _from_version_1(entry)
+        else:
+            arrays = {name: SavedArray(**array) for name, array in entry["arrays"].items()}
+            replicated = Packed(dict(entry["files"]), arrays)
         manifest = Manifest(tables=tables, replicated=replicated, **content)
         for name, table in manifest.tables.items():
             for shards in (table.values, *table.slots.values()):
@@ -100,15 +107,6 @@ def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) 
         raise InputError(
             f"{where}: the files of table {name!r} end too early", expected=f"{rows} rows", received=f"{at} rows"
         )
-
-
-def _table(entry: dict[str, Any]) -> SavedTable:
-    slots = {slot: [ShardFile(**shard) for shard in shards] for slot, shards in entry["slots"].items()}
-    return SavedTable(entry["rows"], entry["dim"], [ShardFile(**shard) for shard in entry["values"]], slots)
-
-
-def _packed(entry: dict[str, Any]) -> Packed:
-    return Packed(dict(entry["files"]), {name: SavedArray(**array) for name, array in entry["arrays"].items()})
 
 
 def _from_version_1(entries: dict[str, Any]) -> Packed:

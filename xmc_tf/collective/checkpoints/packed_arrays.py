@@ -4,7 +4,6 @@ The manifest has the place of each array and a checksum for each of its blocks. 
 time, so that they are never all in memory twice.
 """
 
-import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -16,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xmc_tf.collective.checkpoints.shard_files import BLOCK_BYTES, blocks, check_length
+from xmc_tf.collective.checkpoints.shard_files import BLOCK_BYTES, blocks, check_length, flush
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.wire import register
 
@@ -69,7 +68,7 @@ def write_arrays(folder: Path, given: Mapping[str, ArraySource], stem: str = "re
             if file is None or (file.tell() and _aligned(file.tell()) + value.nbytes > PACK_BYTES):
                 stack.close()
                 file = stack.enter_context((folder / f"{stem}-{len(files):05d}.bin").open("wb"))
-                stack.callback(_flush, file)
+                stack.callback(flush, file)
             file.write(bytes(_aligned(file.tell()) - file.tell()))
             at, path = file.tell(), Path(file.name)
             arrays[name] = SavedArray(
@@ -91,8 +90,10 @@ def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
         with FileIO(folder / saved.file) as file:
             file.seek(saved.offset)
             for number, (low, high) in enumerate(blocks(0, len(raw), saved.block_bytes)):
-                block = raw.data[low:high]
-                wrong |= _fill(file, block) != high - low or saved.checksums[number : number + 1] != [zlib.crc32(block)]
+                block, done = raw.data[low:high], 0
+                while done < len(block) and (count := file.readinto(block[done:])):
+                    done += count
+                wrong |= done != high - low or saved.checksums[number : number + 1] != [zlib.crc32(block)]
         if wrong:
             raise InputError(
                 f"{folder / saved.file}, array {name!r}: the content has changed since it was saved",
@@ -127,18 +128,5 @@ def _write_blocks(file: BufferedWriter, value: np.ndarray) -> Iterator[int]:
         yield zlib.crc32(raw[low:high])
 
 
-def _fill(file: FileIO, block: memoryview) -> int:
-    """Read a block; return the number of bytes read."""
-    done = 0
-    while done < len(block) and (count := file.readinto(block[done:])):
-        done += count
-    return done
-
-
 def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNMENT) * _ALIGNMENT
-
-
-def _flush(file: BufferedWriter) -> None:
-    file.flush()
-    os.fsync(file.fileno())

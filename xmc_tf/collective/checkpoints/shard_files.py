@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -40,9 +40,6 @@ class ShardFile:
     def shape(self) -> tuple[int, ...]:
         return (self.stop - self.start, *self.row_shape)
 
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
-
 
 def write_shard(
     path: Path, read: Callable[[int, int], np.ndarray], start: int, stop: int, row_shape: tuple[int, ...], dtype: Any
@@ -61,8 +58,7 @@ def write_shard(
             raw = block.reshape(-1).view(np.uint8)
             checksums.append(zlib.crc32(raw.data))
             file.write(raw.data)
-        file.flush()
-        os.fsync(file.fileno())
+        flush(file)
         length = file.tell()
     return ShardFile(path.name, start, stop, list(row_shape), dtype.str, block_rows, checksums, length)
 
@@ -122,6 +118,12 @@ def check_length(path: Path, length: int) -> None:
             received=f"{found:,} bytes",
             fix="copy it again, or go back to an earlier checkpoint",
         )
+
+
+def flush(file: IO[Any]) -> None:
+    """Write a file to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def rows_per_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) -> int:

@@ -5,12 +5,14 @@ plain graph, each collective runs after the one that was added before it. Those 
 own, because a session runs the initializers alone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TypeVar
 
 import tensorflow as tf
+
+from xmc_tf.collective.blocks import set_in_block
 
 T = TypeVar("T")
 _CHAIN: ContextVar[str] = ContextVar("chain", default="steps")
@@ -30,14 +32,9 @@ def of_graph(name: str, make: Callable[[], T]) -> T:
     return found
 
 
-@contextmanager
-def of_initial_values() -> Iterator[None]:
+def of_initial_values() -> AbstractContextManager[None]:
     """Order the collectives of the block among themselves only."""
-    token = _CHAIN.set("initial values")
-    try:
-        yield
-    finally:
-        _CHAIN.reset(token)
+    return set_in_block(_CHAIN, "initial values")
 
 
 def in_order(collective: Callable[[], Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:

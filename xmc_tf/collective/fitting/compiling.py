@@ -9,6 +9,7 @@ from typing import Any
 
 import keras
 
+from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.fitting.metrics import announce_own_metrics
 from xmc_tf.collective.fitting.steps import normalized_over_ranks, take_steps_over_ranks
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
@@ -77,15 +78,12 @@ def compiled_over_ranks(
                 announce_own_metrics(self)
             _warn_of_replicated_embeddings(self, large)
 
-    owner.compile = compile_and_change
-    try:
-        with (
-            keras_2_refused("Model", "compile", "a model inside strategy.scope()"),
-            normalized_over_ranks(communicator),
-        ):
-            yield
-    finally:
-        owner.compile = original
+    with (
+        replaced(owner, compile=compile_and_change),
+        keras_2_refused("Model", "compile", "a model inside strategy.scope()"),
+        normalized_over_ranks(communicator),
+    ):
+        yield
 
 
 def _warn_of_replicated_embeddings(model: keras.Model, large: Callable[[int, int], bool]) -> None:

@@ -7,7 +7,7 @@ the steps of the others with empty ones.
 import functools
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import keras
@@ -15,6 +15,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.losses import loss as keras_loss
 
+from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.engines.operations import gather_rows
 from xmc_tf.collective.optimizers.batches import BatchShare, current_batch, step_over
 from xmc_tf.common.errors import InputError
@@ -82,22 +83,18 @@ def reduce_losses_over_ranks() -> None:
 @contextmanager
 def normalized_over_ranks(communicator: Communicator) -> Iterator[None]:
     """Make layers of batch normalization that are created in the block use the batches of all ranks."""
-    layers = keras.layers.BatchNormalization
     if communicator.size == 1:
         yield
         return
-    original = layers.__new__
+    original = keras.layers.BatchNormalization.__new__
 
     def new(cls: type, *args: Any, **kwargs: Any) -> keras.layers.BatchNormalization:
         layer = original(cls, *args, **kwargs)
         _normalize_over_ranks(layer, communicator)
         return layer
 
-    layers.__new__ = new
-    try:
+    with replaced(keras.layers.BatchNormalization, __new__=new):
         yield
-    finally:
-        del layers.__new__
 
 
 def _normalize_over_ranks(layer: keras.layers.BatchNormalization, communicator: Communicator) -> None:
@@ -130,15 +127,9 @@ def _moments(
     return mean, tf.math.divide_no_nan(tf.reduce_sum(squares, axis=0), total)
 
 
-@contextmanager
-def same_steps_on_all_ranks(communicator: Communicator) -> Iterator[None]:
+def same_steps_on_all_ranks(communicator: Communicator) -> AbstractContextManager[None]:
     """Make the epochs of ``fit``, ``evaluate`` and ``predict`` in the block end on all ranks at the same step."""
-    original = trainer.TFEpochIterator
-    trainer.TFEpochIterator = functools.partial(_EpochOfRanks, communicator)
-    try:
-        yield
-    finally:
-        trainer.TFEpochIterator = original
+    return replaced(trainer, TFEpochIterator=functools.partial(_EpochOfRanks, communicator))
 
 
 class _EpochOfRanks(trainer.TFEpochIterator):

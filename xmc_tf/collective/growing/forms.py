@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.checkpoints.manifest import Manifest
 from xmc_tf.collective.checkpoints.shard_files import read_rows
 from xmc_tf.collective.growing.index import HASHES, NO_ROW, IndexedIds
@@ -43,9 +44,8 @@ def saved_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> l
         values = SomeRows(table.variable, rows)
         forms.append(ShardedTable(table.name, of_rows.rows, table.dim, of_rows, table.rank, values, slots))
         ids = np.stack([entries.hashes, entries.counts, entries.last, entries.rows != NO_ROW], axis=1).astype(np.int64)
-        forms.append(
-            ShardedTable(_ids_of(table), of_ids.rows, _COLUMNS, of_ids, table.rank, SomeRows(ids, range(len(ids))))
-        )
+        every = SomeRows(ids, range(len(ids)))
+        forms.append(ShardedTable(_ids_of(table), of_ids.rows, _COLUMNS, of_ids, table.rank, every))
     return forms
 
 
@@ -87,7 +87,7 @@ def _loaded(folder: Path, manifest: Manifest, table: GrowingTable) -> ShardedTab
             received=f"{sorted(manifest.tables)}",
             fix="create the model as it was when it was saved",
         )
-    low, high = table.partition.bounds[table.rank : table.rank + 2]
+    low, high = table.partition.range(table.rank)
     last_rank = table.rank == table.size - 1
     kept: list[np.ndarray] = []
     before = 0
@@ -107,17 +107,10 @@ def _loaded(folder: Path, manifest: Manifest, table: GrowingTable) -> ShardedTab
     bounds = np.full(table.size + 1, before + count, np.int64)
     bounds[1 : table.rank + 1], bounds[0], bounds[-1] = before, 0, rows.rows
     order = np.arange(1, count + 1)
-    return _Loading(
-        table.name,
-        rows.rows,
-        table.dim,
-        Partition(bounds),
-        table.rank,
-        SomeRows(table.variable, order),
-        {name: SomeRows(variable, order) for name, variable in table.slots.items()},
-        source=table,
-        order=order,
-    )
+    values, partition = SomeRows(table.variable, order), Partition(bounds)
+    slots = {name: SomeRows(variable, order) for name, variable in table.slots.items()}
+    of_rows = (table.name, rows.rows, table.dim, partition, table.rank, values, slots)
+    return _Loading(*of_rows, source=table, order=order)
 
 
 def _ids_of(table: ShardedTable) -> str:
@@ -147,11 +140,8 @@ _SERVED: ContextVar[dict[GrowingTable, ServedForm] | None] = ContextVar("served_
 def served_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> Iterator[list[ShardedTable]]:
     """Yield tables with each growing one replaced by its served form, which lookups in the block use; collective."""
     forms = {one: _form_of(one, communicator) for one in tables if isinstance(one, GrowingTable)}
-    token = _SERVED.set(forms)
-    try:
+    with set_in_block(_SERVED, forms):
         yield [part for table in tables for part in (forms[table] if isinstance(table, GrowingTable) else (table,))]
-    finally:
-        _SERVED.reset(token)
 
 
 def served_form(table: GrowingTable) -> ServedForm | None:
@@ -166,9 +156,8 @@ def _form_of(table: GrowingTable, communicator: Communicator) -> ServedForm:
     if table.rank == table.size - 1:
         rows, hashes = np.append(rows, NO_ROW), np.append(hashes, HASHES)
     partition = partition_of(communicator.allgather(len(rows)))
+    values, keys = SomeRows(table.variable, rows), SomeRows(hashes[:, None], range(len(hashes)))
     return ServedForm(
-        ShardedTable(table.name, partition.rows, table.dim, partition, table.rank, SomeRows(table.variable, rows)),
-        ShardedTable(
-            f"{table.name}/ids", partition.rows, 1, partition, table.rank, SomeRows(hashes[:, None], range(len(hashes)))
-        ),
+        ShardedTable(table.name, partition.rows, table.dim, partition, table.rank, values),
+        ShardedTable(_ids_of(table), partition.rows, 1, partition, table.rank, keys),
     )

@@ -137,9 +137,7 @@ class IdIndex:
 
 
 def _empty(room: int) -> IndexedIds:
-    return IndexedIds(
-        np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    )
+    return IndexedIds(*(np.empty(room, np.int64) for _ in range(4)))
 
 
 def _places_for(room: int) -> int:

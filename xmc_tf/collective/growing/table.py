@@ -6,7 +6,9 @@ Its rows are in one variable with room for more. Row 0 stays zero: it is the row
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
+from typing import Any
 
 import keras
 import numpy as np
@@ -132,7 +134,9 @@ class GrowingTable(ShardedTable):
                     return self.index.find(given)
                 found = self.index.see(given, int(step))
                 if len(found.new_rows):
-                    self._make_rows(found.new_rows, found.new_hashes)
+                    self._reserve(self.index.next_row)
+                    values = tf.constant(self.initial(found.new_hashes))
+                    self.variable.scatter_update(tf.IndexedSlices(values, tf.constant(found.new_rows)))
                 return found.rows
 
         # Reading the step also makes a lookup wait for the end of the step before it.
@@ -147,10 +151,8 @@ class GrowingTable(ShardedTable):
         with tf.control_dependencies(updated):
             for rule in self.rules:
                 with tf.control_dependencies(done):
-                    due = tf.equal(step % rule.every, 0)
-                    done.append(
-                        tf.cond(due, lambda rule=rule: self._apply(rule, step), lambda: tf.constant(0, tf.int64))
-                    )
+                    due, nothing = tf.equal(step % rule.every, 0), partial(tf.constant, 0, tf.int64)
+                    done.append(tf.cond(due, partial(self._apply, rule, step), nothing))
         with tf.control_dependencies([*updated, *done]):
             self.step.assign(step)
             if self.index.admit_after == 1:
@@ -187,11 +189,6 @@ class GrowingTable(ShardedTable):
 
         return tf.ensure_shape(tf.numpy_function(evict, [step, *limits], tf.int64), [])
 
-    def _make_rows(self, rows: np.ndarray, hashes: np.ndarray) -> None:
-        """Give rows their initial values, after making room."""
-        self._reserve(self.index.next_row)
-        self.variable.scatter_update(tf.IndexedSlices(tf.constant(self.initial(hashes)), tf.constant(rows)))
-
     def _reserve(self, rows: int) -> None:
         """Make room for this many local rows, by a factor that keeps the number of copies small."""
         room = self.room
@@ -223,27 +220,15 @@ def make_growing_table(
     trainable: bool = True,
 ) -> GrowingTable:
     """Return this rank's part of a new growing table; see ``strategy.growing_table`` for the arguments."""
-    if dim < 1 or admit_after < 1:
-        wrong, number = (
-            ("columns (dim)", dim) if dim < 1 else ("sightings before an id gets a row (admit_after)", admit_after)
-        )
-        raise InputError(f"growing table {name!r}: {wrong}", expected="1 or more", received=str(number))
+    for what, number in (("columns (dim)", dim), ("sightings before an id gets a row (admit_after)", admit_after)):
+        if number < 1:
+            raise InputError(f"growing table {name!r}: {what}", expected="1 or more", received=str(number))
     initial, rules = initial_rows(initializer, name, dim, seed), rules_of(evict)
     with tf.init_scope(), not_replicated():
         variable = _variable(name, _FIRST_ROOM, dim, 0.0, trainable)
         step = tf.Variable(0, dtype=tf.int64, trainable=False, name=f"{name}/step")
-    table = GrowingTable(
-        name,
-        HASHES,
-        dim,
-        even_rows(HASHES, size),
-        rank,
-        variable,
-        index=IdIndex(admit_after),
-        initial=initial,
-        rules=rules,
-        step=step,
-    )
+    options: dict[str, Any] = {"index": IdIndex(admit_after), "initial": initial, "rules": rules, "step": step}
+    table = GrowingTable(name, HASHES, dim, even_rows(HASHES, size), rank, variable, **options)
     mark_rows(variable, table)
     return table
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded, table_of
 from xmc_tf.collective.tables.table_variable import plain_variable
-from xmc_tf.collective.tables.wire import WireFormat, exchange
+from xmc_tf.collective.tables.wire import WireFormat, exchange_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import even_rows
 
@@ -38,7 +38,7 @@ def scores_of_rows(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat = "
         local, widest = _scores_here(table, everyone.vectors), max(_sizes(table))
         # Rows of an exchange have one width, but ranks may differ in their number of rows.
         padded = tf.pad(local, [[0, 0], [0, widest - table.local_rows]])
-        back = _returned(table, padded, everyone, "scores")
+        back = exchange_of(table, padded, everyone.received, everyone.sent, "scores")
         parts = tf.unstack(tf.reshape(back, [table.size, tf.shape(flat)[0], widest]))
         scores = tf.concat([part[:, :size] for part, size in zip(parts, _sizes(table), strict=True)], axis=1)
     return _shaped(scores, leading, vectors, table.rows)
@@ -70,7 +70,8 @@ def top_rows(table: ShardedTable, vectors: tf.Tensor, k: int, wire: WireFormat =
         best = tf.pad(best, missing, constant_values=-float("inf"))
         own = tf.pad(tf.cast(at, number) + table.start, missing)
         # By rank, so that of equal scores the lower row comes first.
-        best = _by_vector(table, _returned(table, best, everyone, "scores"), flat, width)
+        best = exchange_of(table, best, everyone.received, everyone.sent, "scores")
+        best = _by_vector(table, best, flat, width)
         sent, _ = operations.alltoall(own, everyone.received, f"{table.name}/best")
         scores, at = tf.math.top_k(best, k)
         rows = tf.gather(_by_vector(table, sent, flat, width), at, batch_dims=1)
@@ -108,21 +109,8 @@ def _gathered(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat) -> _Gat
     received = operations.allgather(tf.reshape(count, [1]), f"{table.name}/counts")
     received.set_shape([table.size])
     sent = tf.fill([table.size], count)
-    moved = exchange(
-        tf.tile(vectors, [table.size, 1]),
-        sent,
-        received,
-        rank=table.rank,
-        name=f"{table.name}/vectors",
-        wire=wire,
-        kind="vectors",
-    )
+    moved = exchange_of(table, tf.tile(vectors, [table.size, 1]), sent, received, "vectors", wire)
     return _Gathered(moved, sent, received)
-
-
-def _returned(table: ShardedTable, rows: tf.Tensor, everyone: _Gathered, kind: str) -> tf.Tensor:
-    """Send the rows of each vector to the rank that has passed it; differentiable."""
-    return exchange(rows, everyone.received, everyone.sent, rank=table.rank, name=f"{table.name}/{kind}", kind=kind)
 
 
 def _by_vector(table: ShardedTable, received: tf.Tensor, vectors: tf.Tensor, width: int) -> tf.Tensor:

@@ -1,11 +1,11 @@
 """The batch of a step over all ranks, of which each rank has a part, possibly of another size or empty."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 import tensorflow as tf
 
+from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.engines import operations
 
 
@@ -48,10 +48,5 @@ def current_batch() -> BatchShare | None:
     return _BATCH.get()
 
 
-@contextmanager
-def step_over(batch: BatchShare) -> Iterator[None]:
-    token = _BATCH.set(batch)
-    try:
-        yield
-    finally:
-        _BATCH.reset(token)
+def step_over(batch: BatchShare) -> AbstractContextManager[None]:
+    return set_in_block(_BATCH, batch)

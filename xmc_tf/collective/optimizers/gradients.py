@@ -74,7 +74,10 @@ class Gradients(NamedTuple):
         if not values:
             return tf.zeros([0]), tf.constant(True)
         tables = [*map(table_of, self.variables), *self.tables]
-        found = tf.stack([_squares(values), _infinite(values)])
+        squares = [tf.reduce_sum(tf.square(tf.cast(one, tf.float32))) for one in values]
+        # 1 for each tensor with an element that is not finite, and 0 for the others.
+        infinite = [1.0 - tf.cast(tf.reduce_all(tf.math.is_finite(one)), tf.float32) for one in values]
+        found = tf.stack([tf.stack(squares), tf.stack(infinite)])
         shards = np.array([_is_shard(table, size) for table in tables])
         if size > 1 and shards.any():
             # The others are equal on all ranks already.
@@ -164,9 +167,8 @@ def _summed(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
     # Horovod's all-reduce does not support bfloat16.
     wide = [tf.cast(one, tf.float32) if one.dtype == tf.bfloat16 else one for one in gradients]
     whole = sum(one.shape.num_elements() * one.dtype.size for one in wide)
-    with after(
-        count_bytes("gradients of replicated", 2 * (size - 1) * whole // size)
-    ):  # the traffic of a ring all-reduce
+    ring = 2 * (size - 1) * whole // size  # the traffic of a ring all-reduce
+    with after(count_bytes("gradients of replicated", ring)):
         sums = operations.grouped_sum(wide, "xmc_tf/gradients")
     return [tf.cast(total, one.dtype) for total, one in zip(sums, gradients, strict=True)]
 
@@ -223,15 +225,6 @@ def _summed_rows(gradient: RowGradient, table: ShardedTable) -> RowGradient:
     values = operations.allgather(gradient.values, f"{name}/values")
     with after(count_bytes("gradients of replicated", tf.size(gradient.values, tf.int64) * 4)):
         return merge_rows(RowGradient(tf.identity(rows), values))
-
-
-def _squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    return tf.stack([tf.reduce_sum(tf.square(tf.cast(one, tf.float32))) for one in tensors])
-
-
-def _infinite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return 1 for each tensor with an element that is not finite, and 0 for the others."""
-    return tf.stack([1.0 - tf.cast(tf.reduce_all(tf.math.is_finite(one)), tf.float32) for one in tensors])
 
 
 class Accumulator(tf.Module):

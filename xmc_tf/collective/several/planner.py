@@ -1,7 +1,7 @@
 """The description of several tables, and the choice of where each is placed, by memory and bytes sent per step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -116,9 +116,6 @@ class Plan:
     decisions: list[PlacedTable]
     size: int
     options: PlanOptions
-    _header: tuple[str, ...] = field(
-        default=("table", "placement", "rows", "dim", "MiB per rank", "KiB sent per step"), repr=False
-    )
 
     def memory(self) -> np.ndarray:
         """Return the bytes of tables and slots of each rank."""
@@ -142,7 +139,8 @@ class Plan:
             for one in self.decisions
         ]
         rows.append(["all", "", "", "", f"{self.memory().max() / 2**20:.2f}", f"{self.traffic() / 2**10:.1f}"])
-        lines = [format_table(self._header, rows, left=2, width=120)]
+        header = ("table", "placement", "rows", "dim", "MiB per rank", "KiB sent per step")
+        lines = [format_table(header, rows, left=2, width=120)]
         reasons: dict[str, list[str]] = {}
         for one in self.decisions:
             reasons.setdefault(f"{_words(one.placement)}: {one.reason}", []).append(one.table.name)

@@ -9,15 +9,16 @@ from xmc_tf.collective.tables.row_sums import sum_rows
 from xmc_tf.common.errors import InputError
 
 Combiner = Literal["sum", "mean"] | None
-Ids: TypeAlias = tf.Tensor | tf.RaggedTensor | tf.SparseTensor
+DenseOrRagged: TypeAlias = tf.Tensor | tf.RaggedTensor
+Ids: TypeAlias = DenseOrRagged | tf.SparseTensor
 
 
 class Bags(NamedTuple):
     """The ids of a feature; the last dimension is a bag, or with ``combiner`` None, there is one row for each id."""
 
-    ids: tf.Tensor | tf.RaggedTensor
+    ids: DenseOrRagged
     combiner: Combiner
-    weights: tf.Tensor | tf.RaggedTensor | None = None  # in the shape of the ids
+    weights: DenseOrRagged | None = None  # in the shape of the ids
 
     @property
     def is_one_row_each(self) -> bool:
@@ -44,7 +45,7 @@ class Bags(NamedTuple):
             return tf.ones([tf.size(flat_ids(self.ids))])
         return tf.cast(flat_ids(self.weights), tf.float32)
 
-    def shaped(self, rows: tf.Tensor, dim: int) -> tf.Tensor | tf.RaggedTensor:
+    def shaped(self, rows: tf.Tensor, dim: int) -> DenseOrRagged:
         """Return the rows of the result in the shape of the ids, or of the bags."""
         ids = self.ids
         if isinstance(ids, tf.RaggedTensor):
@@ -57,7 +58,7 @@ class Bags(NamedTuple):
         return tf.ensure_shape(tf.reshape(rows, shape), [*ids.shape[:last], dim])
 
 
-def bags(name: str, ids: Ids, combiner: Combiner, weights: tf.Tensor | tf.RaggedTensor | None = None) -> Bags:
+def bags(name: str, ids: Ids, combiner: Combiner, weights: DenseOrRagged | None = None) -> Bags:
     """Return the checked ids of a feature, which errors call ``name``."""
     if combiner not in (None, "sum", "mean"):
         raise InputError("combiner", expected="None, 'sum' or 'mean'", received=repr(combiner))
@@ -89,9 +90,7 @@ def flat_ids(ids: Ids) -> tf.Tensor:
     return tf.reshape(ids, [-1])
 
 
-def combine(
-    rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], dim: int
-) -> list[tf.Tensor | tf.RaggedTensor]:
+def combine(rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], dim: int) -> list[DenseOrRagged]:
     """Return each feature's rows, combined; ``positions`` has the row of each id, feature by feature."""
     counts = tf.stack([one.nr_rows() for one in features])
     if all(one.is_one_row_each for one in features):

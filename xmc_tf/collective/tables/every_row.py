@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, serving_or_sharded
-from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
+from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of
 
 # Scores, targets (1 for positives, otherwise 0) and weights, all [B, rows] -> losses in that shape.
 RowLoss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -88,13 +88,8 @@ def gather_instances(
     received = tf.math.bincount(tf.boolean_mask(sources, is_mark), minlength=table.size, maxlength=table.size)
     sent = tf.fill([table.size], count)
     pairs_in = received_counts - received
-    moved = exchange(
-        tf.tile(vectors, [table.size, 1]), sent, received, rank=table.rank, name=f"{table.name}/vectors", wire=wire,
-        kind="vectors",
-    )  # fmt: skip
-    weighted = exchange(
-        tf.gather(factors, order), pairs_out, pairs_in, rank=table.rank, name=f"{table.name}/weights", kind="weights"
-    )
+    moved = exchange_of(table, tf.tile(vectors, [table.size, 1]), sent, received, "vectors", wire)
+    weighted = exchange_of(table, tf.gather(factors, order), pairs_out, pairs_in, "weights")
     instance = tf.boolean_mask(tf.cumsum(tf.cast(is_mark, tf.int32)) - 1, ~is_mark)
     row = tf.cast(tf.boolean_mask(received_ids, ~is_mark) - table.start, tf.int32)
     return GatheredInstances(moved, instance, row, weighted, sent, received)
@@ -104,7 +99,7 @@ def sum_of_shares(table: ShardedTable, shares: tf.Tensor, here: GatheredInstance
     """Return the sum over the ranks of the losses of each of this rank's instances, ``[count]``; collective."""
     if table.size == 1:
         return shares
-    back = exchange(shares, here.received, here.sent, rank=table.rank, name=f"{table.name}/shares", kind="losses")
+    back = exchange_of(table, shares, here.received, here.sent, "losses")
     return tf.reduce_sum(tf.reshape(back, [table.size, count]), axis=0)
 
 

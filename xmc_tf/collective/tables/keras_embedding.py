@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras.src.api_export import REGISTERED_OBJS_TO_NAMES
 from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
+from xmc_tf.collective.blocks import replaced, set_in_block
 from xmc_tf.collective.heads.layers import scores_of_rows
 from xmc_tf.collective.keras_2 import keras_2_refused
 from xmc_tf.collective.tables.initial_values import Initializer, OfShape
@@ -185,11 +186,9 @@ def shard_embeddings(scope: EmbeddingScope) -> Iterator[None]:
         logger.info("an embedding of %d rows is small and stays replicated", rows)
         return original(cls, *args, **kwargs)
 
-    token = _SCOPE.set(scope)
-    keras.layers.Embedding.__new__ = new
-    try:
-        with keras_2_refused("layers.Embedding", "__init__", "an Embedding inside embedding_scope()"):
-            yield
-    finally:
-        del keras.layers.Embedding.__new__
-        _SCOPE.reset(token)
+    with (
+        set_in_block(_SCOPE, scope),
+        replaced(keras.layers.Embedding, __new__=new),
+        keras_2_refused("layers.Embedding", "__init__", "an Embedding inside embedding_scope()"),
+    ):
+        yield

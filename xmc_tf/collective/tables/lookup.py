@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
-from xmc_tf.collective.tables.bags import Combiner, Ids, bags, combine, flat_ids
+from xmc_tf.collective.tables.bags import Combiner, DenseOrRagged, Ids, bags, combine, flat_ids
 from xmc_tf.collective.tables.row_sums import EachId, UniqueIds
 from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
-from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
+from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of
 from xmc_tf.common.errors import InputError
 
 HEADER = 4
@@ -222,10 +222,10 @@ def lookup(
     ids: Ids,
     combiner: Combiner = None,
     *,
-    weights: tf.Tensor | tf.RaggedTensor | None = None,
+    weights: DenseOrRagged | None = None,
     wire: WireFormat = "fp32",
     request: RowRequest | None = None,
-) -> tf.Tensor | tf.RaggedTensor:
+) -> DenseOrRagged:
     """Return rows of ``table`` for each rank's own ids, if any; collective. An invalid id is an error on all ranks.
 
     ``combiner`` is for the last dimension of the ids; an empty bag gives zeros. ``request`` is that of the flat ids, if
@@ -250,4 +250,4 @@ def fetch(table: ShardedTable, request: RowRequest, wire: WireFormat = "fp32") -
     rows = table.gather(request.local)
     if table.size == 1:
         return rows
-    return exchange(rows, request.send, request.receive, rank=table.rank, name=f"{table.name}/rows", wire=wire)
+    return exchange_of(table, rows, request.send, request.receive, "rows", wire)

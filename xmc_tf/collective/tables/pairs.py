@@ -13,9 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
+from xmc_tf.collective.tables.bags import DenseOrRagged, flat_ids
 from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids, fetch, request_rows
 from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
-from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange, row_bytes
+from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of, row_bytes
 from xmc_tf.common.errors import InputError
 
 # The size of the rows that are gathered at once. Tests lower it.
@@ -83,7 +84,7 @@ class PairScorer:
         self.choice: Choice | None = None
 
     @tf.autograph.experimental.do_not_convert
-    def scores(self, vectors: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+    def scores(self, vectors: tf.Tensor, ids: DenseOrRagged) -> DenseOrRagged:
         """Return the score of each pair, in the shape of ``ids``: ``[B, C]``, dense or ragged."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
@@ -97,29 +98,30 @@ class PairScorer:
     def losses(
         self,
         vectors: tf.Tensor,
-        ids: tf.Tensor | tf.RaggedTensor,
-        targets: tf.Tensor | tf.RaggedTensor,
+        ids: DenseOrRagged,
+        targets: DenseOrRagged,
         loss: PairLoss,
-        weights: tf.Tensor | tf.RaggedTensor | None = None,
+        weights: DenseOrRagged | None = None,
     ) -> tf.Tensor:
         """Return the sum of the weighted losses of each instance's pairs, ``[B]``."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
-        wanted, factors = _flat_like(ids, targets), None if weights is None else _flat_like(ids, weights)
+        wanted = tf.cast(flat_ids(targets), tf.float32)
+        factors = None if weights is None else tf.cast(flat_ids(weights), tf.float32)
         if self._decided(table, ids, instances, flat) == "rows":
-            of_pairs = _weighted(loss(_score_here(table, vectors, instances, flat, self.wire), wanted), factors)
+            of_pairs = loss(_score_here(table, vectors, instances, flat, self.wire), wanted)
+            of_pairs = of_pairs if factors is None else of_pairs * factors
             return tf.math.unsorted_segment_sum(of_pairs, instances, tf.shape(vectors)[0])
         sent = _send(table, vectors, instances, flat, self.wire)
         wanted = _to_owners(table, wanted, sent, "targets")
         factors = None if factors is None else _to_owners(table, factors, sent, "weights")
-        of_pairs = _weighted(loss(_score(table, sent), wanted), factors)
+        of_pairs = loss(_score(table, sent), wanted)
+        of_pairs = of_pairs if factors is None else of_pairs * factors
         of_groups = tf.math.unsorted_segment_sum(of_pairs, sent.group_of_pair, tf.shape(sent.vectors)[0])
         back = _exchange(table, of_groups, sent.groups_in, sent.groups_out, "losses")
         return tf.math.unsorted_segment_sum(back, sent.instance_of_group, tf.shape(vectors)[0])
 
-    def _decided(
-        self, table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor, instances: tf.Tensor, flat: tf.Tensor
-    ) -> str:
+    def _decided(self, table: ShardedTable, ids: DenseOrRagged, instances: tf.Tensor, flat: tf.Tensor) -> str:
         """Return the route; the first call chooses it."""
         if self.route != "auto":
             return self.route
@@ -169,15 +171,16 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
     groups_in = tf.math.bincount(tf.boolean_mask(sources, begins), minlength=table.size, maxlength=table.size)
     groups_out = tf.math.bincount(tf.boolean_mask(owners, first), minlength=table.size, maxlength=table.size)
     instance_of_group = tf.boolean_mask(ordered_instances, first)
-    moved = exchange(
-        _gather_dense_gradient(vectors, instance_of_group),
-        groups_out,
-        groups_in,
-        rank=table.rank,
-        name=f"{table.name}/vectors",
-        wire=wire,
-        kind="vectors",
-    )
+
+    @tf.custom_gradient
+    def gathered(vectors: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        # With a dense gradient, because an encoder cannot use sparse ones.
+        def back(upstream: tf.Tensor) -> tf.Tensor:
+            return tf.math.unsorted_segment_sum(upstream, instance_of_group, tf.shape(vectors)[0])
+
+        return tf.gather(vectors, instance_of_group), back
+
+    moved = exchange_of(table, gathered(vectors), groups_out, groups_in, "vectors", wire)
     return _Sent(order, pairs_out, groups_out, instance_of_group, pairs_in, groups_in, group_of_pair, local, moved)
 
 
@@ -196,16 +199,6 @@ def _score(table: ShardedTable, sent: _Sent) -> tf.Tensor:
     return pair_dots(sent.vectors, sent.group_of_pair, rows, positions)
 
 
-@tf.custom_gradient
-def _gather_dense_gradient(vectors: tf.Tensor, at: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Gather rows, with a dense gradient, because an encoder cannot use sparse ones."""
-
-    def back(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
-        return tf.math.unsorted_segment_sum(upstream, at, tf.shape(vectors)[0]), None
-
-    return tf.gather(vectors, at), back
-
-
 def _to_owners(table: ShardedTable, values: tf.Tensor, sent: _Sent, kind: str) -> tf.Tensor:
     """Send a number per pair to the owners of the pairs' rows."""
     return _exchange(table, tf.gather(values, sent.order), sent.pairs_out, sent.pairs_in, kind)
@@ -213,12 +206,10 @@ def _to_owners(table: ShardedTable, values: tf.Tensor, sent: _Sent, kind: str) -
 
 def _exchange(table: ShardedTable, values: tf.Tensor, send: tf.Tensor, receive: tf.Tensor, kind: str) -> tf.Tensor:
     """Send numbers in full precision, as there are few of them."""
-    if table.size == 1:
-        return values
-    return exchange(values, send, receive, rank=table.rank, name=f"{table.name}/{kind}", kind=kind)
+    return values if table.size == 1 else exchange_of(table, values, send, receive, kind)
 
 
-def _pairs(ids: tf.Tensor | tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _pairs(ids: DenseOrRagged) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the instance and the row of each pair."""
     if isinstance(ids, tf.RaggedTensor):
         return tf.cast(ids.value_rowids(), tf.int32), tf.cast(ids.flat_values, tf.int64)
@@ -228,20 +219,11 @@ def _pairs(ids: tf.Tensor | tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.repeat(tf.range(instances), per_instance), tf.cast(tf.reshape(ids, [-1]), tf.int64)
 
 
-def _flat_like(ids: tf.Tensor | tf.RaggedTensor, values: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    flat = values.flat_values if isinstance(values, tf.RaggedTensor) else tf.reshape(values, [-1])
-    return tf.cast(flat, tf.float32)
-
-
-def _like(ids: tf.Tensor | tf.RaggedTensor, flat: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
+def _like(ids: DenseOrRagged, flat: tf.Tensor) -> DenseOrRagged:
     """Return a flat tensor in the shape of ``ids``."""
     if isinstance(ids, tf.RaggedTensor):
         return ids.with_flat_values(flat)
     return tf.ensure_shape(tf.reshape(flat, tf.shape(ids)), ids.shape)
-
-
-def _weighted(losses: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
-    return losses if weights is None else losses * weights
 
 
 class Choice(NamedTuple):
@@ -264,11 +246,7 @@ def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: W
 
 
 def choose_route(
-    table: ShardedTable,
-    ids: tf.Tensor | tf.RaggedTensor,
-    instances: tf.Tensor,
-    flat: tf.Tensor,
-    wire: WireFormat,
+    table: ShardedTable, ids: DenseOrRagged, instances: tf.Tensor, flat: tf.Tensor, wire: WireFormat
 ) -> Choice:
     """Choose a route by the bytes of this batch or, while tracing, by those expected for its shape; collective."""
     eager = not tf.is_symbolic_tensor(flat)
@@ -305,7 +283,7 @@ def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tup
     return float(len(np.unique(ids[away]))), float(len(groups)), float(away.sum())
 
 
-def _expected(table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor) -> tuple[float, float, float] | None:
+def _expected(table: ShardedTable, ids: DenseOrRagged) -> tuple[float, float, float] | None:
     """Return these numbers for uniformly drawn ids, or None if the shape is unknown."""
     if isinstance(ids, tf.RaggedTensor) or not ids.shape.is_fully_defined():
         return None

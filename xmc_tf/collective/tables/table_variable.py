@@ -5,7 +5,7 @@ one place, or write only some of them, raise an error that names the equivalent 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.checkpoints.shard_files import blocks, rows_per_block
 from xmc_tf.collective.tables.table import ShardedTable, SomeRows, get_rows, row_type, set_rows
 from xmc_tf.common.errors import InputError
@@ -196,14 +197,9 @@ class TableVariable(keras.Variable):
         return bool(self.sharded_table.variable.overwrite_with_gradient)
 
 
-@contextmanager
-def own_rows() -> Iterator[None]:
+def own_rows() -> AbstractContextManager[None]:
     """Make variables stand for this rank's rows only in the block, for optimizers and copies that are restored."""
-    token = _OWN_ROWS.set(True)
-    try:
-        yield
-    finally:
-        _OWN_ROWS.reset(token)
+    return set_in_block(_OWN_ROWS, True)
 
 
 def load_rows(table: ShardedTable, whole: Any, slot: str | None = None) -> None:

@@ -7,6 +7,7 @@ import tensorflow as tf
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
 from xmc_tf.collective.tables.row_sums import sum_rows
+from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.common.errors import InputError
 
 WireFormat = Literal["fp32", "fp16", "bf16", "int8"]
@@ -41,7 +42,6 @@ def exchange(
     The gradient is sent back in the same format. A row of int8 has one scale, so numbers much smaller than its largest
     are lost; single numbers are then sent as fp32. ``kind`` names the traffic in the byte counts.
     """
-
     if wire == "int8" and rows.shape.rank == 1:
         wire = "fp32"
 
@@ -60,6 +60,13 @@ def exchange(
     numbers = row_bytes(width, wire) if wire == "int8" else width
     with tf.control_dependencies([_assert_countable(send, receive, numbers, name)]):
         return there(tf.identity(rows))
+
+
+def exchange_of(
+    table: ShardedTable, rows: tf.Tensor, send: tf.Tensor, receive: tf.Tensor, kind: str, wire: WireFormat = "fp32"
+) -> tf.Tensor:
+    """Exchange rows, or other values, between the ranks of a table; see ``exchange``."""
+    return exchange(rows, send, receive, rank=table.rank, name=f"{table.name}/{kind}", wire=wire, kind=kind)
 
 
 def _assert_countable(send: tf.Tensor, receive: tf.Tensor, width: int, name: str) -> tf.Tensor:
