@@ -64,10 +64,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _BATCH_SIZE, _LAYOUT = 32, "table"  # defaults of flags
-
-
-OPTIONS = (*SEARCH, *DECISIONS, "ensemble_method", "max_pred_chunk", "threads")
-"""The options of a prediction that have flags of their own."""
+OPTIONS = (*SEARCH, *DECISIONS, "ensemble_method", "max_pred_chunk", "threads")  # those that have flags of their own
 
 
 def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
@@ -94,7 +91,15 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
         help="features, .npz or .npy; two files, sparse then dense, are concatenated. They stand alone for linear "
         "rankers, and beside the texts for an XR-Transformer that was trained with -x",
     )  # fmt: skip
-    _add_reading(out)
+    reading = add_reading_options(out)
+    reading.add_argument(
+        "--keep", metavar="NAME,…", help="columns to copy to the output, or all (default: a column named id)"
+    )
+    reading.add_argument(
+        "--back-off", type=share, metavar="SHARE",
+        help="of labels that are category paths, such as A > B > C: name the deepest category that is right with this "
+        "probability, such as 0.8, instead of several labels",
+    )  # fmt: skip
     add_predictions(out)
     add_prediction_options(out, *OPTIONS)
     add_only_labels(out)
@@ -111,18 +116,6 @@ def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     return out
 
 
-def _add_reading(parser: argparse.ArgumentParser) -> None:
-    group = add_reading_options(parser)
-    group.add_argument(
-        "--keep", metavar="NAME,…", help="columns to copy to the output, or all (default: a column named id)"
-    )
-    group.add_argument(
-        "--back-off", type=share, metavar="SHARE",
-        help="of labels that are category paths, such as A > B > C: name the deepest category that is right with this "
-        "probability, such as 0.8, instead of several labels",
-    )  # fmt: skip
-
-
 def predict(arguments: argparse.Namespace) -> None:
     """Predict, and save or print the result."""
     options = options_of_flags(arguments, *OPTIONS)
@@ -137,8 +130,7 @@ def predict(arguments: argparse.Namespace) -> None:
     if communicator.rank == 0:
         warn_without_effect(arguments, "predict")
     announce_compiling()
-    output = _output(arguments)
-    run_on_all_ranks(communicator, lambda: _refuse_output(arguments, output))
+    output = run_on_all_ranks(communicator, lambda: _checked_output(arguments))
     model = run_on_all_ranks(communicator, lambda: _model(arguments, options))
     options = _prepared(arguments, options, model, communicator)
     if arguments.table is not None:
@@ -199,23 +191,16 @@ def _check_documents(arguments: argparse.Namespace) -> None:
         raise InputError("--batch-size must be at least 1", received=str(a.batch_size))
 
 
-def _output(arguments: argparse.Namespace) -> str | None:
-    """Return the file to write; None to print."""
-    path: str | None = arguments.save_pred_path
-    return path if arguments.table is not None else prediction_path(path, folder_name="P.npz")
-
-
-def _refuse_output(arguments: argparse.Namespace, output: str | None) -> None:
-    refuse_output("-o", output, _inputs(arguments), PREDICTIONS, force=arguments.force)
-
-
-def _inputs(arguments: argparse.Namespace) -> dict[str, Named]:
-    """Return the files and folders that are read, by flag."""
+def _checked_output(arguments: argparse.Namespace) -> str | None:
+    """Return the file to write, which must not replace an input; None to print."""
     a = arguments
-    return {
+    output = a.save_pred_path if a.table is not None else prediction_path(a.save_pred_path, folder_name="P.npz")
+    inputs: dict[str, Named] = {
         "TABLE": a.table, "-m": a.model_folder, "-t": a.text_path, "-x": a.feat_path, "-y": a.label_path,
         "-so": a.selected_output, "--only-labels": a.only_labels,
     }  # fmt: skip
+    refuse_output("-o", output, inputs, PREDICTIONS, force=a.force)
+    return output
 
 
 def _model(arguments: argparse.Namespace, options: PredictionOptions) -> "Model":
@@ -312,7 +297,7 @@ def _score_selected(model: XRLinear, documents: Any, selected: csr_matrix, optio
 def _predict_table(
     arguments: argparse.Namespace, options: PredictionOptions, model: "Model", communicator: Communicator
 ) -> None:
-    from xmc_tf.jobs.table_prediction import table_prediction  # it loads the readers of tables, which few need
+    from xmc_tf.jobs.table_prediction import label_table  # it loads the readers of tables, which few need
 
     if communicator.size > 1:
         raise InputError(
@@ -323,7 +308,7 @@ def _predict_table(
     def predict_texts(texts: list[str], labels: int) -> csr_matrix:
         return model.predict(texts, **vars(dataclasses.replace(options, only_topk=labels, quiet=True)))
 
-    table_prediction(arguments, model.metadata.columns).run(predict_texts, model.names)
+    label_table(arguments, model.metadata.columns, predict_texts, model.names)
 
 
 def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> None:
@@ -331,8 +316,7 @@ def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> No
     from xmc_tf.serving.client import Client
 
     cli.set_verbosity(arguments.verbose_level)
-    output = _output(arguments)
-    _refuse_output(arguments, output)
+    output = _checked_output(arguments)
     warn_without_effect(arguments, "predict")
     usual = PredictionOptions()
     fixed = {f"--{name.replace('_', '-')}": getattr(options, name) != getattr(usual, name) for name in OPTIONS}

@@ -59,17 +59,15 @@ class ModelMetadata:
 
     @property
     def seed(self) -> int:
-        """The training seed."""
         return int(self._number("seed"))
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of the packages that the model was trained with."""
+        """Versions of the packages at training."""
         return dict(self._value("versions"))
 
     @property
     def embedding_dim(self) -> int:
-        """Size of the embedding of a document."""
         return int(self._number("embedding_dim"))
 
     @property
@@ -118,12 +116,10 @@ class ModelMetadata:
 
     @property
     def train_params(self) -> dict[str, Any]:
-        """Training parameters, as JSON."""
         return copy.deepcopy(dict(self._value("train_params")))
 
     @property
     def pred_params(self) -> dict[str, Any]:
-        """Prediction parameters, as JSON."""
         return copy.deepcopy(dict(self._value("pred_params")))
 
     @property
