@@ -1,7 +1,6 @@
 import sys
 import time
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from xmc_tf.common import activity
@@ -33,9 +32,7 @@ class Progress:
         self._activity = activity.begin(self._say)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         activity.end(self._activity)
         if self._shown and self._terminal:
             sys.stderr.write(self._erase())

@@ -8,13 +8,12 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.launch import by_hand
 from xmc_tf.launch.engines import check_installed, default_controller
-from xmc_tf.launch.gpus import Gpu, visible_gpus
-from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts
+from xmc_tf.launch.gpus import Gpu, least_busy, visible_gpus
+from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts, is_here
 from xmc_tf.launch.job import Checks, Job
 from xmc_tf.launch.nodes import Nodes, address_towards
 from xmc_tf.launch.options import (
     check_numbers,
-    choose_gpus,
     choose_hosts,
     choose_program,
     inputs_of,
@@ -42,9 +41,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     gpus = visible_gpus(os.environ)
 
     def plan(hosts: Hosts) -> LaunchPlan:
+        used = {host.name: least_busy(gpus, host.slots) for host in hosts if is_here(host.name) and gpus}
         return LaunchPlan(
-            hosts, args.controller, program, args.timeout, gpus=choose_gpus(hosts, gpus), threads=args.threads,
-            pin=not args.no_pin, stall_timeout_s=args.stall_timeout,
+            hosts, args.controller, program, args.timeout, gpus=used, threads=args.threads, pin=not args.no_pin,
+            stall_timeout_s=args.stall_timeout,
         )  # fmt: skip
 
     user_starts_nodes = args.nodes is not None or args.node_rank is not None

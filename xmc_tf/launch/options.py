@@ -9,7 +9,7 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
-from xmc_tf.launch.gpus import Gpu, least_busy
+from xmc_tf.launch.gpus import Gpu
 from xmc_tf.launch.hosts import (
     THIS_HOST,
     Host,
@@ -189,11 +189,6 @@ def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus:
             "--min-np", expected=f"at most the {hosts.size} ranks of {hosts.source}", received=str(args.min_np)
         )
     return hosts
-
-
-def choose_gpus(hosts: Hosts, gpus: Sequence[Gpu]) -> dict[str, list[str]]:
-    """Return the least busy GPUs of this host for its ranks; none on CPUs."""
-    return {host.name: least_busy(list(gpus), host.slots) for host in hosts if is_here(host.name) and gpus}
 
 
 def choose_program(args: argparse.Namespace) -> list[str]:

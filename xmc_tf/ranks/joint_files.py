@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -28,8 +29,12 @@ def write_from_all_ranks(
     own = {}
     for name, numbers in ranges.items():
         begin, end = file.cuts(name, communicator.size)[communicator.rank : communicator.rank + 2]
-        own[name] = OwnRange(end - begin, lambda a, b, of=numbers, first=begin: of(first + a, first + b))
+        own[name] = OwnRange(end - begin, partial(_shifted, numbers, begin))
     write_own_ranges(communicator, file, target, own)
+
+
+def _shifted(numbers: Range, by: int, begin: int, end: int) -> Iterator[np.ndarray]:
+    return numbers(begin + by, end + by)
 
 
 class OwnRange(NamedTuple):

@@ -4,7 +4,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,9 +30,7 @@ class Pieces:
     def __enter__(self) -> "Pieces":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for piece in self.all:
             if isinstance(piece, Path):
                 piece.unlink(missing_ok=True)

@@ -53,11 +53,9 @@ def _refuse_clash(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> N
         kind = kind_at(folder)
         if kind is not None and kind.has_part(inside[0]):
             raise InputError(
-                f"{flag} {path} is part of {kind.the} in {folder}",
-                expected="a file that does not belong to a model",
-                received="/".join(inside),
-                fix=f"give another name with {flag}",
-            )
+                f"{flag} {path} is part of {kind.the} in {folder}", expected="a file that does not belong to a model",
+                received="/".join(inside), fix=f"give another name with {flag}",
+            )  # fmt: skip
 
 
 def _refuse_place(flag: str, path: str | Path, wanted: str) -> None:
@@ -89,15 +87,11 @@ def _refuse_place(flag: str, path: str | Path, wanted: str) -> None:
 def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
     flags: dict[str, str] = {}
     for flag, path in outputs.items():
-        if path is None:
-            continue
-        place = os.path.realpath(path)
-        if place in flags:
+        if path is not None and (other := flags.setdefault(os.path.realpath(path), flag)) != flag:
             raise InputError(
-                f"{flags[place]} and {flag} are the same file: {path}", expected="a file of its own for each output",
+                f"{other} and {flag} are the same file: {path}", expected="a file of its own for each output",
                 fix=f"give another name with {flag}",
             )  # fmt: skip
-        flags[place] = flag
 
 
 def refuse_model_folder(
@@ -105,11 +99,8 @@ def refuse_model_folder(
 ) -> None:
     """Refuse a folder for a model that is an input, lies in a model, or would replace a (not unchanged) input."""
     if not os.fspath(path):
-        raise InputError(
-            f"{flag} is empty",
-            expected="a folder to write",
-            fix=f"give a folder with {flag}; in a script, a variable may be unset",
-        )
+        fix = f"give a folder with {flag}; in a script, a variable may be unset"
+        raise InputError(f"{flag} is empty", expected="a folder to write", fix=fix)
     written = EXPORT if export else MODEL
     for other, read in _each(inputs):
         if _same(path, read):
@@ -127,11 +118,9 @@ def refuse_model_folder(
         kind = kind_at(folder)
         if kind is not None and kind.is_model:
             raise InputError(
-                f"{flag} {path} lies inside {kind.the} in {folder}",
-                expected="a folder outside other models",
-                received="/".join(inside),
-                fix=f"give another folder with {flag}",
-            )
+                f"{flag} {path} lies inside {kind.the} in {folder}", expected="a folder outside other models",
+                received="/".join(inside), fix=f"give another folder with {flag}",
+            )  # fmt: skip
     _refuse_place(flag, path, "a folder")
 
 
@@ -178,18 +167,14 @@ def _also_read(output: str, flag: str, read: str) -> InputError:
 
 def _is_read_there(path: str | Path, folder: str) -> bool:
     """Return whether the command reads a file of a folder; of a model's folder, it reads the parts only."""
-    found, kind = _identity(path), kind_at(Path(folder))
-    if found is None:
+    if not os.path.exists(path):
         return False
-    with os.scandir(folder) as entries:
-        tops = [entry for entry in entries if kind is None or kind.has_part(entry.name)]
-    for top in tops:
-        if _identity(top.path) == found:
-            return True
-        for place, _, names in os.walk(top.path) if kind is not None else ():
-            if any(_identity(os.path.join(place, name)) == found for name in names):
-                return True
-    return False
+    kind = kind_at(Path(folder))
+    read = [os.path.join(folder, name) for name in os.listdir(folder) if kind is None or kind.has_part(name)]
+    if kind is not None:
+        walks = [walk for top in read for walk in os.walk(top)]
+        read += [os.path.join(place, name) for place, _, names in walks for name in names]
+    return any(_same(one, path) for one in read)
 
 
 def _around(path: str | Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
@@ -205,14 +190,8 @@ def _around(path: str | Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
                 yield folder, inside
 
 
-def _identity(path: str | Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return found.st_dev, found.st_ino
-
-
 def _same(one: str | Path, other: str | Path) -> bool:
-    first = _identity(one)
-    return first is not None and first == _identity(other)
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False

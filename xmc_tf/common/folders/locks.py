@@ -1,5 +1,6 @@
 """Locks on the folders that commands write: ``flock`` on a file beside the folder, which names the holder."""
 
+import contextlib
 import errno
 import fcntl
 import glob
@@ -86,9 +87,12 @@ def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
             f"{path} is not a lock of xmc_tf", expected="no file of this name, or a lock that an interrupted run left",
             received=f"a file of {size:,} bytes", fix="move that file, or use another folder",
         )  # fmt: skip
+    program = getattr(sys.modules.get("__main__"), "__spec__", None)
+    command = command_name() or getattr(program, "name", None) or Path(sys.argv[0] or "python").name
+    record = {"host": socket.gethostname(), "pid": os.getpid(), "command": command}
     try:
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(_new_record()).encode(), 0)
+        os.pwrite(descriptor, json.dumps(record | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}).encode(), 0)
     except OSError as error:  # a full disk
         _release(path, descriptor, made)
         raise named_error(error, folder) from None
@@ -100,11 +104,9 @@ def _release(path: Path, descriptor: int, made: list[Path]) -> None:
     if _has_path(path, descriptor):
         path.unlink(missing_ok=True)
     os.close(descriptor)
-    for parent in made:
-        try:
+    with contextlib.suppress(OSError):  # one is no longer empty
+        for parent in made:
             parent.rmdir()
-        except OSError:
-            break  # no longer empty
 
 
 def _has_path(path: Path, descriptor: int) -> bool:
@@ -112,16 +114,6 @@ def _has_path(path: Path, descriptor: int) -> bool:
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def _new_record() -> dict[str, object]:
-    program = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
-        "command": command_name() or getattr(program, "name", None) or Path(sys.argv[0] or "python").name,
-    }
 
 
 def _read(descriptor: int) -> str:
