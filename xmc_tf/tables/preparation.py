@@ -156,7 +156,7 @@ def _read_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, A
         raise InputError(
             f"{store.path} holds the data set of another table" + (f", {of}" if of else ""),
             expected=f"a data set of {name}",
-            fix=f"name another one (train --data-set FILE, prepare -o FILE), or remove it and its runs: rm {store.path}",
+            fix=f"name another (train --data-set FILE, prepare -o FILE), or remove it with its runs: rm {store.path}",
         )
     if store.meta("rows_read") != 0:
         changed = ["other columns"] if not store.has_meta(columns=wanted["columns"]) else []
