@@ -48,32 +48,14 @@ def parser() -> argparse.ArgumentParser:
     parser = cli.make_parser("xmc_tf.check", _DESCRIPTION, epilog=_EXAMPLES)
     add = parser.add_argument
     add("--model", metavar="DIR", help="verify only the files of this model, PECOS model or export")
-    add(
-        "--timeout",
-        type=float,
-        metavar="S",
-        help="maximum seconds of one step (default: 60, and 1 more for each 4 MB of --megabytes)",
-    )
-    add(
-        "--shared-workdir",
-        nargs="?",
-        const=".",
-        metavar="DIR",
-        help="also check that all ranks can read and write this folder (without DIR: the current one)",
-    )
-    add(
-        "--megabytes",
-        type=float,
-        default=16.0,
-        metavar="MB",
-        help="size of the large messages; 2200 is more than 2 GiB, and takes up to 10 GB of memory per rank",
-    )
-    add(
-        "--communicator",
-        choices=["auto", "horovod", "mpi"],
-        default="auto",
-        help="communication library; auto: the one that xmc_tf uses with this launcher",
-    )
+    limit = "maximum seconds of one step (default: 60, and 1 more for each 4 MB of --megabytes)"
+    add("--timeout", type=float, metavar="S", help=limit)
+    shared = "also check that all ranks can read and write this folder (without DIR: the current one)"
+    add("--shared-workdir", nargs="?", const=".", metavar="DIR", help=shared)
+    size = "size of the large messages; 2200 is more than 2 GiB, and takes up to 10 GB of memory per rank"
+    add("--megabytes", type=float, default=16.0, metavar="MB", help=size)
+    library = "communication library; auto: the one that xmc_tf uses with this launcher"
+    add("--communicator", choices=["auto", "horovod", "mpi"], default="auto", help=library)
     add("--json", action="store_true", help="print one JSON object")
     return parser
 

@@ -106,11 +106,8 @@ def _connect(master: tuple[str, int], secret: bytes, number: int, timeout_s: flo
         try:
             return call(master, secret, PURPOSE, caller=number, patience_s=min(5.0, timeout_s))
         except StrangerError as error:
-            raise InputError(
-                f"--secret-file: {master[0]}:{master[1]} has another secret, or is no master",
-                received=str(error),
-                fix="copy the same file to all nodes",
-            ) from None
+            problem = f"--secret-file: {master[0]}:{master[1]} has another secret, or is not a master"
+            raise InputError(problem, received=str(error), fix="copy the same file to all nodes") from None
         except OSError as error:
             problem = str(error)
         time.sleep(_RETRY_S)

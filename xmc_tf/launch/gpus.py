@@ -40,12 +40,8 @@ def visible_gpus(environment: Mapping[str, str], library: Any = None) -> list[Gp
 
 def least_busy(gpus: list[Gpu], count: int) -> list[str]:
     if count > len(gpus):
-        raise InputError(
-            "too few GPUs on this host",
-            expected=f"{count}",
-            received=f"{len(gpus)} visible",
-            fix="start fewer ranks, or make more GPUs visible (CUDA_VISIBLE_DEVICES)",
-        )
+        fix = "start fewer ranks, or make more GPUs visible (CUDA_VISIBLE_DEVICES)"
+        raise InputError("too few GPUs on this host", expected=f"{count}", received=f"{len(gpus)} visible", fix=fix)
     return [gpu.name for gpu in gpus[:count]]
 
 

@@ -89,12 +89,8 @@ def make_host(name: str, slots: int, where: str) -> Host:
     if len(name) > 253 or _NAME.fullmatch(name) is None:
         raise InputError(f"{where}: not a host name", expected="a name or an address", received=repr(name))
     if not 0 < slots <= MOST_SLOTS:
-        raise InputError(
-            f"{where}: the number of ranks of {name}",
-            expected=f"1 to {MOST_SLOTS:,}",
-            received=f"{slots:,}",
-            fix="remove the host if it is not to be used",
-        )
+        expected, fix = f"1 to {MOST_SLOTS:,}", "remove the host if it is not to be used"
+        raise InputError(f"{where}: the number of ranks of {name}", expected=expected, received=f"{slots:,}", fix=fix)
     return Host(name, slots)
 
 
@@ -170,11 +166,7 @@ def _host_of(words: list[str], where: str) -> Host:
     given = [word for word in rest if word.startswith("slots=")]
     unknown = [word for word in rest if not re.fullmatch(r"(slots|max_slots|max-slots)=.*", word)]
     if len(given) != 1 or unknown:
-        raise InputError(
-            f"{where}: number of ranks of {name}",
-            expected=_FORMATS,
-            received=" ".join(words),
-        )
+        raise InputError(f"{where}: number of ranks of {name}", expected=_FORMATS, received=" ".join(words))
     return make_host(name, _number(given[0].removeprefix("slots="), where), where)
 
 
@@ -209,17 +201,12 @@ def _slurm(environment: Mapping[str, str]) -> Hosts:
     try:
         shown = subprocess.run(["scontrol", "show", "hostnames", nodes], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise InputError(
-            f"SLURM_JOB_NODELIST: scontrol does not list the hosts of {nodes}",
-            received=getattr(error, "stderr", "") or str(error),
-            fix="name them with -H or --hostfile",
-        ) from None
+        problem = f"SLURM_JOB_NODELIST: scontrol does not list the hosts of {nodes}"
+        received = getattr(error, "stderr", "") or str(error)
+        raise InputError(problem, received=received, fix="name them with -H or --hostfile") from None
     names, source = shown.stdout.split(), "Slurm (SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE)"
     tasks = expand_slurm_tasks(environment.get("SLURM_TASKS_PER_NODE", f"1(x{len(names)})"))
     if len(tasks) != len(names):
-        raise InputError(
-            f"{source}: lists of different lengths",
-            expected=f"{len(names)} numbers of tasks, one per host",
-            received=f"{len(tasks)}",
-        )
+        expected = f"{len(names)} numbers of tasks, one per host"
+        raise InputError(f"{source}: lists of different lengths", expected=expected, received=f"{len(tasks)}")
     return Hosts([make_host(name, count, source) for name, count in zip(names, tasks, strict=True)], source)

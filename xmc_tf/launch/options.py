@@ -100,21 +100,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="how ranks communicate: gloo uses Horovod; mpi uses mpiexec and mpi4py, which need no compiler (default: "
         "gloo, or mpi where Horovod is not installed)",
     )
-    add(
-        "--threads",
-        type=positive,
-        metavar="N",
-        help="number of threads of each rank (default: one per core of the rank)",
-    )
+    add("--threads", type=positive, metavar="N", help="threads of each rank (default: one per core of the rank)")
     add("--no-pin", action="store_true", help="do not pin ranks to cores")
-    add(
-        "--timeout",
-        "--start-timeout",
-        type=positive,
-        default=60,
-        metavar="S",
-        help="maximum seconds of the checks, until all ranks have started, and until a lost host is noticed",
-    )
+    limited = "maximum seconds of the checks, until all ranks have started, and until a lost host is noticed"
+    add("--timeout", "--start-timeout", type=positive, default=60, metavar="S", help=limited)
     add(
         "--stall-timeout",
         type=positive,
@@ -177,12 +166,8 @@ def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus:
         # parallel-BERT: a file that leaves out this host means all of its GPUs.
         hosts = Hosts([Host(THIS_HOST, len(gpus)), *hosts], hosts.source)
     if args.np is not None and args.np > hosts.size:
-        raise InputError(
-            "--np",
-            expected=f"at most the {hosts.size} slots of {hosts.source}",
-            received=str(args.np),
-            fix="lower --np, or list more slots",
-        )
+        expected, fix = f"at most the {hosts.size} slots of {hosts.source}", "lower --np, or list more slots"
+        raise InputError("--np", expected=expected, received=str(args.np), fix=fix)
     hosts = hosts.limited(min(args.np or hosts.size, args.max_np or hosts.size))
     if args.min_np is not None and args.min_np > hosts.size:
         raise InputError(
@@ -233,18 +218,12 @@ def shared_folder_of(args: argparse.Namespace, program: Sequence[str]) -> str:
 
 def _slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
     if args.np is None and not gpus:
-        raise InputError(
-            "--np is missing",
-            expected="the number of ranks, because this host has no visible GPU",
-            fix="for example --np 2",
-        )
+        expected = "the number of ranks, because this host has no visible GPU"
+        raise InputError("--np is missing", expected=expected, fix="for example --np 2")
     slots = int(args.np or len(gpus))
     most = max(_LEAST_LIMIT, _RANKS_PER_CORE * (os.cpu_count() or 1))
     if slots > most:
-        raise InputError(
-            "--np is out of range",
-            expected=f"at most {most:,} ranks on a machine of {os.cpu_count()} cores",
-            received=f"{slots:,}",
-            fix="start fewer ranks; each rank uses several threads (--threads)",
-        )
+        expected = f"at most {most:,} ranks on a machine of {os.cpu_count()} cores"
+        fix = "start fewer ranks; each rank uses several threads (--threads)"
+        raise InputError("--np is out of range", expected=expected, received=f"{slots:,}", fix=fix)
     return min(slots, args.max_np or slots)

@@ -7,9 +7,6 @@ def log_folder(folder: str | Path) -> str:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            f"{folder} cannot hold TensorBoard's files: {error.strerror}",
-            expected="a folder, or a new name",
-            fix="give another logdir",
-        ) from None
+        problem = f"{folder} cannot hold TensorBoard's files: {error.strerror}"
+        raise InputError(problem, expected="a folder, or a new name", fix="give another logdir") from None
     return str(folder)

@@ -22,12 +22,9 @@ def existing_file(path: str | Path, what: str) -> Path:
             fix = f"did you mean {path.parent / close[0]}?" if close else "check the name"
         raise InputError(f"{what}: {path} does not exist", expected="an existing file", fix=fix)
     if not path.is_file():
-        raise InputError(
-            f"{what}: {path} is not an ordinary file",
-            expected="a file that can be read more than once and from any place",
-            received="a pipe or a device",
-            fix="write it to a file first",
-        )
+        problem, fix = f"{what}: {path} is not an ordinary file", "write it to a file first"
+        expected = "a file that can be read more than once and from any place"
+        raise InputError(problem, expected=expected, received="a pipe or a device", fix=fix)
     if not os.access(path, os.R_OK):
         raise InputError(f"{what}: {path} may not be read", fix="check its permissions")
     return path

@@ -97,12 +97,9 @@ PECOS = FolderKind(
     },
 )
 CHAIN = FolderKind(
-    "a label tree",
-    header="config.json",
-    recognises=lambda config: isinstance(config.get("len"), int),
-    parts={_CHAIN_FILES: None},
-    is_model=False,
-)
+    "a label tree", header="config.json", recognises=lambda config: isinstance(config.get("len"), int),
+    parts={_CHAIN_FILES: None}, is_model=False,
+)  # fmt: skip
 TFIDF_FORMAT = "xmc_tf.features.Tfidf"
 TFIDF = FolderKind(
     "a fitted TF-IDF",

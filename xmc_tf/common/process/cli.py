@@ -123,13 +123,8 @@ def make_parser(
     module: str, description: str, *, usual: UsualFlags | None = None, **options: Any
 ) -> argparse.ArgumentParser:
     """Return a parser without flags for a command, whose help shows the call that the user typed."""
-    return _Parser(
-        prog=as_called(f"python -m {module}"),
-        description=description,
-        formatter_class=HelpFormatter,
-        usual=usual,
-        **options,
-    )
+    options |= {"description": description, "formatter_class": HelpFormatter}
+    return _Parser(prog=as_called(f"python -m {module}"), usual=usual, **options)
 
 
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:
