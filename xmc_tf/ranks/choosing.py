@@ -95,7 +95,9 @@ def _abort_all_on_failure(communicator: Communicator) -> None:
     before = sys.excepthook
 
     def abort_after(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
-        if _caused_by_another_rank(error):
+        text = str(error)
+        lost = "gloo" in text and ("Connection closed by peer" in text or "Connection reset by peer" in text)
+        if lost or "Horovod has been shut down" in text:
             print("failed: another rank has ended; its last lines give the cause", file=sys.stderr)
         elif isinstance(error, InputError) and error.on_all_ranks:
             if communicator.rank == 0:
@@ -109,10 +111,3 @@ def _abort_all_on_failure(communicator: Communicator) -> None:
 
     sys.excepthook = abort_after
     cli.on_failure(communicator.abort)
-
-
-def _caused_by_another_rank(error: BaseException) -> bool:
-    """Return whether Horovod or Gloo raises this error because another rank has ended."""
-    text = str(error)
-    lost = "Connection closed by peer" in text or "Connection reset by peer" in text
-    return "Horovod has been shut down" in text or (lost and "gloo" in text)

@@ -126,18 +126,14 @@ class Communicator(ABC):
         array = _plain(array, rows=True)
         counts = np.asarray(send_counts, dtype=np.int64)
         if counts.shape != (self.size,) or (counts < 0).any() or counts.sum() != len(array):
-            raise InputError(
-                "alltoall_array: send_counts",
-                expected=f"{self.size} numbers, one per rank, that add up to the {len(array)} rows",
-                received=str(counts.tolist()),
-            )
+            expected = f"{self.size} numbers, one per rank, that add up to the {len(array)} rows"
+            raise InputError("alltoall_array: send_counts", expected=expected, received=str(counts.tolist()))
         width = _row_bytes(array)
         # The length of the longest message is sent with the counts, so that all ranks agree on the number of rounds.
         share = max(1, CHUNK_BYTES // self.size)
         rounds = -(-int(counts.max()) * width // share)
-        header = np.stack(
-            [counts, np.full_like(counts, rounds), np.full_like(counts, _digest(array.dtype, array.shape[1:]))], axis=1
-        )
+        digest = _digest(array.dtype, array.shape[1:])
+        header = np.stack([counts, np.full_like(counts, rounds), np.full_like(counts, digest)], axis=1)
         answer = self._alltoall(_bytes(header), np.full(self.size, 24)).view(np.int64).reshape(self.size, 3)
         self._require_alike(answer[:, 2], "alltoall_array", array.dtype, array.shape[1:])
         received = self._alltoall_bytes(_bytes(array), counts * width, answer[:, 0] * width, share, answer[:, 1].max())
@@ -157,10 +153,7 @@ class Communicator(ABC):
         for begun in range(0, int(rounds) * share, share):
             now, coming = np.clip(sent - begun, 0, share), np.clip(received - begun, 0, share)
             pieces = [data[at + begun : at + begun + count] for at, count in zip(outgoing, now, strict=True)]
-            arrived, start = self._alltoall(np.concatenate(pieces), now), 0
-            for at, count in zip(incoming, coming, strict=True):
-                result[at + begun : at + begun + count] = arrived[start : start + count]
-                start += count
+            _spread(self._alltoall(np.concatenate(pieces), now), result, incoming + begun, coming)
         return result
 
     def _allgather_bytes(self, data: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -170,10 +163,8 @@ class Communicator(ABC):
             return self._allgather(data)
         starts, result = _offsets(counts), np.empty(int(counts.sum()), np.uint8)
         for begun in range(0, int(counts.max()), share):
-            arrived, start = self._allgather(data[begun : begun + share]), 0
-            for at, count in zip(starts, np.clip(counts - begun, 0, share), strict=True):
-                result[at + begun : at + begun + count] = arrived[start : start + count]
-                start += count
+            coming = np.clip(counts - begun, 0, share)
+            _spread(self._allgather(data[begun : begun + share]), result, starts + begun, coming)
         return result
 
     def _broadcast_bytes(self, data: np.ndarray, root: int) -> np.ndarray:
@@ -214,11 +205,9 @@ def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:
     """Return the array in C order; refuse Python objects and, if ``rows``, an array without rows."""
     given = np.asarray(array)
     if given.dtype.hasobject or (rows and given.ndim == 0):
-        raise InputError(
-            "this value cannot be sent as an array",
-            expected="numbers" + (" in at least one dimension" if rows else ""),
-            received=f"{given.dtype} of shape {given.shape}",
-        )
+        expected = "numbers in at least one dimension" if rows else "numbers"
+        received = f"{given.dtype} of shape {given.shape}"
+        raise InputError("this value cannot be sent as an array", expected=expected, received=received)
     return given if given.flags.c_contiguous else np.ascontiguousarray(given)
 
 
@@ -237,6 +226,11 @@ def _rows(data: np.ndarray, like: np.ndarray, count: int) -> np.ndarray:
 
 def _joined(pieces: list[np.ndarray], dtype: np.dtype) -> np.ndarray:
     return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.zeros(0, dtype)])
+
+
+def _spread(arrived: np.ndarray, result: np.ndarray, places: np.ndarray, counts: np.ndarray) -> None:
+    for start, at, count in zip(_offsets(counts), places, counts, strict=True):
+        result[at : at + count] = arrived[start : start + count]
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:

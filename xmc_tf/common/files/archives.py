@@ -36,11 +36,9 @@ def archive_problem(path: Path, stop: Event | None = None, *, thorough: bool = F
                 if stop is not None and stop.is_set():
                     return None
                 if crc != info.CRC:
-                    problem = (
-                        f"{path} is damaged: the content of its member {info.filename} has changed since it was saved"
-                    )
-                    expected = f"checksum {info.CRC:08x} (CRC-32)"
-                    return InputError(problem, expected=expected, received=f"checksum {crc:08x}", fix=_FIX)
+                    problem = f"the content of its member {info.filename} has changed since it was saved"
+                    expected, received = f"checksum {info.CRC:08x} (CRC-32)", f"checksum {crc:08x}"
+                    return InputError(f"{path} is damaged: {problem}", expected=expected, received=received, fix=_FIX)
     except _UNREADABLE as error:
         if thorough:
             return InputError(f"{path} is damaged", expected="an .npz archive", received=str(error), fix=_FIX)

@@ -42,10 +42,8 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
             raise named_error(error, path) from None
         return
     if path.exists() and not path.is_file():  # replacing would delete a device or a pipe
-        problem, received = (
-            f"{path} cannot be replaced by a file",
-            "a folder" if path.is_dir() else "a device or a pipe",
-        )
+        problem = f"{path} cannot be replaced by a file"
+        received = "a folder" if path.is_dir() else "a device or a pipe"
         raise InputError(problem, expected="the name of a file", received=received, fix="write to a file first")
     path.parent.mkdir(parents=True, exist_ok=True)
     # numpy's and scipy's writers need the suffix.

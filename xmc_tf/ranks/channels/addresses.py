@@ -1,5 +1,6 @@
 """The addresses at which other ranks reach this host, so that listeners are not open to other networks."""
 
+import contextlib
 import fcntl
 import ipaddress
 import os
@@ -36,14 +37,12 @@ def interfaces() -> dict[str, tuple[str, str]]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
-            try:
+            with contextlib.suppress(OSError):  # the interface has no address
                 address, mask = (
                     socket.inet_ntoa(fcntl.ioctl(probe, question, request)[20:24])
                     for question in (_SIOCGIFADDR, _SIOCGIFNETMASK)
                 )
-            except OSError:  # the interface has no address
-                continue
-            found[address] = (name, str(ipaddress.ip_network(f"{address}/{mask}", strict=False)))
+                found[address] = (name, str(ipaddress.ip_network(f"{address}/{mask}", strict=False)))
     return found
 
 
@@ -54,10 +53,7 @@ def address_on_route(name: str) -> str | None:
     except OSError:
         return None
     for family, kind, protocol, _, address in sorted(found, key=lambda one: one[0] != socket.AF_INET):
-        with socket.socket(family, kind, protocol) as probe:
-            try:
-                probe.connect(address)
-            except OSError:
-                continue
+        with socket.socket(family, kind, protocol) as probe, contextlib.suppress(OSError):
+            probe.connect(address)
             return probe.getsockname()[0]
     return None

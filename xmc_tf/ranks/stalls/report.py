@@ -66,11 +66,8 @@ def describe(states: Sequence[State], seconds: float) -> list[str]:
         head += f"rank {numbers}{more}, which {'are' if len(elsewhere) > 1 else 'is'} elsewhere"
     else:
         head += "an answer, and all ranks are in the same call: check the network between them"
-    shown = [first, *elsewhere, *others][:_MOST_RANKS]
-    lines = [head, *(f"  {_line(state)}" for state in shown)]
-    if len(states) > len(shown):
-        lines.append(f"  and {len(states) - len(shown)} more ranks")
-    return lines
+    lines = [head, *(f"  {_line(state)}" for state in [first, *elsewhere, *others][:_MOST_RANKS])]
+    return lines if len(states) <= _MOST_RANKS else [*lines, f"  and {len(states) - _MOST_RANKS} more ranks"]
 
 
 def _line(state: State) -> str:
