@@ -18,12 +18,10 @@ from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
 from xmc_tf.jobs.onnx_export import LARGEST_LOSS, export_measured
 from xmc_tf.models.loading import load
-from xmc_tf.models.model import Model
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     DECISIONS,
     SEARCH,
-    PredictionOptions,
     add_model_place,
     add_prediction_options,
     add_verbosity,
@@ -147,7 +145,11 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     if warmup is not None:
         _LOG.info("warm-up requests: %s", output / WARMUP)
     if truth is not None:
-        _measure(model, options, texts, truth, output)
+        from xmc_tf.serving.agreement import compare
+        from xmc_tf.serving.local import LocalModel
+
+        exported_scores = LocalModel(output).predict(list(texts.lines()))
+        print(compare(truth.tocsr(), model.predict(texts, **vars(options)), exported_scores).table())
     elif arguments.weights != "fp32":
         _LOG.info("give texts and labels (-t, -y) to measure how much precision %s costs", arguments.weights)
 
@@ -184,15 +186,6 @@ def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
             print(measured.table("float32", "8 bits"))
             print(f"the encoder's matrices have {'8 bits' if chosen == 'int8' else 'float32'}")
     print(f"{printable(str(output))}: use it with -m")
-
-
-def _measure(model: Model, options: PredictionOptions, texts: Any, truth: Any, output: Path) -> None:
-    """Print the precision of the model and of the export, with the same options except for the weights' format."""
-    from xmc_tf.serving.agreement import compare
-    from xmc_tf.serving.local import LocalModel
-
-    predicted = model.predict(texts, **vars(options))
-    print(compare(truth.tocsr(), predicted, LocalModel(output).predict(list(texts.lines()))).table())
 
 
 if __name__ == "__main__":

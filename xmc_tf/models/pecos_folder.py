@@ -50,7 +50,10 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
     pooling, dim = _pooling_and_size(inner / "text_encoder" / "config.json")
     matcher_file = inner / "param.json"
     matcher = _read(matcher_file) if matcher_file.exists() else {}
-    predicting = _pred_params(matcher, matcher_file)
+    try:
+        predicting = MatcherPredParams.from_json(matcher.get("pred_params") or {})
+    except InputError as error:
+        raise error.found_in(f"{matcher_file}: pred_params") from None
     trained = matcher.get("train_params")
     names = {field.name for field in dataclasses.fields(MatcherParams)} - set(_FOLDERS)
     metadata: dict[str, Any] = {
@@ -131,14 +134,6 @@ def _pooling_and_size(path: Path) -> tuple[str, int]:
             )
         pooling = "last_tanh" if summary[1] else "last"
     return pooling, _count(config, _WIDTH.get(kind, "hidden_size"), path)
-
-
-def _pred_params(matcher: dict[str, Any], path: Path) -> MatcherPredParams:
-    options = matcher.get("pred_params") or {}
-    try:
-        return MatcherPredParams.from_json(options)
-    except InputError as error:
-        raise error.found_in(f"{path}: pred_params") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, Texts, as_features, check_pair, check_training_input
 from xmc_tf.fusion import POOL, ProbabilityModel, bounded_post_processor, decide
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
+from xmc_tf.models.folder import read_metadata, read_names
 from xmc_tf.models.labels import Labels, label_matrix
-from xmc_tf.models.linear.folder import load_model, write_model
-from xmc_tf.models.linear.parts import LinearParts
+from xmc_tf.models.linear.parts import LinearParts, write_model
 from xmc_tf.models.model import Model, TrainingKeywords
+from xmc_tf.models.parts import Parts
 from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -141,16 +144,10 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the model has not kept its training data, or a label is unknown.
         """
-        from xmc_tf.models.growing.documents import check_documents, further_labels, training_of, with_documents
+        from xmc_tf.models.growing.documents import with_documents
 
-        training = training_of(self)
         read = self._read(texts, labels, columns, labelled=True)
-        Y, lines = further_labels(self, read.labelled(), new_labels)
-        check_documents(read.documents, Y)
-        X = read.documents if read.texts is None else self.features(read.texts, threads)
-        grown = with_documents(self, training, X, Y, lines, exact=exact, threads=threads)
-        known = self.trained_documents
-        return grown if known is None or read.texts is None else grown.knowing(known.with_texts(read.texts))
+        return with_documents(self, read, new_labels, exact=exact, threads=threads)
 
     def with_corrections(
         self, texts: DocumentsLike, labels: Labels | None = None, *, threads: int = -1, **columns: Unpack[FrameColumns]
@@ -175,15 +172,9 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the model has not kept its training data, a label is unknown, or it knows none of the documents.
         """
-        from xmc_tf.models.growing.documents import further_labels, training_of
         from xmc_tf.models.growing.labels import with_corrections
 
-        training = training_of(self)
-        read = self._read(texts, labels, columns, labelled=True)
-        Y, _ = further_labels(self, read.labelled(), False)
-        check_pair(read.documents, Y, "the documents", "the labels")
-        X = read.documents if read.texts is None else self.features(read.texts, threads)
-        return with_corrections(self, training, X, Y, threads)
+        return with_corrections(self, self._read(texts, labels, columns, labelled=True), threads)
 
     def without_labels(self, labels: Iterable[str | int]) -> Self:
         """Return the model without some labels. Nothing is trained; the labels after them get lower numbers.
@@ -222,10 +213,9 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the model has not kept its training data, or a label is unknown or occurs twice.
         """
-        from xmc_tf.models.growing.documents import training_of
         from xmc_tf.models.growing.labels import with_merged_labels
 
-        return with_merged_labels(self, training_of(self), groups, threads)
+        return with_merged_labels(self, groups, threads)
 
     def save(self, folder: str | Path) -> None:
         """Write the model to a folder, completely or not at all; an older model there is replaced.
@@ -258,7 +248,28 @@ class XRLinear(LinearParts, Model):
         Args:
             folder: a model of xmc_tf, or PECOS's folder of an XLinear model.
         """
-        return load_model(cls, Path(folder))
+        folder = Path(folder)
+        if not (folder / "params.json").exists() and (folder / "param.json").exists():
+            from xmc_tf.rankers.levels import whole_chain  # it loads what only training needs
+
+            ranker = XLinear.load(folder)
+            clusters = [level.clusters for level in ranker.levels]
+            return cls(ranker, LabelTree.from_chain(whole_chain(clusters, ranker.nr_labels, RankerParams())))
+        metadata = read_metadata(folder)
+        if metadata.model == "XTransformer":
+            raise InputError(
+                f"{folder} is an XR-Transformer model",
+                expected="a linear model, as xmc_tf.linear.train writes it",
+                fix="use python -m xmc_tf.predict (in Python: XTransformer.load); its linear rankers alone are in "
+                f"{folder / 'ranker'}",
+            )
+        parts = Parts.at(folder, metadata)
+        nr_labels = parts.ranker.nr_labels if parts.evidence is None else parts.evidence.nr_labels
+        names = read_names(folder, nr_labels)
+        return cls(
+            parts.ranker, parts.tree, names, metadata, folder, evidence=parts.evidence, more_trees=parts.more_trees,
+            hierarchy=parts.hierarchy,
+        )  # fmt: skip
 
     @classmethod
     def train(

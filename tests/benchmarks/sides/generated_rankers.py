@@ -14,7 +14,7 @@ from scipy.sparse import block_diag, csc_matrix, csr_matrix, hstack, vstack
 
 from xmc_tf.data import save_matrix
 from xmc_tf.features import Tfidf
-from xmc_tf.models.linear.folder import write_model
+from xmc_tf.models.linear.parts import write_model
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import LinearLevelPredParams, TfidfParams
 from xmc_tf.rankers.level import Level

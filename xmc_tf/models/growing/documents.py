@@ -2,14 +2,15 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, as_features, check_labels, check_pair
+from xmc_tf.data import as_features, check_labels, check_pair
 from xmc_tf.label_names import NameDocuments, label_vocabulary
+from xmc_tf.models.documents import ReadDocuments
 from xmc_tf.models.growing.training_data import TrainingData, recounted
 from xmc_tf.models.labels import matrix_of_names, needed_names
 from xmc_tf.models.linear.parts import LinearParts
@@ -29,16 +30,18 @@ APPENDED = "nr_appended_documents"
 
 
 def with_documents(
-    model: _Model,
-    training: TrainingData,
-    X: Features,
-    Y: csr_matrix,
-    new_lines: Sequence[str],
-    *,
-    exact: bool = False,
-    threads: int = -1,
+    model: _Model, read: ReadDocuments, new_labels: bool | Sequence[str], *, exact: bool, threads: int
 ) -> _Model:
-    """Return the model with further documents; new labels are the last columns of ``Y``."""
+    """Return the model with further documents."""
+    training = training_of(model)
+    Y, new_lines = further_labels(model, read.labelled(), new_labels)  # new labels are the last columns
+    check_pair(read.documents, Y, "the documents", "the labels")
+    if not Y.shape[0] or not Y.nnz:
+        raise InputError(
+            "there is nothing to append", expected="at least one document with a label",
+            received=f"{Y.shape[0]:,} documents without labels" if Y.shape[0] else "no documents",
+        )  # fmt: skip
+    X = read.documents if read.texts is None else model.features(read.texts, threads)
     training.check_features(X)
     count, known = int(Y.shape[1]), model.ranker.nr_labels
     # The rankers do not know labels that were added by their names, until one of them has documents.
@@ -77,10 +80,12 @@ def with_documents(
         APPENDED: int(model.metadata.content.get(APPENDED, 0)) + X.nr_rows,
         **({ADDED: count - in_rankers} if ADDED in model.metadata.content or count > in_rankers else {}),
     }
-    return dataclasses.replace(
+    grown = dataclasses.replace(
         model, ranker=rankers_of(rankers), tree=trees[0], more_trees=trees[1:], names=called,
         metadata=model.metadata.replace(**changes), own_training=every, evidence=recounted(evidence, every),
     )  # fmt: skip
+    documents = model.trained_documents
+    return grown if documents is None or read.texts is None else grown.knowing(documents.with_texts(read.texts))
 
 
 def _new_names(model: LinearParts, lines: Sequence[str], nr_labels: int) -> TrainingData:
@@ -146,17 +151,6 @@ def further_labels(
     lines += sorted(unknown)
     names = [*own, *label_vocabulary(lines).preferred]
     return matrix_of_names(documents, names, "the labels of the model"), lines
-
-
-def check_documents(texts: Any, Y: csr_matrix) -> None:
-    """Refuse further documents that do not fit their labels, or without a label."""
-    check_pair(texts, Y, "the documents", "the labels")
-    if not Y.shape[0] or not Y.nnz:
-        raise InputError(
-            "there is nothing to append",
-            expected="at least one document with a label",
-            received=f"{Y.shape[0]:,} documents without labels" if Y.shape[0] else "no documents",
-        )
 
 
 def with_labels(trees: Sequence[LabelTree], data: TrainingData, known: int, threads: int) -> list[LabelTree]:

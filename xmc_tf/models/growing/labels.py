@@ -9,8 +9,10 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, lil_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, as_features
+from xmc_tf.data import as_features, check_pair
 from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.models.documents import ReadDocuments
+from xmc_tf.models.growing.documents import further_labels, training_of
 from xmc_tf.models.growing.training_data import TrainingData, recounted
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
@@ -77,10 +79,9 @@ def with_fewer_labels(
     )  # fmt: skip
 
 
-def with_merged_labels(
-    model: _Model, training: TrainingData, groups: Iterable[Iterable[str | int]], threads: int = -1
-) -> _Model:
+def with_merged_labels(model: _Model, groups: Iterable[Iterable[str | int]], threads: int) -> _Model:
     """Return the model with some labels merged; the first of each group stays."""
+    training = training_of(model)
     stays = _stays(model, groups)
     kept = np.unique(stays)
     number_of = np.searchsorted(kept, stays)
@@ -92,7 +93,11 @@ def with_merged_labels(
     return dataclasses.replace(merged, evidence=recounted(merged.evidence, after))
 
 
-def with_corrections(model: _Model, training: TrainingData, X: Features, Y: csr_matrix, threads: int = -1) -> _Model:
+def with_corrections(model: _Model, read: ReadDocuments, threads: int) -> _Model:
+    training = training_of(model)
+    Y, _ = further_labels(model, read.labelled(), False)
+    check_pair(read.documents, Y, "the documents", "the labels")
+    X = read.documents if read.texts is None else model.features(read.texts, threads)
     nr_labels = model.ranker.nr_labels
     training.check_features(X)
     if Y.nnz and int(Y.indices.max()) >= nr_labels:

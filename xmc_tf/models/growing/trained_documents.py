@@ -7,7 +7,6 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
-from xmc_tf.common.folders.model_parts import DOCUMENTS
 
 KEYS = "keys.npy"
 
@@ -47,11 +46,6 @@ class TrainedDocuments:
         if keys.dtype != np.int64 or keys.ndim != 1:
             raise InputError(f"{path} has no digests of documents", fix="copy the model again")
         return cls(keys)
-
-    @classmethod
-    def in_model(cls, folder: Path | None) -> Self | None:
-        """Read those of a model's folder; None if it has none."""
-        return None if folder is None or not (folder / DOCUMENTS).is_dir() else cls.load(folder / DOCUMENTS)
 
 
 def _keys(texts: Iterable[str | bytes]) -> np.ndarray:

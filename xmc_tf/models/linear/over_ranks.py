@@ -13,9 +13,8 @@ from xmc_tf.data import Features, Texts, as_features, save_matrix
 from xmc_tf.data.matrices import open_matrix
 from xmc_tf.features.store import fitted_params
 from xmc_tf.fusion import ProbabilityModel
-from xmc_tf.models.linear.folder import write_model
 from xmc_tf.models.linear.in_memory import Result, check_texts, fit_tfidf
-from xmc_tf.models.linear.parts import LinearParts
+from xmc_tf.models.linear.parts import LinearParts, write_model
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
 from xmc_tf.rankers.distributed.training import place_rankers, threads_of_rank, train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder

@@ -1,21 +1,26 @@
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from xmc_tf.common.folders.model_parts import DOCUMENTS, ENSEMBLE, FEATURES, HIERARCHY, RANKER, TRAINING, TREE
 from xmc_tf.data import Features, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
-from xmc_tf.models.folder import load_tfidf
+from xmc_tf.models.folder import load_tfidf, write_model_folder
 from xmc_tf.models.growing.trained_documents import TrainedDocuments
 from xmc_tf.models.growing.training_data import TrainingData
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.rankers.ensemble import Rankers, trees_of
-from xmc_tf.tree import LabelTree
+from xmc_tf.tree import LabelTree, save_chain
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -72,7 +77,8 @@ class LinearParts:
     @property
     def trained_documents(self) -> TrainedDocuments | None:
         """The documents that the model was trained on, if they were a table's; read again with every use."""
-        return self.own_documents or TrainedDocuments.in_model(self.folder)
+        place = None if self.folder is None else self.folder / DOCUMENTS
+        return self.own_documents or (TrainedDocuments.load(place) if place is not None and place.is_dir() else None)
 
     def knowing(self, documents: TrainedDocuments) -> Self:
         """Return the model with the documents that it was trained on.
@@ -101,3 +107,46 @@ class LinearParts:
     def post_processor(self) -> str:
         """The post-processor of the rankers' scores."""
         return trees_of(self.ranker)[0].levels[-1].pred_params.post_processor
+
+
+def write_model(
+    folder: str | Path,
+    trees: Sequence[LabelTree],
+    names: list[str] | None,
+    metadata: ModelMetadata,
+    write_rankers: Sequence[Callable[[Path], object]],
+    write_tfidf: Callable[[Path], object] | None,
+    evidence: ProbabilityModel | None = None,
+    training: TrainingData | None = None,
+    hierarchy: LabelHierarchy | None = None,
+    documents: TrainedDocuments | None = None,
+) -> None:
+    """Write the folder of a linear model, completely or not at all; an older model there is replaced, other files stay.
+
+    ``write_rankers`` has a function for each tree that writes its rankers to a path.
+    """
+    if training is None and (Path(folder) / TRAINING).is_dir():
+        _LOG.warning("%s: the training data of the model that is replaced is removed; this one keeps none", folder)
+
+    def write_further(place: Path) -> None:
+        for number, (tree, write_ranker) in enumerate(zip(trees[1:], write_rankers[1:], strict=True), start=1):
+            save_chain(place / str(number) / TREE, tree.to_chain())
+            write_ranker(place / str(number) / RANKER)
+
+    parts: dict[str, Callable[[Path], object]] = {
+        TREE: lambda place: save_chain(place, trees[0].to_chain()),
+        RANKER: write_rankers[0],
+    }
+    if write_tfidf:
+        parts[FEATURES] = write_tfidf
+    if len(trees) > 1:
+        parts[ENSEMBLE] = write_further
+    if evidence is not None:
+        parts |= evidence.parts
+    if training is not None:
+        parts[TRAINING] = training.save
+    if hierarchy is not None:
+        parts[HIERARCHY] = hierarchy.save
+    if documents is not None:
+        parts[DOCUMENTS] = documents.save
+    write_model_folder(folder, parts, names, metadata)
