@@ -155,8 +155,8 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
             received=f"{len(texts):,} texts in {', '.join(sorted(folders))}",
         )
     train, test = ([i for i, own in enumerate(chosen) if own and training[i] == part] for part in (True, False))
-    labels_of = [_matrix([chosen[i] for i in rows], names) for rows in (train, test)]
-    return Corpus([texts[i] for i in train], [texts[i] for i in test], *labels_of, names)
+    train_labels, test_labels = (_matrix([chosen[i] for i in rows], names) for rows in (train, test))
+    return Corpus([texts[i] for i in train], [texts[i] for i in test], train_labels, test_labels, names)
 
 
 def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path:
