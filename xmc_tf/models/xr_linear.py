@@ -223,12 +223,8 @@ class XRLinear(LinearParts, Model):
         Args:
             folder: folder of the model.
         """
-        write_model(
-            folder, [self.tree, *self.more_trees], self.names, self.metadata,
-            [ranker.save for ranker in trees_of(self.ranker)],
-            self.tfidf.save if self.reads_text else None, self.evidence, self.training_data,
-            self.hierarchy, self.trained_documents,
-        )  # fmt: skip
+        write_rankers = [ranker.save for ranker in trees_of(self.ranker)]
+        write_model(folder, self, write_rankers, self.tfidf.save if self.reads_text else None)
 
     def export_parts(self) -> "ModelParts":
         """Return the parts of a SavedModel of this model."""

@@ -45,6 +45,12 @@ class OverRanks:
     def features(self, texts: Texts, params: TfidfParams) -> tuple[None, Features, TfidfParams]:
         """Return the mapped features of texts, and the fitted parameters; the vectorizer is in the work folder."""
         work, communicator, target = self._work, self.communicator, self._work.file("X.npz")
+
+        def vectorize() -> None:
+            tfidf, X = fit_tfidf(texts, params, self.threads)
+            tfidf.save(work.features)
+            save_matrix(target, X.sparse)
+
         if not communicator.broadcast(target.exists()):
             self._on_first(lambda: check_texts(texts))
             if all(communicator.allgather(find_spec("tensorflow_text") is not None)):
@@ -53,7 +59,7 @@ class OverRanks:
                 vectorize_over_ranks(communicator, texts, params, work.features, target, threads=self.threads)
             else:
                 _LOG.warning("not all ranks have TensorFlow: rank 0 computes the TF-IDF features alone")
-                self._on_first(lambda: self._vectorize_here(texts, params))
+                self._on_first(vectorize)
         fitted = run_on_all_ranks(communicator, lambda: fitted_params(work.features))
         return None, as_features(open_matrix(target)), fitted
 
@@ -67,7 +73,13 @@ class OverRanks:
             return run_on_all_ranks(self.communicator, lambda: [load_chain(folder) for folder in folders])
         trees = build()
         self.communicator.barrier()  # a slower rank may still open the embeddings, which rank 0 removes
-        self._on_first(lambda: self._keep(folders, trees))
+
+        def keep() -> None:
+            for folder, tree in zip(folders, trees, strict=True):  # the last one marks all as complete
+                save_chain(folder, tree)
+            forget_label_embeddings(self._work.path)  # the weights will need the disk space
+
+        self._on_first(keep)
         return trees
 
     def rankers(
@@ -94,32 +106,18 @@ class OverRanks:
 
     def save(self, parts: LinearParts) -> None:
         """Write the model to its folder by linking the weights, completely or not at all; remove the work folder."""
-        self._on_first(lambda: self._place(parts))
-        if self.communicator.rank == 0:
-            self._work.remove()
-        self.communicator.barrier()
-
-    def _place(self, parts: LinearParts) -> None:
-        work = self._work
-        models = trees_of(parts.ranker)
+        work, models = self._work, trees_of(parts.ranker)
         starts = [sum(model.depth for model in models[:number]) for number in range(len(models))]
-        write_model(
-            self.folder, [parts.tree, *parts.more_trees], parts.names, parts.metadata,
-            [partial(place_rankers, work=work, model=one, first=at) for one, at in zip(models, starts, strict=True)],
-            partial(shutil.copytree, work.features) if work.features.is_dir() else None, parts.evidence,
-            hierarchy=parts.hierarchy,
-        )  # fmt: skip
 
-    def _vectorize_here(self, texts: Texts, params: TfidfParams) -> None:
-        tfidf, X = fit_tfidf(texts, params, self.threads)
-        tfidf.save(self._work.features)
-        save_matrix(self._work.file("X.npz"), X.sparse)
+        def write() -> None:
+            places = zip(models, starts, strict=True)
+            write_rankers = [partial(place_rankers, work=work, model=model, first=first) for model, first in places]
+            write_tfidf = partial(shutil.copytree, work.features) if work.features.is_dir() else None
+            write_model(self.folder, parts, write_rankers, write_tfidf)
+            work.remove()
 
-    def _keep(self, folders: Sequence[Path], trees: Sequence[LabelTree]) -> None:
-        for folder, tree in zip(folders, trees, strict=True):  # the last one marks all as complete
-            save_chain(folder, tree)
-        # The weights will need the disk space.
-        forget_label_embeddings(self._work.path)
+        self._on_first(write)
+        self.communicator.barrier()
 
     def _on_first(self, work: Callable[[], object]) -> None:
         """Do something on rank 0; an error there is raised on all ranks."""

@@ -111,42 +111,33 @@ class LinearParts:
 
 def write_model(
     folder: str | Path,
-    trees: Sequence[LabelTree],
-    names: list[str] | None,
-    metadata: ModelMetadata,
-    write_rankers: Sequence[Callable[[Path], object]],
+    model: LinearParts,
+    write_rankers: Sequence[Callable[[Path], object]],  # of each tree, to a path
     write_tfidf: Callable[[Path], object] | None,
-    evidence: ProbabilityModel | None = None,
-    training: TrainingData | None = None,
-    hierarchy: LabelHierarchy | None = None,
-    documents: TrainedDocuments | None = None,
 ) -> None:
     """Write the folder of a linear model, completely or not at all; an older model there is replaced, other files stay.
 
-    ``write_rankers`` has a function for each tree that writes its rankers to a path.
+    The first tree and its rankers are in ``tree/`` and ``ranker/``; further ones in ``ensemble/1``, ``ensemble/2`` …,
+    each with the same two folders.
     """
+    training, documents = model.training_data, model.trained_documents
     if training is None and (Path(folder) / TRAINING).is_dir():
         _LOG.warning("%s: the training data of the model that is replaced is removed; this one keeps none", folder)
 
     def write_further(place: Path) -> None:
-        for number, (tree, write_ranker) in enumerate(zip(trees[1:], write_rankers[1:], strict=True), start=1):
+        for number, (tree, write_ranker) in enumerate(zip(model.more_trees, write_rankers[1:], strict=True), start=1):
             save_chain(place / str(number) / TREE, tree.to_chain())
             write_ranker(place / str(number) / RANKER)
 
-    parts: dict[str, Callable[[Path], object]] = {
-        TREE: lambda place: save_chain(place, trees[0].to_chain()),
+    parts: dict[str, Callable[[Path], object] | None] = {
+        TREE: lambda place: save_chain(place, model.tree.to_chain()),
         RANKER: write_rankers[0],
+        FEATURES: write_tfidf,
+        ENSEMBLE: write_further if model.more_trees else None,
+        TRAINING: None if training is None else training.save,
+        HIERARCHY: None if model.hierarchy is None else model.hierarchy.save,
+        DOCUMENTS: None if documents is None else documents.save,
+        **({} if model.evidence is None else model.evidence.parts),
     }
-    if write_tfidf:
-        parts[FEATURES] = write_tfidf
-    if len(trees) > 1:
-        parts[ENSEMBLE] = write_further
-    if evidence is not None:
-        parts |= evidence.parts
-    if training is not None:
-        parts[TRAINING] = training.save
-    if hierarchy is not None:
-        parts[HIERARCHY] = hierarchy.save
-    if documents is not None:
-        parts[DOCUMENTS] = documents.save
-    write_model_folder(folder, parts, names, metadata)
+    given = {name: write for name, write in parts.items() if write is not None}
+    write_model_folder(folder, given, model.names, model.metadata)
