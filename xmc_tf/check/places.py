@@ -39,14 +39,11 @@ def place_of_rank(communicator: Communicator) -> Place:
 
 
 def as_table(places: Sequence[Place]) -> str:
-    lines = [f"{'rank':>4}  {'host':<24} {'local':>5} {'pid':>8} {'threads':>7}  cores"]
-    for place in places:
-        lines.append(
-            f"{place.rank:>4}  {place.host:<24} {place.local_rank:>5} {place.pid:>8} {place.threads:>7}  "
-            f"{ranges(place.cores)}"
-        )
-    lines.append("versions: " + ", ".join(f"{name} {version}" for name, version in places[0].versions.items()))
-    return "\n".join(lines)
+    rows: list[tuple[object, ...]] = [("rank", "host", "local", "pid", "threads", "cores")]
+    rows += [(one.rank, one.host, one.local_rank, one.pid, one.threads, ranges(one.cores)) for one in places]
+    lines = ["{:>4}  {:<24} {:>5} {:>8} {:>7}  {}".format(*row) for row in rows]
+    versions_of_0 = ", ".join(f"{name} {version}" for name, version in places[0].versions.items())
+    return "\n".join([*lines, f"versions: {versions_of_0}"])
 
 
 def warnings(places: Sequence[Place]) -> list[str]:

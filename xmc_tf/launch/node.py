@@ -55,7 +55,7 @@ class Child:
         ended: Callable[[int], object],
         cores: Sequence[int] | None = None,
     ) -> None:
-        self._stopping, self._gone = threading.Event(), threading.Event()
+        self.stopping, self.gone = threading.Event(), threading.Event()  # told to stop; ended, which has been reported
         self._show, self._ended = show, ended
 
         def prepare() -> None:
@@ -77,27 +77,16 @@ class Child:
     def follow(self) -> None:
         threading.Thread(target=self._wait, daemon=True).start()
 
-    @property
-    def stopping(self) -> bool:
-        return self._stopping.is_set()
-
-    def wait_for_stop(self, seconds: float) -> None:
-        """Wait until it is told to stop, even if it has ended."""
-        self._stopping.wait(seconds)
-
-    def wait(self, seconds: float) -> None:
-        self._gone.wait(seconds)
-
     def stop(self) -> None:
         """Send SIGTERM to the process and its children, and SIGKILL later."""
-        if self._stopping.is_set():
+        if self.stopping.is_set():
             return
-        self._stopping.set()
+        self.stopping.set()
         self._signal(signal.SIGTERM)
         threading.Thread(target=self._kill_later, daemon=True).start()
 
     def _kill_later(self) -> None:
-        if not self._gone.wait(PATIENCE_S):
+        if not self.gone.wait(PATIENCE_S):
             self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
@@ -116,7 +105,7 @@ class Child:
         for reader in readers:
             reader.join(timeout=2)  # child processes in other sessions may keep the output open
         self._ended(status)
-        self._gone.set()
+        self.gone.set()
 
     def _forward(self, stream: IO[bytes], name: str) -> None:
         for line in iter(lambda: stream.readline(_LONGEST_LINE), b""):
@@ -171,7 +160,7 @@ class HostNode:
             child.stop()
         end = time.monotonic() + 2 * PATIENCE_S
         for child in self._children:
-            child.wait(max(0.0, end - time.monotonic()))
+            child.gone.wait(max(0.0, end - time.monotonic()))
         self._launcher.close()
         self._stand_ins.close()
         self._folder.cleanup()
@@ -229,11 +218,11 @@ class HostNode:
             environment["CUDA_VISIBLE_DEVICES"] = gpus[local_rank]
 
         def ended(status: int) -> None:
-            self._send(END, **of, status=status, stopped=child.stopping)
+            self._send(END, **of, status=status, stopped=child.stopping.is_set())
             if stand_in is not None:
                 if status:
                     # mpiexec then stops the other ranks; wait, so that other failures are reported first.
-                    child.wait_for_stop(PATIENCE_S)
+                    child.stopping.wait(PATIENCE_S)
                 with contextlib.suppress(OSError):  # it has been killed
                     stand_in.sendall(frame({"status": _exit_code(status)}))
 

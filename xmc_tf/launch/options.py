@@ -160,8 +160,16 @@ def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus:
         hosts = parse_flag(args.host_list)
     elif (found := hosts_of_scheduler(environment)) is not None:
         hosts = found
+    elif args.np is None and not gpus:
+        expected = "the number of ranks, because this host has no visible GPU"
+        raise InputError("--np is missing", expected=expected, fix="for example --np 2")
     else:
-        return Hosts([Host(THIS_HOST, _slots_here(args, gpus))], "this host")
+        slots, most = int(args.np or len(gpus)), max(_LEAST_LIMIT, _RANKS_PER_CORE * (os.cpu_count() or 1))
+        if slots > most:
+            expected = f"at most {most:,} ranks on a machine of {os.cpu_count()} cores"
+            fix = "start fewer ranks; each rank uses several threads (--threads)"
+            raise InputError("--np is out of range", expected=expected, received=f"{slots:,}", fix=fix)
+        return Hosts([Host(THIS_HOST, min(slots, args.max_np or slots))], "this host")
     if args.hosts is not None and gpus and not any(is_here(host.name) for host in hosts):
         # parallel-BERT: a file that leaves out this host means all of its GPUs.
         hosts = Hosts([Host(THIS_HOST, len(gpus)), *hosts], hosts.source)
@@ -214,16 +222,3 @@ def shared_folder_of(args: argparse.Namespace, program: Sequence[str]) -> str:
                 folder = folder.parent
             return str(folder)
     return os.getcwd()
-
-
-def _slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
-    if args.np is None and not gpus:
-        expected = "the number of ranks, because this host has no visible GPU"
-        raise InputError("--np is missing", expected=expected, fix="for example --np 2")
-    slots = int(args.np or len(gpus))
-    most = max(_LEAST_LIMIT, _RANKS_PER_CORE * (os.cpu_count() or 1))
-    if slots > most:
-        expected = f"at most {most:,} ranks on a machine of {os.cpu_count()} cores"
-        fix = "start fewer ranks; each rank uses several threads (--threads)"
-        raise InputError("--np is out of range", expected=expected, received=f"{slots:,}", fix=fix)
-    return min(slots, args.max_np or slots)

@@ -108,12 +108,10 @@ def refuse_model_folder(
         kept = other in unchanged and kind_at(Path(path)) is written
         for folder, inside in _around(read):
             if not kept and _same(folder, path) and written.has_part(inside[0]):
-                raise InputError(
-                    f"{flag} {path} would replace {read}, which is the input {other}",
-                    expected="inputs outside the folder, or under names that no part of a model has",
-                    received="/".join(inside),
-                    fix=f"move the input elsewhere, or give another folder with {flag}",
-                )
+                problem = f"{flag} {path} would replace {read}, which is the input {other}"
+                expected = "inputs outside the folder, or under names that no part of a model has"
+                fix = f"move the input elsewhere, or give another folder with {flag}"
+                raise InputError(problem, expected=expected, received="/".join(inside), fix=fix)
     for folder, inside in _around(path):
         kind = kind_at(folder)
         if kind is not None and kind.is_model:
@@ -140,11 +138,10 @@ def refuse_work_folder(flag: str, path: str | Path, inputs: Mapping[str, Named])
     """Refuse a folder for unfinished work that holds an input (it is removed at the end) or is part of a model."""
     for other, read in _each(inputs):
         if _same(path, read) or any(_same(folder, path) for folder, _ in _around(read)):
-            raise InputError(
-                f"{path}, the work folder of {flag}, holds {read}, which is the input {other}",
-                expected="a folder without inputs: it is removed when the model is complete",
-                fix=f"move the input elsewhere, or give another folder with {flag}",
-            )
+            problem = f"{path}, the work folder of {flag}, holds {read}, which is the input {other}"
+            expected = "a folder without inputs: it is removed when the model is complete"
+            fix = f"move the input elsewhere, or give another folder with {flag}"
+            raise InputError(problem, expected=expected, fix=fix)
     refuse_output_folder(flag, path, {})
 
 
@@ -157,12 +154,9 @@ def _each(inputs: Mapping[str, Named]) -> Iterator[tuple[str, str]]:
 
 
 def _also_read(output: str, flag: str, read: str) -> InputError:
-    return InputError(
-        f"{output} is also the input {flag} {read}",
-        expected="an output that is not read",
-        received="the same file" if not os.path.isdir(read) else "a file of that folder, or the folder itself",
-        fix=f"give another name with {output.split()[0]}",
-    )
+    problem, fix = f"{output} is also the input {flag} {read}", f"give another name with {output.split()[0]}"
+    received = "the same file" if not os.path.isdir(read) else "a file of that folder, or the folder itself"
+    return InputError(problem, expected="an output that is not read", received=received, fix=fix)
 
 
 def _is_read_there(path: str | Path, folder: str) -> bool:

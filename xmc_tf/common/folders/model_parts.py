@@ -82,11 +82,9 @@ MODEL = FolderKind(
     parts={r"param\.json": None, **{part.name.replace(".", r"\."): part.inside for part in PARTS}},
 )
 RANKERS = FolderKind(
-    "a folder of linear rankers",
-    header="param.json",
-    recognises=_is_rankers,
+    "a folder of linear rankers", header="param.json", recognises=_is_rankers,
     parts={r"param\.json": None, "ranker": _LEVEL_FILES, "search": _SEARCH_FILES},
-)
+)  # fmt: skip
 PECOS = FolderKind(
     "a model of PECOS",
     header="param.json",
@@ -102,23 +100,15 @@ CHAIN = FolderKind(
 )  # fmt: skip
 TFIDF_FORMAT = "xmc_tf.features.Tfidf"
 TFIDF = FolderKind(
-    "a fitted TF-IDF",
-    header="params.json",
-    recognises=lambda header: header.get("format") == TFIDF_FORMAT,
-    parts={_TFIDF_FILES: None},
-    is_model=False,
-)
+    "a fitted TF-IDF", header="params.json", recognises=lambda header: header.get("format") == TFIDF_FORMAT,
+    parts={_TFIDF_FILES: None}, is_model=False,
+)  # fmt: skip
 ABOUT = "assets.extra/xmc_tf.json"  # what was exported, and how
 SERVING, PLAIN = "xmc_tf.serving", "xmc_tf.saved_model"  # a model of ours, and any other
 EXPORT = FolderKind(
-    "an export of xmc_tf",
-    header=ABOUT,
-    recognises=lambda about: about.get("format") in (SERVING, PLAIN),
-    parts={
-        r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb": None,
-        r"variables|assets|assets\.extra": ".+",
-    },
-)
+    "an export of xmc_tf", header=ABOUT, recognises=lambda about: about.get("format") in (SERVING, PLAIN),
+    parts={r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb": None, r"variables|assets|assets\.extra": ".+"},
+)  # fmt: skip
 
 
 def kind_at(folder: Path) -> FolderKind | None:
