@@ -12,7 +12,7 @@ import tensorflow as tf
 from transformers import BertConfig
 
 from tests.matcher.tiny import DIM, TREE, WORDS, TinyEncoder, documents, encode, store_of
-from xmc_tf.collective.optimizers.loss_scale import LossScale
+from xmc_tf.collective.optimizers.keras_optimizer import LossScale
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder

@@ -1,6 +1,5 @@
 """A check of the labels of documents: which are probably missing or wrong, and why."""
 
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from xmc_tf.audit.label_findings import different_duplicates, indistinguishable,
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import POOL
 
-_LOG = logging.getLogger(__name__)
 FEWEST_DOCUMENTS = 20
 MOST = 500
 _CLOSE = 10  # similar documents that a finding counts
@@ -99,12 +97,8 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
         *_of_pairs(data, evidence, MISSING, np.where(suspected, has, -1.0), most),
         *_of_pairs(data, evidence, WRONG, np.where(evidence.has, chance, -1.0), most),
     ]
-    of_kinds = (
-        different_duplicates(data, evidence.near),
-        indistinguishable(data, evidence),
-        silent_names(data, evidence),
-    )
-    for some in of_kinds:
+    duplicates, rivals = different_duplicates(data, evidence.near), indistinguishable(data, evidence)
+    for some in (duplicates, rivals, silent_names(data, evidence)):
         found += sorted(some, key=lambda one: (-one.gain, one.row or 0, one.label or 0))[:most]
     order = list(KINDS)
     found.sort(key=lambda one: (-one.gain, order.index(one.kind), one.row or 0, one.label or 0))

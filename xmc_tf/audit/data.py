@@ -14,8 +14,8 @@ from xmc_tf.pipeline.held_out import TrainWithout
 
 _UNBOUNDED = "sigmoid"  # a hinge is the same for all certain labels; the sigmoid still distinguishes them
 
-
-ScoreFold = Callable[[np.ndarray, np.ndarray, csr_matrix], tuple[csr_matrix, csr_matrix, csr_matrix]]
+FoldScores = tuple[csr_matrix, csr_matrix, csr_matrix]
+ScoreFold = Callable[[np.ndarray, np.ndarray, csr_matrix], FoldScores]
 """Train rankers on some documents (rows, ascending), and score the labels of a matrix (others × labels) of others.
 
 Return documents × labels: the best labels, descending within a row; the scores of these and of all requested labels;
@@ -54,9 +54,7 @@ class AuditData:
 def fold_scorer(train: TrainWithout, threads: int = -1) -> ScoreFold:
     """Return a function that trains rankers on some documents and scores others."""
 
-    def score(
-        trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix
-    ) -> tuple[csr_matrix, csr_matrix, csr_matrix]:
+    def score(trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix) -> FoldScores:
         rankers, X, post = train(trained_on, held_out)
         best = rankers.predict(X, only_topk=POOL, post_processor=post, threads=threads)
         ones = csr_matrix((np.ones(best.nnz, np.float32), best.indices, best.indptr), shape=best.shape)

@@ -1,7 +1,4 @@
-"""Initial rows of a label head: linear rankers, the parents' rows, centroids, or random numbers.
-
-With every method, a rank computes only its own rows, some thousands at a time.
-"""
+"""Initial rows of a label head, of which a rank computes only its own: rankers, parents' rows, centroids, or random."""
 
 import logging
 from collections.abc import Iterator
@@ -114,9 +111,7 @@ def _problem(
 def _centroids(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, loss_function: str
 ) -> None:
-    """Set mean directions as weights, and biases by the nodes' shares of their parents' documents. The mean of the
-    parent's documents scores the log-odds with cross-entropy, and the mean of the targets 1 and -1 with the hinges.
-    """
+    """Set mean directions as weights, and biases so that the mean of the parent's documents scores the node's share."""
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
     every_document = np.arange(len(vectors))

@@ -54,12 +54,10 @@ def cross_entropy(scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
 
 
 _LOSSES = {
-    "hinge": HeadLoss(hinge),
-    "squared-hinge": HeadLoss(squared_hinge),
-    "weighted-hinge": HeadLoss(hinge, weighted=True),
-    "weighted-squared-hinge": HeadLoss(squared_hinge, weighted=True),
+    "hinge": HeadLoss(hinge), "squared-hinge": HeadLoss(squared_hinge),
+    "weighted-hinge": HeadLoss(hinge, weighted=True), "weighted-squared-hinge": HeadLoss(squared_hinge, weighted=True),
     "cross-entropy": HeadLoss(cross_entropy, mean=False),
-}
+}  # fmt: skip
 
 
 class LabelHead:
@@ -129,9 +127,7 @@ class LabelHead:
         self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None,
         in_place: tuple[FusedRows, RowStep] | None = None,
     ) -> tf.Tensor:  # fmt: skip
-        """Return each document's loss with all nodes as its candidates, ``[B]``; all ranks must call it. ``in_place``
-        updates the rows at once; by default, the rows get a gradient.
-        """
+        """Return each document's loss with all nodes as candidates, ``[B]``; ``in_place`` also updates the rows."""
 
         def of_rows(scores: tf.Tensor, targets: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
             losses = loss.of_pairs(scores, targets)

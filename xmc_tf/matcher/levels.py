@@ -80,9 +80,7 @@ def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
 
 
 def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights: bool = False) -> list[LevelTask]:
-    """Return the levels that are fine-tuned: from the children of the root to the last one that is small enough. With
-    ``weights``, a positive's weight is the number of the document's labels in the node; otherwise 1.
-    """
+    """Return the levels to fine-tune, from the top. With ``weights``, a node's weight is its number of true labels."""
     deepest = deepest_level(tree, max_match_clusters)
     values = csr_matrix(Y, dtype=np.float32, copy=True)
     values.sum_duplicates()

@@ -133,11 +133,7 @@ def _best_children(
     begins: np.ndarray, raw: np.ndarray, code: int, most: int, indptr: np.ndarray, nodes: np.ndarray,
     scores: np.ndarray,
 ) -> None:  # fmt: skip
-    """Apply the post-processor, combine scores with the parents', and write each document's best nodes, best first.
-    Equal scores are in the order of the tree. ``begins`` is the result of ``_count_children``, ``raw`` has the score of
-    each candidate, ``kept`` masks the children that may be returned, and ``indptr`` is where each document's results
-    go.
-    """
+    """Write each document's best nodes by scores combined with their parents', best first, equal ones in tree order."""
     best = np.empty(most, np.float64)
     who = np.empty(most, np.int64)
     for i in range(len(starts) - 1):

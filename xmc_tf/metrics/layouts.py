@@ -29,9 +29,7 @@ def precision_and_recall(predicted: smat.csr_matrix, truth: Any, layout: str = "
 def pecos_lines(
     predicted: smat.spmatrix | np.ndarray, truth: Any, topk: int = PECOS_TOPK, name: str = "the prediction"
 ) -> str:
-    """Return precision and recall at 1 to ``topk`` in the three lines that PECOS prints. Numbers are added and divided
-    in PECOS's order, so that the last digit is rounded as in PECOS.
-    """
+    """Return precision and recall at 1 to ``topk`` in the three lines that PECOS prints, with its rounding."""
     check_shapes(truth, predicted, name)
     true = as_truth(truth)
     hits = np.cumsum(mark_hits(true, top_labels(predicted, topk, name)), axis=1)

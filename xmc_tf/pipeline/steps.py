@@ -73,9 +73,7 @@ if TYPE_CHECKING:
 
 
 class TrainingSteps:
-    """The steps, and what they share; all ranks must run the same ones in the same order. What is expensive (encoder,
-    tokens) is loaded or computed only for a stage that needs it.
-    """
+    """The steps, which all ranks run in the same order. Encoder and tokens are loaded only if a stage needs them."""
 
     def __init__(
         self,

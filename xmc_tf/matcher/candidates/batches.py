@@ -1,7 +1,4 @@
-"""This rank's part of each global batch.
-
-A batch takes a few tenths of a millisecond, which an encoder's step hides, so no thread prepares it.
-"""
+"""This rank's part of each global batch. No thread prepares batches, because an encoder's step takes much longer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -22,11 +22,9 @@ class NodeCandidates(NamedTuple):
 
 
 def parents_matched(
-    task: LevelTask,
-    negative_sampling: str,
-    true_parents: spmatrix | None = None,
+    task: LevelTask, negative_sampling: str, true_parents: spmatrix | None = None,
     predicted_parents: spmatrix | None = None,
-) -> csr_matrix | None:
+) -> csr_matrix | None:  # fmt: skip
     """Return the parents whose children are a document's candidates: documents × parents, all ones; None at the top.
     "tfn" takes the parents of its labels, "man" those that the level above predicts, even with score 0.
     """
@@ -82,9 +80,7 @@ class CandidateSampler:
 
 
 class EveryNode:
-    """A sampler for levels on which every document has all nodes as candidates. It returns only the labels of each
-    document, because all other nodes are negatives.
-    """
+    """A sampler for levels where all nodes are candidates. It returns only the positives; the others are negatives."""
 
     def __init__(self, task: LevelTask) -> None:
         self.task = task
