@@ -82,17 +82,15 @@ class Params:
 
 
 @cache
-def shapes(cls: type) -> dict[str, Shape]:
+def shapes(cls: Any) -> dict[str, Shape]:
     """Return the allowed form of each parameter of a class."""
     hints = typing.get_type_hints(cls)
     return {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
 
 
 def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...]:
-    """Return one entry for each level; a single entry stands for all.
-
-    A list of another length is fitted, with a warning: if too long, it loses its first entries; if too short, it
-    repeats its first one.
+    """Return one entry for each level; a single entry stands for all. A list of another length is fitted, with a
+    warning: if too long, it loses its first entries; if too short, it repeats its first one.
     """
     if not isinstance(chain, list | tuple):
         return (chain,) * depth

@@ -23,9 +23,8 @@ def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) ->
 
 
 def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_matrix:
-    """Return predictions with the further labels of a deeper search behind them, whose scores are not higher.
-
-    With ``shares``, the further scores are shares of the lowest score found; else they are capped at it.
+    """Return predictions with the further labels of a deeper search behind them, whose scores are not higher. With
+    ``shares``, the further scores are shares of the lowest score found; else they are capped at it.
     """
     nr_labels, sizes = np.int64(found.shape[1]), np.diff(found.indptr)
     rows = np.repeat(np.arange(more.shape[0]), np.diff(more.indptr))

@@ -40,20 +40,18 @@ _CLASS = "pecos.xmc.base###MLModel"
 _MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
 
 
-def save_levels(levels: Sequence[Level], folder: str | Path, nr_dense: int = 0) -> None:
-    """Write a folder of rankers atomically; replace older rankers there, keep other files."""
+def save_levels(
+    levels: Sequence[Level], folder: str | Path, nr_dense: int = 0, stored: StoredSearch | None = None
+) -> None:
+    """Write a folder of rankers atomically, or link their stored layout; replace older rankers, keep other files."""
     with placed_folder(folder, RANKERS) as part:
         write_parameters(levels, part)
+        if stored is not None:
+            link_search(stored, part)
+            return
         for t, level in enumerate(levels):
             save_matrix(level_folder(part, t) / "W.npz", level.weights)
         write_search(part, levels, nr_dense)
-
-
-def save_stored(levels: Sequence[Level], folder: str | Path, stored: StoredSearch) -> None:
-    """Write rankers whose weights exist in their layout for search only, by linking it; replace older rankers there."""
-    with placed_folder(folder, RANKERS) as part:
-        write_parameters(levels, part)
-        link_search(stored, part)
 
 
 def level_folder(folder: Path, t: int) -> Path:
@@ -87,10 +85,8 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
 
 
 def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
-    """Read a folder of rankers, and its stored layout for search if there is one.
-
-    With it, weights are read when they are first used; else they are checked now, and stay memory-mapped where
-    possible.
+    """Read a folder of rankers, and its stored layout for search if there is one. With it, weights are read when they
+    are first used; else they are checked now, and stay memory-mapped where possible.
     """
     folder = Path(folder)
     later = has_search(folder)

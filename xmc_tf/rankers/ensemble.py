@@ -40,16 +40,17 @@ class EnsembleScores(NamedTuple):
 
 @dataclass(eq=False)
 class TreeEnsemble:
-    """Linear rankers over several label trees of the same features and labels; their scores are averaged.
-
-    A label that is not among the best of a tree counts as 0 there, so scores must not be negative: with the
-    post-processor "noop", and with logarithms as scores, such labels are scored in addition.
+    """Linear rankers over several label trees of the same features and labels; their scores are averaged. A label that
+    is not among the best of a tree counts as 0 there, so scores must not be negative: with the post-processor "noop",
+    and with logarithms as scores, such labels are scored in addition.
     """
 
     models: list[XLinear]
 
     def __post_init__(self) -> None:
         first = self.models[0]
+        self.nr_labels, self.nr_features = first.nr_labels, first.nr_features
+        self.nr_sparse, self.nr_dense = first.nr_sparse, first.nr_dense
         for number, one in enumerate(self.models[1:], 2):
             if (one.nr_features, one.nr_labels) != (first.nr_features, first.nr_labels):
                 raise InputError(
@@ -60,23 +61,6 @@ class TreeEnsemble:
 
     def __repr__(self) -> str:
         return f"TreeEnsemble({self.nr_labels:,} labels, {len(self.models)} trees, {self.nr_features:,} features)"
-
-    @property
-    def nr_labels(self) -> int:
-        return self.models[0].nr_labels
-
-    @property
-    def nr_sparse(self) -> int:
-        """Number of sparse features, which come first."""
-        return self.models[0].nr_sparse
-
-    @property
-    def nr_dense(self) -> int:
-        return self.models[0].nr_dense
-
-    @property
-    def nr_features(self) -> int:
-        return self.models[0].nr_features
 
     @property
     def nr_weights(self) -> int:

@@ -39,12 +39,10 @@ def train_trees(
     params: RankerParams | None = None, pred_params: Sequence[RankerPredParams] | None = None,
     user_negatives: Mapping[int, spmatrix] | None = None, threads: int = -1, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train linear rankers for several trees over the same labels, with one queue for all clusters.
-
-    ``chains`` holds the cluster matrices of each tree, the top first; None is one-versus-all, and levels are added
-    above a first matrix of several columns. ``R`` is the relevance of the positives. The models do not depend on
-    ``threads``, and those of a tree not on the other trees. A "ranker" (``params.mode``) predicts from the ``codes`` of
-    a matcher.
+    """Train linear rankers for several trees over the same labels, with one queue for all clusters. ``chains`` holds
+    the cluster matrices of each tree, the top first; None is one-versus-all, and levels are added above a first matrix
+    of several columns. ``R`` is the relevance of the positives. The models do not depend on ``threads``, and those of a
+    tree not on the other trees. A "ranker" (``params.mode``) predicts from the ``codes`` of a matcher.
     """
     check_pair(X, Y)
     params = params or RankerParams()

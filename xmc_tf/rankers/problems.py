@@ -74,7 +74,6 @@ def matched_documents(
     scheme: str, teacher: csc_matrix, predicted: spmatrix | None, user: spmatrix | None
 ) -> csc_matrix:
     """Return the documents matched to each parent by a sum of negative-sampling schemes ("tfn", "man", "usn").
-
     ``teacher`` are the labels of the parents' level, ``predicted`` its predictions.
     """
     if scheme == "tfn":  # the most frequent scheme: the pattern of the labels
@@ -93,10 +92,8 @@ def matched_documents(
 
 
 def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matrix]) -> list[csc_matrix | None]:
-    """Return the user's negatives for each level: documents × parents; None if there are none.
-
-    They are given by the number of levels above the labels: 0 for labels, 1 for leaf clusters; and also mark all
-    ancestors.
+    """Return the user's negatives for each level: documents × parents; None if there are none. They are given by the
+    number of levels above the labels: 0 for labels, 1 for leaf clusters; and also mark all ancestors.
     """
     depth = len(chain)
     matrices = {height: matrix for height, matrix in (user or {}).items() if matrix is not None}

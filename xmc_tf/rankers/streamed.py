@@ -49,9 +49,8 @@ def train_streamed(
     data: RankerData, folders: Sequence[Path], *, params: RankerParams | None = None,
     pred_params: Sequence[RankerPredParams] | None = None, threads: int = -1, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train the rankers of several trees, one after the other, each into a folder that must not exist.
-
-    The data is best memory-mapped, as are the rankers returned. The files do not depend on the number of threads.
+    """Train the rankers of several trees, one after the other, each into a folder that must not exist. The data is best
+    memory-mapped, as are the rankers returned. The files do not depend on the number of threads.
     """
     X = data.X
     check_pair(X, data.Y)

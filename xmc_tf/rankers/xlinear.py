@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
-from xmc_tf.rankers.disk import load_levels, save_levels, save_stored
+from xmc_tf.rankers.disk import load_levels, save_levels
 from xmc_tf.rankers.kernels.layout import Chunks
 from xmc_tf.rankers.kernels.postprocess import post_processor_code
 from xmc_tf.rankers.kernels.search import score_paths, search
@@ -121,9 +121,8 @@ class XLinear:
             run(self.chunks(nr_dense, threads))
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
-        """Restrict predictions to some labels (None: all): the search then visits only nodes that lead to them.
-
-        The weights are neither read nor arranged again: a score is the same, bit for bit, as without the restriction.
+        """Restrict predictions to some labels (None: all): the search then visits only nodes that lead to them. The
+        weights are neither read nor arranged again: a score is the same, bit for bit, as without the restriction.
         """
         levels = self._all_levels or self.levels
         some = None if labels is None else restricted(levels, checked_labels(labels, self.nr_labels))
@@ -146,10 +145,9 @@ class XLinear:
         self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
         post_processor: str | None = None, codes: csr_matrix | None = None, threads: int = -1,
     ) -> csr_matrix:  # fmt: skip
-        """Return the best labels of each document, by beam search: documents × labels, descending within a row.
-
-        Larger beams find better labels and take longer. ``codes`` (documents × parents of the first level) are the
-        parents to start from, with scores; default: all. Other defaults are the model's.
+        """Return the best labels of each document, by beam search: documents × labels, descending within a row. Larger
+        beams find better labels and take longer. ``codes`` (documents × parents of the first level) are the parents to
+        start from, with scores; default: all. Other defaults are the model's.
         """
         found = self.search(
             X, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, codes=codes, threads=threads
@@ -216,11 +214,7 @@ class XLinear:
 
     def save(self, folder: str | Path, *, pecos: bool = False) -> None:
         """Save the model as it was stored, or with ``pecos`` as a PECOS folder, which needs its weights in memory."""
-        if self.stored_alone and not pecos:
-            assert self._stored is not None
-            save_stored(self.levels, folder, self._stored)
-        else:
-            save_levels(self.levels, folder, self.nr_dense)
+        save_levels(self.levels, folder, self.nr_dense, self._stored if self.stored_alone and not pecos else None)
 
     @classmethod
     def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":

@@ -48,11 +48,10 @@ def build_tree(
     communicator: Communicator | None = None, *, sub_embeddings: Callable[[], Features] | None = None,
     min_n_sub_tree: int = 16, threads: int | None = None,
 ) -> LabelTree:  # fmt: skip
-    """Build the label tree from label embeddings by balanced hierarchical 2-means; all ranks must call this.
-
-    Each node is split exactly in half, by how much nearer its labels are to one centroid than to the other. Labels with
-    an empty embedding are distributed evenly. ``sub_embeddings`` returns the embeddings for the splits within
-    ``min_n_sub_tree`` or more sub-trees. The tree depends on the seed, not on the number of threads or ranks.
+    """Build the label tree from label embeddings by balanced hierarchical 2-means; all ranks must call this. Each node
+    is split exactly in half, by how much nearer its labels are to one centroid than to the other. Labels with an empty
+    embedding are distributed evenly. ``sub_embeddings`` returns the embeddings for the splits within ``min_n_sub_tree``
+    or more sub-trees. The tree depends on the seed, not on the number of threads or ranks.
     """
     params, communicator = params or HierarchicalKMeansParams(), communicator or Solo()
     features = as_features(embeddings)
@@ -144,9 +143,8 @@ def _split_wide(
     level: BinaryLevel, node: int, share: int, seed: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
     left: np.ndarray,
 ) -> None:  # fmt: skip
-    """Split one node with all threads, in the same steps and with the same bits as `kmeans_nodes.halve`.
-
-    ``share`` is the number of labels that determine the centroids.
+    """Split one node with all threads, in the same steps and with the same bits as `kmeans_nodes.halve`. ``share`` is
+    the number of labels that determine the centroids.
     """
     start, stop = int(level.starts[node]), int(level.starts[node + 1])
     filled, take = _place_evenly(start, stop, int(level.empties[node]), left)
@@ -199,14 +197,12 @@ class _Steps:
 
     def add(self, moved: int) -> None:
         """Add the members that moved to the sums, each thread for some features."""
-
-        def add(low: int, high: int) -> None:
-            _add_rows(self.entries, self.halving, low, high)
-
+        entries, halving = self.entries, self.halving
         if moved <= _LABELS_OF_A_TASK:
-            add(0, self.halving.direction.size)
+            _add_rows(entries, halving, 0, halving.direction.size)
         else:
-            self._pool.run(add, even_cuts(self._feature_work, self._pool.threads))
+            cuts = even_cuts(self._feature_work, self._pool.threads)
+            self._pool.run(lambda low, high: _add_rows(entries, halving, low, high), cuts)
 
     def turn(self, spherical: bool) -> float:
         """Point the direction to the current left centroid; return how far it moved."""
@@ -218,13 +214,9 @@ class _Steps:
 
     def score(self, count: int) -> None:
         """Score the first ``count`` members of ``todo``."""
-
-        def rate(low: int, high: int) -> None:
-            _score(self.entries, self.halving, low, high)
-
         work = np.concatenate(([0], np.cumsum(self._lengths[self.halving.todo[:count]])))
         tasks = min(2 * self._pool.threads, 1 + count // _LABELS_OF_A_TASK)
-        self._pool.run(rate, even_cuts(work, tasks))
+        self._pool.run(lambda low, high: _score(self.entries, self.halving, low, high), even_cuts(work, tasks))
 
 
 def _log2_up(number: int) -> int:

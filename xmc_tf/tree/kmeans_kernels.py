@@ -32,9 +32,8 @@ class LabelEntries(NamedTuple):
 
 
 class Halving(NamedTuple):
-    """The state of 2-means on one node; its members are the labels that determine the centroids.
-
-    Arrays over features hold the sparse features first, then the dense ones.
+    """The state of 2-means on one node; its members are the labels that determine the centroids. Arrays over features
+    hold the sparse features first, then the dense ones.
     """
 
     rows: np.ndarray  # place of each member
@@ -222,7 +221,6 @@ def score(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
 @inner
 def pick_doubtful(entries: LabelEntries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
     """Find the members whose side is uncertain into ``todo``, and set ``goes`` of the others; ``take`` members go left.
-
     Return the number of doubtful members, and how many of them go left.
     """
     count = halving.rows.size

@@ -30,7 +30,6 @@ def label_embeddings_over_ranks(
     communicator: Communicator, method: str, X: Features, Y: spmatrix, folder: Path, threads: int = -1
 ) -> Features:
     """Compute ``label_embedding(method, X, Y)`` ("pifa" or "pii") on all ranks, and map it from the shared ``folder``.
-
     Embeddings that exist already are used. ``X`` is preferably mapped: a rank reads only the documents of its labels.
     """
     suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
@@ -166,9 +165,8 @@ def are_many(features: Features, labels: csr_matrix) -> bool:
 def sum_documents(
     features: Features, documents: csr_matrix, threads: int = -1, strongest: int | None = None
 ) -> Features:
-    """Return the weighted sums of the features of documents (labels × documents), scaled to length 1.
-
-    A sum depends on its row alone; ``strongest`` limits its sparse features (None: all).
+    """Return the weighted sums of the features of documents (labels × documents), scaled to length 1. A sum depends on
+    its row alone; ``strongest`` limits its sparse features (None: all).
     """
     starts, squares, sparse, dense = documents.indptr.astype(np.int64), np.zeros(documents.shape[0]), None, None
     rows, weights = read_only(documents.indices, np.int32), documents.data

@@ -27,10 +27,9 @@ _NAME_LENGTH = 40
 
 
 class TreeView:
-    """The shown part of a tree, and its names: a label's name, or a cluster's size and most frequent labels.
-
-    ``depth`` counts levels below the root. Without ``frequencies`` (documents per label), the lowest label numbers come
-    first. ``words`` labels name a cluster.
+    """The shown part of a tree, and its names: a label's name, or a cluster's size and most frequent labels. ``depth``
+    counts levels below the root. Without ``frequencies`` (documents per label), the lowest label numbers come first.
+    ``words`` labels name a cluster.
     """
 
     def __init__(

@@ -88,9 +88,7 @@ def check_same_inputs(
 
 def _files(named: str | Path, what: str) -> list[Path]:
     path = Path(named)
-    if path.is_dir():
-        return sorted(entry for entry in path.iterdir() if entry.is_file())
-    return [existing_file(path, what)]
+    return sorted(filter(Path.is_file, path.iterdir())) if path.is_dir() else [existing_file(path, what)]
 
 
 def _listed(files: Sequence[Fingerprint]) -> str:

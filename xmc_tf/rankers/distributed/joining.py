@@ -146,7 +146,6 @@ class _Columns:
 
 def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:
     """Write the matrix of all columns, with the bytes of ``save_matrix``; return its number of weights. Collective.
-
     Each label is in at most one block; a label in none has no weights.
     """
     columns = run_on_all_ranks(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))

@@ -86,7 +86,6 @@ def cut_into_sub_problems(
     works: Mapping[int, np.ndarray], *, most: int | None = None, least_work: int | None = None
 ) -> list[SubProblem]:
     """Return sub-problems of about the same work of levels that can be trained at the same time, the largest first.
-
     ``works`` has the work of each level's tasks. A task is never cut, so a wide cluster over all documents makes few
     large sub-problems, which start first.
     """

@@ -73,19 +73,7 @@ class WorkFolder:
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
-
-    @property
-    def blocks(self) -> Path:
-        return self.path / "blocks"
-
-    @property
-    def tree(self) -> Path:
-        return self.path / "tree"
-
-    @property
-    def features(self) -> Path:
-        """Folder of the vectorizer, if the model is trained on texts."""
-        return self.path / "features"
+        self.blocks, self.tree, self.features = path / "blocks", path / "tree", path / "features"
 
     def file(self, name: str) -> Path:
         return self.path / name

@@ -34,7 +34,6 @@ def adjust_labels(
     squared,
 ):  # fmt: skip
     """Return the adjusted weights of some labels of a cluster; those that are optimal within ``eps`` are left out.
-
     ``indptr, indices, data`` are the features of all documents (CSR), ``weight_*`` the present weights (CSC, bias
     last). ``earlier`` are the cluster's documents that these were trained on, ``rows`` its new ones, ascending.
     ``slot`` is zeroed scratch memory over all features, and zero again on return. The loss is the hinge, or with

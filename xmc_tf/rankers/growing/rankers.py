@@ -34,9 +34,8 @@ from xmc_tf.tree import LabelTree
 
 
 def place_labels(tree: LabelTree, X: csr_matrix, Y: csr_matrix, embeddings: csr_matrix) -> LabelTree:
-    """Return a tree with further labels, each in the leaf cluster with the most similar documents, on average.
-
-    Clusters and levels stay. Labels without an embedding are spread evenly; the new label numbers follow the tree's.
+    """Return a tree with further labels, each in the leaf cluster with the most similar documents, on average. Clusters
+    and levels stay. Labels without an embedding are spread evenly; the new label numbers follow the tree's.
     """
     leaves, count = tree.splits[-1], embeddings.shape[0]
     cluster_of = np.repeat(np.arange(leaves.size - 1), np.diff(leaves))
@@ -91,9 +90,8 @@ def with_documents_from(levels: Levels, first: int) -> list[np.ndarray]:
 
 
 def changed_clusters(before: Levels, after: Levels, columns: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return for each level a mask of the clusters whose documents or positives differ.
-
-    ``columns`` holds for each level the earlier column of each node; -1: it is new.
+    """Return for each level a mask of the clusters whose documents or positives differ. ``columns`` holds for each
+    level the earlier column of each node; -1: it is new.
     """
     masks = []
     for t in range(after.depth):

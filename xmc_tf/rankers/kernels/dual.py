@@ -57,9 +57,8 @@ def _shuffle(order, state):
 
 @inner
 def _logistic_root(start, square, margin, upper, tolerance):
-    """Minimize z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start) over 0 < z < C by Newton's method.
-
-    Return the new z and the size of the gradient before the step.
+    """Minimize z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start) over 0 < z < C by Newton's method. Return
+    the new z and the size of the gradient before the step.
     """
     z = start
     sign = 1.0
@@ -96,7 +95,6 @@ def solve_dual(
     problem, in_match, nr_sparse_columns, dense, labels, positives, scratch, loss, settings, seed
 ):  # fmt: skip
     """Train ``labels`` (a queue) on a cluster's documents; return their columns in order of completion, and passes.
-
     ``in_match`` marks the documents that are negatives of every label; the others count where they are positive. The
     columns of ``dense`` (of all documents) follow the sparse ones. ``scratch`` must be new. A label is done when its
     largest and smallest projected gradients differ by at most ``eps``.

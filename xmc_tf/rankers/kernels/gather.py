@@ -75,10 +75,9 @@ def _rank_features(indptr, indices, rows, slot):
 
 @kernel
 def gather(indptr, indices, data, rows, slot, square, bias):
-    """Copy the sorted ``rows`` of a CSR matrix into a :class:`ClusterProblem`.
-
-    ``slot`` is zeroed int32 scratch memory over all features, and zero again on return. ``square`` holds the squared
-    norm of the dense part of every document of the full matrix, or nothing.
+    """Copy the sorted ``rows`` of a CSR matrix into a :class:`ClusterProblem`. ``slot`` is zeroed int32 scratch memory
+    over all features, and zero again on return. ``square`` holds the squared norm of the dense part of every document
+    of the full matrix, or nothing.
     """
     names, seen = _rank_features(indptr, indices, rows, slot)
     n = len(rows)
@@ -148,9 +147,8 @@ class SolverSettings(NamedTuple):
 
 @inner
 def open_lane(lane, label, positives, rows, in_match, signs, cost):
-    """Set the signs of a label in one lane: +1 for positives, -1 for the other matched documents, 0 elsewhere.
-
-    ``cost`` has a single row if all costs are 1.
+    """Set the signs of a label in one lane: +1 for positives, -1 for the other matched documents, 0 elsewhere. ``cost``
+    has a single row if all costs are 1.
     """
     for i in range(len(rows)):
         signs[i, lane] = -1 if in_match[i] else 0

@@ -38,7 +38,6 @@ def squash(code, raw):
 @inner
 def least_raw(code, worst, parent):
     """Return a raw score below which a node's combined score is below ``worst``, so that most nodes are dropped early.
-
     It is a little lower than necessary, so that no node is dropped by rounding: of scores, where ties are decided by
     the nodes' numbers, or of the post-processor.
     """

@@ -27,7 +27,6 @@ def build_chunks(
     room: Callable[[int], np.ndarray] = lambda count: np.zeros(count, np.int32),
 ) -> tuple[ChunkTable, Chunks]:  # fmt: skip
     """Return the weights of all levels, arranged for search; the result does not depend on the number of threads.
-
     ``room`` returns an array of so many int32, all zero, to fill.
     """
     threads = thread_count(threads)

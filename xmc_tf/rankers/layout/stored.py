@@ -236,14 +236,14 @@ def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc
     # As the kernel numbers chunks: those before the level have no children here.
     indptr = np.concatenate([np.zeros(first, np.int64), clusters.indptr.astype(np.int64)])
     arguments: tuple[Any, ...] = (
-        chunks.words, chunks.weights, chunks.bytes, chunks.lines, chunks.start, chunks.rows, chunks.checksums, indptr,
-        kernel_view(clusters.indices, np.int32), stored.nr_sparse, stored.nr_dense, level.bias,
+        unpack, chunks.words, chunks.weights, chunks.bytes, chunks.lines, chunks.start, chunks.rows, chunks.checksums,
+        indptr, kernel_view(clusters.indices, np.int32), stored.nr_sparse, stored.nr_dense, level.bias,
     )  # fmt: skip
 
     def read(at: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
         with ThreadPoolExecutor(threads) as pool:
             ranges = chunk_ranges(last - first, 4 * threads)
-            futures = [pool.submit(unpack, *arguments, first + a, first + b, at, indices, data) for a, b in ranges]
+            futures = [pool.submit(*arguments, first + a, first + b, at, indices, data) for a, b in ranges]
             for future in futures:
                 if future.result() >= 0:
                     raise damaged(stored.folder)
