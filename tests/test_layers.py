@@ -93,10 +93,9 @@ WITH_TENSORFLOW = ["features.graph"]
 BACKENDS = ["ranks.horovod_backend", "ranks.mpi", "ranks.mpi_backend"]
 # So do these modules of parts that need it otherwise. Fine-tuning trains on arrays, which are made without it.
 MODULES_WITHOUT_TENSORFLOW = [
-    "collective.checkpoints.whole",
+    "collective.checkpoints.manifest",
     "encoder.onnx",
     "encoder.tokenizer",
-    "jobs.onnx_export",
     "jobs.predict",
     "jobs.table_prediction",
     "jobs.settings",
