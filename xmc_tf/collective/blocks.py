@@ -10,7 +10,6 @@ T = TypeVar("T")
 
 @contextmanager
 def set_in_block(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Set a context variable."""
     token = variable.set(value)
     try:
         yield

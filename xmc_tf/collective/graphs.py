@@ -1,8 +1,5 @@
-"""Programs of TensorFlow 1 over several ranks: variables of a ``tf.Graph`` and optimizers of ``tf.compat.v1.train``.
-
-In an embedding scope, ``get_variable`` shards matrices; all other variables start equal. ``compute_gradients`` returns
-the mean of the ranks' gradients, so that ``apply_gradients`` makes the same step on all ranks. Gradients that are
-changed in between must stay equal on all ranks.
+"""Programs of TensorFlow 1 over several ranks: variables of a ``tf.Graph`` and optimizers of ``tf.compat.v1.train``,
+whose ``compute_gradients`` returns the mean of the ranks' gradients.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -259,7 +256,6 @@ def _means(gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable
 
 
 def _check_equal(gradient: Gradient, variable: tf.Variable) -> None:
-    """Refuse a gradient that differs between ranks."""
     marked = _marked()
     if table_of(variable) is not None:
         if not isinstance(gradient, tf.IndexedSlices) or gradient.values.op not in marked.of_rows:

@@ -1,9 +1,6 @@
-"""Export of a model with sharded tables as a SavedModel in which each table is one ordinary variable.
-
-No process ever holds a whole table. Rank 0 traces the model with placeholders for the tables: variables with a shape
-but without memory. The other ranks then send it their rows in blocks, which it writes as slices of these variables in
-TensorFlow's checkpoint format. Finally it merges the indices, so that each table is one variable in several files, as
-TensorFlow does for partitioned variables.
+"""Export of a model with sharded tables as a SavedModel in which each table is one ordinary variable. No process ever
+holds a whole table: rank 0 traces the model with variables without memory, and writes the rows that the other ranks
+send as slices of these in TensorFlow's checkpoint format.
 """
 
 import json
@@ -51,11 +48,9 @@ def export_saved_model(
     *,
     track: Sequence[Any] = (),
 ) -> Path:
-    """Write a SavedModel that plain TensorFlow and TensorFlow Serving load, and return its folder; collective.
-
-    Rank 0 writes all files; the other ranks send it their rows in blocks. An older export in the folder is replaced
-    when the new one is complete, other files stay. A Keras model is called with ``training=False``. Unused tables are
-    left out. ``track`` has the owners of further resources of the functions, such as lookup tables.
+    """Write a SavedModel that plain TensorFlow loads, and return its folder; collective. An older export in the folder
+    is replaced when the new one is complete, other files stay. Unused tables are left out. ``track`` has the owners
+    of further resources of the functions, such as lookup tables.
     """
     folder = Path(folder)
     with (
@@ -90,10 +85,9 @@ def _save_graph(
         # A placeholder, whose variable takes no memory.
         shape, name = [table.rows, table.dim], table.name.replace(":", "_")
         variable = UninitializedVariable(shape=shape, dtype=table.variable.dtype, trainable=False, name=name)
-        whole[table] = ShardedTable(table.name, *shape, even_rows(table.rows, 1), 0, variable)
+        whole[table] = ShardedTable(table.name, table.rows, table.dim, even_rows(table.rows, 1), 0, variable)
     with serve_from(whole):
         functions = {name: _traced(name, signature) for name, signature in signatures.items()}
-
     used = {variable.ref() for function in functions.values() for variable in function.graph.variables}
     of_tables = {f"table_{number}": one for number, one in enumerate(whole.values()) if one.variable.ref() in used}
     servable = tf.Module()
@@ -193,7 +187,6 @@ def _write_slice(part: Path | None, table: ShardedTable, key: str, low: int, row
 
 
 def _merge(part: Path) -> None:
-    """Merge the checkpoints of the graph and of all slices."""
     variables = part / "variables"
     slices = _slices(part)
     slices.mkdir(exist_ok=True)

@@ -29,8 +29,7 @@ from xmc_tf.collective.growing.table import GrowingTable, make_growing_table
 from xmc_tf.collective.heads.layers import table_of_all_rows, top_rows
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import Reduction
-from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.optimizers.loss_scale import LossScale
+from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer, LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer
 from xmc_tf.collective.several.collection import EmbeddingCollection
 from xmc_tf.collective.several.planner import EmbeddingTable, PlanOptions, make_plan
@@ -147,14 +146,12 @@ class CollectiveStrategy:
         """Make Keras draw the seeds of initializers as on rank 0, for layers that it builds after the block."""
         before = random.getstate()
         version, numbers, gauss = self.communicator.broadcast(before)
-        if self.rank() == 0:
-            yield
-            return
         random.setstate((version, tuple(numbers), gauss))
         try:
             yield
         finally:
-            random.setstate(before)
+            if self.rank() > 0:
+                random.setstate(before)
 
     @contextmanager
     def embedding_scope(self, shard_above: int | None = None, wire: WireFormat | None = None) -> Iterator[Self]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.collective.checkpoints.whole import read_checkpoint, write_checkpoint
+from xmc_tf.collective.checkpoints.manifest import read_checkpoint, write_checkpoint
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.data.torch_file import PlainObject, Tensor, TorchFile

@@ -1,7 +1,5 @@
-"""Checkpoints of sharded tables, written by all ranks and readable on any number of ranks.
-
-The folder holds ``manifest.json`` and the data folder that it names. The data of a new checkpoint go into a new folder;
-it becomes valid when the manifest is replaced by one rename. If a save fails before, the previous one stays valid.
+"""Checkpoints of sharded tables, written by all ranks and readable on any number of ranks. The data of a new one go
+into a new folder; it becomes valid when the manifest is replaced by one rename.
 """
 
 import re
@@ -44,10 +42,8 @@ def save_tables(
     extra: Mapping[str, ArraySource] | None = None,
     step: int = 0,
 ) -> None:
-    """Write a checkpoint of tables, their slots, and replicated arrays (``extra``, written by rank 0); collective.
-
-    Each rank writes its own rows in blocks, so all hosts must see the folder. An older checkpoint in it is replaced
-    when the new one is complete.
+    """Write a checkpoint of tables, their slots, and replicated arrays (``extra``, written by rank 0); collective. All
+    hosts must see the folder. An older checkpoint in it is replaced when the new one is complete.
     """
     folder, tables = Path(folder), saved_forms(tables, communicator)
 
@@ -87,8 +83,7 @@ def load_tables(
     folder: str | Path, tables: Sequence[ShardedTable], communicator: Communicator, *, slots: bool = True
 ) -> dict[str, np.ndarray]:
     """Load tables and slots from a checkpoint of any number of ranks, and return its replicated arrays; collective.
-
-    Each rank reads its own rows. Missing slots of the tables are created. After an error, tables may be partly loaded.
+    Missing slots of the tables are created. After an error, tables may be partly loaded.
     """
     folder = Path(folder)
     here = run_on_all_ranks(communicator, lambda: read_manifest(folder) if communicator.rank == 0 else None)
@@ -163,7 +158,6 @@ def _finish(
     extra: Mapping[str, ArraySource],
     step: int,
 ) -> None:
-    """Write the replicated arrays, and then the manifest, on rank 0."""
     if not gathered:  # on the other ranks
         return
     for table in tables:

@@ -1,16 +1,14 @@
-"""The manifest of a checkpoint: the files of each table's rows, with their checksums."""
-
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xmc_tf.collective.checkpoints.packed_arrays import Packed, SavedArray
-from xmc_tf.collective.checkpoints.shard_files import ShardFile, flush
+from xmc_tf.collective.checkpoints.packed_arrays import Packed, SavedArray, read_arrays, write_arrays
+from xmc_tf.collective.checkpoints.shard_files import ShardFile, flush, read_rows, write_shard
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
@@ -49,7 +47,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Return the manifest of the checkpoint in ``folder``."""
     path = Path(folder) / MANIFEST
     if not path.is_file():
         raise InputError(
@@ -92,7 +89,6 @@ def read_manifest(folder: str | Path) -> Manifest:
 
 
 def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) -> None:
-    """Check that each row of a table is in exactly one file."""
     at = 0
     for shard in shards:
         if shard.start != at or shard.stop < shard.start:
@@ -119,3 +115,36 @@ def _from_version_1(entries: dict[str, Any]) -> Packed:
         arrays[name] = dataclasses.replace(saved, offset=shard.bytes - saved.bytes, block_bytes=block_bytes)
         files[shard.file] = shard.bytes
     return Packed(files, arrays)
+
+
+_DATA = "data-000001"
+
+
+def read_checkpoint(folder: str | Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the tables of a checkpoint of any number of ranks, and its other arrays, both by name."""
+    manifest = read_manifest(folder)
+    data = Path(folder) / manifest.data
+    extra = read_arrays(data, manifest.replicated)
+    tables = {}
+    for name, saved in manifest.tables.items():
+        rows = np.empty((saved.rows, saved.dim), saved.values[0].dtype if saved.values else np.float32)
+
+        def put(start: int, some: np.ndarray, rows: np.ndarray = rows) -> None:
+            rows[start : start + len(some)] = some
+
+        for shard in saved.values:
+            read_rows(data, shard, 0, saved.rows, put)
+        tables[name] = rows
+    return tables, extra
+
+
+def write_checkpoint(folder: str | Path, tables: Mapping[str, np.ndarray], extra: Mapping[str, np.ndarray]) -> None:
+    """Write tables and other arrays as a checkpoint of one rank into a new folder."""
+    data = Path(folder) / _DATA
+    data.mkdir(parents=True)
+    saved = {}
+    for number, (name, rows) in enumerate(tables.items()):
+        path = data / f"{number:02d}.values.00000.npy"
+        shard = write_shard(path, lambda low, high, rows=rows: rows[low:high], 0, len(rows), rows.shape[1:], rows.dtype)  # type: ignore[misc]
+        saved[name] = SavedTable(len(rows), rows.shape[1], [shard], {})
+    write_manifest(Path(folder), Manifest(_DATA, 0, 1, saved, write_arrays(data, extra)))

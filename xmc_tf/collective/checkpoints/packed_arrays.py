@@ -1,8 +1,4 @@
-"""Many arrays packed into few files, because each file costs a flush and an encoder has hundreds of arrays.
-
-The manifest has the place of each array and a checksum for each of its blocks. Arrays are made and written one at a
-time, so that they are never all in memory twice.
-"""
+"""Many arrays packed into few files, because each file costs a flush and an encoder has hundreds of arrays."""
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -30,8 +26,6 @@ ArraySource: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 @register
 @dataclass(frozen=True)
 class SavedArray:
-    """The place of an array."""
-
     shape: list[int]
     dtype: str  # as NumPy spells it
     file: str
@@ -79,7 +73,6 @@ def write_arrays(folder: Path, given: Mapping[str, ArraySource], stem: str = "re
 
 
 def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
-    """Return all arrays, in new memory."""
     for name, length in packed.files.items():
         check_length(folder / name, length)
     found = {}

@@ -1,8 +1,4 @@
-"""A rank's rows in a ``.npy`` file, written in blocks, of which any range can be read and checked.
-
-A file is never in memory as a whole. The manifest holds a checksum for each block, so that reading a few rows checks
-only their blocks.
-"""
+"""A rank's rows in a ``.npy`` file with a checksum for each block of rows, of which any range can be read."""
 
 import os
 import zlib
@@ -25,8 +21,6 @@ BLOCK_BYTES = 8 << 20
 @register
 @dataclass(frozen=True)
 class ShardFile:
-    """The description of a file in the manifest."""
-
     file: str  # its name in the data folder
     start: int
     stop: int  # exclusive
@@ -104,7 +98,6 @@ def check_shard(path: Path, shard: ShardFile) -> Head:
 
 
 def check_length(path: Path, length: int) -> None:
-    """Refuse a file that is missing or has another length."""
     if not path.is_file():
         raise InputError(
             f"{path} is missing",
@@ -121,7 +114,6 @@ def check_length(path: Path, length: int) -> None:
 
 
 def flush(file: IO[Any]) -> None:
-    """Write a file to the disk."""
     file.flush()
     os.fsync(file.fileno())
 

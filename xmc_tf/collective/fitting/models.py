@@ -1,9 +1,3 @@
-"""``fit``, ``evaluate``, ``save`` and ``export`` of Keras models on several ranks.
-
-``fit`` shows the metrics over all ranks to the callbacks of each, so that, for example, early stopping decides the same
-everywhere. ``save`` writes whole tables, once. A model that was not compiled over the ranks is reported.
-"""
-
 import functools
 import hashlib
 import inspect
@@ -17,8 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
-from xmc_tf.collective.fitting.steps import reduce_losses_over_ranks, same_steps_on_all_ranks
+from xmc_tf.collective.fitting.steps import metrics_of_all_ranks, reduce_losses_over_ranks, same_steps_on_all_ranks
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.collective.tables.lookup import ids_out_of_range_in_one_line
@@ -35,10 +28,7 @@ _warned: "weakref.WeakSet[keras.Model]" = weakref.WeakSet()
 
 
 def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communicator) -> int:
-    """Check that replicated variables are bitwise equal on all ranks, and return their number; collective.
-
-    Only digests are sent. Sharded tables, which differ by design, are skipped.
-    """
+    """Check that replicated variables are bitwise equal on all ranks, and return their number; collective."""
     replicated = [variable for variable in variables if table_of(variable) is None]
     mine = []
     for variable in replicated:
@@ -68,15 +58,8 @@ def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communi
     return len(replicated)
 
 
-def _prepare_callback(callback: keras.callbacks.Callback, communicator: Communicator) -> None:
-    """Make a callback of a model over all ranks work as in one process."""
-    if isinstance(callback, keras.callbacks.EarlyStopping):  # remembers weights and sets them again
-        for name in ("on_train_begin", "on_epoch_end", "on_train_end"):
-            setattr(callback, name, _with_own_rows(getattr(callback, name)))
-    if isinstance(callback, keras.callbacks.BackupAndRestore) and communicator.rank > 0:
-        # Rank 0 makes the folder, writes and removes; the others send it their rows.
-        callback._save_model = lambda: callback.model.save_weights(callback._weights_path, overwrite=True)
-        callback.on_train_end = lambda logs=None: None
+def _save_backup(callback: keras.callbacks.BackupAndRestore) -> None:
+    callback.model.save_weights(callback._weights_path, overwrite=True)
 
 
 def _with_own_rows(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,7 +104,6 @@ def _wrap(name: str, around: Callable[[Communicator, Call, keras.Model], Any]) -
 
 
 def _fit(communicator: Communicator, fit: Call, model: keras.Model) -> Any:
-    """Fit with the same metrics on all ranks."""
     if not _over_ranks(model):
         if getattr(model, "optimizer", None) is not None:
             _report_local(communicator, model)
@@ -134,7 +116,13 @@ def _fit(communicator: Communicator, fit: Call, model: keras.Model) -> Any:
         fit = functools.partial(fit, callbacks=several)
     stops_on_nan = any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in several)
     for one in several:
-        _prepare_callback(one, communicator)
+        if isinstance(one, keras.callbacks.EarlyStopping):  # remembers weights and sets them again
+            for name in ("on_train_begin", "on_epoch_end", "on_train_end"):
+                setattr(one, name, _with_own_rows(getattr(one, name)))
+        if isinstance(one, keras.callbacks.BackupAndRestore) and communicator.rank > 0:
+            # Rank 0 makes the folder, writes and removes; the others send it their rows.
+            one._save_model = functools.partial(_save_backup, one)
+            one.on_train_end = lambda logs=None: None
     several.insert(0, _SameOnAllRanks(communicator, stops_on_nan))
     with same_steps_on_all_ranks(communicator):
         return fit()
@@ -177,7 +165,6 @@ def _results(communicator: Communicator, results: Call, model: keras.Model) -> A
 
 
 def _save(communicator: Communicator, save: Call, model: keras.Model) -> Any:
-    """Save on rank 0, if the model works over all ranks."""
     tables = sharded_tables(model)
     return save_on_rank_0(communicator, tables, save) if tables or _over_ranks(model) else save()
 
@@ -199,12 +186,10 @@ def sharded_tables(model: keras.Model) -> list[ShardedTable]:
 
 
 def _over_ranks(model: keras.Model) -> bool:
-    """Return whether a model was compiled over all ranks."""
     return isinstance(getattr(model, "optimizer", None), CollectiveOptimizer)
 
 
 def _report_local(communicator: Communicator, model: keras.Model) -> None:
-    """Report a model that trains on this rank only."""
     embeddings = (one for one in model._flatten_layers() if isinstance(one, ShardedEmbedding))
     if sharded_tables(model) or any(one.is_sharded for one in embeddings):
         raise InputError(
@@ -224,9 +209,8 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 
 
 class _SameOnAllRanks(keras.callbacks.Callback):
-    """The first callback of a model over all ranks: after the first step, it checks that their replicas are equal.
-
-    ``stops_on_nan``: a loss that is not a number on one rank stops all of them, which would wait for it.
+    """The first callback of a model over all ranks, which checks that replicas are equal after the first step. With
+    ``stops_on_nan``, a loss that is not a number on one rank stops all of them, which would wait for it.
     """
 
     def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:

@@ -1,7 +1,5 @@
-"""The forms of a growing table, with a fixed number of rows, in a checkpoint and in an exported model.
-
-Both are in the order of the hashes, which is that of the ranks too. So a checkpoint's content does not depend on the
-number of ranks, and each rank reads one range of rows. A server finds an id by bisection, in standard operations.
+"""The forms of a growing table, with a fixed number of rows in the order of hashes, in a checkpoint and in an exported
+model.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,14 +59,11 @@ def in_order(entries: IndexedIds) -> IndexedIds:
 
 
 def partition_of(counts: Sequence[int]) -> Partition:
-    """Return the partition into ranges of these lengths."""
     return Partition(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class _Loading(ShardedTable):
-    """The rows of a growing table while they are loaded."""
-
     source: GrowingTable = field(kw_only=True)
     order: np.ndarray = field(kw_only=True)
 
@@ -118,9 +113,8 @@ def _ids_of(table: ShardedTable) -> str:
 
 
 class ServedForm(NamedTuple):
-    """A growing table as a table of rows, ordered by hash, and one of the hashes.
-
-    After the last id comes one more entry with a row of zeros: the result for unknown ids.
+    """A growing table as a table of rows, ordered by hash, and one of the hashes, in which a server finds an id by
+    bisection; the last row, of zeros, is the result for unknown ids.
     """
 
     rows: ShardedTable  # the last one is zeros

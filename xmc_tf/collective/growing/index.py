@@ -1,10 +1,6 @@
-"""The index of a rank's ids, by their hashes: their rows, how often they were seen, and when last.
-
-A hash is a number of 63 bits. Whole numbers have different hashes, because every operation can be inverted. Strings are
-first hashed by TensorFlow. All operations are standard ones, so that a server computes the same hashes.
-
-The index is an open hash table in compiled code. On a million ids it finds and counts a batch faster than TensorFlow's
-MutableHashTable and DenseHashTable find it (``python -m tests.benchmarks.growing_table``).
+"""The index of a rank's ids: their hashes, which a server computes too, their rows, how often they were seen, and when
+last. On a million ids, its kernels are faster than TensorFlow's MutableHashTable and DenseHashTable (``python -m
+tests.benchmarks.growing_table``).
 """
 
 from typing import NamedTuple
@@ -88,7 +84,6 @@ class IdIndex:
         return self.next_row - 1 - len(self._free)
 
     def find(self, hashes: np.ndarray) -> np.ndarray:
-        """Return the rows of ids, ``NO_ROW`` for those without one."""
         rows = np.empty(len(hashes), np.int64)
         kernels.find(self._places, self._entries.hashes, self._entries.rows, hashes, rows)
         return rows
@@ -123,7 +118,6 @@ class IdIndex:
         self._places = _rebuilt(entries.hashes, _places_for(len(self._entries.hashes)))
 
     def _make_room(self, more: int) -> None:
-        """Make room for more entries, by doubling."""
         needed, room = self._used + more, len(self._entries.hashes)
         if needed <= room:
             return

@@ -29,10 +29,7 @@ def growing_lookup(
     wire: WireFormat = "fp32",
     training: bool = True,
 ) -> DenseOrRagged:
-    """Return the rows of ids; collective. See ``tables.lookup.lookup``.
-
-    In training, new ids are added. The result for an id without a row is zeros.
-    """
+    """Return the rows of ids, zeros for an id without a row; collective. In training, new ids are added."""
     hashes = hash_ids(ids)
     served = served_form(table)
     if served is not None:

@@ -1,7 +1,5 @@
-"""A table whose rows are made when their ids are first seen.
-
-It is a table over all hashes of ids, of which only the rows of known ids take memory. Each rank owns a range of hashes.
-Its rows are in one variable with room for more. Row 0 stays zero: it is the row of ids that have none.
+"""A table over all hashes of ids, of which only the rows of known ids take memory. Each rank owns a range of hashes;
+its rows are in one variable with room for more. Row 0 stays zero: it is the row of ids that have none.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,10 +35,8 @@ InitialRows = Callable[[np.ndarray], np.ndarray]
 
 
 def initial_rows(initializer: str | keras.initializers.Initializer, name: str, dim: int, seed: int) -> InitialRows:
-    """Return a function from hashes of ids to initial rows; tables of different names get different values.
-
-    Each number is drawn from a hash of the id's hash, the seed and the column, so that neither the order in which ids
-    arrive nor the number of ranks matters.
+    """Return a function from hashes of ids to initial rows, which depend on the hash, the table's name, and the seed
+    alone.
     """
     made = keras.initializers.get(initializer)
     transform = _transform(made, name)
@@ -83,8 +79,6 @@ _FIRST_ROOM, _GROWTH = 1024, 1.5
 
 @dataclass(frozen=True, eq=False)
 class GrowingTable(ShardedTable):
-    """A rank's part of a growing table; see ``strategy.growing_table``."""
-
     index: IdIndex = field(kw_only=True)
     initial: InitialRows = field(kw_only=True)
     rules: tuple[Rule, ...] = field(kw_only=True)
@@ -94,7 +88,6 @@ class GrowingTable(ShardedTable):
 
     @property
     def local_rows(self) -> int:
-        """The number of ids of this rank that have a row."""
         return self.index.rows
 
     @property
@@ -104,7 +97,6 @@ class GrowingTable(ShardedTable):
 
     @property
     def room(self) -> int:
-        """The number of local rows for which there is memory."""
         return int(tf.raw_ops.VariableShape(input=self.variable.handle)[0])  # without a copy, unlike tf.shape
 
     def slot(self, name: str, value: float = 0.0) -> tf.Variable:
@@ -123,10 +115,7 @@ class GrowingTable(ShardedTable):
         return tf.where((local != NO_ROW)[:, None], rows, tf.zeros_like(rows))
 
     def rows_of(self, hashes: tf.Tensor, training: bool) -> tf.Tensor:
-        """Return the local rows of flat hashes that this rank owns.
-
-        In training, the ids count as seen and get rows. Otherwise unknown ids have ``NO_ROW``.
-        """
+        """Return the local rows of flat hashes that this rank owns; training gives unknown ids rows."""
 
         def see(given: np.ndarray, step: np.ndarray) -> np.ndarray:
             with self.lock:
@@ -201,7 +190,6 @@ class GrowingTable(ShardedTable):
             variable.assign(tf.gather(variable, numbers))
 
     def _reset_slots(self, rows: np.ndarray) -> None:
-        """Give the slots of freed rows their initial values."""
         for name, variable in self.slots.items():
             fresh = tf.fill([len(rows), self.dim], tf.constant(self.slot_values[name], tf.float32))
             variable.scatter_update(tf.IndexedSlices(fresh, tf.constant(rows)))

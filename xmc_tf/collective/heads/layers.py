@@ -1,7 +1,4 @@
-"""Products of vectors with all rows of an Embedding or a table: the scores of all rows, and the best rows.
-
-Each rank multiplies the vectors of all ranks by its own rows, and sends each rank its part of the result.
-"""
+"""Products of vectors with all rows of a table: each rank multiplies the vectors of all ranks by its own rows."""
 
 from typing import Any, NamedTuple, Self
 
@@ -26,9 +23,8 @@ class _Gathered(NamedTuple):
 
 @tf.autograph.experimental.do_not_convert
 def scores_of_rows(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat = "fp32") -> tf.Tensor:
-    """Return ``vectors @ table.T``, ``[..., rows]``, float32; collective and differentiable.
-
-    Each rank passes its own vectors, if any. They are sent in the format ``wire``, and scores as fp32.
+    """Return ``vectors @ table.T``, ``[..., rows]``, float32, for each rank's own vectors, if any; collective,
+    differentiable.
     """
     table, flat, leading = serving_or_sharded(table), *_flat(table, vectors)
     if table.size == 1:
@@ -46,9 +42,8 @@ def scores_of_rows(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat = "
 
 @tf.autograph.experimental.do_not_convert
 def top_rows(table: ShardedTable, vectors: tf.Tensor, k: int, wire: WireFormat = "fp32") -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the k largest of ``vectors @ table.T`` and their rows, exactly as ``tf.math.top_k``; collective.
-
-    Each rank passes its own vectors, if any. Scores are differentiable. Of equal scores, the lower row comes first.
+    """Return the k largest of ``vectors @ table.T`` and their rows, exactly as ``tf.math.top_k``; collective. Scores
+    are differentiable. Of equal scores, the lower row comes first.
     """
     table, flat, leading = serving_or_sharded(table), *_flat(table, vectors)
     if not 1 <= k <= table.rows:
@@ -120,10 +115,7 @@ def _by_vector(table: ShardedTable, received: tf.Tensor, vectors: tf.Tensor, wid
 
 
 def table_of_all_rows(owner: Any) -> ShardedTable:
-    """Return the table of an Embedding, of its variable, or of a result of ``strategy.variable``.
-
-    An Embedding that is not sharded is a table of one rank.
-    """
+    """Return the table of an Embedding, of its variable, or of a result of ``strategy.variable``."""
     variable = owner
     if isinstance(owner, keras.layers.Embedding):
         if not owner.built:

@@ -19,7 +19,6 @@ def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -
 
 def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation | None:
     """Count bytes, and return an operation that the sending must depend on to run it in the graph of a gradient.
-
     Nothing is counted in a ``tf.Graph``, whose variables are the user's.
     """
     if in_plain_graph():

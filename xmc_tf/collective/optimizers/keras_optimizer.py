@@ -11,13 +11,47 @@ import tensorflow as tf
 from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.keras_2 import check_keras_3
-from xmc_tf.collective.optimizers.batches import current_batch
-from xmc_tf.collective.optimizers.gradients import Accumulator, Gradient, Gradients, Reduction, local_rows, split
-from xmc_tf.collective.optimizers.loss_scale import LossScale
+from xmc_tf.collective.optimizers.gradients import (
+    Accumulator,
+    Gradient,
+    Gradients,
+    Reduction,
+    current_batch,
+    local_rows,
+    split,
+)
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer, differences_of, row_wise_of
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of, updated_over_ranks
 from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable, whole_rows
 from xmc_tf.common.errors import InputError
+
+# fp32 ends below 2^128; larger scales would turn every loss into infinity.
+_LARGEST = 2.0**100
+
+
+class LossScale(tf.Module):
+    """The loss scale, which doubles after ``growth_steps`` consecutive finite steps; with None, it is constant."""
+
+    def __init__(self, initial: float = 2.0**15, growth_steps: int | None = 2000) -> None:
+        super().__init__(name="loss_scale")
+        self._growth_steps = growth_steps
+        with tf.init_scope():
+            self.value = tf.Variable(initial, dtype=tf.float32, trainable=False, name="value")
+            self.good_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="good_steps")
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        return loss * tf.cast(self.value, loss.dtype)
+
+    def update(self, finite: tf.Tensor) -> None:
+        """Update the scale after a step; ``finite`` must be the same on all ranks."""
+        if self._growth_steps is None:
+            return
+        good = tf.where(finite, self.good_steps + 1, tf.zeros([], tf.int64))
+        grow = good >= self._growth_steps
+        larger = tf.where(grow, tf.minimum(self.value * 2.0, _LARGEST), self.value)
+        self.value.assign(tf.where(finite, larger, tf.maximum(self.value / 2.0, 1.0)))
+        self.good_steps.assign(tf.where(grow, tf.zeros([], tf.int64), good))
+
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +64,9 @@ ELEMENTWISE = ("SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax
 
 
 class CollectiveOptimizer(keras.optimizers.Optimizer):
-    """An optimizer that combines the gradients of all ranks and makes the same step on all of them.
-
-    ``inner`` updates replicated variables with gradients summed over the ranks. Its row-wise form (or
-    ``table_optimizer``) updates the rows of sharded tables that a step looks up, each rank its own. With ``exact``,
-    ``inner`` updates all rows of them. With a loss scale, ``apply_gradients`` expects gradients of
+    """An optimizer that combines the gradients of all ranks and makes the same step on all of them. ``inner`` updates
+    replicated variables; its row-wise form (or ``table_optimizer``) updates the rows of sharded tables that a step
+    looks up. With ``exact``, ``inner`` updates all rows. ``apply_gradients`` takes gradients of
     ``scale_loss(loss)``.
     """
 
@@ -78,7 +110,6 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @property
     def iterations(self) -> keras.Variable:
-        """The number of steps made."""
         return self.inner.iterations if self.exact else self.inner._iterations
 
     @property
@@ -262,7 +293,6 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         return state
 
     def _step(self, gradients: Gradients) -> None:
-        """Sum the gradients over the ranks, clip them, and update the variables."""
         gradients = gradients.summed(self._size)
         if self._reduction == "mean" and self._size > 1:
             gradients = gradients.scaled(1.0 / self._size)
@@ -275,7 +305,6 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         self.loss_scale.update(finite)
 
     def _clipped(self, gradients: Gradients) -> Gradients:
-        """Return the gradients scaled down to the maximum norm; the norms are those over all ranks."""
         each, total = self.inner.clipnorm, self.inner.global_clipnorm
         if not each and not total:
             return gradients
@@ -284,7 +313,6 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         return gradients.clipped(squares, each, total)
 
     def _update(self, gradients: Gradients) -> None:
-        """Clip the gradients, and update this rank's variables."""
         if not self.exact:
             gradients = self._clipped(gradients)
         with self._only_updates(gradients.variables):
@@ -350,7 +378,6 @@ def _do_if(condition: tf.Tensor, work: Callable[[], None]) -> None:
 
 
 def _check(inner: keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
-    """Refuse options that are not supported over ranks."""
     check_keras_3("optimizer", inner)
     if not isinstance(inner, keras.optimizers.Optimizer):
         raise InputError("optimizer", expected="one of keras.optimizers", received=type(inner).__name__)

@@ -1,7 +1,5 @@
-"""Optimizers that update only the touched rows of a shard and their slots.
-
-SGD without momentum equals its dense form; so does Adagrad, if a step has no id twice. Momentum and Adam decay a row's
-slots, and AdamW the row, only in steps that touch the row (the usual lazy form).
+"""Optimizers that update only the touched rows of a shard and their slots. Momentum and Adam decay a row's slots, and
+AdamW the row, only in steps that touch the row (the usual lazy form).
 """
 
 from abc import ABC, abstractmethod

@@ -51,10 +51,9 @@ class StackedTable(ShardedTable):
 
 
 class Stack:
-    """Tables of the same width, all replicated or none, as one sharded table, which is looked up at once.
-
-    The rows of a rank are adjacent in the stack: first those of the first table, then those of the next. So requests,
-    exchanges and optimizers treat all its tables at once. ``rank`` is 0 if all ranks hold all rows.
+    """Tables of the same width, all replicated or none, as one sharded table, which is looked up at once. The rows of a
+    rank are adjacent: first those of the first table, then those of the next. ``rank`` is 0 if all ranks hold all
+    rows.
     """
 
     def __init__(self, name: str, parts: Sequence[TableRows], rank: int, seed: int, each_id: bool = False) -> None:
@@ -69,9 +68,8 @@ class Stack:
         )
 
     def rows_of(self, numbers: Sequence[int], ids: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return the rows in the stack of flat ids, concatenated; ``numbers`` has the table of each tensor of ids.
-
-        An id out of range becomes ``-1 - number`` of its table, which the lookup reports on all ranks.
+        """Return the rows in the stack of flat ids of its tables ``numbers``, concatenated. An id out of range becomes
+        ``-1 - number`` of its table, which the lookup reports on all ranks.
         """
         flat = tf.concat([tf.cast(one, tf.int64) for one in ids], axis=0)
         if len(self.parts) == 1:
@@ -121,8 +119,6 @@ Features = Mapping[str, DenseOrRagged | tf.SparseTensor]
 
 
 class _Slot(NamedTuple):
-    """A feature, and the stack in which its table is."""
-
     feature: str
     table: EmbeddingTable
     stack: int
@@ -130,9 +126,8 @@ class _Slot(NamedTuple):
 
 
 class EmbeddingCollection(keras.layers.Layer):
-    """A layer of several embedding tables: it takes the ids of all features and returns their embeddings; collective.
-
-    With ``joint``, tables of the same width share each exchange. Initial values do not depend on placements and ranks.
+    """A layer of several tables, which returns the embeddings of all features; with ``joint``, tables of one width
+    share each exchange.
     """
 
     def __init__(
@@ -250,7 +245,6 @@ class EmbeddingCollection(keras.layers.Layer):
 
 
 def _bags(name: str, ids: Any, combiner: Combiner, weights: Any) -> Bags:
-    """Return the ids of a feature; one dimension is one id for each example."""
     found = bags(f"ids of feature {name!r}", ids, combiner, weights)
     if combiner is None or isinstance(found.ids, tf.RaggedTensor) or found.ids.shape.rank != 1:
         return found

@@ -26,7 +26,6 @@ class Bags(NamedTuple):
         return self.combiner is None or bool(is_single and self.weights is None)
 
     def nr_rows(self) -> tf.Tensor:
-        """Return the number of rows of the result."""
         if self.is_one_row_each:
             return tf.size(flat_ids(self.ids))
         if isinstance(self.ids, tf.RaggedTensor):
@@ -82,7 +81,6 @@ def bags(name: str, ids: Ids, combiner: Combiner, weights: DenseOrRagged | None 
 
 
 def flat_ids(ids: Ids) -> tf.Tensor:
-    """Return the ids, or numbers in their shape, as a flat tensor."""
     if isinstance(ids, tf.SparseTensor):
         return ids.values
     if isinstance(ids, tf.RaggedTensor):
@@ -128,8 +126,6 @@ def _combined(
 def _sums(
     rows: tf.Tensor, positions: tf.Tensor, row_of_id: tf.Tensor, total: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[..., tuple[tf.Tensor, None, None, None]]]:
-    """Return for each row of the result the sum of the rows of its ids."""
-
     def back(upstream: tf.Tensor) -> tuple[tf.Tensor, None, None, None]:
         return sum_rows(upstream, positions, tf.shape(rows)[0], take=row_of_id), None, None, None
 

@@ -1,5 +1,3 @@
-"""The sharded form of Keras' Embedding, which large embeddings get inside ``embedding_scope()``."""
-
 import functools
 import logging
 from collections.abc import Callable, Iterator
@@ -30,8 +28,6 @@ MakeTable = Callable[[str, int, int, Initializer, bool], ShardedTable]
 
 
 class EmbeddingScope(NamedTuple):
-    """The settings of an embedding scope, and the makers of its tables."""
-
     make: MakeTable
     wants: Callable[[int, int], bool]  # whether an embedding of so many rows and columns is sharded
     wire: WireFormat
@@ -49,10 +45,9 @@ def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
 
 
 class ShardedEmbedding(keras.layers.Embedding):
-    """An Embedding of which each rank holds a range of rows.
-
-    ``embeddings`` stands for the whole table; ``table`` has this rank's rows. A subclass of Keras' Embedding gets a
-    form with this class as a base (``sharded_form``); with few rows, it works as in one process.
+    """An Embedding of which each rank holds a range of rows, or, with few rows, a plain one. ``embeddings`` stands for
+    the whole table; ``table`` has this rank's rows. Subclasses of Keras' Embedding get a form with this base
+    (``sharded_form``).
     """
 
     table: ShardedTable
@@ -89,7 +84,6 @@ class ShardedEmbedding(keras.layers.Embedding):
         )
 
     def build(self, input_shape: Any = None) -> None:
-        """Create this rank's rows."""
         if self._make_table is None:
             super().build(input_shape)
             return
@@ -102,7 +96,6 @@ class ShardedEmbedding(keras.layers.Embedding):
         self.built = True
 
     def call(self, inputs: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """Return the rows for ids; collective."""
         if self._make_table is None:
             return super().call(inputs)
         if isinstance(inputs, tf.SparseTensor):
@@ -129,8 +122,6 @@ class ShardedEmbedding(keras.layers.Embedding):
 
 
 class _Reversing:
-    """The call of a sharded ReversibleEmbedding."""
-
     def call(self: Any, inputs: tf.Tensor, reverse: bool = False) -> tf.Tensor:
         """Return the rows for ids, or the scores of all rows for vectors; collective."""
         table = getattr(self, "table", None)

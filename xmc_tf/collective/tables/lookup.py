@@ -1,8 +1,6 @@
-"""Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag.
-
-One exchange of ids tells each rank which rows to send and to expect. Before its ids, a rank sends the number of
-different ids that are out of range, and the first three of them. So all ranks raise an error at the same point, and
-none waits for a rank that has failed.
+"""Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag. Before its ids, a
+rank sends how many different ids are out of range, and the first three of them, so that all ranks raise an error at
+the same point.
 """
 
 import re
@@ -46,8 +44,6 @@ def ids_out_of_range_in_one_line() -> Iterator[None]:
 
 
 class RowRequest(NamedTuple):
-    """A request for the rows of a batch of ids."""
-
     positions: tf.Tensor  # of each id's row among the received rows
     local: tf.Tensor  # the local rows to send, by rank
     send: tf.Tensor  # the number of rows to send to each rank
@@ -69,9 +65,8 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
 def request_from_owners(
     table: ShardedTable, ids: tf.Tensor, local: Callable[[tf.Tensor], tf.Tensor], *, check: bool
 ) -> RowRequest:
-    """Return the request for flat int64 ids of a table on several ranks; collective.
-
-    ``local`` returns the local rows of ids that this rank owns; ``check`` says whether ids must be row numbers.
+    """Return the request for flat int64 ids of a table on several ranks; collective. ``local`` returns the local rows
+    of ids that this rank owns; ``check`` says whether ids must be row numbers.
     """
     bounds = table.partition.bounds[1:-1].astype(np.int64)
 
@@ -119,9 +114,8 @@ def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 def exchange_ids(
     table: ShardedTable, ids: tf.Tensor, counts: tf.Tensor, check: tf.Tensor, name: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ids to their owners; return the received ids, by rank, and their number from each rank; collective.
-
-    ``ids`` are ordered by owner and may be encoded; ``check`` are the ids to check against the table's range.
+    """Send ids, ordered by owner and possibly encoded, to their owners; return the received ids, by rank, and their
+    number from each rank; collective. ``check`` are the ids to check against the table's range.
     """
     message = tf.numpy_function(
         lambda *arrays: _message(table, *arrays), [ids, counts, tf.cast(check, tf.int64)], _number_type(table)
@@ -156,7 +150,6 @@ def _number_type(table: ShardedTable) -> tf.DType:
 
 
 def _message(table: ShardedTable, ids: np.ndarray, counts: np.ndarray, check: np.ndarray) -> np.ndarray:
-    """Return the ids with a header before those for each rank."""
     message = np.empty(len(ids) + HEADER * table.size, _number_type(table).as_numpy_dtype)
     header, low, at = _header(table, check), 0, 0
     for count in counts.tolist():
@@ -167,8 +160,6 @@ def _message(table: ShardedTable, ids: np.ndarray, counts: np.ndarray, check: np
 
 
 def _exchanged(table: ShardedTable, message: tf.Tensor, counts: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send messages, check the headers of those that are received, and return the ids in them."""
-
     def unpack(received: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parts = np.split(received, np.cumsum(splits[:-1]))
         _check(table, np.stack([part[:HEADER] for part in parts]))
@@ -195,7 +186,6 @@ def _header(table: ShardedTable, ids: np.ndarray) -> np.ndarray:
 
 
 def _check(table: ShardedTable, headers: np.ndarray) -> None:
-    """Raise an error that names ranks and ids if an id is out of range."""
     if not (headers[:, 0] > 0).any():
         return
     culprits = []
@@ -226,10 +216,8 @@ def lookup(
     wire: WireFormat = "fp32",
     request: RowRequest | None = None,
 ) -> DenseOrRagged:
-    """Return rows of ``table`` for each rank's own ids, if any; collective. An invalid id is an error on all ranks.
-
-    ``combiner`` is for the last dimension of the ids; an empty bag gives zeros. ``request`` is that of the flat ids, if
-    they have been exchanged before.
+    """Return rows of ``table`` for each rank's own ids, if any; collective. An invalid id is an error on all ranks; an
+    empty bag gives zeros. ``request`` is that of the flat ids, if they have been exchanged before.
     """
     table = serving_or_sharded(table)
     check_format(wire)

@@ -1,8 +1,5 @@
-"""Scores of (instance, row) pairs, computed by one of two routes with the same result.
-
-*rows*: rows are sent to the instances. The cost grows with the number of different rows in the batch.
-*features*: the instances' vectors are sent to the owners of the rows, at most once to each, which return scores or,
-for a loss that is a sum over pairs, only its shares. The cost hardly depends on the number of rows per instance.
+"""Scores of (instance, row) pairs by one of two routes with the same result: rows are sent to the instances, or the
+instances' vectors to the owners of the rows, whose cost hardly depends on the number of rows per instance.
 """
 
 import logging
@@ -25,10 +22,8 @@ BLOCK_BYTES = 8 * 2**20
 
 @tf.custom_gradient
 def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Return ``sum(left[at_left] * right[at_right], axis=1)``; the gradients of both sides are dense.
-
-    Gathering both sides and multiplying them takes gigabytes for a batch of 256 with 500 candidates of width 768. Here,
-    scores are computed in blocks that fit in the cache, and gradients are products of a dense and a sparse matrix.
+    """Return ``sum(left[at_left] * right[at_right], axis=1)`` with dense gradients. It takes blocks that fit in the
+    cache; gathering both sides would take gigabytes for 256 documents with 500 candidates of width 768.
     """
 
     def back(upstream: tf.Tensor | tf.IndexedSlices) -> tuple[tf.Tensor, None, tf.Tensor, None]:
@@ -71,9 +66,8 @@ PairLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class PairScorer:
-    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``; collective.
-
-    The route "auto" is the one that sends fewer bytes for the first batch.
+    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``; collective. The
+    route "auto" is the one that sends fewer bytes for the first batch.
     """
 
     def __init__(self, table: ShardedTable, route: RouteName = "auto", wire: WireFormat = "fp32") -> None:
@@ -122,7 +116,6 @@ class PairScorer:
         return tf.math.unsorted_segment_sum(back, sent.instance_of_group, tf.shape(vectors)[0])
 
     def _decided(self, table: ShardedTable, ids: DenseOrRagged, instances: tf.Tensor, flat: tf.Tensor) -> str:
-        """Return the route; the first call chooses it."""
         if self.route != "auto":
             return self.route
         if table.size == 1:
@@ -148,7 +141,6 @@ class _Sent(NamedTuple):
 
 
 def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor, wire: WireFormat) -> _Sent:
-    """Send pairs and vectors to the owners of the rows."""
     if table.size == 1:
         pairs, groups = tf.reshape(tf.size(ids), [1]), tf.shape(vectors)[:1]
         local = checked_ids(table, ids)
@@ -163,7 +155,6 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
     first = tf.concat([tf.ones([tf.minimum(tf.size(ids), 1)], tf.bool), changes], axis=0)
     marked = tf.where(first, -1 - ordered_ids, ordered_ids)
     received, pairs_in = exchange_ids(table, marked, pairs_out, ids, f"{table.name}/pairs")
-
     begins = received < 0
     local = tf.where(begins, -1 - received, received) - table.start
     group_of_pair = tf.cumsum(tf.cast(begins, tf.int32)) - 1
@@ -187,13 +178,11 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
 def _score_here(
     table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor, wire: WireFormat
 ) -> tf.Tensor:
-    """Return the scores of this rank's pairs, after fetching their rows."""
     request = request_rows(table, ids)
     return pair_dots(vectors, instances, fetch(table, request, wire), request.positions)
 
 
 def _score(table: ShardedTable, sent: _Sent) -> tf.Tensor:
-    """Return the scores of the received pairs."""
     unique, positions = tf.unique(sent.local)
     rows = tf.cast(tf.gather(table.variable, unique), tf.float32)
     return pair_dots(sent.vectors, sent.group_of_pair, rows, positions)
@@ -210,7 +199,6 @@ def _exchange(table: ShardedTable, values: tf.Tensor, send: tf.Tensor, receive: 
 
 
 def _pairs(ids: DenseOrRagged) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the instance and the row of each pair."""
     if isinstance(ids, tf.RaggedTensor):
         return tf.cast(ids.value_rowids(), tf.int32), tf.cast(ids.flat_values, tf.int64)
     if ids.shape.rank != 2:
@@ -220,7 +208,6 @@ def _pairs(ids: DenseOrRagged) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _like(ids: DenseOrRagged, flat: tf.Tensor) -> DenseOrRagged:
-    """Return a flat tensor in the shape of ``ids``."""
     if isinstance(ids, tf.RaggedTensor):
         return ids.with_flat_values(flat)
     return tf.ensure_shape(tf.reshape(flat, tf.shape(ids)), ids.shape)
@@ -237,10 +224,8 @@ def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
 
 
 def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
-    """Return the bytes of a step that sends vectors to the owners of rows and receives their gradients.
-
-    A group is an instance with those of its pairs whose rows one other rank owns; ``pairs`` counts pairs of other
-    ranks.
+    """Return the bytes of a step that sends vectors to the owners of rows (``groups``: of an instance's pairs with
+    another rank's rows) and receives their gradients.
     """
     return groups * 2 * row_bytes(dim, wire) + pairs * (id_bytes + 8)  # 8: a score and its gradient
 

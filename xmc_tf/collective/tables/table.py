@@ -45,7 +45,6 @@ def get_rows(rows: tf.Variable | SomeRows, low: int, high: int) -> tf.Tensor:
 
 
 def set_rows(rows: tf.Variable | SomeRows, low: int, values: tf.Tensor | np.ndarray) -> None:
-    """Write rows from ``low`` on, in place."""
     variable, numbers = _of(rows, low, low + int(values.shape[0]))
     variable.scatter_update(tf.IndexedSlices(tf.cast(values, variable.dtype), numbers))
 
@@ -57,14 +56,11 @@ def _of(rows: tf.Variable | SomeRows, low: int, high: int) -> tuple[Any, np.ndar
 
 
 def row_type(variable: Any) -> np.dtype:
-    """Return the NumPy type of the rows that ``get_rows`` returns."""
     return np.dtype(np.float32 if variable.dtype == tf.bfloat16 else variable.dtype.as_numpy_dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class ShardedTable:
-    """A rank's part of a table: its rows and their optimizer slots."""
-
     name: str  # the same on all ranks; it names messages and files
     rows: int  # of all ranks
     dim: int
@@ -80,7 +76,6 @@ class ShardedTable:
 
     @property
     def size(self) -> int:
-        """The number of ranks that share the table."""
         return len(self.partition.bounds) - 1
 
     @property
@@ -106,7 +101,6 @@ class ShardedTable:
         return self.slots[name]
 
     def gather(self, local: tf.Tensor) -> tf.Tensor:
-        """Return local rows by their numbers, float32."""
         return tf.cast(tf.gather(self.variable, local), tf.float32)
 
     def finish_step(self, step: tf.Tensor) -> None:
@@ -127,7 +121,6 @@ def make_table(
     dtype: tf.DType = tf.float32,
     each_id: bool = False,
 ) -> ShardedTable:
-    """Return this rank's part of a new table; the initial values do not depend on the number of ranks."""
     if rows < 1 or dim < 1:
         raise InputError(f"table {name!r}", expected="at least one row and one column", received=f"({rows}, {dim})")
     partition = even_rows(rows, size) if partition is None else partition
@@ -183,9 +176,8 @@ def mark_rows(variable: tf.Variable, table: ShardedTable) -> None:
 
 
 class _NotByOneRank:
-    """The answer to Keras' optimizers, which ask first whether the gradient of a variable replaces it: never.
-
-    Only they ask. A rank that updated its shard alone would train a model of its own.
+    """The answer to Keras' optimizers, which ask first whether the gradient of a variable replaces it: never. Only they
+    ask, and a rank that updated its shard alone would train a model of its own.
     """
 
     def __init__(self, table: ShardedTable) -> None:
@@ -220,7 +212,6 @@ _NOT_REPLICATED: ContextVar[bool] = ContextVar("not_replicated", default=False)
 
 
 def not_replicated() -> AbstractContextManager[None]:
-    """Do not replicate the variables made in the block."""
     return set_in_block(_NOT_REPLICATED, True)
 
 

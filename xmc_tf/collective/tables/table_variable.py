@@ -1,6 +1,4 @@
-"""The local rows of a table as a variable of Keras, which layers track and optimizers receive.
-
-To its user it is the whole table, with the shape, copies and assignments of all rows. Uses that would need all rows in
+"""The local rows of a table as a variable of Keras. To its user it is the whole table; uses that would need all rows in
 one place, or write only some of them, raise an error that names the equivalent over the ranks.
 """
 
@@ -58,10 +56,9 @@ def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
 
 
 def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save: Callable[[], Any]) -> Any:
-    """Call ``save``, which may call ``whole_rows``, on rank 0, while the other ranks send the rows; collective.
-
-    ``tables`` has the same order on all ranks. If rank 0 fails, the others raise an OSError. Keras needs whole tables
-    in the memory of rank 0; ``save_training`` and ``export_saved_model`` write larger ones.
+    """Call ``save``, which may call ``whole_rows``, on rank 0, while the others send the rows of ``tables``, in the
+    same order on all ranks; collective. If rank 0 fails, the others raise an OSError. Each table must fit into the
+    memory of rank 0.
     """
     if communicator.rank == 0:
         token = _SAVING.set((communicator, tables))
@@ -128,7 +125,6 @@ class TableVariable(keras.Variable):
 
     @property
     def shape(self) -> tf.TensorShape:
-        """The shape of the whole table."""
         return tf.TensorShape(self._own_shape()) if _OWN_ROWS.get() else super().shape
 
     def _initialize_with_initializer(self, initializer: Any) -> None:
@@ -181,7 +177,6 @@ class TableVariable(keras.Variable):
         return super()._export_to_saved_model_graph(*args, **kwargs)
 
     def _refuse_partial_file(self, what: str) -> None:
-        """Refuse a file that would have only this rank's rows."""
         if self.sharded_table.size > 1:
             raise InputError(
                 f"table {self.sharded_table.name!r} is sharded, and {what} would write this rank's rows only",

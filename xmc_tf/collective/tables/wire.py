@@ -37,10 +37,9 @@ def exchange(
     wire: WireFormat = "fp32",
     kind: str = "rows",
 ) -> tf.Tensor:
-    """Send ``send[r]`` rows to each rank r, and return the ``receive[r]`` rows received; differentiable, collective.
-
-    The gradient is sent back in the same format. A row of int8 has one scale, so numbers much smaller than its largest
-    are lost; single numbers are then sent as fp32. ``kind`` names the traffic in the byte counts.
+    """Send ``send[r]`` rows to each rank r, and return the ``receive[r]`` rows received; differentiable in the same
+    format, collective. A row of int8 has one scale, so numbers much smaller than its largest are lost; single
+    numbers are then sent as fp32. ``kind`` names the traffic in the byte counts.
     """
     if wire == "int8" and rows.shape.rank == 1:
         wire = "fp32"
@@ -65,12 +64,10 @@ def exchange(
 def exchange_of(
     table: ShardedTable, rows: tf.Tensor, send: tf.Tensor, receive: tf.Tensor, kind: str, wire: WireFormat = "fp32"
 ) -> tf.Tensor:
-    """Exchange rows, or other values, between the ranks of a table; see ``exchange``."""
     return exchange(rows, send, receive, rank=table.rank, name=f"{table.name}/{kind}", wire=wire, kind=kind)
 
 
 def _assert_countable(send: tf.Tensor, receive: tf.Tensor, width: int, name: str) -> tf.Tensor:
-    """Assert that the counts fit in 32 bits, because Horovod does not check for overflow."""
     most = tf.cast(tf.maximum(tf.reduce_sum(send), tf.reduce_sum(receive)), tf.int64)
 
     def stop() -> tf.Tensor:
