@@ -42,7 +42,6 @@ def evidence_stage(
             metadata = ModelMetadata({**metadata.content, "nr_trees": held_out.record["nr_trees"]})
         auxiliary = Parts({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
-
         options = for_fusion(auxiliary, PredictionOptions(only_topk=POOL, threads=recipe.threads))
         vectors: list[np.ndarray] = []
 
