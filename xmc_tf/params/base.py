@@ -89,9 +89,7 @@ def shapes(cls: Any) -> dict[str, Shape]:
 
 
 def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...]:
-    """Return one entry for each level; a single entry stands for all. A list of another length is fitted, with a
-    warning: if too long, it loses its first entries; if too short, it repeats its first one.
-    """
+    """Return an entry for each level; a list of another length loses or repeats its first entries, with a warning."""
     if not isinstance(chain, list | tuple):
         return (chain,) * depth
     entries = tuple(chain)

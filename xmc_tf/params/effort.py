@@ -55,10 +55,9 @@ def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> Non
 def params_of_effort(
     params: XRLinearParams, effort: str | None, nr_documents: int, nr_labels: int, *, dense: bool = False
 ) -> XRLinearParams:
-    """Return the parameters with trees and solver settings chosen by the data; unchanged without an effort. The trees
-    are flat: up to some hundred clusters are children of the root, which finds better labels than several narrow
-    levels. Solver settings that differ from the defaults stay. With ``dense`` features, a model without a tree costs
-    more.
+    """Return the parameters with trees and solver settings chosen by the data, but for settings that are not defaults.
+    The trees are flat: up to some hundred clusters are children of the root, which finds better labels than several
+    narrow levels.
     """
     if effort is None:
         return params

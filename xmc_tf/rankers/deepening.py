@@ -1,7 +1,6 @@
-"""Lists of the best labels in which a longer list always begins with the shorter one.
-
-The result of a search that combines several lists, such as one per tree, depends on their lengths. So the first labels
-come from a search of fixed size, however many are requested, and further ones from deeper searches follow.
+"""Lists of the best labels in which a longer list always begins with the shorter one: the first labels come from a
+search of fixed size, and further ones from deeper searches, because results of several trees depend on the lists'
+lengths.
 """
 
 from collections.abc import Callable
@@ -23,9 +22,7 @@ def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) ->
 
 
 def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_matrix:
-    """Return predictions with the further labels of a deeper search behind them, whose scores are not higher. With
-    ``shares``, the further scores are shares of the lowest score found; else they are capped at it.
-    """
+    """Return predictions with further labels behind them; ``shares``: their scores are shares of the last one's."""
     nr_labels, sizes = np.int64(found.shape[1]), np.diff(found.indptr)
     rows = np.repeat(np.arange(more.shape[0]), np.diff(more.indptr))
     owners = np.repeat(np.arange(found.shape[0]), sizes)

@@ -85,9 +85,7 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
 
 
 def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
-    """Read a folder of rankers, and its stored layout for search if there is one. With it, weights are read when they
-    are first used; else they are checked now, and stay memory-mapped where possible.
-    """
+    """Read a folder of rankers, and its layout for search, with which weights are read and checked when first used."""
     folder = Path(folder)
     later = has_search(folder)
     archives = (folder / "ranker").glob("*.model/C.npz" if later else "*.model/[WC].npz")

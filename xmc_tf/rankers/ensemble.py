@@ -40,9 +40,8 @@ class EnsembleScores(NamedTuple):
 
 @dataclass(eq=False)
 class TreeEnsemble:
-    """Linear rankers over several label trees of the same features and labels; their scores are averaged. A label that
-    is not among the best of a tree counts as 0 there, so scores must not be negative: with the post-processor "noop",
-    and with logarithms as scores, such labels are scored in addition.
+    """Linear rankers over several label trees; their scores are averaged. A label that is not among the best of a tree
+    counts as 0, so with scores that may be negative, such labels are scored in addition.
     """
 
     models: list[XLinear]

@@ -1,8 +1,5 @@
-"""Training rankers in one process: every cluster of every level is a task, solved by a pool of threads.
-
-Levels whose negatives come from the labels alone do not wait for each other: their clusters share one queue, the
-longest task first, so that a top level with a single cluster does not leave threads idle. A level that learns from its
-parent's mistakes ("man") starts a new queue. A task's result depends neither on the thread nor on other tasks.
+"""Training rankers in one process: every cluster of every level is a task, solved by a pool of threads. Levels that do
+not wait for each other share one queue, the longest task first, so that a level with a single cluster leaves none idle.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,10 +36,9 @@ def train_trees(
     params: RankerParams | None = None, pred_params: Sequence[RankerPredParams] | None = None,
     user_negatives: Mapping[int, spmatrix] | None = None, threads: int = -1, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train linear rankers for several trees over the same labels, with one queue for all clusters. ``chains`` holds
-    the cluster matrices of each tree, the top first; None is one-versus-all, and levels are added above a first matrix
-    of several columns. ``R`` is the relevance of the positives. The models do not depend on ``threads``, and those of a
-    tree not on the other trees. A "ranker" (``params.mode``) predicts from the ``codes`` of a matcher.
+    """Train linear rankers for several trees over the same labels, with one queue for all clusters. A chain has the
+    cluster matrices of a tree, the top first; None is one-versus-all. The models do not depend on ``threads`` or other
+    trees.
     """
     check_pair(X, Y)
     params = params or RankerParams()

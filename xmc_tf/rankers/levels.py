@@ -31,10 +31,7 @@ from xmc_tf.tree.grouping import cluster_matrix, upper_splits
 
 
 def whole_chain(chain: Sequence[spmatrix] | None, nr_labels: int, params: RankerParams) -> list[csc_matrix]:
-    """Return the cluster matrices from a single root down; levels are added above a first matrix of several columns.
-    Each ``nr_splits`` neighbours get one parent, until at most ``min_codes`` nodes are left, which become the root's
-    children (with ``shallow``, immediately). Without a chain, all labels are the root's children.
-    """
+    """Return the cluster matrices from a single root down; levels are added above several nodes at the top."""
     if not chain:
         return [cluster_matrix(np.array([0, nr_labels]))]
     matrices = [sorted_csc(clusters) for clusters in chain]

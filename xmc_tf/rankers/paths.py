@@ -57,9 +57,7 @@ class Paths(NamedTuple):
 
 
 def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequence[Level]) -> Paths:
-    """Return the ancestors of the selected labels of every query, each node once. ``levels`` may be restricted to some
-    nodes; ``arranged`` are the levels from which the chunks were made.
-    """
+    """Return the selected labels' ancestors, each once per query; ``arranged``: the levels in the chunks."""
     nr_queries = selected.shape[0]
     query = np.repeat(np.arange(nr_queries), np.diff(selected.indptr))
     keys = np.unique(query * np.int64(selected.shape[1]) + selected.indices)

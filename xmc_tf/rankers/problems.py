@@ -73,9 +73,7 @@ def cost_chain(
 def matched_documents(
     scheme: str, teacher: csc_matrix, predicted: spmatrix | None, user: spmatrix | None
 ) -> csc_matrix:
-    """Return the documents matched to each parent by a sum of negative-sampling schemes ("tfn", "man", "usn").
-    ``teacher`` are the labels of the parents' level, ``predicted`` its predictions.
-    """
+    """Return the documents matched to each parent by a sum of tfn (``teacher``), man (``predicted``) and usn."""
     if scheme == "tfn":  # the most frequent scheme: the pattern of the labels
         pattern = sorted_csc(teacher)
         ones = csc_matrix((np.ones(pattern.nnz, np.float32), pattern.indices, pattern.indptr), pattern.shape)
@@ -92,9 +90,7 @@ def matched_documents(
 
 
 def user_matching(user: Mapping[int, spmatrix] | None, chain: Sequence[csc_matrix]) -> list[csc_matrix | None]:
-    """Return the user's negatives for each level: documents × parents; None if there are none. They are given by the
-    number of levels above the labels: 0 for labels, 1 for leaf clusters; and also mark all ancestors.
-    """
+    """Return the user's negatives (by number of levels above the labels) for each level, with those from below."""
     depth = len(chain)
     matrices = {height: matrix for height, matrix in (user or {}).items() if matrix is not None}
     widths = [chain[-1].shape[0], *(clusters.shape[1] for clusters in reversed(chain))]

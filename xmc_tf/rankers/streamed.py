@@ -1,7 +1,5 @@
-"""Training rankers in one process whose weights do not fit in memory: they are written as they are solved.
-
-The weights go only into the layout for search, cluster after cluster. So memory holds the data and the clusters in
-work, and the disk holds the model once. The weights are those of ``fit.train_trees``, bit for bit.
+"""Training rankers in one process whose weights do not fit in memory: they go straight into the layout for search,
+cluster after cluster, and only there. The weights are those of ``fit.train_trees``, bit for bit.
 """
 
 from collections import deque
@@ -49,9 +47,7 @@ def train_streamed(
     data: RankerData, folders: Sequence[Path], *, params: RankerParams | None = None,
     pred_params: Sequence[RankerPredParams] | None = None, threads: int = -1, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train the rankers of several trees, one after the other, each into a folder that must not exist. The data is best
-    memory-mapped, as are the rankers returned. The files do not depend on the number of threads.
-    """
+    """Train the rankers of several trees in turn, each into a folder that must not exist; return them mapped."""
     X = data.X
     check_pair(X, data.Y)
     params, instances = params or RankerParams(), Instances(X)

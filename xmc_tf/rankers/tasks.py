@@ -1,7 +1,6 @@
-"""Tasks, the smallest pieces of training: some sibling labels of one cluster, with the documents matched to it.
-
-The result of a task does not depend on the thread or rank that solves it, nor on other tasks. It depends on which
-labels share the task (they share the order in which documents are visited), so every way to train uses the same tasks.
+"""Tasks, the smallest pieces of training: some sibling labels of one cluster, with the documents matched to it. The
+labels share the order in which documents are visited, so a result depends on the task alone, which is the same in every
+way to train.
 """
 
 from collections import deque

@@ -121,9 +121,7 @@ class XLinear:
             run(self.chunks(nr_dense, threads))
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
-        """Restrict predictions to some labels (None: all): the search then visits only nodes that lead to them. The
-        weights are neither read nor arranged again: a score is the same, bit for bit, as without the restriction.
-        """
+        """Restrict predictions to some labels (None: all); the search then visits only nodes above them."""
         levels = self._all_levels or self.levels
         some = None if labels is None else restricted(levels, checked_labels(labels, self.nr_labels))
         self.levels, self._all_levels = (levels, None) if some is None else (some, levels)
@@ -145,9 +143,8 @@ class XLinear:
         self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
         post_processor: str | None = None, codes: csr_matrix | None = None, threads: int = -1,
     ) -> csr_matrix:  # fmt: skip
-        """Return the best labels of each document, by beam search: documents × labels, descending within a row. Larger
-        beams find better labels and take longer. ``codes`` (documents × parents of the first level) are the parents to
-        start from, with scores; default: all. Other defaults are the model's.
+        """Return the best labels of each document, by beam search: documents × labels, descending within a row.
+        ``codes`` are the parents to start from, with scores (documents × parents of the first level).
         """
         found = self.search(
             X, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, codes=codes, threads=threads

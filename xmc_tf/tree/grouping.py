@@ -26,9 +26,8 @@ def half_bounds(size: int, depth: int) -> np.ndarray:
 
 
 def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[np.ndarray]:
-    """Return the child bounds of each level above the leaves, the root first; none for a single leaf. From the leaves
-    up, ``nr_splits`` neighbours get one parent, until at most ``min_codes`` nodes are left (default: ``nr_splits``; 1
-    or less: all leaves), which become the root's children.
+    """Return the child bounds of each level above the leaves, the root first. Each ``nr_splits`` neighbours get one
+    parent, until at most ``min_codes`` nodes are left for the root (default: ``nr_splits``; 1 or less: all leaves).
     """
     if min_codes is None:
         min_codes = nr_splits

@@ -48,10 +48,8 @@ def build_tree(
     communicator: Communicator | None = None, *, sub_embeddings: Callable[[], Features] | None = None,
     min_n_sub_tree: int = 16, threads: int | None = None,
 ) -> LabelTree:  # fmt: skip
-    """Build the label tree from label embeddings by balanced hierarchical 2-means; all ranks must call this. Each node
-    is split exactly in half, by how much nearer its labels are to one centroid than to the other. Labels with an empty
-    embedding are distributed evenly. ``sub_embeddings`` returns the embeddings for the splits within ``min_n_sub_tree``
-    or more sub-trees. The tree depends on the seed, not on the number of threads or ranks.
+    """Build the label tree by balanced hierarchical 2-means; all ranks must call this. ``sub_embeddings`` returns the
+    embeddings for splits within ``min_n_sub_tree`` or more sub-trees. The tree depends neither on threads nor on ranks.
     """
     params, communicator = params or HierarchicalKMeansParams(), communicator or Solo()
     features = as_features(embeddings)
@@ -143,9 +141,7 @@ def _split_wide(
     level: BinaryLevel, node: int, share: int, seed: np.ndarray, params: HierarchicalKMeansParams, pool: ThreadPool,
     left: np.ndarray,
 ) -> None:  # fmt: skip
-    """Split one node with all threads, in the same steps and with the same bits as `kmeans_nodes.halve`. ``share`` is
-    the number of labels that determine the centroids.
-    """
+    """Split a node with all threads, with the bits of `kmeans_nodes.halve`; ``share`` labels give the centroids."""
     start, stop = int(level.starts[node]), int(level.starts[node + 1])
     filled, take = _place_evenly(start, stop, int(level.empties[node]), left)
     if filled < 2:

@@ -24,9 +24,7 @@ def split_nodes(
     first: int, last: int, starts: np.ndarray, empties: np.ndarray, widths: np.ndarray, shares: np.ndarray,
     seeds: np.ndarray, entries: LabelEntries, spherical: bool, rounds: int, result: np.ndarray,
 ) -> None:  # fmt: skip
-    """Split the nodes ``[first, last)`` of a level; ``result`` receives for each place whether it goes left. ``shares``
-    holds for each node the number of labels that determine its centroids, ``seeds`` its random state.
-    """
+    """Split nodes; ``shares`` is how many labels determine a node's centroids, ``result`` receives what goes left."""
     state = np.empty(1, np.uint64)
     for node in range(first, last):
         filled, take = place_evenly(starts[node], starts[node + 1], empties[node], result)
@@ -125,9 +123,8 @@ def keep_shared(
     first: int, last: int, starts: np.ndarray, widths: np.ndarray, offsets: np.ndarray, entries: LabelEntries,
     new_indices: np.ndarray, new_values: np.ndarray,
 ) -> None:  # fmt: skip
-    """Make each node's features contiguous; keep and renumber those that several of its labels share. Changes in place.
-    The sums over a node then fit the cache. A feature of only one label affects no other label: its square is added to
-    that label's ``private`` weight. The features of a node are written from ``offsets[node]`` on.
+    """Make each node's features contiguous and renumber those that several labels share, so that sums fit the cache.
+    The square of a feature of only one label is added to its ``private`` weight.
     """
     indices, values = entries.indices, entries.values
     widest = 0

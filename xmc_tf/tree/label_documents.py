@@ -1,7 +1,4 @@
-"""The transposed label matrix (labels × documents), complete or for a range of labels.
-
-A rank reads the label matrix in pieces, so its memory is that of its share plus one pointer per document.
-"""
+"""The transposed label matrix (labels × documents), read in pieces so that memory is that of a rank's share."""
 
 from collections.abc import Iterator
 from typing import Any

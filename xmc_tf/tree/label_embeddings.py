@@ -29,9 +29,7 @@ PIECE_ENTRIES = 1 << 21
 def label_embeddings_over_ranks(
     communicator: Communicator, method: str, X: Features, Y: spmatrix, folder: Path, threads: int = -1
 ) -> Features:
-    """Compute ``label_embedding(method, X, Y)`` ("pifa" or "pii") on all ranks, and map it from the shared ``folder``.
-    Embeddings that exist already are used. ``X`` is preferably mapped: a rank reads only the documents of its labels.
-    """
+    """Compute "pifa" or "pii" on all ranks, unless ``folder`` (shared) has them already, and map the result."""
     suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
     files = {suffix: folder / f"{method}-all{suffix}" for suffix in suffixes}
     if not communicator.broadcast(all(file.exists() for file in files.values())):
@@ -165,9 +163,7 @@ def are_many(features: Features, labels: csr_matrix) -> bool:
 def sum_documents(
     features: Features, documents: csr_matrix, threads: int = -1, strongest: int | None = None
 ) -> Features:
-    """Return the weighted sums of the features of documents (labels × documents), scaled to length 1. A sum depends on
-    its row alone; ``strongest`` limits its sparse features (None: all).
-    """
+    """Return weighted sums of documents' features (labels × documents), scaled to length 1; each from its row alone."""
     starts, squares, sparse, dense = documents.indptr.astype(np.int64), np.zeros(documents.shape[0]), None, None
     rows, weights = read_only(documents.indices, np.int32), documents.data
     with ThreadPool(threads) as pool:

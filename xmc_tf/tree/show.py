@@ -27,10 +27,7 @@ _NAME_LENGTH = 40
 
 
 class TreeView:
-    """The shown part of a tree, and its names: a label's name, or a cluster's size and most frequent labels. ``depth``
-    counts levels below the root. Without ``frequencies`` (documents per label), the lowest label numbers come first.
-    ``words`` labels name a cluster.
-    """
+    """The shown part of a tree; ``depth`` counts levels below the root, and ``words`` labels name a cluster."""
 
     def __init__(
         self, tree: LabelTree, names: Sequence[str] | None = None, max_children: int = 16, depth: int = 2,

@@ -1,7 +1,5 @@
-"""Solved sub-problems on disk (blocks of weight columns, as they were solved), and joining them into a level's W.
-
-A training has thousands of blocks, and every rank opens all. So they are not archives, but a header (numbers of labels
-and of weights) and four arrays: labels, number of weights of each label, features, weights.
+"""Solved sub-problems on disk, and joining them into a level's W. A training has thousands of these blocks, so they are
+no archives, but a header (numbers of labels and weights) and arrays: labels, weights per label, features, weights.
 """
 
 import math
@@ -145,9 +143,7 @@ class _Columns:
 
 
 def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:
-    """Write the matrix of all columns, with the bytes of ``save_matrix``; return its number of weights. Collective.
-    Each label is in at most one block; a label in none has no weights.
-    """
+    """Write the matrix of all columns, with the bytes of ``save_matrix``; return its number of weights. Collective."""
     columns = run_on_all_ranks(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
     nr_entries = int(columns.indptr[-1])
     index = index_type(shape, nr_entries)

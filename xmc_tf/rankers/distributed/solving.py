@@ -1,9 +1,6 @@
-"""The sub-problems of a training, which do not depend on the number of ranks, and their solution by claims.
-
-The threads of all ranks claim sub-problems, the largest first, until none is left. A claim is a file that only one
-thread can create, not a message: the ranks share a folder anyway, files work with every launcher (MPI's one-sided
-counters do not), and a rank in a solver need not answer messages. Creating a file that must not exist (``O_EXCL``) is
-atomic on local disks and on NFS 3 and later.
+"""The sub-problems of a training, which do not depend on the number of ranks, and their solution by claims. A claim is
+a file that only one thread can create (``O_EXCL``, atomic on local disks and NFS 3), not a message: that works with
+every launcher, and a rank in a solver need not answer.
 """
 
 import os
@@ -85,10 +82,7 @@ class SubProblem(NamedTuple):
 def cut_into_sub_problems(
     works: Mapping[int, np.ndarray], *, most: int | None = None, least_work: int | None = None
 ) -> list[SubProblem]:
-    """Return sub-problems of about the same work of levels that can be trained at the same time, the largest first.
-    ``works`` has the work of each level's tasks. A task is never cut, so a wide cluster over all documents makes few
-    large sub-problems, which start first.
-    """
+    """Return sub-problems of about the same work, the largest first, from the work of each level's tasks."""
     total = sum(int(work.sum()) for work in works.values())
     target = max(1, LEAST_WORK if least_work is None else least_work, total // (most or MOST_SUB_PROBLEMS))
     found = []

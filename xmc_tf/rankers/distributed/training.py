@@ -79,10 +79,7 @@ def train_trees_over_ranks(
     communicator: Communicator, work: WorkFolder, X: Features, make_levels: Callable[[], Sequence[Levels]], *,
     pred_params: Sequence[RankerPredParams], threads: int, seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train the rankers of several trees into the work folder, with one queue for the sub-problems of all trees. The
-    weights of the models are mapped and equal those of ``train_trees`` bit for bit. ``make_levels`` is called on rank
-    0.
-    """
+    """Train the rankers of several trees, as ``train_trees`` does bit for bit; ``make_levels`` is called on rank 0."""
     levels = run_on_all_ranks(communicator, lambda: list(make_levels()) if communicator.rank == 0 else [])
     trees: list[_Tree] = []
     for one in levels:
@@ -188,9 +185,8 @@ def rankers_over_ranks(
     params: RankerParams | None = None, pred_params: Sequence[RankerPredParams] | None = None, threads: int = -1,
     seed: int = 0,
 ) -> list[XLinear]:  # fmt: skip
-    """Train the rankers of several trees on all ranks, each into a folder in PECOS's format. Collective. The files are
-    those of ``train_rankers(…).save(folder)``, byte for byte, on any number of ranks. ``key`` identifies all that the
-    rankers depend on: a later call with the same key resumes from ``<first folder>.work``.
+    """Train the rankers of several trees on all ranks, each into a folder with the bytes of ``train_rankers(…).save``.
+    A later call with the same ``key``, which identifies all inputs, resumes from ``<first folder>.work``.
     """
     check_pair(data.X, data.Y)
     params, pred_params = params or RankerParams(), pred_params or [RankerPredParams()] * len(data.trees)

@@ -1,9 +1,6 @@
-"""Growing the rankers of a tree: only the columns that further documents or labels change are computed.
-
-:func:`solved_again` solves the changed clusters on all their documents, which gives the weights, bit for bit, of a
-training with the same tree and takes as long for these clusters. :func:`adjusted` moves their weights to the new
-documents (see ``kernels``) and solves new labels; it takes as long as the new documents take. Both work on the tasks of
-a training, so the result does not depend on the threads.
+"""Growing the rankers of a tree: only the columns that further documents or labels change are computed. `solved_again`
+solves the changed clusters on all their documents, with the bits of a training; `adjusted` moves their weights to the
+new documents (see ``kernels``) and solves new labels, in the time that the new documents take.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,9 +31,7 @@ from xmc_tf.tree import LabelTree
 
 
 def place_labels(tree: LabelTree, X: csr_matrix, Y: csr_matrix, embeddings: csr_matrix) -> LabelTree:
-    """Return a tree with further labels, each in the leaf cluster with the most similar documents, on average. Clusters
-    and levels stay. Labels without an embedding are spread evenly; the new label numbers follow the tree's.
-    """
+    """Return a tree with further labels, each in the cluster with the most similar documents on average, or spread."""
     leaves, count = tree.splits[-1], embeddings.shape[0]
     cluster_of = np.repeat(np.arange(leaves.size - 1), np.diff(leaves))
     members = csc_matrix(
@@ -90,9 +85,7 @@ def with_documents_from(levels: Levels, first: int) -> list[np.ndarray]:
 
 
 def changed_clusters(before: Levels, after: Levels, columns: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return for each level a mask of the clusters whose documents or positives differ. ``columns`` holds for each
-    level the earlier column of each node; -1: it is new.
-    """
+    """Return for each level a mask of the clusters whose documents or positives differ; new nodes have column -1."""
     masks = []
     for t in range(after.depth):
         old, new = before.problem(t), after.problem(t)

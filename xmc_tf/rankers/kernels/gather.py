@@ -1,9 +1,6 @@
-"""The problem of one cluster: its documents in consecutive memory, their features renumbered.
-
-A cluster has a few thousand of millions of documents and a few thousand of hundreds of thousands of features. Solvers
-work on a copy, through which a pass streams. Features are numbered by falling frequency, so that the weights in use
-share the cache. A private feature, which only one document has (a quarter of all entries in leaf clusters of short
-texts), is removed: its weight is always alpha * y * x, so its share of the margin is alpha * x², a term on the
+"""The problem of one cluster: its documents in consecutive memory, their features renumbered by falling frequency, so
+that the weights in use share the cache. A private feature, which only one document has (a quarter of all entries in
+leaf clusters), is removed: its weight is always alpha * y * x, so its share of the margin is alpha * x², on the
 diagonal.
 """
 
@@ -75,10 +72,7 @@ def _rank_features(indptr, indices, rows, slot):
 
 @kernel
 def gather(indptr, indices, data, rows, slot, square, bias):
-    """Copy the sorted ``rows`` of a CSR matrix into a :class:`ClusterProblem`. ``slot`` is zeroed int32 scratch memory
-    over all features, and zero again on return. ``square`` holds the squared norm of the dense part of every document
-    of the full matrix, or nothing.
-    """
+    """Copy the sorted ``rows`` of a CSR matrix; ``slot`` (over all features) is zero before and after."""
     names, seen = _rank_features(indptr, indices, rows, slot)
     n = len(rows)
     shared = 0
@@ -147,9 +141,7 @@ class SolverSettings(NamedTuple):
 
 @inner
 def open_lane(lane, label, positives, rows, in_match, signs, cost):
-    """Set the signs of a label in one lane: +1 for positives, -1 for the other matched documents, 0 elsewhere. ``cost``
-    has a single row if all costs are 1.
-    """
+    """Set a label's signs in a lane: +1 for positives, -1 for other matched documents, 0 elsewhere; and its costs."""
     for i in range(len(rows)):
         signs[i, lane] = -1 if in_match[i] else 0
         if len(cost) > 1:

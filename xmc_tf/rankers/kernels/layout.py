@@ -52,9 +52,8 @@ def _mixed(state, number):
 
 @inner
 def checksum(numbers, first, last):
-    """Return the checksum of a range of uint64 whose length is a multiple of ``LINE``. It runs at memory speed, because
-    the eight states do not wait for each other. It detects damage, not attacks: any change within one number, and all
-    but 1 of 2^64 other changes.
+    """Return the checksum of a range of uint64 whose length is a multiple of ``LINE``, at memory speed, because the
+    eight states do not wait for each other. It misses no change within one number, and 1 of 2^64 others.
     """
     a = b = c = d = e = f = g = h = np.uint64(0)
     for i in range(first, last, LINE):
@@ -284,8 +283,7 @@ def unpack(
     last, at, indices, data,
 ):  # fmt: skip
     """Read the weights of chunks ``first`` to ``last``, sorted by feature; return the first damaged chunk, or -1.
-    ``words``, ``weights``, ``all_bytes`` and ``lines`` are the same memory in four types. ``at`` is where the next
-    weight of each column belongs, and is advanced; with empty ``indices``, the weights are only counted.
+    ``at`` (the next place of each column) is advanced; without ``indices``, weights are only counted.
     """
     widest = np.int64(1)
     for chunk in range(first, last):

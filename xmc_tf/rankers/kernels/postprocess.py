@@ -1,7 +1,5 @@
-"""Post-processors: functions of a raw score, whose results are combined with the parent's score.
-
-``noop`` ignores the parent; ``sigmoid`` and ``lp-hinge`` = exp(-max(1 - x, 0)^p) multiply along the path; their
-``log-`` forms add.
+"""Post-processors, whose results are combined with the parent's score: ``noop`` ignores it; ``sigmoid`` and
+``lp-hinge`` = exp(-max(1 - x, 0)^p) multiply; their ``log-`` forms add.
 """
 
 import math
@@ -38,8 +36,7 @@ def squash(code, raw):
 @inner
 def least_raw(code, worst, parent):
     """Return a raw score below which a node's combined score is below ``worst``, so that most nodes are dropped early.
-    It is a little lower than necessary, so that no node is dropped by rounding: of scores, where ties are decided by
-    the nodes' numbers, or of the post-processor.
+    It is a little too low, so that no node is dropped by rounding.
     """
     if code == NOOP:
         return np.float64(worst)

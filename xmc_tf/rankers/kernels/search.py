@@ -57,9 +57,8 @@ def _add_some(weights, positions, begin, length, size, value, scores):
 
 @inner
 def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, places, found):
-    """Write the raw scores of all children of one chunk for one query. Each look-up reads a block, an entry and a row.
-    They are prefetched for some features at a time, so that a query waits for memory once for each of the three, not
-    for each feature.
+    """Write the raw scores of all children of one chunk for one query. Blocks, entries and rows are prefetched for some
+    features at a time, so that a query waits once for each of the three, not for each feature.
     """
     begin = chunks.start[chunk]
     width = chunks.child_start[chunk + 1] - chunks.child_start[chunk]
@@ -206,10 +205,8 @@ def search(
     chunks, indptr, indices, data, dense, codes_indptr, codes_indices, codes_data, beams, posts, first, last, block,
     out_nodes, out_scores, out_counts,
 ):  # fmt: skip
-    """Find the best labels of queries ``first`` to ``last``, best first, and their numbers. Queries are searched in
-    blocks, sorted by chunk, so that all queries that need a chunk use it while it is in the cache. ``codes`` are the
-    parents of the first level to start from (CSR); an empty ``codes_indptr`` means all. ``beams`` and ``posts`` are the
-    number of nodes to keep and the post-processor of each level.
+    """Find the best labels of queries ``first`` to ``last``, in blocks sorted by chunk, so that all queries use a chunk
+    while it is in the cache. ``codes`` are the parents to start from (CSR); an empty ``codes_indptr`` means all.
     """
     nr_parents = chunks.level_start[1]
     widest = nr_parents

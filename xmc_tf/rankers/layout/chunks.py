@@ -26,9 +26,7 @@ def build_chunks(
     levels: Sequence[Level], nr_sparse: int, nr_dense: int, threads: int = 1,
     room: Callable[[int], np.ndarray] = lambda count: np.zeros(count, np.int32),
 ) -> tuple[ChunkTable, Chunks]:  # fmt: skip
-    """Return the weights of all levels, arranged for search; the result does not depend on the number of threads.
-    ``room`` returns an array of so many int32, all zero, to fill.
-    """
+    """Return all levels' weights, arranged for search; ``room`` returns an array of so many int32, all zero."""
     threads = thread_count(threads)
     starts = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
     rows, lengths = (np.zeros(int(starts[-1]), np.int64) for _ in range(2))
