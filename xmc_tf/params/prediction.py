@@ -62,25 +62,21 @@ class PredictionOptions(Params):
         None, choices=POST_PROCESSORS, help=f"function applied to the scores of each level {_OWN}"
     )
     scores: str | None = knob(
-        None,
-        choices=SCORES,
+        None, choices=SCORES,
         help="probabilities, calibrated from rankers and label names; or the rankers' scores, as PECOS computes them "
         "(default: probabilities if the model was trained with label names)",
-    )
+    )  # fmt: skip
     threshold: float | None = knob(None, help="minimum score of the labels returned")
     min_precision: float | None = knob(
-        None,
-        above=0,
-        below=1,
+        None, above=0, below=1,
         help="return as many labels as possible, up to -k per document, of which at least this share is right (0 to "
         "1), measured on documents held out from training",
-    )
+    )  # fmt: skip
     ensemble_method: str | None = knob(
-        None,
-        choices=ENSEMBLES,
+        None, choices=ENSEMBLES,
         help="scores to use: the rankers' (concat-only), the label head's (transformer-only), or both (default: as "
         "trained)",
-    )
+    )  # fmt: skip
     max_pred_chunk: int = knob(1_000_000, low=1, help="number of documents to predict at a time")
     batch_tokens: int = knob(16384, low=1, help="number of tokens to encode at a time")
     threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")

@@ -44,26 +44,20 @@ class TfidfParams(Params):
     min_word_length: int = knob(2, low=1, help="minimum number of characters in a word")
     norm: str = knob("l2", choices=("l2", "l1", "none"), help="normalization of each document")
     language: str = knob(
-        AUTO,
-        parse=_languages,
+        AUTO, parse=_languages,
         help="language of the texts, in which words are replaced by their dictionary forms (lemmas): a code such as "
         "fi, or several such as fi,sv; auto: detected in the texts; none: words are used as written",
-    )
+    )  # fmt: skip
     pieces: int = knob(
-        5,
-        low=3,
-        high=16,
-        also=(0,),
+        5, low=3, high=16, also=(0,),
         help="length of the pieces of words of 6 characters or more, which match parts of compounds and other forms of "
         "a word; 0: no pieces",
-    )
+    )  # fmt: skip
     piece_weight: float | None = knob(
-        None,
-        above=0,
-        high=10,
+        None, above=0, high=10,
         help="weight of pieces relative to words (default: 0.5; in languages that write compounds as one word 0.7; for "
         "texts of more than 40 words 0.2 less)",
-    )
+    )  # fmt: skip
 
     @property
     def splits_scripts(self) -> bool:
