@@ -17,8 +17,7 @@ from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder
 from xmc_tf.matcher import fine_tune
-from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
-from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
+from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, LevelData, TrainingBatches, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead, head_loss
 from xmc_tf.matcher.heads import Scaling

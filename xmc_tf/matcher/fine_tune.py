@@ -16,12 +16,10 @@ from xmc_tf.collective.tables.every_row import FusedRows, RowStep
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
-from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
-from xmc_tf.matcher.candidates.choosing import EveryNode
+from xmc_tf.matcher.candidates import EveryNode, LevelData, TrainingBatches
 from xmc_tf.matcher.head import LabelHead, head_loss
 from xmc_tf.matcher.optimizer import Position, TrainedVariables, make_optimizer
-from xmc_tf.matcher.progress.curves import LevelCurves
-from xmc_tf.matcher.progress.summaries import LevelSummaries, StepMeter
+from xmc_tf.matcher.progress import LevelCurves, LevelSummaries, StepMeter
 from xmc_tf.params import MatcherParams
 
 logger = logging.getLogger(__name__)

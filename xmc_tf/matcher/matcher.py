@@ -27,15 +27,13 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data import TokenStore
 from xmc_tf.encoder import encode_documents, encode_windows
 from xmc_tf.matcher.bootstrap import NEED_VECTORS, bootstrap
-from xmc_tf.matcher.candidates.batches import LevelData
-from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
+from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, LevelData, parents_matched
 from xmc_tf.matcher.fine_tune import LevelResult, fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.label_search import LabelSearch
 from xmc_tf.matcher.levels import LevelTask, MatcherData, MatcherSettings, deepest_level, levels_of
 from xmc_tf.matcher.predict_levels import predict_level
-from xmc_tf.matcher.progress.curves import LevelCurves
-from xmc_tf.matcher.progress.summaries import LevelSummaries, write_projector, write_texts
+from xmc_tf.matcher.progress import LevelCurves, LevelSummaries, write_projector, write_texts
 from xmc_tf.metrics import as_truth, mark_hits, top_labels
 from xmc_tf.params import MatcherParams, MatcherPredParams, per_level
 from xmc_tf.ranks.communicator import Communicator
@@ -49,7 +47,7 @@ WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
 
 
 class Matcher(LabelSearch):
-    """The fine-tuned encoder and heads. All ranks must call its methods that take embeddings, each for its documents."""
+    """The fine-tuned encoder and heads. All ranks call its methods that take embeddings, each for its documents."""
 
     def __init__(
         self, strategy: CollectiveStrategy, heads: Sequence[LabelHead], splits: Sequence[np.ndarray],

@@ -191,7 +191,7 @@ class TrainingSteps:
         def make(folder: Path) -> Record:
             from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation
             from xmc_tf.matcher.matcher import Matcher
-            from xmc_tf.matcher.progress.curves import named_curves
+            from xmc_tf.matcher.progress import named_curves
 
             validation = None
             if own.validation is not None:

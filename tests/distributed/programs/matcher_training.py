@@ -20,8 +20,7 @@ from xmc_tf.data import TokenStore
 from xmc_tf.encoder import Encoder
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.bootstrap import bootstrap
-from xmc_tf.matcher.candidates.batches import LevelData
-from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
+from xmc_tf.matcher.candidates import CandidateSampler, LevelData, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.label_search import load_label_search
