@@ -83,12 +83,10 @@ class LabelSearch:
     def extra(self) -> dict[str, np.ndarray]:
         """Return what is saved beside the rows of the heads."""
         about = {
-            "format": _FORMAT,
-            "version": 1,
-            "dim": self.head.dim,
+            "format": _FORMAT, "version": 1, "dim": self.head.dim,
             "normalize": [head.scaling.normalize for head in self.heads],
             "scale": [head.scaling.factor for head in self.heads],
-        }
+        }  # fmt: skip
         extra = {"about": np.array(json.dumps(about))}
         extra |= {f"splits/{number}": splits for number, splits in enumerate(self.splits)}
         return extra if self.labels is None else extra | {"labels": self.labels}
@@ -139,9 +137,7 @@ def name_of_head(level: int) -> str:
 
 
 def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
-    """Return the last fine-tuned level of a PECOS model, under one root, because PECOS stores no level above it. If its
-    number of rows is not that of the model's labels, it scores clusters.
-    """
+    """Return the last fine-tuned level of a PECOS model, which stores no level above it, under one root."""
     file = TorchFile(path)
     weights, bias = (_embedding(file, name) for name in ("W", "b"))
     rows = len(weights) - 1  # the last row stands for padding
