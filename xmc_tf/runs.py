@@ -93,7 +93,7 @@ def _write_predictions(store: TableStore, number: int, path: Path) -> None:
     found = list(predictions_of(store, number))
     if [document for document, *_ in found] != store.ids("test").tolist():
         raise InputError(
-            f"run {number} has no predictions of the present test documents",
+            f"run {number} has no predictions of the current test documents",
             expected="a run with test documents, after which the splits did not change",
             fix="train again",
         )

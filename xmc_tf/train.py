@@ -96,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             return
     if arguments.layout != "table" and not arguments.tst_text_path:
         raise InputError(
-            "--layout is of precision and recall of held-out documents", expected="-tt and -yt", fix="leave it out"
+            "--layout applies only to precision and recall of held-out documents",
+            expected="-tt and -yt",
+            fix="leave it out",
         )
     if arguments.table is not None:
         _train_on_table(arguments, sys.argv[1:] if argv is None else argv)
@@ -166,7 +168,6 @@ def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Re
     inputs = run_on_all_ranks(communicator, lambda: _training_inputs(arguments))
     device = choose_device(communicator, recipe.first_level.use_gpu)
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in inputs.documents.Y.shape), device)
-
     stages = Stages(work, communicator)
     model = XTransformer.trained(inputs, recipe, stages)
 

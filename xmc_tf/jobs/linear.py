@@ -315,7 +315,7 @@ def warn_of_case(names: Sequence[str]) -> None:
     alike = [(first[key], name) for name in names if first.setdefault(key := name.casefold(), name) != name]
     if alike:
         _LOG.warning(
-            "%s of %s labels differ from another one by upper and lower case alone, such as %r and %r, and are trained "
-            "as different labels; use one spelling in the table to train them as one",
+            "%s of %s labels differ from another label only in upper and lower case, such as %r and %r, and are "
+            "trained as different labels; use one spelling in the table to train them as one",
             f"{len(alike):,}", f"{len(names):,}", *alike[0],
         )  # fmt: skip

@@ -186,7 +186,9 @@ def _check_documents(arguments: argparse.Namespace) -> None:
     else:
         refuse_without_table(a, {"keep": "--keep", "back_off": "--back-off"})
     if a.layout != _LAYOUT and a.label_path is None:
-        raise InputError("--layout is of precision and recall", expected="true labels (-y)", fix="leave it out")
+        raise InputError(
+            "--layout applies only to precision and recall", expected="true labels (-y)", fix="leave it out"
+        )
     if a.batch_size < 1:
         raise InputError("--batch-size must be at least 1", received=str(a.batch_size))
 

@@ -41,7 +41,7 @@ def label_table(
     paths = CategoryPaths.of(names) if back_off is not None else None
     if back_off is not None and paths is None:
         raise InputError(
-            "--back-off: the labels of this model are no category paths", expected="labels such as Shoes > Boots",
+            "--back-off: the labels of this model are not category paths", expected="labels such as Shoes > Boots",
             fix="leave it out",
         )  # fmt: skip
     if reading.table is None and TableStore.is_data_set(table):  # it has columns of its own, whatever its table had

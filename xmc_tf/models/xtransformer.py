@@ -13,7 +13,6 @@ from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES,
 from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.data import Features, as_features
-from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
@@ -31,7 +30,7 @@ from xmc_tf.models.results import labels_of_rankers
 from xmc_tf.params import PredictionOptions, RankerParams, TfidfParams, XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
-from xmc_tf.pipeline.stages import Record, Stage, Stages
+from xmc_tf.pipeline.stages import Record, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.tree import LabelTree
@@ -185,7 +184,14 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             learned = (NAMES, FUSION) if made.label_names else (FUSION,)
             model.parts |= {name: stage.folder / name for name in learned}
         if inputs.hierarchy is not None:
-            model.parts[HIERARCHY] = _hierarchy_stage(inputs.hierarchy, stages).folder / HIERARCHY
+            hierarchy = inputs.hierarchy
+
+            def keep(folder: Path) -> Record:
+                hierarchy.save(folder / HIERARCHY)
+                return {"said": f"{len(hierarchy.broader):,} labels with broader terms"}
+
+            stage = stages.run("hierarchy", keep, inputs={"broader": hierarchy.broader})
+            model.parts[HIERARCHY] = stage.folder / HIERARCHY
         return model
 
     def save(self, folder: str | Path) -> None:
@@ -225,7 +231,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
                 raise InputError(
                     f"{folder} is not an XR-Transformer model",
                     expected="a folder of xmc_tf.train or pecos.xmc.xtransformer.train",
-                    received=f"a part of one or another model: PECOS's {pecos[:40]}",
+                    received=f"a part of a model: PECOS's {pecos[:40]}",
                     fix="give the whole model's folder; python -m xmc_tf.linear.predict reads PECOS's XLinearModel",
                 )
             parts, metadata = read_pecos_folder(folder)
@@ -351,16 +357,6 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         vectors = vectors_of(self, lines, options.batch_tokens)
         params = XTransformerParams.from_json(self.metadata.train_params).ranker_params
         return ranker_features(self, lines, given, vectors, options), params
-
-
-def _hierarchy_stage(hierarchy: LabelHierarchy, stages: Stages) -> Stage:
-    """Write the broader terms of the labels to the work folder, from which models are saved."""
-
-    def keep(folder: Path) -> Record:
-        hierarchy.save(folder / HIERARCHY)
-        return {"said": f"{len(hierarchy.broader):,} labels with broader terms"}
-
-    return stages.run("hierarchy", keep, inputs={"broader": hierarchy.broader})
 
 
 def _held_out(validation: tuple[Any, ...], nr_labels: int, names: Sequence[str] | None) -> Documents:

@@ -161,7 +161,7 @@ def name_evidence(mentions: Mentions | None, label: int) -> list[Evidence]:
     own = mentions.only(mentions.labels == label)
     if not own.full[0] and not own.worth[0]:
         return []
-    what = "a name of the label stands" if own.full[0] else "part of a name of the label stands"
+    what = "a name of the label occurs" if own.full[0] else "part of a name of the label occurs"
     note = f"{what} in the text; the share of such labels that are true"
     return [Evidence("label name", float(own.worth[0]), note=note)]
 

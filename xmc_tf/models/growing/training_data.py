@@ -44,7 +44,7 @@ class TrainingData:
         """Return the data of a training; refuse those with which a model cannot grow. Names are the last documents."""
         if problem := cls.problem(X, params):
             raise InputError(
-                "this model could not grow by its training data",
+                "this model cannot grow with its training data",
                 expected="sparse features, negative sampling tfn, the full model, no relevance",
                 received=problem,
                 fix="leave out --keep-training-data (in Python: keep_training_data)",

@@ -12,9 +12,8 @@ from xmc_tf.common.files.atomic import hidden_prefix
 from xmc_tf.data import Features, JoinedTexts, TextFile, Texts, as_features
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
-from xmc_tf.rankers.fit import train_trees
+from xmc_tf.rankers.fit import train_streamed, train_trees
 from xmc_tf.rankers.levels import RankerData
-from xmc_tf.rankers.streamed import train_streamed
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.solo import Solo
