@@ -4,7 +4,6 @@ import argparse
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.marks import FEATURES, LABELS, RELEVANCE
@@ -23,9 +22,6 @@ from xmc_tf.params import (
     truth,
     warn_without_effect,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = r"""Convert a file of documents, one per line with labels and text, to matrices of features and labels.
