@@ -1,4 +1,4 @@
-"""Which scores predictions use: those of the label head, those of the rankers, or both."""
+"""The scores that predictions use: those of the label head, those of the rankers, or both."""
 
 from scipy.sparse import csr_matrix
 

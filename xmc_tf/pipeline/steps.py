@@ -335,7 +335,7 @@ class TrainingSteps:
 
     @property
     def _reading(self) -> dict[str, Any]:
-        """How documents are read, as inputs of a stage."""
+        """The way in which documents are read, as inputs of a stage."""
         reading = self.recipe.reading
         windows = {"long_texts": reading.combine, "max_windows": reading.max_windows} if reading.max_windows > 1 else {}
         return {"truncate_length": reading.max_length} | windows
