@@ -24,9 +24,8 @@ _RETRY_S = 0.5
 def check_options(args: argparse.Namespace) -> None:
     number = args.node_rank or 0
     if args.max_np is not None:
-        raise InputError(
-            "--max-np cannot be used with nodes that you start", fix="start fewer ranks on each node (--np)"
-        )
+        fix = "start fewer ranks on each node (--np)"
+        raise InputError("--max-np cannot be used with nodes that you start", fix=fix)
     if args.nodes is None:
         raise InputError("--nodes is missing", expected="the number of nodes", fix="for example --nodes 2")
     if not 0 <= number < min(args.nodes, MOST_SLOTS):
@@ -34,11 +33,9 @@ def check_options(args: argparse.Namespace) -> None:
     if number > 0 and args.master_addr is None:
         raise InputError("--master-addr is missing", expected="the name or address of node 0")
     if args.secret_file is None and not args.dry_run:
-        raise InputError(
-            "--secret-file is missing",
-            expected="a file with the same secret on all nodes, so that nobody else can start programs here",
-            fix="(umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes",
-        )
+        expected = "a file with the same secret on all nodes, so that nobody else can start programs here"
+        fix = "(umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes"
+        raise InputError("--secret-file is missing", expected=expected, fix=fix)
 
 
 def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
@@ -111,8 +108,5 @@ def _connect(master: tuple[str, int], secret: bytes, number: int, timeout_s: flo
         except OSError as error:
             problem = str(error)
         time.sleep(_RETRY_S)
-    raise InputError(
-        f"--master-addr: no connection to {master[0]}:{master[1]} within {timeout_s:g} s",
-        received=problem,
-        fix="start node 0, and check its name, its port and its firewall",
-    )
+    title = f"--master-addr: no connection to {master[0]}:{master[1]} within {timeout_s:g} s"
+    raise InputError(title, received=problem, fix="start node 0, and check its name, its port and its firewall")

@@ -115,13 +115,10 @@ class Mpi(Launcher):
     def start(self) -> None:
         networks = sorted({self._nodes[host.name].network for host in self._hosts} - {""})
         self._process = subprocess.Popen(
-            mpiexec_command(self._hosts, networks),
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            mpiexec_command(self._hosts, networks), env=self._environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches only this process, which stops the ranks
-        )
+        )  # fmt: skip
         for target in (self._read, self._accept):
             threading.Thread(target=target, daemon=True).start()
 

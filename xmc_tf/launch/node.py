@@ -64,14 +64,10 @@ class Child:
                 os.sched_setaffinity(0, cores)
 
         self._process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,  # so that its child processes can be ended with it
             preexec_fn=prepare,
-        )
+        )  # fmt: skip
         self.pid = self._process.pid
 
     def follow(self) -> None:

@@ -174,17 +174,12 @@ class Nodes:
         port, number = self._listener.ports[self.address], self._names.index(name)
         arguments = [f"{self.address}:{port}", str(number), "--timeout", f"{self.timeout_s / 3:g}"]
         arguments += ["--lost-after", f"{0 if here else self._lost_after_s:g}"]
+        over_ssh = [*ssh_command(self.timeout_s), name, _python_line(arguments)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "xmc_tf.launch.node", *arguments]
-            if here
-            else [*ssh_command(self.timeout_s), name, _python_line(arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+            [sys.executable, "-m", "xmc_tf.launch.node", *arguments] if here else over_ssh, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             start_new_session=True,  # Ctrl-C reaches only the launcher
-        )
+        )  # fmt: skip
         self._processes.append(process)
         with contextlib.suppress(OSError):  # it has ended, which the thread notices
             assert process.stdin is not None

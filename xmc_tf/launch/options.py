@@ -126,11 +126,9 @@ def check_numbers(args: argparse.Namespace) -> None:
         raise InputError(" and ".join(map(_flag, lists)), expected="one list of hosts", fix="remove the others")
     by_hand = [option for option in ("nodes", "node_rank", "master_addr") if getattr(args, option) is not None]
     if by_hand and lists:
-        raise InputError(
-            f"{_flag(lists[0])} and {_flag(by_hand[0])}",
-            expected="hosts that this command reaches over ssh, or nodes on which you start it",
-            fix=f"remove {_flag(lists[0])}, or {' and '.join(map(_flag, by_hand))}",
-        )
+        expected = "hosts that this command reaches over ssh, or nodes on which you start it"
+        fix = f"remove {_flag(lists[0])}, or {' and '.join(map(_flag, by_hand))}"
+        raise InputError(f"{_flag(lists[0])} and {_flag(by_hand[0])}", expected=expected, fix=fix)
 
 
 def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:

@@ -184,11 +184,9 @@ class Communicator(ABC):
         if (digests == digests[self.rank]).all():
             return
         others = np.flatnonzero(digests != digests[self.rank]).tolist()
-        raise InputError(
-            f"{call}: the ranks' arrays differ in type or shape",
-            expected=f"{dtype} of shape (…, {', '.join(map(str, shape))}), as on rank {self.rank}, on all ranks",
-            received=f"something else on rank {', '.join(map(str, others))}",
-        )
+        expected = f"{dtype} of shape (…, {', '.join(map(str, shape))}), as on rank {self.rank}, on all ranks"
+        received = f"something else on rank {', '.join(map(str, others))}"
+        raise InputError(f"{call}: the ranks' arrays differ in type or shape", expected=expected, received=received)
 
 
 def _dump(value: object) -> np.ndarray:
@@ -249,6 +247,5 @@ def _reduced_as(dtype: np.dtype) -> np.dtype:
         return np.dtype(np.int64)
     if dtype.itemsize == 2 and dtype.kind in "fV":  # float16, and bfloat16, which numpy shows as kind V
         return np.dtype(np.float32)
-    raise InputError(
-        "allreduce_array: the type", expected="whole numbers or floats of up to 64 bits", received=str(dtype)
-    )
+    expected = "whole numbers or floats of up to 64 bits"
+    raise InputError("allreduce_array: the type", expected=expected, received=str(dtype))

@@ -95,9 +95,8 @@ def balanced(
     if boundaries is not None:
         cuts = np.union1d(np.asarray(boundaries, dtype=np.int64), [0, rows])
         if cuts[0] < 0 or cuts[-1] > rows:
-            raise InputError(
-                "boundaries out of range", expected=f"from 0 to {rows}", received=f"from {cuts[0]} to {cuts[-1]}"
-            )
+            received = f"from {cuts[0]} to {cuts[-1]}"
+            raise InputError("boundaries out of range", expected=f"from 0 to {rows}", received=received)
     # The total weight before each possible boundary.
     before = np.zeros(len(cuts), dtype=np.int64)
     if rows:

@@ -71,12 +71,10 @@ class FolderKind:
         if not in_the_way:
             return
         more = len(in_the_way) - _MOST_NAMED
-        raise InputError(
-            f"{folder} holds files that are not part of {self.what} and would be replaced",
-            expected=f"a new folder, an empty one, {self.what}, or files with other names",
-            received=", ".join(sorted(in_the_way)[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else ""),
-            fix=f"move these files elsewhere, or {fix}",
-        )
+        problem = f"{folder} holds files that are not part of {self.what} and would be replaced"
+        expected = f"a new folder, an empty one, {self.what}, or files with other names"
+        received = ", ".join(sorted(in_the_way)[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        raise InputError(problem, expected=expected, received=received, fix=f"move these files elsewhere, or {fix}")
 
     def _inside(self, top: str) -> str | None:
         """Return the pattern of paths inside an entry of the folder; None for a file, ``_NOT_OURS`` if not ours."""

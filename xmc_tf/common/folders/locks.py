@@ -7,7 +7,6 @@ import glob
 import json
 import logging
 import os
-import re
 import socket
 import sys
 import tempfile
@@ -137,6 +136,4 @@ def temporary_folder_beside(folder: Path) -> Path:
 
 def leftovers_beside(folder: Path) -> list[Path]:
     """Return what killed runs that wrote ``folder`` left beside it; the caller must hold its lock."""
-    ours = re.compile(rf"{re.escape(hidden_prefix(folder.name))}[a-z0-9_]{{8}}")
-    found = place_beside(folder).glob(f"{glob.escape(hidden_prefix(folder.name))}*")
-    return sorted(path for path in found if ours.fullmatch(path.name))
+    return sorted(place_beside(folder).glob(f"{glob.escape(hidden_prefix(folder.name))}????????"))

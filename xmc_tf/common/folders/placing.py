@@ -161,11 +161,9 @@ def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = Fals
     """Move files of others that were added (``newer``: or changed) after linking from the old folder to the new one."""
     own = kind.own_files(old)
     for name in list(files_of(old)):
-        if name in own or not folder.is_dir() or _same_file(old / name, folder / name):
-            continue
-        if newer or not os.path.lexists(folder / name):
+        if name not in own and folder.is_dir() and (newer or not os.path.lexists(folder / name)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (old / name).replace(folder / name)
+            (old / name).replace(folder / name)  # does nothing if both are links to one file
 
 
 def _remove_files(folder: Path, names: set[str]) -> None:
@@ -179,13 +177,6 @@ def _remove_files(folder: Path, names: set[str]) -> None:
 
 def _folders_of(names: Iterable[str]) -> set[Path]:
     return {parent for name in names for parent in Path(name).parents if parent != Path()}
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    try:
-        return os.path.samestat(os.lstat(one), os.lstat(other))
-    except FileNotFoundError:
-        return False
 
 
 def exchange(one: Path, other: Path) -> bool:

@@ -34,8 +34,8 @@ def _writable(folder: Path) -> Path:
         atexit.register(shutil.rmtree, made, ignore_errors=True)
         os.environ["XMC_TF_CACHE"] = made  # for processes that this one starts
         _LOG.warning(
-            "the cache folder %s cannot be written, and others may write to %s: kernels are compiled again in each "
-            "run; XMC_TF_CACHE names another folder", folder, other,
+            "the cache folder %s cannot be written, and %s is not private to this user: kernels are compiled again in "
+            "each run; XMC_TF_CACHE names another folder", folder, other,
         )  # fmt: skip
         return Path(made)
     _LOG.warning(
