@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from xmc_tf.audit.data import AuditData
+from xmc_tf.audit.data import KINDS, MISSING, WRONG, AuditData, Finding
 from xmc_tf.audit.doubts import weigh
 from xmc_tf.audit.evidence import PairEvidence, gather_evidence
-from xmc_tf.audit.finding import KINDS, MISSING, WRONG, Finding
 from xmc_tf.audit.label_findings import different_duplicates, indistinguishable, silent_names
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import POOL

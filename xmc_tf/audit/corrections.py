@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmc_tf.audit.finding import MISSING, WRONG
+from xmc_tf.audit.data import MISSING, WRONG
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.csv_cells import safe_cell
 

@@ -3,9 +3,8 @@
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.audit.data import AuditData
+from xmc_tf.audit.data import DUPLICATES, SAME_LABELS, SILENT_NAME, AuditData, Finding
 from xmc_tf.audit.evidence import PairEvidence
-from xmc_tf.audit.finding import DUPLICATES, SAME_LABELS, SILENT_NAME, Finding
 
 _NEARLY_SAME = 0.9  # cosine of documents
 _SHOWN = 4

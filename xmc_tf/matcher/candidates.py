@@ -121,17 +121,12 @@ class LevelData:
 
 
 class TrainingBatches:
-    """The batches of fine-tuning, epoch after epoch. The global batches do not depend on the number of ranks."""
+    """The batches of fine-tuning, epoch after epoch. The global batches, of ``batch`` windows and at most
+    ``token_budget`` tokens with padding, do not depend on the number of ranks.
+    """
 
     def __init__(
-        self,
-        data: LevelData,
-        *,
-        batch: int,  # windows of a global batch, over all ranks
-        seed: int,
-        rank: int = 0,
-        size: int = 1,
-        token_budget: int | None = None,  # maximum number of tokens of a global batch, with padding
+        self, data: LevelData, *, batch: int, seed: int, rank: int = 0, size: int = 1, token_budget: int | None = None
     ) -> None:
         store = data.store
         rows = np.arange(store.nr_documents) if data.rows is None else np.asarray(data.rows, np.int64)

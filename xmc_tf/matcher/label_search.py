@@ -148,7 +148,6 @@ def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
             received=f"weights {weights.shape}, biases {bias.shape}",
             fix="the folder contains files of two models: copy the model again",
         )
-
     head = WholeHead(np.hstack([weights[:rows], bias[:rows]]))
     return LabelSearch([head], [np.array([0, rows], np.int64)], np.arange(rows) if rows == nr_labels else None)
 

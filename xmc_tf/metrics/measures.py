@@ -120,7 +120,6 @@ def measure(
     true = as_truth(truth)
     top = top_labels(prediction, ks[-1], name)
     hits = mark_hits(true, top)
-
     names = buckets.names if buckets else ()
     group = buckets.of_label if buckets else np.zeros(true.shape[1], np.int32)
     sums, documents_of = _sum_over_documents(true, top, hits, group, max(len(names), 1), gains)

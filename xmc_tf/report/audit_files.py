@@ -5,7 +5,7 @@ from pathlib import Path
 
 from xmc_tf.audit import KINDS, Audit, Finding
 from xmc_tf.audit.corrections import HEADER
-from xmc_tf.audit.finding import DUPLICATES, MISSING, SAME_LABELS, SILENT_NAME, WRONG
+from xmc_tf.audit.data import DUPLICATES, MISSING, SAME_LABELS, SILENT_NAME, WRONG
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.report.page.elements import Cell, Html, name, paragraph, section, table, text
 from xmc_tf.report.page.page import GENERATOR, whole_page
