@@ -21,7 +21,7 @@ from xmc_tf.rankers.kernels.layout import (
     row_words,
     table_at,
 )
-from xmc_tf.rankers.layout.chunks import build_chunks
+from xmc_tf.rankers.layout.stored import build_chunks
 
 checksum, entry_of = numba.njit(layout.checksum), numba.njit(layout.entry_of)
 

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import MOST_THREADS
-from xmc_tf.params.arguments import add_arguments, from_arguments
 from xmc_tf.params.base import Params, per_level
 from xmc_tf.params.choices import ENSEMBLES, POST_PROCESSORS, SCORES
 from xmc_tf.params.linear import LinearLevelPredParams
 from xmc_tf.params.matcher import MatcherPredParams
+from xmc_tf.params.shared_flags import add_arguments, from_arguments
 from xmc_tf.params.values import knob
 
 SEARCH = ("only_topk", "beam_size", "post_processor")

@@ -9,8 +9,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.plan.sizes import DataSizes, Device, EncoderSize, Machines
 from xmc_tf.rankers.kernels.lanes import WIDTH
 from xmc_tf.rankers.tasks import cut_clusters
-from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
 from xmc_tf.tree.label_embeddings import MANY_ENTRIES, STRONGEST
+from xmc_tf.tree.label_tree import binary_depth, half_bounds, upper_splits
 
 # Seconds of one core, measured on 7,534 and on 153,161 library records.
 _A_FEATURE_ENTRY = 1e-6

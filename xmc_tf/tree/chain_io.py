@@ -12,8 +12,7 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import CHAIN
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import load_matrix, save_matrix
-from xmc_tf.tree.grouping import cluster_matrix, upper_splits
-from xmc_tf.tree.label_tree import LabelTree
+from xmc_tf.tree.label_tree import LabelTree, cluster_matrix, upper_splits
 
 CONFIG = "config.json"
 RANKER = Path("ranker", "param.json")  # in a folder of linear rankers

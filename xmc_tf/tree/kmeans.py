@@ -19,11 +19,10 @@ from xmc_tf.params import HierarchicalKMeansParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.solo import Solo
 from xmc_tf.tree import kmeans_kernels, kmeans_nodes
-from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
 from xmc_tf.tree.kmeans_kernels import Halving, LabelEntries
 from xmc_tf.tree.kmeans_levels import BinaryLevel, first_level, level_of_nodes
 from xmc_tf.tree.kmeans_nodes import half_of, split_nodes
-from xmc_tf.tree.label_tree import LabelTree
+from xmc_tf.tree.label_tree import LabelTree, binary_depth, half_bounds, upper_splits
 from xmc_tf.tree.threads import ThreadPool, even_cuts
 
 # For nodes with fewer entries, synchronizing all threads after every step costs more than it saves.

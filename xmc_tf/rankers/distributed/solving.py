@@ -17,7 +17,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.common.wire import register
 from xmc_tf.rankers.distributed.joining import is_solved, write_block
 from xmc_tf.rankers.distributed.work_folder import WorkFolder
-from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.levels import LevelProblem
 from xmc_tf.rankers.tasks import Instances, LevelTasks, solve_task, task_labels
 from xmc_tf.ranks.communicator import Communicator
 

@@ -262,7 +262,7 @@ def search(
 
 @kernel
 def score_paths(chunks, indptr, indices, data, dense, path_indptr, path_chunk, path_child, path_parent, posts, out):
-    """Score selected nodes of each query, level by level; for the arrays see :class:`~xmc_tf.rankers.paths.Paths`."""
+    """Score selected nodes of each query, level by level; for the arrays see :class:`~xmc_tf.rankers.xlinear.Paths`."""
     raw = np.empty(chunks.widest, np.float32)
     asked, entries = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
     for t in range(len(posts)):
