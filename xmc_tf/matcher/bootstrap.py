@@ -72,15 +72,10 @@ def _solve(
     X = as_features(head.scaling.apply(vectors))
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
-    params = RankerParams(
-        mode="ranker",
-        ranker_level=1,
-        rel_mode="induce" if weighted else "disable",
-        hlm_args=LinearChainParams(
-            neg_mining_chain="usn",
-            model_chain=LinearLevelParams(threshold=0.0, Cp=_PENALTY, Cn=_PENALTY, bias=1.0),
-        ),
-    )
+    level = LinearLevelParams(threshold=0.0, Cp=_PENALTY, Cn=_PENALTY, bias=1.0)
+    hlm_args = LinearChainParams(neg_mining_chain="usn", model_chain=level)
+    rel_mode = "induce" if weighted else "disable"
+    params = RankerParams(mode="ranker", ranker_level=1, rel_mode=rel_mode, hlm_args=hlm_args)
     for begin, end, first, last in _own_blocks(head, task):
         of_block = targets[:, begin:end]
         binary = of_block.copy()

@@ -156,10 +156,6 @@ class LabelHead:
         """Return the first row of this rank, and the one after its last."""
         return self.table.start, self.table.start + self.table.local_rows
 
-    def gathered(self, communicator: Communicator) -> np.ndarray:
-        """Return the whole head ``[nr_nodes, dim + 1]`` on all ranks; for small heads only."""
-        return communicator.allgather_array(self.local())
-
     def local(self) -> np.ndarray:
         """Return this rank's rows."""
         rows = np.empty((self.table.local_rows, self.dim + 1), np.float32)
@@ -181,10 +177,6 @@ class LabelHead:
                 mine = get_rows(table.variable, begin - table.start, end - table.start).numpy()
             parts.append(self.communicator.broadcast_array(mine, owner))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def nbytes(self) -> int:
-        """Return the number of bytes of the whole head."""
-        return 4 * self.nr_nodes * (self.dim + 1)
 
     def _with_one(self, vectors: tf.Tensor) -> tf.Tensor:
         scaled = self.inputs(vectors)

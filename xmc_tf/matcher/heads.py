@@ -36,10 +36,6 @@ class LevelHead(Protocol):
         """Number of nodes of the level."""
 
     @property
-    def dim(self) -> int:
-        """Dimension of the embeddings."""
-
-    @property
     def communicator(self) -> Communicator:
         """The ranks that have the rows."""
 

@@ -134,11 +134,9 @@ def make_optimizer(
     if params.weight_decay:
         inner.exclude_from_weight_decay(var_list=[one for one in encoder_variables if not decays(one)])
     ratio = params.head_rate / params.learning_rate
+    # The rate of this step; the schedule itself would be evaluated after the step has been counted.
     of_rows = RowAdam(
-        # The rate of this step; the schedule itself would be evaluated after the step has been counted.
-        lambda: inner.learning_rate * ratio,
-        epsilon=params.adam_epsilon,
-        weight_decay=params.weight_decay,
+        lambda: inner.learning_rate * ratio, epsilon=params.adam_epsilon, weight_decay=params.weight_decay
     )
     return strategy.optimizer(
         inner, table_optimizer=of_rows, reduction="sum", accumulate=params.gradient_accumulation_steps,

@@ -39,7 +39,7 @@ def write_projector(
     for level, head in enumerate(heads, start=1):
         if head.nr_nodes > most:
             break
-        rows = head.gathered(head.strategy.communicator)
+        rows = head.communicator.allgather_array(head.local())
         if head.strategy.rank() != 0:
             continue
         folder = Path(logdir) / "projector"

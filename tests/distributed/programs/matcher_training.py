@@ -82,7 +82,7 @@ def one_level(folder, params, encoder=None):
     assert strategy.check_replicas(encoder.variables) == len(encoder.variables)
     return {
         "losses": result.losses,
-        "head": head.gathered(world).tolist(),
+        "head": world.allgather_array(head.local()).tolist(),
         "vectors": encode(encoder, store, np.arange(8)).tolist(),
         "route": head.scorer.choice.route if head.scorer.choice else params.route,
     }
