@@ -32,6 +32,8 @@ from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import even_rows
 
+_SLICES = Path("variables", "slices")
+
 
 class Signature(NamedTuple):
     """A function of tensors in the structure of ``inputs``, whose names requests use, that returns tensors."""
@@ -180,15 +182,14 @@ def _write_slice(part: Path | None, table: ShardedTable, key: str, low: int, row
     name = f"{key.split('/')[1]}-{low:015d}"
     with tf.device("/cpu:0"):
         try:
-            prefix, tensors = str(_slices(part) / name), [tf.constant(rows)]
+            prefix, tensors = str(part / _SLICES / name), [tf.constant(rows)]
             tf.raw_ops.SaveV2(prefix=prefix, tensor_names=[key], shape_and_slices=[where], tensors=tensors)
         except tf.errors.OpError as error:  # such as a full disk
-            raise OSError(f"{_slices(part) / name}: {error.message}") from error
+            raise OSError(f"{part / _SLICES / name}: {error.message}") from error
 
 
 def _merge(part: Path) -> None:
-    variables = part / "variables"
-    slices = _slices(part)
+    variables, slices = part / "variables", part / _SLICES
     slices.mkdir(exist_ok=True)
     for file in list(variables.glob("variables.*")):
         # A merge deletes the indices that it has read, so they must not have the name of its result.
@@ -216,7 +217,3 @@ def write_fingerprint(folder: Path) -> None:
     if "uuid" in FingerprintDef.DESCRIPTOR.fields_by_name:  # each call writes another one
         content.ClearField("uuid")
     path.write_bytes(content.SerializeToString(deterministic=True))
-
-
-def _slices(part: Path) -> Path:
-    return part / "variables" / "slices"

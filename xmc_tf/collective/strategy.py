@@ -165,7 +165,16 @@ class CollectiveStrategy:
         wire = self._wire if wire is None else wire
         check_format(wire)
         wants = partial(_is_large, above)
-        scope = EmbeddingScope(self._table_of_layer, wants, wire, self._growing_table_of_layer)
+
+        def make(name: str, rows: int, dim: int, initializer: Initializer, trainable: bool) -> ShardedTable:
+            return self.table(self._free_name(name), rows, dim, initializer, trainable=trainable)
+
+        def make_growing(layer: GrowingEmbedding) -> GrowingTable:
+            name, initializer = self._free_name(layer.name), layer.embeddings_initializer
+            options: dict[str, Any] = {"admit_after": layer.admit_after, "evict": layer.rules}
+            return self.growing_table(name, layer.output_dim, initializer, trainable=layer.trainable, **options)
+
+        scope = EmbeddingScope(make, wants, wire, make_growing)
         with replaced(self, _scope=(above, wire)), shard_embeddings(scope), sharded_get_variable(self.table, wants):
             yield self
 
@@ -456,21 +465,6 @@ class CollectiveStrategy:
         if passed.loss_scale is None:
             passed.loss_scale = scale
         return passed
-
-    def _table_of_layer(
-        self, name: str, rows: int, dim: int, initializer: Initializer, trainable: bool
-    ) -> ShardedTable:
-        return self.table(self._free_name(name), rows, dim, initializer, trainable=trainable)
-
-    def _growing_table_of_layer(self, layer: GrowingEmbedding) -> GrowingTable:
-        return self.growing_table(
-            self._free_name(layer.name),
-            layer.output_dim,
-            layer.embeddings_initializer,
-            admit_after=layer.admit_after,
-            evict=layer.rules,
-            trainable=layer.trainable,
-        )
 
     def _add(self, table: ShardedTable) -> None:
         self.tables.append(table)

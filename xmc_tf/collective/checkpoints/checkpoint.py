@@ -6,8 +6,8 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -33,13 +33,14 @@ VALUES = "values"  # the name of a table's rows, beside those of its slots
 Write = Callable[[int, np.ndarray], None]
 # By table: the files of a rank's values and slots.
 Written = dict[str, dict[str, ShardFile]]
+Extra = Mapping[str, ArraySource]
 
 
 def save_tables(
     folder: str | Path,
     tables: Sequence[ShardedTable],
     communicator: Communicator,
-    extra: Mapping[str, ArraySource] | None = None,
+    extra: Extra | None = None,
     step: int = 0,
 ) -> None:
     """Write a checkpoint of tables, their slots, and replicated arrays (``extra``, written by rank 0); collective. All
@@ -62,7 +63,7 @@ def save_tables(
         run_on_all_ranks(communicator, lambda: _check_tables(tables, data))
         mine: Written = run_on_all_ranks(communicator, lambda: _write(data, tables, communicator.rank))
         gathered = communicator.gather(mine)
-        run_on_all_ranks(communicator, lambda: _finish(folder, data, tables, gathered, extra or {}, step))
+        run_on_all_ranks(communicator, lambda: _finish(data, tables, gathered, extra or {}, step))
     except BaseException:
         if communicator.rank == 0:
             # If the manifest has been written, these data are the checkpoint, even if another rank fails after that.
@@ -139,25 +140,17 @@ def _write(data: Path, tables: Sequence[ShardedTable], rank: int) -> Written:
             continue
         for part, variable in {VALUES: table.variable, **table.slots}.items():
             path = data / f"{number:02d}-{_file_name(table.name)}.{_file_name(part)}.{rank:05d}.npy"
-            read = partial(_rows_of, variable)
+
+            def read(low: int, high: int, source: Any = variable) -> np.ndarray:
+                return get_rows(source, low, high).numpy()
+
             shape = tuple(int(size) for size in variable.shape[1:])
             shard = write_shard(path, read, *table.partition.range(table.rank), shape, row_type(variable))
             written[table.name][part] = shard
     return written
 
 
-def _rows_of(variable: tf.Variable, low: int, high: int) -> np.ndarray:
-    return get_rows(variable, low, high).numpy()
-
-
-def _finish(
-    folder: Path,
-    data: Path,
-    tables: Sequence[ShardedTable],
-    gathered: list[Written],
-    extra: Mapping[str, ArraySource],
-    step: int,
-) -> None:
+def _finish(data: Path, tables: Sequence[ShardedTable], gathered: list[Written], extra: Extra, step: int) -> None:
     if not gathered:  # on the other ranks
         return
     for table in tables:
@@ -177,7 +170,7 @@ def _finish(
             check_ranges("the ranks", table.name, table.rows, shards)
         saved[table.name] = SavedTable(table.rows, table.dim, files.pop(VALUES), files)
     replicated = write_arrays(data, extra)
-    write_manifest(folder, Manifest(data.name, int(step), len(gathered), saved, replicated))
+    write_manifest(data.parent, Manifest(data.name, int(step), len(gathered), saved, replicated))
 
 
 def _parts_of(

@@ -71,10 +71,6 @@ def rules_of(evict: "Rule | Sequence[Rule] | None") -> tuple[Rule, ...]:
     return rules
 
 
-def too_old(entries: IndexedIds, rule: OlderThan, step: int) -> np.ndarray:
-    return entries.last < step - rule.steps
-
-
 def keys_of(entries: IndexedIds) -> np.ndarray:
     """Return the key of each id; lower keys are evicted first."""
     counts = np.minimum(entries.counts, 2**_COUNT_BITS - 1)

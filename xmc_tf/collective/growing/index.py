@@ -67,9 +67,7 @@ class IdIndex:
 
     def __init__(self, admit_after: int = 1) -> None:
         self.admit_after = admit_after
-        self._entries = _empty(_FEWEST)
-        self._used = 0
-        self._places = _rebuilt(self._entries.hashes[:0], 2 * _FEWEST)
+        self._set(IndexedIds(*(np.empty(0, np.int64) for _ in range(4))), _FEWEST)
         self._free = np.empty(0, np.int64)  # rows of evicted ids
         self.next_row = NO_ROW + 1  # all rows from here on are unused
 
@@ -90,7 +88,11 @@ class IdIndex:
 
     def see(self, hashes: np.ndarray, step: int) -> FoundIds:
         """Return the rows of ids, possibly repeated, seen in a step; new ids are added, admitted ones get a row."""
-        self._make_room(len(hashes))
+        needed, room = self._used + len(hashes), len(self._entries.hashes)
+        if needed > room:
+            while room < needed:
+                room *= 2
+            self._set(self.entries, room)
         rows, new = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
         counters = np.array([self._used, len(self._free), self.next_row, 0], np.int64)
         kernels.see(self._places, *self._entries, hashes, step, self.admit_after, self._free, counters, rows, new)
@@ -111,36 +113,14 @@ class IdIndex:
         """Replace all entries, whose hashes must differ; ``free`` are the lower rows that no entry has."""
         self._free = np.empty(0, np.int64) if free is None else free
         self.next_row = 1 + int(max(entries.rows.max(initial=NO_ROW), self._free.max(initial=NO_ROW)))
+        self._set(entries, max(_FEWEST, len(entries.hashes)))
+
+    def _set(self, entries: IndexedIds, room: int) -> None:
+        """Copy entries to arrays with room for more, and rebuild the places: the number of an entry, or -1."""
         self._used = len(entries.hashes)
-        self._entries = _empty(max(_FEWEST, self._used))
+        self._entries = IndexedIds(*(np.empty(room, np.int64) for _ in range(4)))
         for target, values in zip(self._entries, entries, strict=True):
             target[: self._used] = values
-        self._places = _rebuilt(entries.hashes, _places_for(len(self._entries.hashes)))
-
-    def _make_room(self, more: int) -> None:
-        needed, room = self._used + more, len(self._entries.hashes)
-        if needed <= room:
-            return
-        while room < needed:
-            room *= 2
-        larger = _empty(room)
-        for target, values in zip(larger, self.entries, strict=True):
-            target[: self._used] = values
-        self._entries = larger
-        self._places = _rebuilt(larger.hashes[: self._used], _places_for(room))
-
-
-def _empty(room: int) -> IndexedIds:
-    return IndexedIds(*(np.empty(room, np.int64) for _ in range(4)))
-
-
-def _places_for(room: int) -> int:
-    """Return the number of places: a power of two, at most half of them taken."""
-    return 1 << int(2 * room - 1).bit_length()
-
-
-def _rebuilt(hashes: np.ndarray, places: int) -> np.ndarray:
-    """Return the places of all hashes: the number of an entry, or -1."""
-    made = np.full(places, -1, np.int32 if places <= 2**31 else np.int64)
-    kernels.put(made, hashes)
-    return made
+        places = 1 << int(2 * room - 1).bit_length()  # a power of two; at most half of them are taken
+        self._places = np.full(places, -1, np.int32 if places <= 2**31 else np.int64)
+        kernels.put(self._places, self._entries.hashes[: self._used])

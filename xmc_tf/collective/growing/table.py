@@ -22,7 +22,6 @@ from xmc_tf.collective.growing.eviction import (
     kind_of,
     limit_of,
     rules_of,
-    too_old,
 )
 from xmc_tf.collective.growing.index import HASHES, NO_ROW, IdIndex, IndexedIds
 from xmc_tf.collective.tables.initial_values import table_seed
@@ -169,7 +168,7 @@ class GrowingTable(ShardedTable):
             with self.lock:
                 entries = self.index.entries
                 if isinstance(rule, OlderThan):
-                    gone = too_old(entries, rule, int(step))
+                    gone = entries.last < int(step) - rule.steps
                 else:
                     gone = keys_of(entries) <= np.where(kind_of(entries, True), rows, candidates)
                 if gone.any():

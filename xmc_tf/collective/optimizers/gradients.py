@@ -168,8 +168,13 @@ def split(
         if isinstance(gradient, tf.IndexedSlices) and (each_id or table is not None):
             shape = tf.constant(list(variable.shape), gradient.indices.dtype)
             found.of_variables.append(tf.IndexedSlices(gradient.values, gradient.indices, shape))
-        else:
-            found.of_variables.append(_dense(gradient, variable))
+            continue
+        if isinstance(gradient, tf.IndexedSlices):  # these have different rows on each rank
+            gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, variable.shape[0])
+        # A gradient loses its static shape in reshapes by dynamic sizes, but counting its bytes needs it
+        # (tests/distributed/test_matcher.py, "bert").
+        gradient.set_shape(variable.shape)
+        found.of_variables.append(gradient)
     return found
 
 
@@ -186,16 +191,6 @@ def _is_shard(table: ShardedTable | None, size: int) -> bool:
 
 def _values(gradient: Gradient) -> tf.Tensor:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-
-
-def _dense(gradient: Gradient, variable: tf.Variable) -> tf.Tensor:
-    """Return a variable's gradient as a dense tensor: sparse ones have different rows on each rank."""
-    if isinstance(gradient, tf.IndexedSlices):
-        gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, variable.shape[0])
-    # A gradient loses its static shape in reshapes by dynamic sizes, but counting its bytes needs it
-    # (tests/distributed/test_matcher.py, "bert").
-    gradient.set_shape(variable.shape)
-    return gradient
 
 
 def _summed(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:

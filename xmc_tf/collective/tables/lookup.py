@@ -6,6 +6,7 @@ the same point.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -32,9 +33,8 @@ def ids_out_of_range_in_one_line() -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        if (
-            line := re.search(r"(table \S+ has rows \d+ to \d+; )?ids out of range on rank [^\n]*", str(error))
-        ) is None:
+        line = re.search(r"(table \S+ has rows \d+ to \d+; )?ids out of range on rank [^\n]*", str(error))
+        if line is None:
             raise
         short = InputError(line[0])
         short.on_all_ranks = True
@@ -53,7 +53,6 @@ class RowRequest(NamedTuple):
 @tf.autograph.experimental.do_not_convert
 def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
     """Return the request for flat ``ids``, possibly repeated; collective. An invalid id is an error on all ranks."""
-    table = serving_or_sharded(table)
     ids = tf.cast(ids, tf.int64)
     if table.size > 1:
         return request_from_owners(table, ids, lambda wanted: wanted - table.start, check=True)
@@ -117,9 +116,8 @@ def exchange_ids(
     """Send ids, ordered by owner and possibly encoded, to their owners; return the received ids, by rank, and their
     number from each rank; collective. ``check`` are the ids to check against the table's range.
     """
-    message = tf.numpy_function(
-        lambda *arrays: _message(table, *arrays), [ids, counts, tf.cast(check, tf.int64)], _number_type(table)
-    )
+    arrays = [ids, counts, tf.cast(check, tf.int64)]
+    message = tf.numpy_function(partial(_message, table), arrays, _number_type(table))
     message.set_shape([None])
     return _exchanged(table, message, counts, name)
 
@@ -234,8 +232,4 @@ def lookup(
 @tf.autograph.experimental.do_not_convert
 def fetch(table: ShardedTable, request: RowRequest, wire: WireFormat = "fp32") -> tf.Tensor:
     """Return the unique rows of a request; ``tf.gather(rows, request.positions)`` has one row per id."""
-    table = serving_or_sharded(table)
-    rows = table.gather(request.local)
-    if table.size == 1:
-        return rows
-    return exchange_of(table, rows, request.send, request.receive, "rows", wire)
+    return exchange_of(table, table.gather(request.local), request.send, request.receive, "rows", wire)

@@ -16,8 +16,13 @@ from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
 from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of, row_bytes
 from xmc_tf.common.errors import InputError
 
+logger = logging.getLogger(__name__)
+
 # The size of the rows that are gathered at once. Tests lower it.
 BLOCK_BYTES = 8 * 2**20
+RouteName = Literal["auto", "rows", "features"]
+# Scores and targets of pairs -> the pairs' losses, elementwise.
+PairLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 @tf.custom_gradient
@@ -38,31 +43,18 @@ def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: t
         of_right = tf.sparse.sparse_dense_matmul(pairs, left, adjoint_a=True)
         return tf.ensure_shape(of_left, left.shape), None, tf.ensure_shape(of_right, right.shape), None
 
-    return _in_blocks(left, at_left, right, at_right), back
-
-
-def _in_blocks(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: tf.Tensor) -> tf.Tensor:
     size = max(1, BLOCK_BYTES // (4 * left.shape[1]))
     blocks = tf.maximum(1, -(-tf.size(at_left) // size))
 
-    def dots(number: tf.Tensor) -> tf.Tensor:
-        block = slice(number * size, (number + 1) * size)
-        return tf.reduce_sum(tf.gather(left, at_left[block]) * tf.gather(right, at_right[block]), axis=1)
-
     def add(number: tf.Tensor, made: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-        return number + 1, made.write(number, dots(number))
+        block = slice(number * size, (number + 1) * size)
+        dots = tf.reduce_sum(tf.gather(left, at_left[block]) * tf.gather(right, at_right[block]), axis=1)
+        return number + 1, made.write(number, dots)
 
     made = tf.TensorArray(tf.float32, size=blocks, infer_shape=False, element_shape=[None])
     # Sequential, so that only one block is in memory.
     _, made = tf.while_loop(lambda number, _: number < blocks, add, (0, made), parallel_iterations=1)
-    return tf.reshape(made.concat(), tf.shape(at_left))
-
-
-logger = logging.getLogger(__name__)
-
-RouteName = Literal["auto", "rows", "features"]
-# Scores and targets of pairs -> the pairs' losses, elementwise.
-PairLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+    return tf.reshape(made.concat(), tf.shape(at_left)), back
 
 
 class PairScorer:
@@ -83,10 +75,14 @@ class PairScorer:
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         if self._decided(table, ids, instances, flat) == "rows":
-            return _like(ids, _score_here(table, vectors, instances, flat, self.wire))
-        sent = _send(table, vectors, instances, flat, self.wire)
-        back = _exchange(table, _score(table, sent), sent.pairs_in, sent.pairs_out, "scores")
-        return _like(ids, tf.gather(back, tf.math.invert_permutation(sent.order)))
+            scores = self._score_here(table, vectors, instances, flat)
+        else:
+            sent = _send(table, vectors, instances, flat, self.wire)
+            back = exchange_of(table, _score(table, sent), sent.pairs_in, sent.pairs_out, "scores")
+            scores = tf.gather(back, tf.math.invert_permutation(sent.order))
+        if isinstance(ids, tf.RaggedTensor):
+            return ids.with_flat_values(scores)
+        return tf.ensure_shape(tf.reshape(scores, tf.shape(ids)), ids.shape)
 
     @tf.autograph.experimental.do_not_convert
     def losses(
@@ -103,16 +99,17 @@ class PairScorer:
         wanted = tf.cast(flat_ids(targets), tf.float32)
         factors = None if weights is None else tf.cast(flat_ids(weights), tf.float32)
         if self._decided(table, ids, instances, flat) == "rows":
-            of_pairs = loss(_score_here(table, vectors, instances, flat, self.wire), wanted)
+            of_pairs = loss(self._score_here(table, vectors, instances, flat), wanted)
             of_pairs = of_pairs if factors is None else of_pairs * factors
             return tf.math.unsorted_segment_sum(of_pairs, instances, tf.shape(vectors)[0])
         sent = _send(table, vectors, instances, flat, self.wire)
-        wanted = _to_owners(table, wanted, sent, "targets")
-        factors = None if factors is None else _to_owners(table, factors, sent, "weights")
+        wanted = exchange_of(table, tf.gather(wanted, sent.order), sent.pairs_out, sent.pairs_in, "targets")
+        if factors is not None:
+            factors = exchange_of(table, tf.gather(factors, sent.order), sent.pairs_out, sent.pairs_in, "weights")
         of_pairs = loss(_score(table, sent), wanted)
         of_pairs = of_pairs if factors is None else of_pairs * factors
         of_groups = tf.math.unsorted_segment_sum(of_pairs, sent.group_of_pair, tf.shape(sent.vectors)[0])
-        back = _exchange(table, of_groups, sent.groups_in, sent.groups_out, "losses")
+        back = exchange_of(table, of_groups, sent.groups_in, sent.groups_out, "losses")
         return tf.math.unsorted_segment_sum(back, sent.instance_of_group, tf.shape(vectors)[0])
 
     def _decided(self, table: ShardedTable, ids: DenseOrRagged, instances: tf.Tensor, flat: tf.Tensor) -> str:
@@ -124,6 +121,10 @@ class PairScorer:
             self.choice = choose_route(table, ids, instances, flat, self.wire)
             logger.info("table %r: %s", table.name, self.choice.reason)
         return self.choice.route
+
+    def _score_here(self, table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        request = request_rows(table, ids)
+        return pair_dots(vectors, instances, fetch(table, request, self.wire), request.positions)
 
 
 class _Sent(NamedTuple):
@@ -175,27 +176,10 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
     return _Sent(order, pairs_out, groups_out, instance_of_group, pairs_in, groups_in, group_of_pair, local, moved)
 
 
-def _score_here(
-    table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor, wire: WireFormat
-) -> tf.Tensor:
-    request = request_rows(table, ids)
-    return pair_dots(vectors, instances, fetch(table, request, wire), request.positions)
-
-
 def _score(table: ShardedTable, sent: _Sent) -> tf.Tensor:
     unique, positions = tf.unique(sent.local)
     rows = tf.cast(tf.gather(table.variable, unique), tf.float32)
     return pair_dots(sent.vectors, sent.group_of_pair, rows, positions)
-
-
-def _to_owners(table: ShardedTable, values: tf.Tensor, sent: _Sent, kind: str) -> tf.Tensor:
-    """Send a number per pair to the owners of the pairs' rows."""
-    return _exchange(table, tf.gather(values, sent.order), sent.pairs_out, sent.pairs_in, kind)
-
-
-def _exchange(table: ShardedTable, values: tf.Tensor, send: tf.Tensor, receive: tf.Tensor, kind: str) -> tf.Tensor:
-    """Send numbers in full precision, as there are few of them."""
-    return values if table.size == 1 else exchange_of(table, values, send, receive, kind)
 
 
 def _pairs(ids: DenseOrRagged) -> tuple[tf.Tensor, tf.Tensor]:
@@ -205,12 +189,6 @@ def _pairs(ids: DenseOrRagged) -> tuple[tf.Tensor, tf.Tensor]:
         raise InputError("ids of pairs", expected="[instances, rows for each]", received=str(ids.shape))
     instances, per_instance = tf.shape(ids)[0], tf.shape(ids)[1]
     return tf.repeat(tf.range(instances), per_instance), tf.cast(tf.reshape(ids, [-1]), tf.int64)
-
-
-def _like(ids: DenseOrRagged, flat: tf.Tensor) -> DenseOrRagged:
-    if isinstance(ids, tf.RaggedTensor):
-        return ids.with_flat_values(flat)
-    return tf.ensure_shape(tf.reshape(flat, tf.shape(ids)), ids.shape)
 
 
 class Choice(NamedTuple):

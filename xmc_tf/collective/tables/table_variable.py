@@ -110,14 +110,9 @@ class TableVariable(keras.Variable):
     def __init__(self, table: ShardedTable) -> None:
         self.sharded_table = table
         rows, dim = self._own_shape()  # of a growing table, the room when the layer is built: Keras needs a number
-        super().__init__(
-            "zeros",
-            (table.rows if table.has_row_numbers else rows, dim),
-            table.variable.dtype.name,
-            trainable=table.variable.trainable,
-            autocast=False,
-            name=table.name.replace("/", "_"),
-        )
+        shape, dtype = (table.rows if table.has_row_numbers else rows, dim), table.variable.dtype.name
+        name, trainable = table.name.replace("/", "_"), table.variable.trainable
+        super().__init__("zeros", shape, dtype, trainable=trainable, autocast=False, name=name)
 
     def _own_shape(self) -> list[int]:
         with tf.init_scope():
@@ -158,11 +153,9 @@ class TableVariable(keras.Variable):
         return value
 
     def __repr__(self) -> str:
-        return f"<Variable path={self.path}, shape={tuple(self.shape)}, dtype={self.dtype}, {self._where()}>"
-
-    def _where(self) -> str:
         table = self.sharded_table
-        return f"rows {table.start} to {table.start + table.local_rows - 1} on this rank"
+        where = f"rows {table.start} to {table.start + table.local_rows - 1} on this rank"
+        return f"<Variable path={self.path}, shape={tuple(self.shape)}, dtype={self.dtype}, {where}>"
 
     def _serialize_to_tensors(self) -> Any:
         self._refuse_partial_file("tf.train.Checkpoint")

@@ -64,6 +64,9 @@ def exchange(
 def exchange_of(
     table: ShardedTable, rows: tf.Tensor, send: tf.Tensor, receive: tf.Tensor, kind: str, wire: WireFormat = "fp32"
 ) -> tf.Tensor:
+    """Exchange rows, or other values, between the ranks of a table, if it has several."""
+    if table.size == 1:
+        return rows
     return exchange(rows, send, receive, rank=table.rank, name=f"{table.name}/{kind}", wire=wire, kind=kind)
 
 
