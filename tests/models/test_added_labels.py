@@ -123,7 +123,7 @@ def test_the_command_shows_what_it_would_do(folders, capsys):
     out = capsys.readouterr().out
     assert "would add 1 labels to the 42" in out
     assert "42  other name" in out
-    assert "1 names are known already" in out
+    assert "left out 1 names that the model has already" in out
     with pytest.raises(
         InputError, match=r"1 of 2 names are not new[^$]*line 1: 'Quantum Chemistry' is label 40 of the"
     ):
