@@ -42,7 +42,7 @@ def check_installed(controller: Controller) -> None:
 
 
 class Launcher(ABC):
-    """What makes processes the ranks of a run. The nodes must know the job before it starts the ranks."""
+    """The engine that turns processes into ranks. The nodes must know the job before it starts the ranks."""
 
     def __init__(self) -> None:
         self.tail: deque[str] = deque(maxlen=30)  # the last lines of mpiexec

@@ -30,7 +30,7 @@ def finish(request: MPI.Request) -> None:
 
 
 def finish_sending(request: MPI.Request, size: int) -> None:
-    """Wait for an operation that all ranks have begun; pause only if it takes long, as data move while ranks test."""
+    """Wait for an operation that all ranks have begun; pause only when late, as data only move while ranks test."""
     busy_s = _BUSY_S + size / _BYTES_PER_S
     begun = time.perf_counter()
     while not request.Test():

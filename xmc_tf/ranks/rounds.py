@@ -4,7 +4,7 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def equal_rounds(begins: np.ndarray, most: int, communicator: Communicator) -> list[tuple[int, int]]:
-    """Return ranges of documents with at most ``most`` entries, as many (also empty ones) on each rank; collective."""
+    """Return as many ranges on each rank, of one document or of documents with up to ``most`` entries; collective."""
     ranges, low = [], 0
     while low < len(begins) - 1:
         high = max(low + 1, int(np.searchsorted(begins, begins[low] + most, side="right")) - 1)

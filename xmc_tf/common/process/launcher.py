@@ -1,4 +1,4 @@
-"""The end of a rank when its launcher has ended: ``horovodrun --mpi`` is a shell whose kill mpirun does not notice."""
+"""The end of a rank when its launcher has ended, which mpirun does not notice if ``horovodrun --mpi`` is killed."""
 
 import contextlib
 import os

@@ -56,7 +56,7 @@ def call(
     called: int = 0,
     patience_s: float = 2 * HANDSHAKE_S,
 ) -> socket.socket:
-    """Return an authenticated connection, in blocking mode; try again, as a listener under attack drops callers."""
+    """Return an authenticated connection, in blocking mode; retry, because a listener under attack drops callers."""
     end = time.monotonic() + patience_s
     problem: OSError | None = None
     while True:
