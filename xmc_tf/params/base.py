@@ -81,11 +81,15 @@ class Params:
         return data
 
 
-@cache
-def shapes(cls: Any) -> dict[str, Shape]:
+_SHAPES: dict[type, dict[str, Shape]] = {}
+
+
+def shapes(cls: type[Params]) -> dict[str, Shape]:
     """Return the allowed form of each parameter of a class."""
-    hints = typing.get_type_hints(cls)
-    return {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
+    if cls not in _SHAPES:
+        hints = typing.get_type_hints(cls)
+        _SHAPES[cls] = {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
+    return _SHAPES[cls]
 
 
 def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...]:

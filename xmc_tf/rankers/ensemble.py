@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -19,23 +19,6 @@ from xmc_tf.rankers.xlinear import XLinear
 
 POOL = 30
 """Number of labels that each tree contributes to the first of a list: what it drops counts as 0 in the mean."""
-
-
-class EnsembleScores(NamedTuple):
-    """The candidate labels of documents, ascending within each document, with the score of each in each tree."""
-
-    indptr: np.ndarray  # int64 [documents + 1]
-    indices: np.ndarray  # int32 [candidates], label numbers
-    scores: np.ndarray  # float32 [candidates, trees]; 0 where the label is not among the best of a tree
-    nr_labels: int
-
-    def best(self, only_topk: int, threads: int = 1) -> csr_matrix:
-        """Return the best labels by their mean score: documents × labels, descending within a row."""
-        count = len(self.indptr) - 1
-        nodes, means = np.empty((count, only_topk), np.int32), np.empty((count, only_topk), np.float32)
-        sizes = np.zeros(count, np.int64)
-        _by_rows(partial(best_by_mean, *self[:3]), (nodes, means, sizes), count, threads)
-        return ranked_csr(nodes, means, sizes, self.nr_labels)
 
 
 @dataclass(eq=False)
@@ -99,17 +82,23 @@ class TreeEnsemble:
         """Labels that may be predicted, ascending; None: all."""
         return self.models[0].allowed
 
-    def scores(
-        self, X: Features, *, beam_size: int | None = None, candidates: int = POOL, post_processor: str | None = None,
-        threads: int = -1,
-    ) -> EnsembleScores:  # fmt: skip
-        """Return the labels that any tree finds among its best ``candidates``, with their scores in each tree."""
-        found = [
-            model.search(X, beam_size=beam_size, only_topk=candidates, post_processor=post_processor, threads=threads)
-            for model in self.models
-        ]
-        nodes, values, counts = (np.stack(column) for column in zip(*found, strict=True))
-        count = X.nr_rows
+    def predict(
+        self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
+        post_processor: str | None = None, threads: int = -1, first: int = POOL,
+    ) -> csr_matrix:  # fmt: skip
+        """Return the best labels by their mean score over the trees, each of which first finds ``first`` labels."""
+        most = self.only_topk if only_topk is None else only_topk
+        if most < 1:
+            raise InputError("beam size and top k must be at least 1", received=str(most))
+        options: dict[str, Any] = {"beam_size": beam_size, "post_processor": post_processor, "threads": threads}
+        return deepened(lambda size: self._best(X, size, options), most, first)
+
+    def _best(self, X: Features, size: int, options: dict[str, Any]) -> csr_matrix:
+        """Return the best labels among the best ``size`` of any tree."""
+        count, threads, post_processor = X.nr_rows, options["threads"], options["post_processor"]
+        found = zip(*(model.search(X, only_topk=size, **options) for model in self.models), strict=True)
+        nodes, values, counts = map(np.stack, found)
+        # The candidates of each document, ascending, with their scores in each tree; 0 if it has not found them.
         labels, sizes = np.empty((count, nodes.shape[0] * nodes.shape[2]), np.int32), np.empty(count, np.int64)
         _by_rows(partial(unite, nodes, counts), (labels, sizes), count, threads)
         indptr = np.concatenate([[0], np.cumsum(sizes)])
@@ -121,22 +110,11 @@ class TreeEnsemble:
                 scores[:, tree] = model.predict_selected(X, union, post_processor=post_processor).data
         else:
             _by_rows(partial(place_scores, nodes, values, counts, indptr, indices), (scores,), count, threads)
-        return EnsembleScores(indptr, indices, scores, self.nr_labels)
-
-    def predict(
-        self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
-        post_processor: str | None = None, threads: int = -1, first: int = POOL,
-    ) -> csr_matrix:  # fmt: skip
-        """Return the best labels by their mean score over the trees, each of which first finds ``first`` labels."""
-        most = self.only_topk if only_topk is None else only_topk
-        if most < 1:
-            raise InputError("beam size and top k must be at least 1", received=str(most))
-
-        def search(size: int) -> csr_matrix:
-            found = self.scores(X, beam_size=beam_size, candidates=size, post_processor=post_processor, threads=threads)
-            return found.best(min(size, self.nr_labels), threads)
-
-        return deepened(search, most, first)
+        most = min(size, self.nr_labels)
+        best, means = np.empty((count, most), np.int32), np.empty((count, most), np.float32)
+        sizes = np.zeros(count, np.int64)
+        _by_rows(partial(best_by_mean, indptr, indices, scores), (best, means, sizes), count, threads)
+        return ranked_csr(best, means, sizes, self.nr_labels)
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
         """Return the mean scores of selected labels (the entries of documents × labels), each scored by every tree."""

@@ -3,8 +3,8 @@
 Data flow, where every arrow is a file in the work folder, which all ranks share:
 
 * rank 0: labels, tree, relevance → for each level its problem (``work_folder.py``), cut into sub-problems
-* every rank's threads: claim the largest unclaimed sub-problem, solve it into a block (``solving.py``)
-* all ranks: blocks → each level's W, streamed, each rank a part (``joining.py``)
+* every rank's threads: claim the largest unclaimed sub-problem, solve it into a block
+* all ranks: blocks → each level's W, streamed, each rank a part (``solving.py``)
 * levels that learn from mistakes ("man"): every rank predicts its range of the documents with the levels so far
   (``training.py``) → the next levels' problems
 * rank 0: levels → the model's folder

@@ -20,8 +20,13 @@ from xmc_tf.data import Features, check_pair, save_matrix
 from xmc_tf.data.matrices import open_matrix
 from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level
 from xmc_tf.rankers.disk import level_folder, write_parameters
-from xmc_tf.rankers.distributed.joining import join_blocks
-from xmc_tf.rankers.distributed.solving import SubProblem, block_name, cut_into_sub_problems, solve_over_ranks
+from xmc_tf.rankers.distributed.solving import (
+    SubProblem,
+    block_name,
+    cut_into_sub_problems,
+    join_blocks,
+    solve_over_ranks,
+)
 from xmc_tf.rankers.distributed.work_folder import (
     WorkFolder,
     is_stored,

@@ -105,16 +105,11 @@ def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkF
     """Open the work folder of an earlier run with the same key, or create an empty one; check that all ranks see it."""
     path = work_path(model)
     run_on_all_ranks(communicator, lambda: _prepare(path, key) if communicator.rank == 0 else None)
-    token = communicator.broadcast(secrets.token_hex(8))
-
-    def mark() -> None:
-        if communicator.rank == 0:
-            (path / f"seen-{token}").touch()
-
-    run_on_all_ranks(communicator, mark)
-    run_on_all_ranks(communicator, lambda: _wait_for(path / f"seen-{token}"))
+    seen = path / f"seen-{communicator.broadcast(secrets.token_hex(8))}"
+    run_on_all_ranks(communicator, lambda: seen.touch() if communicator.rank == 0 else None)
+    run_on_all_ranks(communicator, lambda: _wait_for(seen))
     if communicator.rank == 0:
-        (path / f"seen-{token}").unlink()
+        seen.unlink()
     return WorkFolder(path, key)
 
 

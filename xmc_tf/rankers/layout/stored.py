@@ -325,8 +325,8 @@ def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc
     def read(at: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
         with ThreadPoolExecutor(threads) as pool:
             ranges = chunk_ranges(last - first, 4 * threads)
-            futures = [pool.submit(*arguments, first + a, first + b, at, indices, data) for a, b in ranges]
-            for future in futures:
+            jobs = [(*arguments, first + a, first + b, at, indices, data) for a, b in ranges]
+            for future in [pool.submit(*job) for job in jobs]:
                 if future.result() >= 0:
                     raise damaged(stored.folder)
 
