@@ -48,15 +48,10 @@ def squared_hinge(scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     return tf.square(hinge(scores, targets))
 
 
-def cross_entropy(scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Return the cross-entropy of each candidate; scores are logits."""
-    return tf.nn.sigmoid_cross_entropy_with_logits(labels=targets, logits=scores)
-
-
 _LOSSES = {
     "hinge": HeadLoss(hinge), "squared-hinge": HeadLoss(squared_hinge),
     "weighted-hinge": HeadLoss(hinge, weighted=True), "weighted-squared-hinge": HeadLoss(squared_hinge, weighted=True),
-    "cross-entropy": HeadLoss(cross_entropy, mean=False),
+    "cross-entropy": HeadLoss(lambda s, t: tf.nn.sigmoid_cross_entropy_with_logits(labels=t, logits=s), mean=False),
 }  # fmt: skip
 
 
