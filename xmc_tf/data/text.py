@@ -255,11 +255,11 @@ class JoinedTexts(LazyTexts):
             return JoinedTexts(
                 [part[max(first - at, 0) : max(last - at, 0)] for part, at in zip(self.parts, begins, strict=False)]
             )
+        index = range(len(self))[index]  # negative numbers count from the end
         for part in self.parts:
             if index < len(part):
                 return _decoded(part[index])
             index -= len(part)
-        raise IndexError("there is no such document")
 
     def __iter__(self) -> Iterator[str]:
         for part in self.parts:
@@ -279,7 +279,7 @@ class FileRange(LazyTexts):
         if isinstance(index, slice):
             first, last, _ = index.indices(len(self))
             return FileRange(self._file, self._first + first, self._first + max(first, last))
-        return self._file[self._first + index]
+        return self._file[self._first + range(len(self))[index]]
 
     def __iter__(self) -> Iterator[str]:
         for lines in self.batches(1024):
