@@ -265,7 +265,7 @@ def solve_over_ranks(
     if communicator.rank == 0:
         unsolved = [i for i, name in enumerate(names) if not is_solved(work.blocks / name)]
     unsolved = communicator.broadcast(unsolved)
-    claims, stop = Claims(work.claims(run), len(unsolved)), Event()
+    claims, stop = Claims(work.file(f"claims-{run}"), len(unsolved)), Event()
 
     def solve_until_none_is_left() -> None:
         try:

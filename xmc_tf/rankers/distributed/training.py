@@ -27,14 +27,7 @@ from xmc_tf.rankers.distributed.solving import (
     join_blocks,
     solve_over_ranks,
 )
-from xmc_tf.rankers.distributed.work_folder import (
-    WorkFolder,
-    is_stored,
-    open_problem,
-    open_tasks,
-    open_work_folder,
-    save_problem,
-)
+from xmc_tf.rankers.distributed.work_folder import WorkFolder, open_work_folder
 from xmc_tf.rankers.fit import levels_title
 from xmc_tf.rankers.layout.stored import write_search
 from xmc_tf.rankers.level import Level
@@ -113,7 +106,7 @@ def train_trees_over_ranks(
         _train_levels(communicator, work, numbers, title, instances, threads, seed)
         for i in there:
             for t in trees[i].runs[number]:
-                problem = open_problem(work.level(trees[i].first + t))
+                problem = work.problem(trees[i].first + t)
                 weights = open_matrix(work.weights(trees[i].first + t))
                 models[i].levels.append(Level(weights, problem.clusters, problem.bias, level_preds[i][t]))
     return models
@@ -126,10 +119,10 @@ def _store(
     if levels is None:
         return
     for t in run:
-        if not is_stored(work.level(first + t)):
+        if not work.has_problem(first + t):
             known = open_matrix(predicted) if predicted is not None and t == run.start else None
             problem = levels.problem(t, known)
-            save_problem(work.level(first + t), problem, level_tasks(instances, problem))
+            work.save_problem(first + t, problem, level_tasks(instances, problem))
 
 
 def _train_levels(
@@ -140,7 +133,7 @@ def _train_levels(
     joined = communicator.broadcast([t for t in numbers if work.weights(t).exists()])
     if len(joined) == len(numbers):
         return
-    levels = {t: (open_problem(work.level(t)), open_tasks(work.level(t))) for t in numbers}
+    levels = {t: (work.problem(t), work.tasks(t)) for t in numbers}
     # The cuts ignore what is already solved, so that the blocks of an earlier run fit.
     plan: list[SubProblem] = []
     if communicator.rank == 0:

@@ -28,46 +28,6 @@ _PROBLEM, _TASKS, _NAME = "problem.json", "tasks.npz", "work.json"
 _UNFINISHED = ".work-"  # prefix of the name of ``work.json`` until it is complete
 
 
-def save_problem(folder: Path, problem: LevelProblem, tasks: LevelTasks) -> None:
-    """Write a level's problem and tasks; ``problem.json`` comes last and marks them as complete."""
-    folder.mkdir(parents=True, exist_ok=True)
-    matrices = {
-        "Y": problem.labels, "C": problem.clusters.astype(np.float32), "M": problem.matched, "R": problem.costs,
-    }  # fmt: skip
-    for name, matrix in matrices.items():
-        if matrix is not None:
-            save_matrix(folder / f"{name}.npz", matrix)
-    content = {
-        "covered": problem.covered,
-        "params": problem.params.to_json(),
-        "matrices": [name for name, matrix in matrices.items() if matrix is not None],
-    }
-    with atomic_file(folder / _TASKS) as part:
-        write_npz(part, tasks._asdict())
-    with atomic_file(folder / _PROBLEM) as part:
-        part.write_text(json.dumps(content), encoding="utf-8")
-
-
-def is_stored(folder: Path) -> bool:
-    return (folder / _PROBLEM).is_file()
-
-
-def open_problem(folder: Path) -> LevelProblem:
-    """Return a problem that :func:`save_problem` wrote, memory-mapped."""
-    content = read_json(folder / _PROBLEM)
-    found = {name: open_matrix(folder / f"{name}.npz") for name in content["matrices"]}
-    return LevelProblem(
-        csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), content["covered"],
-        LinearLevelParams.from_json(content["params"]),
-    )  # fmt: skip
-
-
-def open_tasks(folder: Path) -> LevelTasks:
-    """Return a level's tasks, memory-mapped: computing them reads all matched documents, so one rank does it."""
-    arrays = read_npz(folder / _TASKS, name="work file")
-    return LevelTasks(*(arrays[name] for name in LevelTasks._fields))
-
-
 class WorkFolder:
     """A folder of intermediate results, from which a later run with the same key of the inputs resumes."""
 
@@ -85,6 +45,37 @@ class WorkFolder:
     def weights(self, t: int) -> Path:
         return self.level(t) / "W.npz"
 
+    def has_problem(self, t: int) -> bool:
+        return (self.level(t) / _PROBLEM).is_file()
+
+    def save_problem(self, t: int, problem: LevelProblem, tasks: LevelTasks) -> None:
+        """Write a level's problem and tasks; ``problem.json`` comes last and marks them as complete."""
+        folder, clusters = self.level(t), problem.clusters.astype(np.float32)
+        folder.mkdir(parents=True, exist_ok=True)
+        every = {"Y": problem.labels, "C": clusters, "M": problem.matched, "R": problem.costs}
+        matrices = {name: matrix for name, matrix in every.items() if matrix is not None}
+        for name, matrix in matrices.items():
+            save_matrix(folder / f"{name}.npz", matrix)
+        content = {"covered": problem.covered, "params": problem.params.to_json(), "matrices": list(matrices)}
+        with atomic_file(folder / _TASKS) as part:
+            write_npz(part, tasks._asdict())
+        with atomic_file(folder / _PROBLEM) as part:
+            part.write_text(json.dumps(content), encoding="utf-8")
+
+    def problem(self, t: int) -> LevelProblem:
+        """Return a level's problem, memory-mapped."""
+        content = read_json(self.level(t) / _PROBLEM)
+        found = {name: open_matrix(self.level(t) / f"{name}.npz") for name in content["matrices"]}
+        return LevelProblem(
+            csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), content["covered"],
+            LinearLevelParams.from_json(content["params"]),
+        )  # fmt: skip
+
+    def tasks(self, t: int) -> LevelTasks:
+        """Return a level's tasks: computing them reads all matched documents, so one rank does it."""
+        arrays = read_npz(self.level(t) / _TASKS, name="work file")
+        return LevelTasks(*(arrays[name] for name in LevelTasks._fields))
+
     def remove(self) -> None:
         """Rename and remove it: after an interruption, a later run must not resume from what remains."""
         gone = _discarded(self.path)
@@ -92,9 +83,6 @@ class WorkFolder:
             shutil.rmtree(gone)
         self.path.rename(gone)
         shutil.rmtree(gone)
-
-    def claims(self, run: str) -> Path:
-        return self.path / f"claims-{run}"
 
 
 def work_path(model: Path) -> Path:
