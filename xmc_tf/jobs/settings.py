@@ -59,13 +59,9 @@ class Settings:
 
 
 def choose_settings(
-    shape: DataShape,
-    params: XRLinearParams,
-    *,
-    fixed: frozenset[str] = frozenset(),
-    minutes: float | None = None,
+    shape: DataShape, params: XRLinearParams, *, fixed: frozenset[str] = frozenset(), minutes: float | None = None,
     effort: str = "balanced",
-) -> Settings:
+) -> Settings:  # fmt: skip
     """Return the settings of linear rankers to begin with, and those to try, with reasons.
 
     The choice depends on its arguments only, never on the clock, so that the same command gives the same model.

@@ -26,16 +26,9 @@ _NEGATIVES = "tfn"  # others need scores of the label head
 
 
 def audit_documents(
-    model: "Parts | LinearParts",
-    X: Features,
-    texts: Texts | None,
-    labels: LabelData,
-    params: RankerParams,
-    *,
-    documents: Sequence[str] | None,
-    most: int,
-    threads: int,
-) -> Audit:
+    model: "Parts | LinearParts", X: Features, texts: Texts | None, labels: LabelData, params: RankerParams, *,
+    documents: Sequence[str] | None, most: int, threads: int,
+) -> Audit:  # fmt: skip
     """Return the findings about the labels of documents; ``params`` trained the model's rankers."""
     if params.mode != "full-model":
         raise InputError("this model predicts clusters of labels, not labels", expected="a model of labels")

@@ -93,16 +93,9 @@ class ReadDocuments:
 
 
 def read_documents(
-    documents: Any,
-    labels: Any = None,
-    columns: FrameColumns | None = None,
-    *,
-    trained: "TrainedColumns | None" = None,
-    training: bool = False,
-    labelled: bool = False,
-    name: str = "texts",
-    labels_name: str = "labels",
-) -> ReadDocuments:
+    documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, trained: "TrainedColumns | None" = None,
+    training: bool = False, labelled: bool = False, name: str = "texts", labels_name: str = "labels",
+) -> ReadDocuments:  # fmt: skip
     """Read documents, and labels if there are any, in every form that users have them.
 
         >>> read_documents({"title": ["Rye bread"], "subjects": ["baking; bread"]}, "subjects").texts
@@ -222,13 +215,9 @@ def _is_numeric(frame: Any) -> bool:
 
 
 def _read_frame(
-    frame: Any,
-    labels: Any,
-    columns: FrameColumns,
-    trained: "TrainedColumns | None",
-    labelled: bool,
+    frame: Any, labels: Any, columns: FrameColumns, trained: "TrainedColumns | None", labelled: bool,
     names: tuple[str, str],
-) -> ReadDocuments:
+) -> ReadDocuments:  # fmt: skip
     """Return the texts of a table, and its labels or those that were passed separately."""
     from xmc_tf.tables.columns import ColumnOptions
     from xmc_tf.tables.label_forms import LISTS, LabelData

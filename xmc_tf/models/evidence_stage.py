@@ -23,15 +23,9 @@ _VERSION = 5  # of what is learned; the results of others are not kept
 
 
 def evidence_stage(
-    model: Parts,
-    held_out: Stage,
-    embeddings: Stage,
-    inputs: TrainingInputs,
-    recipe: Recipe,
-    stages: Stages,
-    *,
+    model: Parts, held_out: Stage, embeddings: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages, *,
     named: bool,
-) -> Stage:
+) -> Stage:  # fmt: skip
     """Learn the fusion and the weight of names on documents that neither encoder nor auxiliary rankers have seen."""
     documents, lines = inputs.documents, inputs.lines if named else None
 

@@ -46,14 +46,9 @@ class Parts:
     asked_runtime = "auto"
 
     def __init__(
-        self,
-        parts: Mapping[str, Path],
-        metadata: ModelMetadata,
-        names: Sequence[str] | None = None,
-        *,
-        where: Path,
+        self, parts: Mapping[str, Path], metadata: ModelMetadata, names: Sequence[str] | None = None, *, where: Path,
         kept: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.parts, self.metadata = dict(parts), metadata
         self.names = list(names) if names else None
         self.folder, self._kept = where, kept

@@ -79,13 +79,9 @@ def in_pieces(
 
 
 def fused(
-    evidence: ProbabilityModel,
-    search: Callable[[int], tuple[csr_matrix, np.ndarray | None]],
-    texts: Texts | None,
-    only_topk: int,
-    threshold: float | None,
-    threads: int,
-) -> csr_matrix:
+    evidence: ProbabilityModel, search: Callable[[int], tuple[csr_matrix, np.ndarray | None]], texts: Texts | None,
+    only_topk: int, threshold: float | None, threads: int,
+) -> csr_matrix:  # fmt: skip
     """Return the probabilities of the best labels of documents: documents × labels, descending within a row.
 
     ``search`` returns a number of best labels, of which a shorter list is the beginning, and the embeddings (length 1)

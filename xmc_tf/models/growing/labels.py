@@ -51,13 +51,9 @@ def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
 
 
 def with_fewer_labels(
-    model: _Model,
-    number_of: np.ndarray,
-    kept: np.ndarray,
-    rankers: Sequence[XLinear],
-    trees: Sequence[LabelTree],
+    model: _Model, number_of: np.ndarray, kept: np.ndarray, rankers: Sequence[XLinear], trees: Sequence[LabelTree],
     training: TrainingData | None,
-) -> _Model:
+) -> _Model:  # fmt: skip
     """Return a model with the rankers of fewer labels, and the other parts cut to these labels.
 
     ``number_of`` has the new number of each label, or -1; ``kept`` has for each new number the label whose name it
@@ -129,13 +125,9 @@ def with_corrections(model: _Model, read: ReadDocuments, threads: int) -> _Model
 
 
 def _solved_again(
-    model: LinearParts,
-    before: TrainingData,
-    after: TrainingData,
-    trees: Sequence[LabelTree],
-    kept: np.ndarray,
+    model: LinearParts, before: TrainingData, after: TrainingData, trees: Sequence[LabelTree], kept: np.ndarray,
     threads: int,
-) -> list[XLinear]:
+) -> list[XLinear]:  # fmt: skip
     """Return the rankers for other labels of the same documents; only the clusters that change are solved.
 
     ``kept`` has for each new label the earlier one whose weights are kept.
