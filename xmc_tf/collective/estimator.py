@@ -78,8 +78,8 @@ class Estimator:
         return self.model_dir / "checkpoint"
 
     def train(self, input_fn: InputFn, max_steps: int) -> int:
-        """Train until ``max_steps`` steps have been made in total, and return their number; collective. Data are
-        repeated as often as needed; a resumed training skips the batches that were already used.
+        """Train until ``max_steps`` steps have been made in total, on the data repeated as needed, and return their
+        number.
         """
         return self._train(input_fn, max_steps, None)
 

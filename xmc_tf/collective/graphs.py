@@ -1,6 +1,4 @@
-"""Programs of TensorFlow 1 over several ranks: variables of a ``tf.Graph`` and optimizers of ``tf.compat.v1.train``,
-whose ``compute_gradients`` returns the mean of the ranks' gradients.
-"""
+"""Programs of TensorFlow 1 over several ranks: variables of a ``tf.Graph`` and optimizers of ``tf.compat.v1.train``."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -1,6 +1,5 @@
 """Export of a model with sharded tables as a SavedModel in which each table is one ordinary variable. No process ever
-holds a whole table: rank 0 traces the model with variables without memory, and writes the rows that the other ranks
-send as slices of these in TensorFlow's checkpoint format.
+holds a whole table: rank 0 writes the rows of the other ranks as slices.
 """
 
 import json

@@ -1,6 +1,4 @@
-"""Checkpoints of sharded tables, written by all ranks and readable on any number of ranks. The data of a new one go
-into a new folder; it becomes valid when the manifest is replaced by one rename.
-"""
+"""Checkpoints of sharded tables, written by all ranks and readable on any number of ranks."""
 
 import re
 import shutil
@@ -83,9 +81,7 @@ def save_tables(
 def load_tables(
     folder: str | Path, tables: Sequence[ShardedTable], communicator: Communicator, *, slots: bool = True
 ) -> dict[str, np.ndarray]:
-    """Load tables and slots from a checkpoint of any number of ranks, and return its replicated arrays; collective.
-    Missing slots of the tables are created. After an error, tables may be partly loaded.
-    """
+    """Load tables and slots, which may be new, and return the checkpoint's replicated arrays; collective."""
     folder = Path(folder)
     here = run_on_all_ranks(communicator, lambda: read_manifest(folder) if communicator.rank == 0 else None)
     manifest = communicator.broadcast(here)

@@ -1,7 +1,7 @@
 """Many arrays packed into few files, because each file costs a flush and an encoder has hundreds of arrays."""
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BufferedWriter, FileIO
@@ -64,11 +64,13 @@ def write_arrays(folder: Path, given: Mapping[str, ArraySource], stem: str = "re
                 file = stack.enter_context((folder / f"{stem}-{len(files):05d}.bin").open("wb"))
                 stack.callback(flush, file)
             file.write(bytes(_aligned(file.tell()) - file.tell()))
-            at, path = file.tell(), Path(file.name)
-            arrays[name] = SavedArray(
-                list(value.shape), value.dtype.str, path.name, at, BLOCK_BYTES, list(_write_blocks(file, value))
-            )
-            files[path.name] = file.tell()
+            at, path, checksums = file.tell(), Path(file.name).name, []
+            raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+            for low, high in blocks(0, len(raw), BLOCK_BYTES):
+                file.write(raw[low:high])
+                checksums.append(zlib.crc32(raw[low:high]))
+            arrays[name] = SavedArray(list(value.shape), value.dtype.str, path, at, BLOCK_BYTES, checksums)
+            files[path] = file.tell()
     return Packed(files, arrays)
 
 
@@ -111,14 +113,6 @@ def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> 
             received=f"shape {saved.shape}, type {saved.dtype} from byte {saved.offset} on",
             fix="the manifest was damaged: copy the whole checkpoint again",
         )
-
-
-def _write_blocks(file: BufferedWriter, value: np.ndarray) -> Iterator[int]:
-    """Write an array; yield the checksums of its blocks."""
-    raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
-    for low, high in blocks(0, len(raw), BLOCK_BYTES):
-        file.write(raw[low:high])
-        yield zlib.crc32(raw[low:high])
 
 
 def _aligned(offset: int) -> int:

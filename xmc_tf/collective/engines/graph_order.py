@@ -1,5 +1,5 @@
-"""The order of collectives in a ``tf.Graph``, in which nothing else orders operations: each runs after the one that was
-added before it. Those of initial values have an order of their own, because a session runs the initializers alone.
+"""The order of collectives in a ``tf.Graph``, in which nothing else orders operations, and marks of them for the stall
+watch.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,3 @@
-"""The engine over MPI, which matches the ranks' calls by their order: TensorFlow runs the stateful
-``tf.numpy_function``, which calls mpi4py, in the program's order.
-"""
-
 import logging
 from collections.abc import Sequence
 
@@ -22,8 +18,9 @@ _SMALL_BYTES = 1 << 16
 
 
 class MpiEngine:
-    """The collective operations of MPI, each kind on a communicator of its own: ranks in different operations then wait
-    for each other, which is reported as a stall, while on one communicator MPI would mix up their data.
+    """The collective operations of MPI, which matches the ranks' calls by their order: that of the program, in which
+    TensorFlow runs the stateful ``tf.numpy_function``. Each kind has a communicator of its own, so that ranks in
+    different operations wait for each other, which is reported as a stall, instead of mixing up their data.
     """
 
     counts_numbers = False  # an exchange counts rows, so that the number of its numbers is not limited to 32 bits

@@ -23,9 +23,7 @@ Engine: TypeAlias = Union["HorovodEngine", "MpiEngine"]
 
 @cache
 def engine() -> Engine:
-    """Return this process's engine; the first call is collective. It is that of the communicator, never both: a step
-    through mpi4py beside Horovod's polling thread takes several times as long.
-    """
+    """Return this process's engine, that of its communicator; the first call is collective."""
     choose_communicator()  # reports what is missing
     if how_started(os.environ)[0] == "mpi":
         from xmc_tf.collective.engines.mpi_engine import MpiEngine

@@ -41,9 +41,7 @@ def compiled_over_ranks(
     change: Callable[[keras.Model, CollectiveOptimizer | None], CollectiveOptimizer],
     large: Callable[[int, int], bool],
 ) -> Iterator[None]:
-    """Give models compiled in the block the optimizer that ``change(model, optimizer over all ranks or None)`` returns;
-    ``large(rows, columns)`` says whether an embedding scope would shard an embedding.
-    """
+    """Give models compiled in the block the optimizer ``change(model, optimizer over all ranks or None)``."""
     # The class that has the method: Keras does not recompile loaded models of a class with a method of its own.
     owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))
     original = owner.compile

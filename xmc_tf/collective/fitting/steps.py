@@ -1,5 +1,5 @@
-"""Steps and epochs of Keras models over all ranks: the weight of each rank, losses, and batch normalization. All ranks
-make the same number of steps, with empty batches on those that have no more.
+"""Steps of Keras models over all ranks: their number, the weight of each rank, losses, metrics, and batch
+normalization.
 """
 
 import functools

@@ -1,6 +1,4 @@
-"""The forms of a growing table, with a fixed number of rows in the order of hashes, in a checkpoint and in an exported
-model.
-"""
+"""The forms of a growing table in a checkpoint and in an exported model, in the order of the hashes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -133,7 +131,21 @@ _SERVED: ContextVar[dict[GrowingTable, ServedForm] | None] = ContextVar("served_
 @contextmanager
 def served_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> Iterator[list[ShardedTable]]:
     """Yield tables with each growing one replaced by its served form, which lookups in the block use; collective."""
-    forms = {one: _form_of(one, communicator) for one in tables if isinstance(one, GrowingTable)}
+    forms = {}
+    for table in tables:
+        if not isinstance(table, GrowingTable):
+            continue
+        entries = in_order(table.index.entries)
+        admitted = entries.rows != NO_ROW
+        rows, hashes = entries.rows[admitted], entries.hashes[admitted]
+        if table.rank == table.size - 1:
+            rows, hashes = np.append(rows, NO_ROW), np.append(hashes, HASHES)
+        partition = partition_of(communicator.allgather(len(rows)))
+        values, keys = SomeRows(table.variable, rows), SomeRows(hashes[:, None], range(len(hashes)))
+        forms[table] = ServedForm(
+            ShardedTable(table.name, partition.rows, table.dim, partition, table.rank, values),
+            ShardedTable(_ids_of(table), partition.rows, 1, partition, table.rank, keys),
+        )
     with set_in_block(_SERVED, forms):
         yield [part for table in tables for part in (forms[table] if isinstance(table, GrowingTable) else (table,))]
 
@@ -141,17 +153,3 @@ def served_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> 
 def served_form(table: GrowingTable) -> ServedForm | None:
     """Return the table's served form within ``served_forms``, otherwise None."""
     return (_SERVED.get() or {}).get(table)
-
-
-def _form_of(table: GrowingTable, communicator: Communicator) -> ServedForm:
-    entries = in_order(table.index.entries)
-    admitted = entries.rows != NO_ROW
-    rows, hashes = entries.rows[admitted], entries.hashes[admitted]
-    if table.rank == table.size - 1:
-        rows, hashes = np.append(rows, NO_ROW), np.append(hashes, HASHES)
-    partition = partition_of(communicator.allgather(len(rows)))
-    values, keys = SomeRows(table.variable, rows), SomeRows(hashes[:, None], range(len(hashes)))
-    return ServedForm(
-        ShardedTable(table.name, partition.rows, table.dim, partition, table.rank, values),
-        ShardedTable(_ids_of(table), partition.rows, 1, partition, table.rank, keys),
-    )

@@ -1,7 +1,4 @@
-"""The index of a rank's ids: their hashes, which a server computes too, their rows, how often they were seen, and when
-last. On a million ids, its kernels are faster than TensorFlow's MutableHashTable and DenseHashTable (``python -m
-tests.benchmarks.growing_table``).
-"""
+"""The index of a rank's ids: their hashes, rows, and counts, faster than TensorFlow's MutableHashTable."""
 
 from typing import NamedTuple
 
@@ -64,6 +61,10 @@ class IndexedIds(NamedTuple):
 
 class IdIndex:
     """An index from hashes of ids to rows; an id gets a row when it is seen in the ``admit_after``-th step."""
+
+    _entries: IndexedIds
+    _used: int
+    _places: np.ndarray
 
     def __init__(self, admit_after: int = 1) -> None:
         self.admit_after = admit_after

@@ -1,6 +1,5 @@
 """The gradients of a step: sums over batches and ranks, their norms, and clipping. Gradients of rows of sharded tables
-are already summed on the rank that owns the row. Most Keras optimizers square the gradients of equal ids one by one,
-so summing them first would change the training.
+are already summed on the rank that owns the row.
 """
 
 from collections.abc import Sequence
@@ -151,8 +150,8 @@ class Gradients(NamedTuple):
 def split(
     gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], *, rowwise: bool, each_id: bool
 ) -> Gradients:
-    """Return the gradients of variables and tables, without missing ones, such as a pooler's. If ``rowwise``, tables
-    are updated row by row. With ``each_id``, the gradient of an embedding without a table keeps a row for each id.
+    """Return the gradients of variables and tables, without missing ones. Tables are updated row by row if ``rowwise``;
+    with ``each_id``, the gradient of an embedding without a table keeps a row for each id.
     """
     found = Gradients([], [], [], [])
     for gradient, variable in zip(gradients, variables, strict=True):

@@ -25,6 +25,7 @@ from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_o
 from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable, whole_rows
 from xmc_tf.common.errors import InputError
 
+log = logging.getLogger(__name__)
 # fp32 ends below 2^128; larger scales would turn every loss into infinity.
 _LARGEST = 2.0**100
 
@@ -53,13 +54,11 @@ class LossScale(tf.Module):
         self.good_steps.assign(tf.where(grow, tf.zeros([], tf.int64), good))
 
 
-log = logging.getLogger(__name__)
-
-# Optimizers that update each number by itself, so that the shards of a table can be updated one by one.
 _NOT_WEIGHTED = (
     "the ranks have batches of different sizes, but train_step does not weight its loss by them: compute the gradients "
     "of self.optimizer.scale_loss(loss)"
 )
+# Optimizers that update each number by itself, so that the shards of a table can be updated one by one.
 ELEMENTWISE = ("SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "Nadam", "Ftrl", "Lion")
 
 
@@ -106,7 +105,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         with tf.init_scope():
             # Neither is saved. The norm, before clipping, is only computed with clipping or loss scaling.
             self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")
-            self.last_rate = tf.Variable(0.0, trainable=False, name="last_rate")  # not saved
+            self.last_rate = tf.Variable(0.0, trainable=False, name="last_rate")
 
     @property
     def iterations(self) -> keras.Variable:

@@ -1,6 +1,4 @@
-"""Optimizers that update only the touched rows of a shard and their slots. Momentum and Adam decay a row's slots, and
-AdamW the row, only in steps that touch the row (the usual lazy form).
-"""
+"""Optimizers that update only the touched rows of a shard and their slots (the usual lazy form)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

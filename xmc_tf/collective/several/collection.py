@@ -68,8 +68,8 @@ class Stack:
         )
 
     def rows_of(self, numbers: Sequence[int], ids: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return the rows in the stack of flat ids of its tables ``numbers``, concatenated. An id out of range becomes
-        ``-1 - number`` of its table, which the lookup reports on all ranks.
+        """Return the stack's rows of flat ids of its tables ``numbers``; an invalid id becomes ``-1 - number`` of its
+        table.
         """
         flat = tf.concat([tf.cast(one, tf.int64) for one in ids], axis=0)
         if len(self.parts) == 1:

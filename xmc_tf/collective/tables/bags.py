@@ -94,17 +94,15 @@ def combine(rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], dim
     if all(one.is_one_row_each for one in features):
         sums = tf.gather(rows, positions)
     else:
-        starts = tf.unstack(tf.cumsum(counts, exclusive=True), num=len(features))
-        row_of_id = tf.concat([one.row_of_id() + start for one, start in zip(features, starts, strict=True)], axis=0)
-        sums = _combined(rows, positions, row_of_id, features, counts)
+        sums = _combined(rows, positions, features, counts)
     parts = tf.split(sums, counts, num=len(features)) if len(features) > 1 else [sums]
     return [one.shaped(part, dim) for one, part in zip(features, parts, strict=True)]
 
 
-def _combined(
-    rows: tf.Tensor, positions: tf.Tensor, row_of_id: tf.Tensor, features: Sequence[Bags], counts: tf.Tensor
-) -> tf.Tensor:
+def _combined(rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], counts: tf.Tensor) -> tf.Tensor:
     """Return the sums or means of all features, concatenated."""
+    starts = tf.unstack(tf.cumsum(counts, exclusive=True), num=len(features))
+    row_of_id = tf.concat([one.row_of_id() + start for one, start in zip(features, starts, strict=True)], axis=0)
     total = tf.reduce_sum(counts)
     weighted = any(one.weights is not None for one in features)
     if weighted:

@@ -1,6 +1,4 @@
-"""Initial values of a sharded table, which depend on the seed and the row, not on the number of ranks: rows are drawn
-in blocks, each from a generator that is seeded with the block's number.
-"""
+"""Initial values of a sharded table, drawn in blocks of rows: they depend on the seed and the row, not on the ranks."""
 
 import logging
 import math
@@ -28,9 +26,7 @@ Initializer: TypeAlias = str | keras.initializers.Initializer | np.ndarray | Cal
 
 
 def first_values(initializer: Initializer, name: str, rows: int, dim: int, seed: int) -> Values | None:
-    """Return a function from ``(start, stop)`` to the initial values of these rows, or None for zeros. Keras
-    initializers that are not known to draw rows independently compute the whole table on each rank.
-    """
+    """Return a function from ``(start, stop)`` to the initial values of these rows, or None for zeros."""
     if isinstance(initializer, np.ndarray):
         return _rows_of(initializer, name, rows, dim)
     if isinstance(initializer, str):

@@ -45,10 +45,7 @@ def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
 
 
 class ShardedEmbedding(keras.layers.Embedding):
-    """An Embedding of which each rank holds a range of rows, or, with few rows, a plain one. ``embeddings`` stands for
-    the whole table; ``table`` has this rank's rows. Subclasses of Keras' Embedding get a form with this base
-    (``sharded_form``).
-    """
+    """An Embedding of which each rank holds a range of rows, in ``table``, or, with few rows, a plain one."""
 
     table: ShardedTable
     _make_table: MakeTable | None = None

@@ -64,9 +64,7 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
 def request_from_owners(
     table: ShardedTable, ids: tf.Tensor, local: Callable[[tf.Tensor], tf.Tensor], *, check: bool
 ) -> RowRequest:
-    """Return the request for flat int64 ids of a table on several ranks; collective. ``local`` returns the local rows
-    of ids that this rank owns; ``check`` says whether ids must be row numbers.
-    """
+    """Return the request for flat int64 ids on several ranks; ``local`` returns the owner's local rows; collective."""
     bounds = table.partition.bounds[1:-1].astype(np.int64)
 
     def ask(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -113,9 +111,7 @@ def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 def exchange_ids(
     table: ShardedTable, ids: tf.Tensor, counts: tf.Tensor, check: tf.Tensor, name: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ids, ordered by owner and possibly encoded, to their owners; return the received ids, by rank, and their
-    number from each rank; collective. ``check`` are the ids to check against the table's range.
-    """
+    """Send ids, ordered by owner, to their owners; return those received, by rank, and their number; collective."""
     arrays = [ids, counts, tf.cast(check, tf.int64)]
     message = tf.numpy_function(partial(_message, table), arrays, _number_type(table))
     message.set_shape([None])

@@ -1,6 +1,4 @@
-"""Scores of (instance, row) pairs by one of two routes with the same result: rows are sent to the instances, or the
-instances' vectors to the owners of the rows, whose cost hardly depends on the number of rows per instance.
-"""
+"""Scores of (instance, row) pairs: either rows are sent to the instances, or vectors to the owners of the rows."""
 
 import logging
 from collections.abc import Callable
@@ -202,9 +200,7 @@ def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
 
 
 def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
-    """Return the bytes of a step that sends vectors to the owners of rows (``groups``: of an instance's pairs with
-    another rank's rows) and receives their gradients.
-    """
+    """Return the bytes of a step that sends each instance once to each rank with its rows, and receives gradients."""
     return groups * 2 * row_bytes(dim, wire) + pairs * (id_bytes + 8)  # 8: a score and its gradient
 
 

@@ -1,6 +1,4 @@
-"""The local rows of a table as a variable of Keras. To its user it is the whole table; uses that would need all rows in
-one place, or write only some of them, raise an error that names the equivalent over the ranks.
-"""
+"""The rows of a table as a variable of Keras, which to its user is the whole table, or else an error."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
