@@ -185,16 +185,9 @@ def creator_in_graphs(creator: Callable[..., tf.Variable]) -> Iterator[None]:
 v1 = tf.compat.v1
 
 
-class _Marked:
-    """The operations of a graph whose results are gradients: equal on all ranks, or those of this rank's rows."""
-
-    def __init__(self) -> None:
-        self.equal: set[tf.Operation] = set()
-        self.of_rows: set[tf.Operation] = set()
-
-
-def _marked() -> _Marked:
-    return of_graph("gradients", _Marked)
+def _marked() -> tuple[set[tf.Operation], set[tf.Operation]]:
+    """Return the operations of a graph whose results are gradients: equal on all ranks, and of this rank's rows."""
+    return of_graph("equal_gradients", set), of_graph("gradients_of_rows", set)
 
 
 @contextmanager
@@ -232,7 +225,7 @@ def optimizers_over_ranks(communicator: Communicator) -> Iterator[None]:
 
 def _means(gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], size: int) -> list[Gradient | None]:
     """Return the means of the ranks' gradients; of a sharded variable, those of this rank's rows."""
-    marked, found = _marked(), list(gradients)
+    (equal, of_rows), found = _marked(), list(gradients)
     replicated: dict[int, tf.Tensor] = {}
     for at, (gradient, variable) in enumerate(zip(gradients, variables, strict=True)):
         if gradient is None:
@@ -244,19 +237,19 @@ def _means(gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable
             gradient = tf.IndexedSlices(gradient, tf.range(tf.shape(gradient)[0]))
         values = gradient.values / size
         found[at] = tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-        marked.of_rows.add(values.op)
+        of_rows.add(values.op)
     if replicated:
         sums = operations.grouped_sum(list(replicated.values()), "xmc_tf/gradients")
         for at, total in zip(replicated, sums, strict=True):
             mean = found[at] = total / tf.cast(size, total.dtype)
-            marked.equal.add(mean.op)
+            equal.add(mean.op)
     return found
 
 
 def _check_equal(gradient: Gradient, variable: tf.Variable) -> None:
-    marked = _marked()
+    equal, of_rows = _marked()
     if table_of(variable) is not None:
-        if not isinstance(gradient, tf.IndexedSlices) or gradient.values.op not in marked.of_rows:
+        if not isinstance(gradient, tf.IndexedSlices) or gradient.values.op not in of_rows:
             raise InputError(
                 f"the gradient of the sharded variable {variable.name!r} is not as compute_gradients returned it",
                 expected="the gradient of optimizer.compute_gradients(loss), unchanged: no rank sees all of it",
@@ -271,14 +264,14 @@ def _check_equal(gradient: Gradient, variable: tf.Variable) -> None:
         if operation in seen:
             continue
         seen.add(operation)
-        if operation in marked.of_rows:
+        if operation in of_rows:
             raise InputError(
                 f"the gradient of {variable.name!r} depends on that of a sharded variable, which differs between ranks",
                 expected="gradients that are computed from those of replicated variables",
                 fix="leave the sharded variables out of tf.clip_by_global_norm; or train the model with Keras, whose "
                 "optimizers have global_clipnorm",
             )
-        if operation in marked.equal:
+        if operation in equal:
             found = True
         else:
             todo += [tensor.op for tensor in operation.inputs]

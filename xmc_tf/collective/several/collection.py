@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.several.planner import EmbeddingTable, Plan, partition_of
-from xmc_tf.collective.tables.bags import Bags, Combiner, DenseOrRagged, bags, combine, flat_ids
+from xmc_tf.collective.tables.bags import Bags, DenseOrRagged, bags, combine, flat_ids
 from xmc_tf.collective.tables.initial_values import first_values
 from xmc_tf.collective.tables.lookup import check_ids_of_all_ranks, fetch, lookup, request_rows
 from xmc_tf.collective.tables.table import ShardedTable, SomeRows, make_table, serving_or_sharded
@@ -238,14 +238,15 @@ class EmbeddingCollection(keras.layers.Layer):
         combiners = {slot.feature: slot.table.combiner for slot in self._slots}
         if unknown := sorted(set(weights) - set(combiners)):
             raise InputError(f"{self.name}: weights of an unknown feature {unknown[0]!r}")
-        return {name: _bags(name, inputs[name], combiners[name], weights.get(name)) for name in self._features}
+        found = {}
+        for name in self._features:
+            one = bags(f"ids of feature {name!r}", inputs[name], combiners[name], weights.get(name))
+            # One dimension is one id for each example.
+            if one.combiner is not None and not isinstance(one.ids, tf.RaggedTensor) and one.ids.shape.rank == 1:
+                factors = None if one.weights is None else tf.reshape(one.weights, [-1, 1])
+                one = Bags(one.ids[:, None], one.combiner, factors)
+            found[name] = one
+        return found
 
     def _cast(self, rows: DenseOrRagged) -> DenseOrRagged:
         return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
-
-
-def _bags(name: str, ids: Any, combiner: Combiner, weights: Any) -> Bags:
-    found = bags(f"ids of feature {name!r}", ids, combiner, weights)
-    if combiner is None or isinstance(found.ids, tf.RaggedTensor) or found.ids.shape.rank != 1:
-        return found
-    return Bags(found.ids[:, None], combiner, None if weights is None else tf.reshape(weights, [-1, 1]))
