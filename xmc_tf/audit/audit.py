@@ -125,7 +125,9 @@ def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
     if data.names is not None and found.named.nnz:
         worth = float(found.column("name")[pair])
         parts.append(
-            f"its name is in the text, of which {worth:.0%} have it" if worth > 0 else "its name is not in the text"
+            f"its name is in the text; {worth:.0%} of such texts have the label"
+            if worth > 0
+            else "its name is not in the text"
         )
     similar = found.near.indices[found.near.indptr[row] : found.near.indptr[row + 1]][:_CLOSE]
     if len(similar):
@@ -134,5 +136,5 @@ def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
     if (closest := found.companions.closest(row, label)) is not None:
         other, both, every = closest
         of_other = f"{both} of {every} other documents with {data.label_name(other)!r} have it"
-        parts.append(of_other if both else "no other document has it together with one of the other labels")
+        parts.append(of_other if both else "no other document with one of the other labels has it")
     return "; ".join(parts)

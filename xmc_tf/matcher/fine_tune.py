@@ -159,8 +159,8 @@ def _check_finite(losses: list[float], level: int, step: int) -> None:
     if len(wrong):
         raise InputError(
             f"level {level}: the loss of step {step - len(losses) + 1 + wrong[0]} is {losses[wrong[0]]}",
-            expected="a number",
-            received=f"{len(wrong)} of {len(losses)} losses that are not",
+            expected="finite losses",
+            received=f"{len(wrong)} of {len(losses)} that are not",
             fix="lower learning_rate or head_learning_rate, add warmup_steps, or train without mixed_precision; "
             "earlier checkpoints are kept",
         )

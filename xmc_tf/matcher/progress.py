@@ -90,7 +90,7 @@ class Course(NamedTuple):
             f"padding {self.padding_share:.1%}",
         ]  # fmt: skip
         if self.wire_bytes:
-            parts.append(f"{self.wire_bytes / 2**20:.2f} MiB sent a step, {self.step_ms:.1f} ms a step")
+            parts.append(f"{self.wire_bytes / 2**20:.2f} MiB sent per step, {self.step_ms:.1f} ms per step")
         return ", ".join(parts)
 
 
