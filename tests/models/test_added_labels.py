@@ -47,7 +47,7 @@ def test_new_labels_are_found_by_all_of_their_names_and_others_stay(folders):
 def test_server_and_page_count_the_new_labels(folders):
     pytest.importorskip("uvicorn")
     from xmc_tf.server.application import Application, Limits
-    from xmc_tf.server.predictions import Predictions, ServerOptions
+    from xmc_tf.server.predictions import Predictions
     from xmc_tf.server.versions import ServedModel
 
     sent = []
@@ -57,7 +57,7 @@ def test_server_and_page_count_the_new_labels(folders):
             sent.append(message)
 
         scope = {"type": "http", "path": path, "method": "GET", "headers": []}
-        routes = Predictions(ServedModel(folders / "more"), ServerOptions(), Limits())
+        routes = Predictions(ServedModel(folders / "more"), Limits())
         await Application(routes, Limits())(scope, None, send)
 
     asyncio.run(ask("/v1/models/xmc/metadata"))
