@@ -79,7 +79,7 @@ def silent_names(data: AuditData, found: PairEvidence) -> list[Finding]:
     out = []
     for label in silent.tolist():
         why = (
-            f"none of its {documents[label]} documents contains the name, and the rankers miss {missed[label]} of them: "
+            f"none of its {documents[label]} documents contains the name, and rankers miss {missed[label]} of them: "
             "add alternative names"
         )
         sure = 1.0 - 0.5 ** (documents[label] / _FEWEST)
