@@ -14,7 +14,7 @@ from xmc_tf.models.results import rows_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.pipeline.devices import choose_device
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
-from xmc_tf.pipeline.stages import Record, Stage, Stages
+from xmc_tf.pipeline.stages import Record, Stages
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.tables.runs import flat_parameters, now
@@ -50,7 +50,14 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     )  # fmt: skip
     model = XTransformer.trained(inputs, recipe, stages)
     model.metadata = model.metadata.with_columns(store.columns)
-    model.parts[DOCUMENTS] = _documents_stage(store, stages).folder / DOCUMENTS
+
+    def keep_documents(folder: Path) -> Record:
+        known = TrainedDocuments.of(text for split in ("train", "validation") for text in store.texts(split))
+        known.save(folder / DOCUMENTS)
+        return {"said": f"{len(known.keys):,} different texts"}
+
+    source = {name: store.meta(name) for name in ("source", "splits")}
+    model.parts[DOCUMENTS] = stages.run("documents", keep_documents, inputs=source).folder / DOCUMENTS
     if store.count("test"):
         model.metadata = model.metadata.with_examples(list(store.texts("test")[:3]))
     on_first_rank(communicator, lambda: model.save(job.model))
@@ -77,17 +84,6 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
     if not keep:
         stages.remove()
     return summary
-
-
-def _documents_stage(store: TableStore, stages: Stages) -> Stage:
-    """Record which documents the model knows, including those that chose its best state."""
-
-    def keep(folder: Path) -> Record:
-        known = TrainedDocuments.of(text for split in ("train", "validation") for text in store.texts(split))
-        known.save(folder / DOCUMENTS)
-        return {"said": f"{len(known.keys):,} different texts"}
-
-    return stages.run("documents", keep, inputs={"source": store.meta("source"), "splits": store.meta("splits")})
 
 
 def _documents(store: TableStore, split: str) -> Documents:

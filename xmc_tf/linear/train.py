@@ -157,12 +157,9 @@ def _data(arguments: argparse.Namespace, options: LinearOptions, communicator: C
     files = {"Y": a.label_path, "X": a.inst_path, "texts": a.text_path, "names": a.labels}
     files = {what: path for what, path in files.items() if path}
     check_training_input(Y=Y, X=X, texts=texts, names=names, files=files, loaded=True)
-
-    def read_further() -> tuple[spmatrix | None, dict[int, spmatrix]]:
-        return _relevance(a.rel_path, options.params.ranker.rel_mode, Y), _user_negatives(a, Y)
-
-    # Only rank 0 uses them; errors in them are reported before work begins.
-    R, negatives = run_on_all_ranks(communicator, lambda: read_further() if communicator.rank == 0 else (None, {}))
+    # Only rank 0 uses these; errors in them are reported before work begins.
+    mode, first = options.params.ranker.rel_mode, communicator.rank == 0
+    R, negatives = run_on_all_ranks(communicator, lambda: _relevance_and_negatives(a, mode, Y) if first else (None, {}))
     tree = features = None
     if a.code_path:
         # With 1, the root is right above the clusters in the file.
@@ -195,35 +192,30 @@ def _warn_of_needs(data: LinearData, options: LinearOptions, layout: str, folder
     )  # fmt: skip
 
 
-def _relevance(path: str | None, mode: str, Y: spmatrix) -> spmatrix | None:
-    """Return the relevance of the labels, if there is any and it is used."""
-    if path is None:
-        return None
-    if mode == "disable":
-        _LOG.warning("%s has no effect without --rel-mode induce or ranker-only", path)
-        return None
-    R = load_matrix(path, name="relevance")
-    try:
-        check_relevance(sorted_csc(R), sorted_csc(Y))
-    except InputError as error:
-        raise error.found_in(path) from None
-    return R
-
-
-def _user_negatives(arguments: argparse.Namespace, Y: spmatrix) -> dict[int, spmatrix]:
-    """Return the user's own negatives, by the number of levels above the labels."""
+def _relevance_and_negatives(
+    a: argparse.Namespace, mode: str, Y: spmatrix
+) -> tuple[spmatrix | None, dict[int, spmatrix]]:
+    """Return the relevance of the labels, if it is used, and the user's negatives by the level above the labels."""
+    R = None
+    if a.rel_path is not None and mode == "disable":
+        _LOG.warning("%s has no effect without --rel-mode induce or ranker-only", a.rel_path)
+    elif a.rel_path is not None:
+        R = load_matrix(a.rel_path, name="relevance")
+        try:
+            check_relevance(sorted_csc(R), sorted_csc(Y))
+        except InputError as error:
+            raise error.found_in(a.rel_path) from None
     found: dict[int, spmatrix] = {}
-    for height, path in ((0, arguments.usn_label_path), (1, arguments.usn_match_path)):
+    for height, path in ((0, a.usn_label_path), (1, a.usn_match_path)):
         if path is not None:
             found[height] = csc_matrix(load_matrix(path, name="negatives"))
-            check_pair(Y, found[height], arguments.label_path, path)
+            check_pair(Y, found[height], a.label_path, path)
     if 0 in found and found[0].shape[1] != Y.shape[1]:
         raise InputError(
-            f"{arguments.usn_label_path} does not fit the labels",
-            expected=f"{Y.shape[1]:,} columns, as in {arguments.label_path}",
+            f"{a.usn_label_path} does not fit the labels", expected=f"{Y.shape[1]:,} columns, as in {a.label_path}",
             received=f"{found[0].shape[1]:,} columns",
-        )
-    return found
+        )  # fmt: skip
+    return R, found
 
 
 def _decisive(arguments: argparse.Namespace, options: LinearOptions) -> dict[str, Any]:
