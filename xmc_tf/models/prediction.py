@@ -18,8 +18,7 @@ from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, ov
 from xmc_tf.params import PredictionOptions
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
-from xmc_tf.rankers.deepening import deepened
-from xmc_tf.rankers.ensemble import TreeEnsemble, trees_of
+from xmc_tf.rankers.ensemble import TreeEnsemble, deepened, trees_of
 
 _TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
 POOL = 100  # labels that an ensemble looks at, of each of the two

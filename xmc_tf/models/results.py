@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.data import Features, TextFile, Texts
 from xmc_tf.fusion import POOL, ProbabilityModel
-from xmc_tf.rankers.deepening import beginning, beyond, extended
+from xmc_tf.rankers.ensemble import beginning, beyond, extended
 
 _LOG = logging.getLogger(__name__)
 

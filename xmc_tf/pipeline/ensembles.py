@@ -5,7 +5,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics import ensemble
 from xmc_tf.pipeline.inputs import Recipe
-from xmc_tf.rankers.deepening import beginning
+from xmc_tf.rankers.ensemble import beginning
 
 
 def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:

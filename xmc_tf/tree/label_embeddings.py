@@ -18,8 +18,7 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.stacking import Pieces, stack_rows
 from xmc_tf.tree.embedding_kernels import keep_strongest, scale_rows, sum_dense, sum_sparse
-from xmc_tf.tree.kmeans_levels import read_only
-from xmc_tf.tree.threads import ThreadPool, even_cuts
+from xmc_tf.tree.threads import ThreadPool, even_cuts, read_only
 
 DOCUMENT_PIECE_ENTRIES = 1 << 20
 
