@@ -55,9 +55,8 @@ def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> Non
 def params_of_effort(
     params: XRLinearParams, effort: str | None, nr_documents: int, nr_labels: int, *, dense: bool = False
 ) -> XRLinearParams:
-    """Return the parameters with trees and solver settings chosen by the data, but for settings that are not defaults.
-    The trees are flat: up to some hundred clusters are children of the root, which finds better labels than several
-    narrow levels.
+    """Return the parameters with trees and (default) solver settings replaced by those for the data. The trees are
+    flat: up to some hundred clusters are children of the root, which finds better labels than several narrow levels.
     """
     if effort is None:
         return params

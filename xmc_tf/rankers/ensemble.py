@@ -16,13 +16,12 @@ from xmc_tf.rankers.kernels.union import best_by_mean, place_scores, unite
 from xmc_tf.rankers.query_arrays import ranked_csr
 from xmc_tf.rankers.xlinear import XLinear
 
-GROWTH = 32
-"""A deeper search looks for this many times as many labels."""
+GROWTH = 32  # a deeper search looks for this many times as many labels
 
 
 def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) -> csr_matrix:
-    """Return the best labels, descending within a row, from ``search(n)``, which finds n of them, ``first`` at first. So
-    a longer list begins with the shorter one, although results of several trees depend on n.
+    """Return the best labels, descending within a row, from ``search(n)``, which finds n, from ``first`` on. So a
+    longer list begins with the shorter one, although results of several trees depend on n.
     """
     found = search(first)
     while first < only_topk:
@@ -74,8 +73,7 @@ def beginning(found: csr_matrix, count: int) -> csr_matrix:
     return out
 
 
-POOL = 30
-"""Number of labels that each tree contributes to the first of a list: what it drops counts as 0 in the mean."""
+POOL = 30  # number of labels that each tree contributes to the first of a list: what it drops counts as 0 in the mean
 
 
 @dataclass(eq=False)
@@ -182,8 +180,7 @@ class TreeEnsemble:
         return first
 
 
-Rankers: TypeAlias = XLinear | TreeEnsemble
-"""The rankers of a model: over one tree, or over several."""
+Rankers: TypeAlias = XLinear | TreeEnsemble  # the rankers of a model: over one tree, or over several
 
 
 def rankers_of(models: Sequence[XLinear]) -> Rankers:

@@ -1,8 +1,6 @@
-"""Hierarchical 2-means: halve the labels repeatedly into a balanced tree of similar labels.
-
-The tree has ``2**d`` sub-trees, of which each rank gets a range. Every rank splits the nodes above its own sub-trees
-itself, which needs no messages. Each node has its own random state and a fixed order of sums, so the tree does not
-depend on the number of ranks.
+"""Hierarchical 2-means: halve the labels repeatedly into a balanced tree of similar labels. Each rank has a range of
+sub-trees, and splits the nodes above them itself, without messages. Each node has its own random state and a fixed
+order of sums, so the tree does not depend on the number of ranks.
 """
 
 from collections.abc import Callable
