@@ -13,6 +13,7 @@ from xmc_tf.params.base import Params, shapes
 from xmc_tf.params.choices import RUNTIMES
 from xmc_tf.params.values import MisfitError
 
+_LOG = logging.getLogger("xmc_tf.params")
 P = TypeVar("P", bound=Params)
 _METAVARS = {bool: "true/false", int: "INT", float: "NUMBER"}
 
@@ -63,8 +64,6 @@ def truth(text: str) -> bool:
         return False
     raise argparse.ArgumentTypeError(f"expected true or false, received {text!r}")
 
-
-_LOG = logging.getLogger("xmc_tf.params")
 
 _BATCHES = "batches are made by TensorFlow's own threads"
 _BALANCED = "clusters are always balanced"
