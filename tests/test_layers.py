@@ -111,7 +111,6 @@ MODULES_WITHOUT_TENSORFLOW = [
     "models.linear",
     "models.model",
     "models.loading",
-    "models.over_ranks",
     "models.results",
     "models.xr_linear",
     "models.xtransformer",

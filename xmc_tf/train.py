@@ -37,9 +37,9 @@ from xmc_tf.jobs.train_flags import (
     table_job,
 )
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.metrics import format_table
+from xmc_tf.metrics import format_table, precision_and_recall
 from xmc_tf.models.linear.first_use import compiling_beside
-from xmc_tf.models.over_ranks import measure_over_ranks
+from xmc_tf.models.results import predict_over_ranks, rows_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     SEARCH,
@@ -180,10 +180,13 @@ def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Re
 
     on_first_rank(communicator, save)
     finished()
-    if inputs.validation is not None:
-        table = measure_over_ranks(XTransformer.load(folder), inputs.validation, communicator, arguments.layout)
-        if communicator.rank == 0:
-            print(table)
+    if (held_out := inputs.validation) is not None:
+        saved, texts, X = XTransformer.load(folder), held_out.texts, held_out.X
+        predicted = predict_over_ranks(
+            lambda rows: saved.predict(rows_of(texts, rows), rows_of(X, rows)), len(texts), communicator
+        )
+        if predicted is not None:
+            print(precision_and_recall(predicted, held_out.Y.tocsr(), arguments.layout))
     if communicator.rank == 0:
         table = format_table(["stage", "seconds", "result"], stages.summary(), left=3)
         _LOG.info("the model is in %s\n%s", folder, table)

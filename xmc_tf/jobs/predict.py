@@ -30,8 +30,7 @@ from xmc_tf.data import (
     save_matrix,
 )
 from xmc_tf.models.loading import load
-from xmc_tf.models.over_ranks import predict_over_ranks
-from xmc_tf.models.results import Names, count_of, in_pieces, named, rows_of
+from xmc_tf.models.results import Names, count_of, in_pieces, named, predict_over_ranks, rows_of
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
     DECISIONS,

@@ -24,9 +24,8 @@ from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.linear.train_flags import parser
 from xmc_tf.models.linear.first_use import compiling_beside
-from xmc_tf.models.linear.in_memory import OnDisk
-from xmc_tf.models.linear.over_ranks import OverRanks
 from xmc_tf.models.linear.parts import LinearParts
+from xmc_tf.models.linear.places import OnDisk, OverRanks
 from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (

@@ -1,6 +1,5 @@
-"""The result of a prediction: pieced together, named, measured, and printed or saved."""
+"""Predictions of many documents, in pieces and over ranks, and what is done with their scores."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,8 +9,8 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.data import Features, TextFile, Texts
 from xmc_tf.fusion import POOL, ProbabilityModel
 from xmc_tf.rankers.ensemble import beginning, beyond, extended
-
-_LOG = logging.getLogger(__name__)
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 Names = Sequence[str] | Mapping[int, str] | None
 
@@ -96,3 +95,18 @@ def fused(
     further = over_all_labels(beyond(scores, POOL), evidence.nr_labels, evidence.allowed)
     found = beginning(extended(found, further, shares=True), only_topk)
     return found if threshold is None else above(found, threshold)
+
+
+def share_of(count: int, communicator: Communicator) -> slice:
+    """Return this rank's contiguous range of ``count`` documents."""
+    cuts = np.linspace(0, count, communicator.size + 1).astype(int)
+    return slice(int(cuts[communicator.rank]), int(cuts[communicator.rank + 1]))
+
+
+def predict_over_ranks(
+    predict: Callable[[slice], csr_matrix], count: int, communicator: Communicator
+) -> csr_matrix | None:
+    """Predict each rank's range of the documents; return all predictions on rank 0, None on others. Collective."""
+    own = run_on_all_ranks(communicator, lambda: predict(share_of(count, communicator)))
+    parts = communicator.gather(own)
+    return (vstack(parts, format="csr") if len(parts) > 1 else parts[0]) if parts else None

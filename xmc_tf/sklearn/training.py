@@ -1,4 +1,4 @@
-"""What ``XMCClassifier`` does around its model: checks of documents and options, training, pickling."""
+"""Checks, training and pickling for ``XMCClassifier``."""
 
 import dataclasses
 import weakref

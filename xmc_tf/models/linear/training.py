@@ -18,9 +18,8 @@ from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import Obstacles, ProbabilityModel, choose_evidence, held_out_folds
 from xmc_tf.label_names import NameDocuments, label_vocabulary
 from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.linear.in_memory import InMemory
-from xmc_tf.models.linear.over_ranks import OverRanks
 from xmc_tf.models.linear.parts import LinearParts
+from xmc_tf.models.linear.places import InMemory, OverRanks
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, params_of_effort
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, Planted, held_out_scorer
