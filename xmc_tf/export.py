@@ -64,12 +64,11 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add_prediction_options(out, *SEARCH, *DECISIONS)
     add(
-        "--weights",
-        choices=_PRECISIONS,
+        "--weights", choices=_PRECISIONS,
         help="number format of the weights; fp16 and int8 make a smaller, less exact model. Of a SavedModel: those of "
         "the rankers (default: fp32). Of onnx: those of the encoder, fp32 or int8 (default: int8 if -t and -y show "
         f"that it costs less than {LARGEST_LOSS} points of P@1, P@3 and P@5, else fp32)",
-    )
+    )  # fmt: skip
     add("-t", "--text-path", metavar="FILE", help="texts, one per line, for warm-up requests")
     add(
         "-y", "--label-path", metavar="FILE",
@@ -92,10 +91,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments.weights = arguments.weights or "fp32"
     if not output.name.isdigit():
         raise InputError(
-            f"-o {arguments.output}: the last part must be the version, a number",
-            expected="a name such as served/1",
+            f"-o {arguments.output}: the last part must be the version, a number", expected="a name such as served/1",
             received=output.name,
-        )
+        )  # fmt: skip
     inputs = {"-m": arguments.model_folder, "-t": arguments.text_path, "-y": arguments.label_path}
     refuse_model_folder("-o", output, inputs, export=True)
     with claimed_folder(output, EXPORT, fix="give another folder with -o, such as served/1"):
@@ -128,9 +126,8 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     if texts is not None and not parts.reads_text:
         raise InputError(
             f"{arguments.model_folder}: this model was trained on features and cannot read texts",
-            received=f"-t {arguments.text_path}",
-            fix="leave out -t" + (" and -y" if arguments.label_path else ""),
-        )
+            received=f"-t {arguments.text_path}", fix="leave out -t" + (" and -y" if arguments.label_path else ""),
+        )  # fmt: skip
     truth: Any = None
     if arguments.label_path:
         truth = load_matrix(arguments.label_path, name="labels")

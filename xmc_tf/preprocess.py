@@ -135,10 +135,9 @@ def _run(arguments: argparse.Namespace) -> None:
     wants_labels = arguments.output_label_path or arguments.output_rel_path
     if wants_labels and not arguments.label_text_path:
         raise InputError(
-            "the number of labels is not known",
-            expected="-l, a file with one line per label, beside -y and -r",
+            "the number of labels is not known", expected="-l, a file with one line per label, beside -y and -r",
             fix="add -l labels.txt",
-        )
+        )  # fmt: skip
     Y = R = None
     if wants_labels:
         nr_labels = len(TextFile(arguments.label_text_path, name="label names"))

@@ -94,9 +94,8 @@ def _write_predictions(store: TableStore, number: int, path: Path) -> None:
     if [document for document, *_ in found] != store.ids("test").tolist():
         raise InputError(
             f"run {number} has no predictions of the current test documents",
-            expected="a run with test documents, after which the splits did not change",
-            fix="train again",
-        )
+            expected="a run with test documents, after which the splits did not change", fix="train again",
+        )  # fmt: skip
     with atomic_file(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
         out = csv.writer(file)
         out.writerow(_HEADER)

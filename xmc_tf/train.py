@@ -96,10 +96,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             return
     if arguments.layout != "table" and not arguments.tst_text_path:
         raise InputError(
-            "--layout applies only to precision and recall of held-out documents",
-            expected="-tt and -yt",
+            "--layout applies only to precision and recall of held-out documents", expected="-tt and -yt",
             fix="leave it out",
-        )
+        )  # fmt: skip
     if arguments.table is not None:
         _train_on_table(arguments, sys.argv[1:] if argv is None else argv)
         return
@@ -204,10 +203,9 @@ def _require(arguments: argparse.Namespace) -> None:
         )
     if bool(arguments.tst_text_path) != bool(arguments.tst_label_path):
         raise InputError(
-            "held-out documents need their texts and their labels",
-            expected="-tt and -yt",
+            "held-out documents need their texts and their labels", expected="-tt and -yt",
             received="-tt alone" if arguments.tst_text_path else "-yt alone",
-        )
+        )  # fmt: skip
     if arguments.text_only and arguments.trn_feat_path:
         raise InputError("--text-only and -x exclude each other", fix="leave one of them out")
 
@@ -290,9 +288,8 @@ def _precision(arguments: argparse.Namespace) -> str:
         raise InputError(
             "--fp16 and --mixed-precision exclude each other",
             expected=f"--mixed-precision {meant}, which is what --fp16 {str(arguments.fp16).lower()} means",
-            received=f"--mixed-precision {arguments.mixed_precision}",
-            fix="leave one of them out",
-        )
+            received=f"--mixed-precision {arguments.mixed_precision}", fix="leave one of them out",
+        )  # fmt: skip
     return meant
 
 

@@ -68,17 +68,15 @@ OPTIONS = (*SEARCH, *DECISIONS, "ensemble_method", "max_pred_chunk", "threads") 
 
 def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
     out = cli.make_parser(
-        module,
-        description,
+        module, description,
         usage="%(prog)s [-m MODEL | --server URL] [TABLE | TEXT | -t TEXTS | -q TEXT …] [-x FEATURES] [options]",
-    )
+    )  # fmt: skip
     model = out.add_mutually_exclusive_group(required=True)
     add_model(model)
     model.add_argument(
-        "--server",
-        metavar="URL",
+        "--server", metavar="URL",
         help="server of the exported model: http://host:8501 (REST) or grpc://host:8500, followed by /NAME",
-    )
+    )  # fmt: skip
     source = out.add_mutually_exclusive_group()
     add_texts(source)
     add_queries(source)
@@ -178,10 +176,9 @@ def _check_documents(arguments: argparse.Namespace) -> None:
         given = {"-x": a.feat_path, "-y": a.label_path, "-so": a.selected_output, "--server": a.server}
         if flags := [flag for flag, value in given.items() if value is not None]:
             raise InputError(
-                f"{', '.join(flags)} cannot be used with a table",
-                expected="-m, and -o for the labels of the table",
+                f"{', '.join(flags)} cannot be used with a table", expected="-m, and -o for the labels of the table",
                 fix="use texts (-t), or measure with xmc-tf evaluate -m MODEL TABLE",
-            )
+            )  # fmt: skip
     else:
         refuse_without_table(a, {"keep": "--keep", "back_off": "--back-off"})
     if a.layout != _LAYOUT and a.label_path is None:

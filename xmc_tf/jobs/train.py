@@ -184,13 +184,12 @@ def _results(store: TableStore, predicted: csr_matrix, single_label: bool) -> Re
     frequency = np.bincount(known.indices, minlength=known.shape[1])
     ks = [k for k in _KS if k <= truth.shape[1]]
     return Results(
-        evaluate(truth, predicted, ks, training_labels=known),
-        store.names,
+        evaluate(truth, predicted, ks, training_labels=known), store.names,
         measure_single_label(truth, predicted) if single_label else None,
         baseline=float(np.mean(truth[:, int(frequency.argmax())].toarray())),
         unseen=float(np.mean(frequency[truth.indices] == 0)) if truth.nnz else 0.0,
         levels=level_shares(store.names, truth, predicted),
-    )
+    )  # fmt: skip
 
 
 def _summary(parts: dict[str, Sequence[str]]) -> str:

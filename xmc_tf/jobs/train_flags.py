@@ -55,11 +55,10 @@ def languages_of_column(table: Path, column: str, options: SourceOptions) -> str
             counts[known] += count
     if not counts:
         raise InputError(
-            f"{source.name}: column {column!r} has no codes of languages",
-            expected="codes such as fi, fin or en-GB",
+            f"{source.name}: column {column!r} has no codes of languages", expected="codes such as fi, fin or en-GB",
             received=", ".join(repr(code) for code, _ in written.most_common(_SHOWN)),
             fix=f"name another column ({_FLAG}), or set the languages by --language",
-        )
+        )  # fmt: skip
     least = _LEAST_SHARE * written.total()
     found = {code: count for code, count in counts.most_common() if count >= least or len(counts) == 1}
     listed = ", ".join(f"{code} ({count:,} rows)" for code, count in found.items())
@@ -126,12 +125,11 @@ def table_job(arguments: GivenFlags, command: str) -> TableJob:
     """Return the job that a command line describes."""
     if found := [flag for name, flag in FILE_FLAGS.items() if name in arguments.given]:
         raise InputError(
-            f"a table and {', '.join(found)} exclude each other",
-            expected="texts and labels from one source",
+            f"a table and {', '.join(found)} exclude each other", expected="texts and labels from one source",
             fix="give the vocabulary as --names-file"
             if found == ["--vocabulary"]
             else f"leave out {', '.join(found)}, or the table",
-        )
+        )  # fmt: skip
     if not arguments.model_dir and not arguments.preponly:
         raise InputError(
             "the command line lacks -m", expected="a folder for the model", fix="add -m model, or --preponly"
@@ -173,10 +171,9 @@ def refuse_search_flags(arguments: GivenFlags) -> None:
         )
     if arguments.minutes is not None:
         raise InputError(
-            "--minutes: settings are compared for linear rankers only",
-            expected="no such flag beside --model-shortcut",
+            "--minutes: settings are compared for linear rankers only", expected="no such flag beside --model-shortcut",
             fix="limit the training of an encoder by --max-steps or --num-train-epochs",
-        )
+        )  # fmt: skip
 
 
 def linear_options(arguments: GivenFlags) -> LinearOptions:

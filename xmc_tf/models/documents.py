@@ -116,11 +116,10 @@ def read_documents(
     else:
         if "text" in columns or (isinstance(labels, str) and not isinstance(documents, str)):
             raise InputError(
-                f"columns are named, but {name} is not a DataFrame",
-                expected="a DataFrame, or a dictionary of columns",
+                f"columns are named, but {name} is not a DataFrame", expected="a DataFrame, or a dictionary of columns",
                 received=type(documents).__name__,
                 fix="pass the DataFrame as the first argument; or texts and labels as lists",
-            )
+            )  # fmt: skip
         texts = read_texts(documents, name, training=training)
     features = documents if texts is None else None
     if labels is None:

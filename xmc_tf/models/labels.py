@@ -57,10 +57,9 @@ def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:
     if names is None:
         raise InputError(
             "the labels are names, but the model's labels have no names",
-            expected=f"a sparse matrix of documents × {nr_labels:,} labels",
-            received="label names",
+            expected=f"a sparse matrix of documents × {nr_labels:,} labels", received="label names",
             fix="train the model with names=[...]",
-        )
+        )  # fmt: skip
     return names
 
 
@@ -93,10 +92,9 @@ def _checked(names: Sequence[str]) -> list[str]:
     for column, name in enumerate(names := list(names)):
         if not isinstance(name, str) or not name.strip() or "\n" in name:
             raise InputError(
-                f"label name {column:,} cannot be used",
-                expected="text on one line, not empty",
+                f"label name {column:,} cannot be used", expected="text on one line, not empty",
                 received=repr(name)[:60],
-            )
+            )  # fmt: skip
     return names
 
 
@@ -106,10 +104,9 @@ def matrix_of_names(documents: list[list[str]], names: Sequence[str], called: st
     if len(column_of) != len(names):
         double = next(name for column, name in enumerate(names) if column_of[name] != column)
         raise InputError(
-            f"{called} contain {double!r} more than once",
-            expected="a different name for each label",
+            f"{called} contain {double!r} more than once", expected="a different name for each label",
             fix="rename one of them, or give the labels as a sparse matrix",
-        )
+        )  # fmt: skip
     columns: list[int] = []
     indptr = [0]
     for row, document in enumerate(documents):

@@ -88,10 +88,9 @@ class ModelMetadata:
         long_texts = self._value("long_texts")
         if long_texts not in LONG_TEXTS:
             raise InputError(
-                f"params.json: long_texts is {long_texts!r}"[:100],
-                expected=", ".join(LONG_TEXTS),
+                f"params.json: long_texts is {long_texts!r}"[:100], expected=", ".join(LONG_TEXTS),
                 fix="copy the model again",
-            )
+            )  # fmt: skip
         return Reading.of(self.truncate_length, long_texts, int(self._number("max_windows")))
 
     @property

@@ -116,10 +116,9 @@ def _pooling_and_size(path: Path) -> tuple[str, int]:
     kind = config.get("model_type")
     if kind not in _POOLING:
         raise InputError(
-            f"{path}: PECOS has no encoder {str(kind)[:40]!r}",
-            expected=", ".join(_POOLING),
+            f"{path}: PECOS has no encoder {str(kind)[:40]!r}", expected=", ".join(_POOLING),
             fix="load the encoder alone with Encoder.load, which knows more architectures",
-        )
+        )  # fmt: skip
     pooling = _POOLING[kind]
     if kind == "xlnet":
         # For XLNet, PECOS takes the pooling from the configuration's summary options.

@@ -202,9 +202,8 @@ def own_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | 
             return None
         raise InputError(
             "this model was trained on texts and features",
-            expected=f"{model.nr_given_features:,} features (-x), as in training",
-            received="texts alone",
-        )
+            expected=f"{model.nr_given_features:,} features (-x), as in training", received="texts alone",
+        )  # fmt: skip
     X = as_features(X)
     if model.makes_features:
         raise InputError(

@@ -101,10 +101,9 @@ class XRLinear(LinearParts, Model):
         from xmc_tf.models.explaining.explain import explain_linear
 
         return explain_linear(
-            self,
-            self._read(text),
+            self, self._read(text),
             lambda one, most: self.predict(one, only_topk=most or k, beam_size=beam_size, threads=1),
-        )
+        )  # fmt: skip
 
     def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
         if X is None:
@@ -254,11 +253,10 @@ class XRLinear(LinearParts, Model):
         metadata = read_metadata(folder)
         if metadata.model == "XTransformer":
             raise InputError(
-                f"{folder} is an XR-Transformer model",
-                expected="a linear model, as xmc_tf.linear.train writes it",
+                f"{folder} is an XR-Transformer model", expected="a linear model, as xmc_tf.linear.train writes it",
                 fix="use python -m xmc_tf.predict (in Python: XTransformer.load); its linear rankers alone are in "
                 f"{folder / 'ranker'}",
-            )
+            )  # fmt: skip
         parts = Parts.at(folder, metadata)
         nr_labels = parts.ranker.nr_labels if parts.evidence is None else parts.evidence.nr_labels
         names = read_names(folder, nr_labels)

@@ -72,10 +72,9 @@ class TrainingRun:
             return Stages(self.work_dir, communicator), None
         if communicator.size > 1:
             raise InputError(
-                "several ranks need a shared folder",
-                expected="run=TrainingRun(work_dir=...)",
+                "several ranks need a shared folder", expected="run=TrainingRun(work_dir=...)",
                 received="work_dir None",
-            )
+            )  # fmt: skip
         temporary = TemporaryFolder()
         return Stages(Path(temporary.name) / "work", communicator), temporary
 
@@ -241,13 +240,12 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         metadata = read_metadata(folder)
         if metadata.model != "XTransformer":
             raise InputError(
-                f"{folder} is not an XR-Transformer model",
-                expected="a model of xmc_tf.train",
+                f"{folder} is not an XR-Transformer model", expected="a model of xmc_tf.train",
                 received="a linear model"
                 if metadata.model == "XLinear"
                 else f"a model {metadata.content.get('model')!r}",
                 fix="use python -m xmc_tf.linear.predict (in Python: XRLinear.load) for linear models",
-            )
+            )  # fmt: skip
         model = cls.at(folder, metadata)
         if ENCODER not in model.parts:
             raise InputError(f"{folder}: encoder/ is missing", fix="the folder is incomplete: copy it again")

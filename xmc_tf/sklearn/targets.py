@@ -79,10 +79,9 @@ def true_matrix(found: LabelData, targets: Targets) -> tuple[csr_matrix, np.ndar
     if found.is_matrix:
         if found.values.shape[1] != len(targets.classes):
             raise InputError(
-                "y does not fit the labels of the training",
-                expected=f"{len(targets.classes):,} columns, as in fit",
+                "y does not fit the labels of the training", expected=f"{len(targets.classes):,} columns, as in fit",
                 received=f"{found.values.shape[1]:,}",
-            )
+            )  # fmt: skip
         matrix = binary(found.values)
         return matrix, np.diff(matrix.indptr)
     column_of = {label: column for column, label in enumerate(targets.classes.tolist())}

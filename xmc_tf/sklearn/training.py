@@ -110,10 +110,9 @@ def checked_documents(estimator: Any, X: Any, read: ReadDocuments, *, fitting: b
     elif (read.texts is None) != hasattr(estimator, "n_features_in_"):
         kinds = ("texts", "features")
         raise InputError(
-            f"X contains {kinds[read.texts is None]}",
-            expected=f"{kinds[read.texts is not None]}, as in fit",
+            f"X contains {kinds[read.texts is None]}", expected=f"{kinds[read.texts is not None]}, as in fit",
             received=kinds[read.texts is None],
-        )
+        )  # fmt: skip
     if read.texts is not None:
         return read.texts
     if isinstance(X, Features):

@@ -71,10 +71,9 @@ def check_new(added: Sequence[str], names: Sequence[str]) -> None:
         more = f", and {len(doubles) - _SHOWN:,} more" if len(doubles) > _SHOWN else ""
         raise InputError(
             f"labels to add: {len(doubles):,} of {len(added):,} names are not new",
-            expected="names that the model does not have, each once",
-            received="; ".join(doubles[:_SHOWN]) + more,
+            expected="names that the model does not have, each once", received="; ".join(doubles[:_SHOWN]) + more,
             fix="remove these lines, or leave them out with --skip-known",
-        )
+        )  # fmt: skip
 
 
 def only_new(lines: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -142,12 +142,11 @@ def further_labels(
         name = min(unknown, key=lambda name: (unknown[name], name))
         similar = nearest(name, own)
         raise InputError(
-            "the documents have labels that the model does not have",
-            expected=f"one of its {len(own):,} labels",
+            "the documents have labels that the model does not have", expected=f"one of its {len(own):,} labels",
             received=f"{len(unknown):,}, the first in document {unknown[name]:,}: {name[:60]!r}",
             fix=(f"did you mean {similar!r}? Or " if similar else "")
             + "add the new labels to the model with --new-labels (in Python: new_labels=True)",
-        )
+        )  # fmt: skip
     lines += sorted(unknown)
     names = [*own, *label_vocabulary(lines).preferred]
     return matrix_of_names(documents, names, "the labels of the model"), lines

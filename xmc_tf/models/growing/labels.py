@@ -38,10 +38,9 @@ def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
     in_rankers = kept[kept < model.ranker.nr_labels]
     if len(kept) == model.nr_labels or not len(in_rankers):
         raise InputError(
-            "these labels cannot be removed",
-            expected="at least one label to remove, and one with documents to keep",
+            "these labels cannot be removed", expected="at least one label to remove, and one with documents to keep",
             received=f"{model.nr_labels - len(kept):,} of {model.nr_labels:,} labels",
-        )
+        )  # fmt: skip
     trees = [without_leaves(tree, in_rankers) for tree in (model.tree, *model.more_trees)]
     rankers = [_ranker(ranker, tree, in_rankers) for ranker, tree in zip(trees_of(model.ranker), trees, strict=True)]
     training = model.training_data

@@ -47,10 +47,9 @@ class TrainingData:
         if problem := cls.problem(X, params):
             raise InputError(
                 "this model cannot grow with its training data",
-                expected="sparse features, negative sampling tfn, the full model, no relevance",
-                received=problem,
+                expected="sparse features, negative sampling tfn, the full model, no relevance", received=problem,
                 fix="leave out --keep-training-data (in Python: keep_training_data)",
-            )
+            )  # fmt: skip
         assert X.sparse is not None
         return cls(csr_matrix(X.sparse), binary(Y), np.arange(X.nr_rows) >= X.nr_rows - nr_names)
 
@@ -85,10 +84,9 @@ class TrainingData:
     def check_features(self, X: Features) -> None:
         if X.sparse is None or X.nr_dense or X.nr_features != self.X.shape[1]:
             raise InputError(
-                "the features do not fit the model",
-                expected=f"{self.X.shape[1]:,} sparse features, as in training",
+                "the features do not fit the model", expected=f"{self.X.shape[1]:,} sparse features, as in training",
                 received=f"{X.nr_features:,}",
-            )
+            )  # fmt: skip
 
     def save(self, place: Path) -> None:
         save_matrix(place / "X.npz", self.X)

@@ -195,10 +195,9 @@ def _check_one_tree(count: int, given: str) -> None:
     if count > 1:
         raise InputError(
             f"{given} is one tree, but the parameters ask for {count}",
-            expected="one tree, or several that are built from the labels",
-            received=f"{count} trees and {given}",
+            expected="one tree, or several that are built from the labels", received=f"{count} trees and {given}",
             fix=f"train one tree, or leave {given} out",
-        )
+        )  # fmt: skip
 
 
 def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spmatrix]:
@@ -210,11 +209,10 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
     order = trees[0].node_order[-1]
     if negatives[1].shape[1] != len(order):
         raise InputError(
-            f"{called} does not fit the leaf clusters of the tree",
-            expected=f"{len(order):,} columns, one per cluster",
+            f"{called} does not fit the leaf clusters of the tree", expected=f"{len(order):,} columns, one per cluster",
             received=f"{negatives[1].shape[1]:,} columns",
             fix="give the tree that they were computed for with --code-path",
-        )
+        )  # fmt: skip
     return {**negatives, 1: negatives[1][:, order]}
 
 
