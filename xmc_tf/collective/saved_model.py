@@ -1,6 +1,4 @@
-"""Export of a model with sharded tables as a SavedModel in which each table is one ordinary variable. No process ever
-holds a whole table: rank 0 writes the rows of the other ranks as slices.
-"""
+"""Export of a model with sharded tables, each as one ordinary variable; no process ever holds a whole table."""
 
 import json
 import shutil

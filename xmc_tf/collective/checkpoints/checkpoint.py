@@ -41,8 +41,8 @@ def save_tables(
     extra: Extra | None = None,
     step: int = 0,
 ) -> None:
-    """Write a checkpoint of tables, their slots, and replicated arrays (``extra``, written by rank 0); collective. All
-    hosts must see the folder. An older checkpoint in it is replaced when the new one is complete.
+    """Write a checkpoint of tables, their slots, and ``extra``, the replicated arrays, on a disk that all hosts share;
+    collective.
     """
     folder, tables = Path(folder), saved_forms(tables, communicator)
 

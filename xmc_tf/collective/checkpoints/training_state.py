@@ -19,8 +19,8 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 def save_training(folder: str | Path, model: keras.Model, communicator: Communicator) -> int:
-    """Write a checkpoint of a compiled model with its optimizer, and return the number of steps made; collective. An
-    older one is replaced when the new one is complete. Gradients that are being accumulated are not saved.
+    """Write a checkpoint of a model and its optimizer, without accumulated gradients; return the steps made;
+    collective.
     """
     step = int(model.optimizer.iterations)
     replicated = {name: partial(_to_numpy, variable) for name, variable in _replicated(model).items()}

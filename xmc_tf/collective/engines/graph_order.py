@@ -1,6 +1,4 @@
-"""The order of collectives in a ``tf.Graph``, in which nothing else orders operations, and marks of them for the stall
-watch.
-"""
+"""The order of collectives in a ``tf.Graph``, which orders nothing else, and their marks for the stall watch."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

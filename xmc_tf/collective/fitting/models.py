@@ -209,8 +209,8 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 
 
 class _SameOnAllRanks(keras.callbacks.Callback):
-    """The first callback of a model over all ranks, which checks that replicas are equal after the first step. With
-    ``stops_on_nan``, a loss that is not a number on one rank stops all of them, which would wait for it.
+    """The first callback of a model over all ranks: it checks replicas after the first step, and stops all ranks on
+    NaN.
     """
 
     def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:

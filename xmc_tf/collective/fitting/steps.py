@@ -1,6 +1,4 @@
-"""Steps of Keras models over all ranks: their number, the weight of each rank, losses, metrics, and batch
-normalization.
-"""
+"""Steps of Keras models over all ranks: their number, the weight of each rank, losses, metrics, and normalization."""
 
 import functools
 import itertools
@@ -190,8 +188,8 @@ def _without_examples(part: Any) -> Any:
 
 @contextmanager
 def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iterator[None]:
-    """Give the metrics of a model the states over all ranks in the block; collective. A variable whose ``aggregation``
-    is not Keras' default, "sum", is averaged ("mean") or stays as it is.
+    """Give the metrics of a model the states over all ranks in the block, by each variable's ``aggregation``;
+    collective.
     """
     variables = [variable for metric in model.metrics for variable in metric.variables]
     kinds = [getattr(variable, "aggregation", "sum") for variable in variables]

@@ -111,9 +111,7 @@ def _ids_of(table: ShardedTable) -> str:
 
 
 class ServedForm(NamedTuple):
-    """A growing table as a table of rows, ordered by hash, and one of the hashes, in which a server finds an id by
-    bisection; the last row, of zeros, is the result for unknown ids.
-    """
+    """A growing table as tables of its rows, with a last one of zeros for unknown ids, and of their sorted hashes."""
 
     rows: ShardedTable  # the last one is zeros
     hashes: ShardedTable  # the last one is at least as large as all others

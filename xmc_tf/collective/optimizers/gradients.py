@@ -1,6 +1,4 @@
-"""The gradients of a step: sums over batches and ranks, their norms, and clipping. Gradients of rows of sharded tables
-are already summed on the rank that owns the row.
-"""
+"""The gradients of a step: sums over batches and ranks, their norms, and clipping."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

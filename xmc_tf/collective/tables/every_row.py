@@ -198,9 +198,7 @@ def _updated(
 
 
 def rounded_stochastically(values: tf.Tensor, first: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-    """Return float32 rows as bfloat16, rounded up or down with probabilities whose mean is the value: otherwise, small
-    steps would change nothing. The random number depends on the row's number, the column and the step alone.
-    """
+    """Return float32 rows as bfloat16, rounded by a random number of the row, the column and the step, unbiased."""
     shape, uint32 = tf.shape(values), partial(tf.constant, dtype=tf.uint32)
     places = tf.cast(tf.range(shape[0])[:, None] + first, tf.uint32) * tf.cast(shape[1], tf.uint32)
     places += tf.cast(tf.range(shape[1]), tf.uint32)

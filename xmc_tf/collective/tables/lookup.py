@@ -1,7 +1,4 @@
-"""Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag. Before its ids, a
-rank sends how many different ids are out of range, and the first three of them, so that all ranks raise an error at
-the same point.
-"""
+"""Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +17,8 @@ from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
 from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of
 from xmc_tf.common.errors import InputError
 
+# Before its ids, a rank sends how many different ids are out of range, and the first three of them, so that all ranks
+# raise an error at the same point.
 HEADER = 4
 
 

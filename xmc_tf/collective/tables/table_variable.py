@@ -16,7 +16,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 
-# The rows that are sent at a time.
+# The bytes of rows that are sent at once.
 BLOCK_BYTES = 64 << 20
 
 _SAVING: ContextVar[tuple[Communicator, list[ShardedTable]] | None] = ContextVar("saving", default=None)
@@ -54,9 +54,8 @@ def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
 
 
 def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save: Callable[[], Any]) -> Any:
-    """Call ``save``, which may call ``whole_rows``, on rank 0, while the others send the rows of ``tables``, in the
-    same order on all ranks; collective. If rank 0 fails, the others raise an OSError. Each table must fit into the
-    memory of rank 0.
+    """Call ``save``, which needs whole rows of ``tables``, on rank 0; if it fails, the other ranks raise OSError;
+    collective.
     """
     if communicator.rank == 0:
         token = _SAVING.set((communicator, tables))
