@@ -43,7 +43,7 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
         spec = importlib.util.find_spec(package)
         if spec is None or not spec.submodule_search_locations:
             raise InputError(
-                f"the package {package}, whose documentation is part of the demo's data, is not installed",
+                f"the package {package} is not installed, but its documentation is part of the demo's data",
                 fix=f"install xmc_tf with encoders: {pip_install('tf')}",
             )
         folders[package] = Path(spec.submodule_search_locations[0])
