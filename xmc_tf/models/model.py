@@ -196,13 +196,16 @@ class Model(ABC):
             beam_size: number of nodes kept at each level above the labels. None: the model's default.
         """
 
-    @abstractmethod
     def save(self, folder: str | Path) -> None:
-        """Write the model to a folder, completely or not at all; an older model there is replaced.
+        """Write the model to a folder, completely or not at all; an older model there is replaced, other files stay.
 
         Args:
-            folder: folder of the model.
+            folder: folder of the model. Only one rank may write it.
         """
+        self._save(Path(folder))
+
+    @abstractmethod
+    def _save(self, folder: Path) -> None: ...
 
     @abstractmethod
     def export_parts(self) -> "ModelParts":

@@ -216,12 +216,7 @@ class XRLinear(LinearParts, Model):
 
         return with_merged_labels(self, groups, threads)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model to a folder, completely or not at all; an older model there is replaced.
-
-        Args:
-            folder: folder of the model.
-        """
+    def _save(self, folder: Path) -> None:
         write_rankers = [ranker.save for ranker in trees_of(self.ranker)]
         write_model(folder, self, write_rankers, self.tfidf.save if self.reads_text else None)
 

@@ -193,15 +193,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             model.parts[HIERARCHY] = stage.folder / HIERARCHY
         return model
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model to a folder, completely or not at all.
-
-        An older model there is replaced; other files stay. Only one rank may call it.
-
-        Args:
-            folder: folder of the model.
-        """
-        folder = Path(folder)
+    def _save(self, folder: Path) -> None:
         from_pecos = bool(pecos_class(self.folder))
         if from_pecos and folder.exists() and folder.samefile(self.folder):
             raise InputError(
