@@ -14,8 +14,8 @@ from xmc_tf.data.matrices import load_matrix as load_matrix
 from xmc_tf.data.text import TextFile as TextFile
 from xmc_tf.features.tfidf import Tfidf as Tfidf
 from xmc_tf.metrics.evaluation import evaluate as evaluate
-from xmc_tf.models.hub import push as push
 from xmc_tf.models.loading import load as load
+from xmc_tf.models.loading import push as push
 from xmc_tf.models.model import Model as Model
 from xmc_tf.models.xr_linear import XRLinear as XRLinear
 from xmc_tf.models.xtransformer import TrainingRun as TrainingRun

@@ -98,19 +98,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         texts, labels, new_labels=arguments.new_labels, exact=arguments.exact, threads=arguments.threads
     )
     grown.save(folder)
-    print(
-        f"{printable(folder)}: {len(texts):,} documents appended; {grown.nr_labels:,} labels{_new_labels(grown, model)}"
-    )
-
-
-def _new_labels(grown: XRLinear, model: XRLinear) -> str:
-    """Return how many labels are new, with some names, which reveal a wrong separator."""
-    added = grown.nr_labels - model.nr_labels
-    if not added:
-        return ""
-    names = [repr(printable(name)) for name in (grown.names or [])[model.nr_labels :][:_SHOWN]]
-    some = ": " + ", ".join(names) + (", …" if added > len(names) else "") if names else ""
-    return f", {added:,} of them new{some}"
+    done = f"{printable(folder)}: {len(texts):,} documents appended; {grown.nr_labels:,} labels"
+    if added := grown.nr_labels - model.nr_labels:
+        names = [repr(printable(name)) for name in (grown.names or [])[model.nr_labels :][:_SHOWN]]
+        some = ": " + ", ".join(names) + (", …" if added > len(names) else "") if names else ""
+        done += f", {added:,} of them new{some}"  # the names reveal a wrong separator
+    print(done)
 
 
 def _documents(arguments: argparse.Namespace, model: XRLinear) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from xmc_tf.common.files.outputs import refuse_output
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, embedding_path, save_matrix
-from xmc_tf.models.over_ranks import share_of
+from xmc_tf.models.results import share_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     add_batch_size,
@@ -51,11 +51,9 @@ def parser() -> argparse.ArgumentParser:
     )
     add_batch_size(out)
     out.add_argument(
-        "--truncate-length",
-        type=whole,
-        metavar="INT",
+        "--truncate-length", type=whole, metavar="INT",
         help="maximum number of tokens that the encoder reads at once (default: as trained)",
-    )
+    )  # fmt: skip
     add_gpu(out)
     add_force(out)
     add_runtime(out)

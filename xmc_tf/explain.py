@@ -51,17 +51,15 @@ def main(argv: Sequence[str] | None = None) -> None:
             "TEXT and -q are the same" if given else "the text is missing", expected="one text",
             fix="leave one of them out" if given else '-q "a text"',
         )  # fmt: skip
-    text = _standard_input() if given[0] == "-" else given[0]
+    text = given[0]
+    if text == "-":
+        content = sys.stdin.buffer.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise InputError("standard input is too long", expected=f"a text of at most {_MOST_BYTES >> 20} MB")
+        text = content.decode("utf-8", errors="replace")
     model = load(Path(arguments.model_folder), runtime=arguments.runtime)
     found = model.explain(text, arguments.only_topk, beam_size=arguments.beam_size)
     print(json.dumps(found.to_json()) if arguments.json else found.to_text(arguments.words))
-
-
-def _standard_input() -> str:
-    content = sys.stdin.buffer.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise InputError("standard input is too long", expected=f"a text of at most {_MOST_BYTES >> 20} MB")
-    return content.decode("utf-8", errors="replace")
 
 
 if __name__ == "__main__":

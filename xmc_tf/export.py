@@ -4,11 +4,13 @@ import argparse
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.outputs import refuse_model_folder
 from xmc_tf.common.folders.model_parts import EXPORT, MODEL
 from xmc_tf.common.folders.placing import claimed_folder
@@ -16,14 +18,12 @@ from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import TextFile, check_pair, check_validation_input, load_matrix
-from xmc_tf.jobs.onnx_export import LARGEST_LOSS, export_measured
+from xmc_tf.models.folder import CARD, MARK, is_foreign
 from xmc_tf.models.loading import load
-from xmc_tf.models.model import Model
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     DECISIONS,
     SEARCH,
-    PredictionOptions,
     add_model_place,
     add_prediction_options,
     add_verbosity,
@@ -31,8 +31,10 @@ from xmc_tf.params import (
     options_of_flags,
 )
 from xmc_tf.params.choices import ONNX
+from xmc_tf.serving.agreement import Agreement, compare
 
 _LOG = logging.getLogger(__name__)
+LARGEST_LOSS = 0.2  # in points of precision, up to which 8 bits are the default of an export for ONNX Runtime
 _WARMUP = 64
 _PRECISIONS = ("fp32", "fp16", "int8")
 _SAVED_MODEL, _ONNX = "savedmodel", "onnx"
@@ -57,26 +59,21 @@ def parser() -> argparse.ArgumentParser:
         help="output folder; of a SavedModel, its last part is the version, such as 1",
     )  # fmt: skip
     add(
-        "--format",
-        choices=(_SAVED_MODEL, _ONNX),
-        default=_SAVED_MODEL,
+        "--format", choices=(_SAVED_MODEL, _ONNX), default=_SAVED_MODEL,
         help="a SavedModel, or a model's folder whose encoder ONNX Runtime computes",
-    )
+    )  # fmt: skip
     add_prediction_options(out, *SEARCH, *DECISIONS)
     add(
-        "--weights",
-        choices=_PRECISIONS,
+        "--weights", choices=_PRECISIONS,
         help="number format of the weights; fp16 and int8 make a smaller, less exact model. Of a SavedModel: those of "
         "the rankers (default: fp32). Of onnx: those of the encoder, fp32 or int8 (default: int8 if -t and -y show "
         f"that it costs less than {LARGEST_LOSS} points of P@1, P@3 and P@5, else fp32)",
-    )
+    )  # fmt: skip
     add("-t", "--text-path", metavar="FILE", help="texts, one per line, for warm-up requests")
     add(
-        "-y",
-        "--label-path",
-        metavar="FILE",
+        "-y", "--label-path", metavar="FILE",
         help="labels of the texts; prints the precision of the model and of the export",
-    )
+    )  # fmt: skip
     add("--warmup", type=whole, default=_WARMUP, metavar="INT", help="number of warm-up requests")
     add_verbosity(out)
     return out
@@ -94,10 +91,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments.weights = arguments.weights or "fp32"
     if not output.name.isdigit():
         raise InputError(
-            f"-o {arguments.output}: the last part must be the version, a number",
-            expected="a name such as served/1",
+            f"-o {arguments.output}: the last part must be the version, a number", expected="a name such as served/1",
             received=output.name,
-        )
+        )  # fmt: skip
     inputs = {"-m": arguments.model_folder, "-t": arguments.text_path, "-y": arguments.label_path}
     refuse_model_folder("-o", output, inputs, export=True)
     with claimed_folder(output, EXPORT, fix="give another folder with -o, such as served/1"):
@@ -130,9 +126,8 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     if texts is not None and not parts.reads_text:
         raise InputError(
             f"{arguments.model_folder}: this model was trained on features and cannot read texts",
-            received=f"-t {arguments.text_path}",
-            fix="leave out -t" + (" and -y" if arguments.label_path else ""),
-        )
+            received=f"-t {arguments.text_path}", fix="leave out -t" + (" and -y" if arguments.label_path else ""),
+        )  # fmt: skip
     truth: Any = None
     if arguments.label_path:
         truth = load_matrix(arguments.label_path, name="labels")
@@ -151,7 +146,10 @@ def _export(arguments: argparse.Namespace, output: Path) -> None:
     if warmup is not None:
         _LOG.info("warm-up requests: %s", output / WARMUP)
     if truth is not None:
-        _measure(model, options, texts, truth, output)
+        from xmc_tf.serving.local import LocalModel
+
+        exported_scores = LocalModel(output).predict(list(texts.lines()))
+        print(compare(truth.tocsr(), model.predict(texts, **vars(options)), exported_scores).table())
     elif arguments.weights != "fp32":
         _LOG.info("give texts and labels (-t, -y) to measure how much precision %s costs", arguments.weights)
 
@@ -190,13 +188,43 @@ def _export_onnx(arguments: argparse.Namespace, output: Path) -> None:
     print(f"{printable(str(output))}: use it with -m")
 
 
-def _measure(model: Model, options: PredictionOptions, texts: Any, truth: Any, output: Path) -> None:
-    """Print the precision of the model and of the export, with the same options except for the weights' format."""
-    from xmc_tf.serving.agreement import compare
-    from xmc_tf.serving.local import LocalModel
+def export_measured(
+    model: XTransformer, folder: Path, precision: str, texts: Any, truth: csr_matrix
+) -> tuple[str, Agreement]:
+    """Export a model for ONNX Runtime; return the chosen precision, and the measures of fp32 and int8."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".xmc_tf-", dir=folder.parent) as temporary:
+        predictions = {}
+        for one in ("fp32", "int8"):
+            model.export_onnx(Path(temporary) / one, precision=one)
+            predictions[one] = load(Path(temporary) / one).predict(texts)
+    measured = compare(truth, predictions["fp32"], predictions["int8"])
+    if precision == "auto":
+        losses = [100 * (a - b) for a, b in zip(measured.model, measured.exported, strict=True)]
+        precision = "int8" if max(losses) < LARGEST_LOSS else "fp32"
+    model.export_onnx(folder, precision=precision)
+    _write_card(model.folder, folder, precision, measured, truth.shape[0])
+    return precision, measured
 
-    predicted = model.predict(texts, **vars(options))
-    print(compare(truth.tocsr(), predicted, LocalModel(output).predict(list(texts.lines()))).table())
+
+def _write_card(source: Path, folder: Path, precision: str, measured: Agreement, documents: int) -> None:
+    """Write the model card: that of the model, if xmc_tf has written it, and the loss through 8 bits."""
+    card = source / CARD
+    ours = card.is_file() and not is_foreign(card)
+    text = card.read_text(encoding="utf-8") if ours else f"{MARK}\n\n# {folder.name}\n"
+    rows = [("float32", measured.model), ("8 bits", measured.exported)]
+    lines = [
+        "", "## Export for ONNX Runtime", "",
+        f"The encoder's matrices have {'8 bits' if precision == 'int8' else 'float32'}. Precision in percent on "
+        f"{documents:,} documents:", "",
+        f"| | {' | '.join(f'P@{k}' for k in measured.ks)} |", f"|---|{'---:|' * len(measured.ks)}",
+        *(f"| {name} | {' | '.join(f'{100 * value:.2f}' for value in values)} |" for name, values in rows),
+    ]  # fmt: skip
+    if is_foreign(folder / CARD):
+        _LOG.warning("%s was not written by xmc_tf and stays as it is: there is no model card", folder / CARD)
+        return
+    with atomic_file(folder / CARD) as part:
+        part.write_text(text.rstrip("\n") + "\n" + "\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

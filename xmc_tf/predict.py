@@ -4,8 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from xmc_tf.common.process import cli
-from xmc_tf.jobs.predict import predict
-from xmc_tf.jobs.predict_flags import predict_parser
+from xmc_tf.jobs.predict import predict, predict_parser
 
 _DESCRIPTION = """Predict labels with a model of xmc_tf.train, xmc_tf.linear.train, or PECOS.
 

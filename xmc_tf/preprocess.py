@@ -4,7 +4,6 @@ import argparse
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.marks import FEATURES, LABELS, RELEVANCE
@@ -23,9 +22,6 @@ from xmc_tf.params import (
     truth,
     warn_without_effect,
 )
-
-if TYPE_CHECKING:
-    from xmc_tf.features import Tfidf
 
 _LOG = logging.getLogger(__name__)
 _DESCRIPTION = r"""Convert a file of documents, one per line with labels and text, to matrices of features and labels.
@@ -49,11 +45,9 @@ def parser() -> argparse.ArgumentParser:
         "--vectorizer-config-path", metavar="JSON", help="file with a vectorizer configuration of PECOS"
     )
     config.add_argument(
-        "--vectorizer-config-json",
-        default='{"type": "tfidf", "kwargs": {}}',
-        metavar="JSON",
+        "--vectorizer-config-json", default='{"type": "tfidf", "kwargs": {}}', metavar="JSON",
         help="the configuration itself, as JSON",
-    )
+    )  # fmt: skip
     build.add_argument("-m", "--output-model-folder", required=True, metavar="DIR", help="folder of the vectorizer")
     add_threads(build)
     add_without_effect(build, "preprocess build")
@@ -108,7 +102,14 @@ def _build(arguments: argparse.Namespace) -> None:
     refuse_output_folder(
         "-m", folder, {"-i": arguments.input_text_path, "--vectorizer-config-path": arguments.vectorizer_config_path}
     )
-    _check_folder(folder)
+    # The folder is replaced as a whole.
+    others = sorted(path.name for path in folder.iterdir() if not TFIDF.may_have(path.name)) if folder.exists() else []
+    if others:
+        raise InputError(
+            f"-m {folder} contains other files than a vectorizer's",
+            expected="a new or empty folder, or one that was built before", received=", ".join(others[:3]),
+            fix="give a folder of its own",
+        )  # fmt: skip
     texts = _texts(arguments)
     if path := arguments.vectorizer_config_path:
         params = tfidf_of_pecos(existing_file(path, "configuration").read_text("utf-8", "replace"), path, len(texts))
@@ -134,17 +135,25 @@ def _run(arguments: argparse.Namespace) -> None:
     wants_labels = arguments.output_label_path or arguments.output_rel_path
     if wants_labels and not arguments.label_text_path:
         raise InputError(
-            "the number of labels is not known",
-            expected="-l, a file with one line per label, beside -y and -r",
+            "the number of labels is not known", expected="-l, a file with one line per label, beside -y and -r",
             fix="add -l labels.txt",
-        )
+        )  # fmt: skip
     Y = R = None
     if wants_labels:
         nr_labels = len(TextFile(arguments.label_text_path, name="label names"))
         Y, R = layout.labels(arguments.input_text_path, nr_labels)
     arguments.from_file = arguments.from_file and not wants_labels  # as in PECOS: with labels, lines have fields
     texts = _texts(arguments)
-    X = _load(Path(arguments.input_preprocessor_folder)).transform(texts, threads=arguments.threads)
+    folder = Path(arguments.input_preprocessor_folder)
+    if (folder / "config.json").exists() and not (folder / "params.json").exists():
+        raise InputError(
+            f"{folder} is a vectorizer of PECOS, which cannot be read",
+            expected="a folder of python -m xmc_tf.preprocess build",
+            fix="build it again with the same configuration (--vectorizer-config-path)",
+        )
+    from xmc_tf.features import Tfidf
+
+    X = Tfidf.load(folder).transform(texts, threads=arguments.threads)
     for flag, matrix in (("-x", X), ("-y", Y), ("-r", R)):
         path = outputs[flag]
         if path and matrix is not None:
@@ -159,30 +168,6 @@ def _texts(arguments: argparse.Namespace) -> TextFile | list[str]:
         return TextFile(arguments.input_text_path)
     label_pos = getattr(arguments, "label_pos", 0)
     return LabelledText(arguments.text_pos, label_pos, arguments.maxsplit).texts(arguments.input_text_path)
-
-
-def _load(folder: Path) -> "Tfidf":
-    if (folder / "config.json").exists() and not (folder / "params.json").exists():
-        raise InputError(
-            f"{folder} is a vectorizer of PECOS, which cannot be read",
-            expected="a folder of python -m xmc_tf.preprocess build",
-            fix="build it again with the same configuration (--vectorizer-config-path)",
-        )
-    from xmc_tf.features import Tfidf
-
-    return Tfidf.load(folder)
-
-
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder with other files than a vectorizer's, because it would be replaced as a whole."""
-    others = sorted(path.name for path in folder.iterdir() if not TFIDF.may_have(path.name)) if folder.exists() else []
-    if others:
-        raise InputError(
-            f"-m {folder} holds other files than a vectorizer's",
-            expected="a new or empty folder, or one that was built before",
-            received=", ".join(others[:3]),
-            fix="give a folder of its own",
-        )
 
 
 if __name__ == "__main__":

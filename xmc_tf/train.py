@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.jobs.linear import train_rankers
 from xmc_tf.jobs.train import data_set_of
 from xmc_tf.jobs.train_flags import (
+    FILE_FLAGS,
     add_job_flags,
     has_encoder,
     linear_options,
@@ -36,9 +37,9 @@ from xmc_tf.jobs.train_flags import (
     table_job,
 )
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.metrics import format_table
+from xmc_tf.metrics import format_table, precision_and_recall
 from xmc_tf.models.linear.first_use import compiling_beside
-from xmc_tf.models.over_ranks import measure_over_ranks
+from xmc_tf.models.results import predict_over_ranks, rows_of
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.params import (
     SEARCH,
@@ -84,21 +85,26 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Train and save a model."""
     arguments = parser().parse_args(argv, cli.GivenFlags())
-    if text := _skeleton(arguments):
-        print(text)
-        return
-    _refuse_layout(arguments)
+    skeletons: dict[str, Callable[[], str]] = {
+        "params": xtransformer_skeleton,
+        "train_params": lambda: skeleton_of(XTransformerParams()),
+        "pred_params": lambda: skeleton_of(XTransformerPredParams()),
+    }
+    for name, skeleton in skeletons.items():
+        if getattr(arguments, f"generate_{name}_skeleton"):
+            print(skeleton())
+            return
+    if arguments.layout != "table" and not arguments.tst_text_path:
+        raise InputError(
+            "--layout applies only to precision and recall of held-out documents", expected="-tt and -yt",
+            fix="leave it out",
+        )  # fmt: skip
     if arguments.table is not None:
         _train_on_table(arguments, sys.argv[1:] if argv is None else argv)
         return
     refuse_job_flags(arguments)
     _require(arguments)
-    communicator = choose_communicator()
-    # Rank 0 logs for all ranks.
-    cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
-    if communicator.rank == 0:
-        warn_without_effect(arguments, "train")
-        cli.on_interrupt(resume_hint)
+    communicator = _begin(arguments)
     announce_compiling()
     recipe = run_on_all_ranks(communicator, lambda: _recipe(arguments))
     run_on_all_ranks(communicator, lambda: _refuse_outputs(arguments, recipe))
@@ -111,13 +117,19 @@ def main(argv: Sequence[str] | None = None) -> None:
         _train(communicator, arguments, recipe, folder, work)
 
 
-def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
-    """Prepare a table, choose settings, train, measure, and print a summary."""
+def _begin(arguments: argparse.Namespace) -> Communicator:
     communicator = choose_communicator()
+    # Rank 0 logs for all ranks.
     cli.set_verbosity(arguments.verbose_level if communicator.rank == 0 else 0)
     if communicator.rank == 0:
         warn_without_effect(arguments, "train")
         cli.on_interrupt(resume_hint)
+    return communicator
+
+
+def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
+    """Prepare a table, choose settings, train, measure, and print a summary."""
+    communicator = _begin(arguments)
     job = table_job(arguments, shlex.join([as_called("python -m xmc_tf.train"), *argv]))
     run_on_all_ranks(communicator, lambda: read_language_column(arguments))
     recipe = _recipe(arguments) if has_encoder(arguments) else None
@@ -155,42 +167,30 @@ def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Re
     inputs = run_on_all_ranks(communicator, lambda: _training_inputs(arguments))
     device = choose_device(communicator, recipe.first_level.use_gpu)
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in inputs.documents.Y.shape), device)
-
     stages = Stages(work, communicator)
     model = XTransformer.trained(inputs, recipe, stages)
 
     def save() -> None:
         model.save(folder)
-        if arguments.save_emb_dir:
-            _save_embeddings(stages, Path(arguments.save_emb_dir))
+        for stage in stages.done if arguments.save_emb_dir else ():
+            if stage.name == "embeddings":
+                vectors = np.load(stage.folder / "E.npy", mmap_mode="r")
+                copy_of_length_one(vectors, Path(arguments.save_emb_dir) / _EMBEDDINGS)
 
     on_first_rank(communicator, save)
     finished()
-    if inputs.validation is not None:
-        table = measure_over_ranks(XTransformer.load(folder), inputs.validation, communicator, arguments.layout)
-        if communicator.rank == 0:
-            print(table)
+    if (held_out := inputs.validation) is not None:
+        saved, texts, X = XTransformer.load(folder), held_out.texts, held_out.X
+        predicted = predict_over_ranks(
+            lambda rows: saved.predict(rows_of(texts, rows), rows_of(X, rows)), len(texts), communicator
+        )
+        if predicted is not None:
+            print(precision_and_recall(predicted, held_out.Y.tocsr(), arguments.layout))
     if communicator.rank == 0:
         table = format_table(["stage", "seconds", "result"], stages.summary(), left=3)
         _LOG.info("the model is in %s\n%s", folder, table)
     if not arguments.keep_work:
         stages.remove()
-
-
-def _skeleton(arguments: argparse.Namespace) -> str:
-    if arguments.generate_params_skeleton:
-        return xtransformer_skeleton()
-    if arguments.generate_train_params_skeleton:
-        return skeleton_of(XTransformerParams())
-    return skeleton_of(XTransformerPredParams()) if arguments.generate_pred_params_skeleton else ""
-
-
-def _refuse_layout(arguments: argparse.Namespace) -> None:
-    """Refuse a layout of measures that are not printed."""
-    if arguments.layout != "table" and not arguments.tst_text_path:
-        raise InputError(
-            "--layout is of precision and recall of held-out documents", expected="-tt and -yt", fix="leave it out"
-        )
 
 
 def _require(arguments: argparse.Namespace) -> None:
@@ -203,36 +203,30 @@ def _require(arguments: argparse.Namespace) -> None:
         )
     if bool(arguments.tst_text_path) != bool(arguments.tst_label_path):
         raise InputError(
-            "held-out documents need their texts and their labels",
-            expected="-tt and -yt",
+            "held-out documents need their texts and their labels", expected="-tt and -yt",
             received="-tt alone" if arguments.tst_text_path else "-yt alone",
-        )
+        )  # fmt: skip
     if arguments.text_only and arguments.trn_feat_path:
         raise InputError("--text-only and -x exclude each other", fix="leave one of them out")
 
 
-def _check_files(a: argparse.Namespace) -> None:
+def _check_files(arguments: argparse.Namespace) -> None:
     """Refuse files that do not exist before any slow work, such as downloading the encoder."""
-    for what, paths in {
-        "texts": [a.trn_text_path, a.tst_text_path],
-        "labels": [a.trn_label_path, a.tst_label_path],
-        "features": [*(a.trn_feat_path or []), *(a.tst_feat_path or [])],
-        "label names": [a.labels],
-        "vocabulary": [a.vocabulary],
-        "label features": [a.label_feat_path],
-    }.items():
-        for path in filter(None, paths):
-            existing_file(path, what)
+    for names, what in {
+        ("trn_text_path", "tst_text_path"): "texts", ("trn_label_path", "tst_label_path"): "labels",
+        ("trn_feat_path", "tst_feat_path"): "features", ("labels",): "label names", ("vocabulary",): "vocabulary",
+        ("label_feat_path",): "label features",
+    }.items():  # fmt: skip
+        for paths in filter(None, (getattr(arguments, name) for name in names)):
+            for path in paths if isinstance(paths, list) else [paths]:
+                existing_file(path, what)
 
 
 def _refuse_outputs(a: cli.GivenFlags, recipe: Recipe) -> None:
     """Refuse folders that would replace an input, or a part of another model."""
-    inputs = {
-        "-t": a.trn_text_path, "-x": a.trn_feat_path, "-y": a.trn_label_path, "-tt": a.tst_text_path,
-        "-xt": a.tst_feat_path, "-yt": a.tst_label_path, "--labels": a.labels, "--vocabulary": a.vocabulary,
-        "--code-path": a.code_path, "--label-feat-path": a.label_feat_path, "--params-path": a.params_path,
-        "--train-params-path": a.train_params_path, "--pred-params-path": a.pred_params_path,
-        "--model-shortcut": recipe.first_level.model_shortcut,
+    inputs = {flag: getattr(a, name) for name, flag in FILE_FLAGS.items()} | {
+        "--code-path": a.code_path, "--params-path": a.params_path, "--train-params-path": a.train_params_path,
+        "--pred-params-path": a.pred_params_path, "--model-shortcut": recipe.first_level.model_shortcut,
     }  # fmt: skip
     refuse_model_folder("-m", a.model_dir, inputs, unchanged=("--labels", "--vocabulary"))
     work = a.work_dir or f"{named_folder(a.model_dir)}.work"
@@ -249,11 +243,9 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
     held: dict[str, Any] = {}
     if arguments.params_path:
         held = load_blocks(
-            arguments.params_path,
-            train_params=XTransformerParams,
-            pred_params=XTransformerPredParams,
+            arguments.params_path, train_params=XTransformerParams, pred_params=XTransformerPredParams,
             tfidf_params=TfidfParams,
-        )
+        )  # fmt: skip
     if arguments.train_params_path:
         held["train_params"] = load_block(arguments.train_params_path, XTransformerParams)
     if arguments.pred_params_path:
@@ -274,13 +266,9 @@ def _recipe(arguments: argparse.Namespace) -> Recipe:
         params=held.get("train_params") or _with_trees(from_arguments(XTransformerParams, flags), arguments.trees),
         pred_params=held.get("pred_params") or from_arguments(XTransformerPredParams, flags),
         tfidf=(held.get("tfidf_params") or from_arguments(TfidfParams, flags)) if own_features else None,
-        steps_scale=tuple(arguments.steps_scale or ()),
-        seed=arguments.seed,
-        threads=arguments.threads,
-        logdir=arguments.logdir,
-        effort=arguments.effort,
-        prediction=prediction,
-    )
+        steps_scale=tuple(arguments.steps_scale or ()), seed=arguments.seed, threads=arguments.threads,
+        logdir=arguments.logdir, effort=arguments.effort, prediction=prediction,
+    )  # fmt: skip
 
 
 def _with_trees(params: XTransformerParams, count: int) -> XTransformerParams:
@@ -300,9 +288,8 @@ def _precision(arguments: argparse.Namespace) -> str:
         raise InputError(
             "--fp16 and --mixed-precision exclude each other",
             expected=f"--mixed-precision {meant}, which is what --fp16 {str(arguments.fp16).lower()} means",
-            received=f"--mixed-precision {arguments.mixed_precision}",
-            fix="leave one of them out",
-        )
+            received=f"--mixed-precision {arguments.mixed_precision}", fix="leave one of them out",
+        )  # fmt: skip
     return meant
 
 
@@ -320,9 +307,7 @@ def _training_inputs(arguments: argparse.Namespace) -> TrainingInputs:
     """Return the data, which every rank reads: large files are mapped, and their pages are shared."""
     a = arguments
     documents = _documents(a.trn_text_path, a.trn_label_path, a.trn_feat_path)
-    held_out = None
-    if a.tst_text_path:
-        held_out = _documents(a.tst_text_path, a.tst_label_path, a.tst_feat_path)
+    held_out = _documents(a.tst_text_path, a.tst_label_path, a.tst_feat_path) if a.tst_text_path else None
     tree = label_features = None
     if a.code_path:
         tree = load_chain(a.code_path, nr_splits=a.nr_splits, min_codes=a.min_codes)
@@ -337,13 +322,6 @@ def _documents(texts: str, labels: str, features: list[str] | None) -> Documents
     files = {"texts": texts, "Y": labels, "X": " and ".join(features or [])}
     X = load_features(features) if features else None
     return Documents(TextFile(texts), load_matrix(labels, name="labels"), X, files)
-
-
-def _save_embeddings(stages: Stages, folder: Path) -> None:
-    """Save the training documents' embeddings, scaled to length 1 for other uses."""
-    for stage in stages.done:
-        if stage.name == "embeddings":
-            copy_of_length_one(np.load(stage.folder / "E.npy", mmap_mode="r"), folder / _EMBEDDINGS)
 
 
 if __name__ == "__main__":

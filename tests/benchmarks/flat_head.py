@@ -87,9 +87,8 @@ def _step_of(side: str, strategy: Any, labels: int) -> Callable[[], float]:
 
     from xmc_tf.collective.optimizers.row_wise import RowAdam
     from xmc_tf.collective.tables.every_row import FusedRows, RowStep
-    from xmc_tf.matcher.head import LabelHead
+    from xmc_tf.matcher.head import LabelHead, head_loss
     from xmc_tf.matcher.heads import Scaling
-    from xmc_tf.matcher.losses import head_loss
 
     in_place, loss_of = side == "in-place", head_loss("cross-entropy")
     head = LabelHead(strategy, f"{side}_{labels}", labels, DIM, scaling=Scaling(True, 20.0), in_place=in_place)

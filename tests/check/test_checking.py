@@ -6,8 +6,7 @@ import pytest
 
 from xmc_tf.check import __main__ as command
 from xmc_tf.check import exchanges, places
-from xmc_tf.check.places import Place, place_of_rank, ranges, warnings
-from xmc_tf.check.shared_folder import ranks_without
+from xmc_tf.check.places import Place, place_of_rank, ranges, ranks_without, warnings
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.solo import Solo
 

@@ -1,6 +1,7 @@
 """Tests of checkpoints, which load on any number of ranks."""
 
 import weakref
+from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -113,7 +114,7 @@ def test_a_checkpoint_of_version_1_is_read(tmp_path):
         shard = shard_files.write_shard(
             data / f"replicated-{number:05d}.npy", lambda i, j, flat=flat: flat[i:j], 0, len(flat), (), value.dtype
         )
-        entries[name] = {"shape": list(value.shape), "file": shard.to_json()}
+        entries[name] = {"shape": list(value.shape), "file": asdict(shard)}
     rewrite(folder, lambda content: content.update(version=1, replicated=entries))
     tables, back = load(folder)
     np.testing.assert_array_equal(stacked(tables), whole(23, 3))

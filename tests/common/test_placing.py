@@ -84,7 +84,8 @@ def test_a_reader_completes_the_moves_of_a_killed_run(box):
         if word_of_any(box) is None:
             placing.finish_placing(box, KIND)
             completed += 1
-            assert word_of(box) == f"new {step}"
+            # The run before may have been killed just before it moved the old header.
+            assert word_of(box) in (f"new {step}", f"new {step - 1}")
         step += 1
     assert completed
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import TextFile, text
+from xmc_tf.data import JoinedTexts, TextFile, text
 
 
 def naive(data: bytes) -> list[bytes]:
@@ -172,3 +172,14 @@ def test_a_file_in_another_encoding_is_refused(tmp_path):
     path.write_bytes("Bäume und Wälder\n".encode("latin-1") * 40 + b"plain\n" * 60)
     with pytest.raises(InputError, match=r"is not in UTF-8(.|\n)*40 of 100 lines(.|\n)*iconv -f WINDOWS-1252"):
         TextFile(path).check()
+
+
+def test_joined_texts_are_like_a_list(tmp_path):
+    joined, expected = JoinedTexts([TextFile(write(tmp_path, b"a\nb\nc\n")), ["d", b"e"]]), list("abcde")
+    assert list(joined) == expected
+    assert [joined[at] for at in range(-5, 5)] == [expected[at] for at in range(-5, 5)]
+    assert list(joined[1:4]) == expected[1:4]
+    assert joined[1:3][-1] == "c"
+    for at in (-6, 5):
+        with pytest.raises(IndexError):
+            joined[at]

@@ -73,7 +73,7 @@ def test_a_pretrained_encoder_is_found_where_make_puts_it(tmp_path, monkeypatch)
 
 def test_a_failing_step_ends_the_demo_with_its_exit_code(tmp_path, capfd):
     with pytest.raises(SystemExit) as stop:
-        demo._train(tmp_path, tmp_path / "model")
+        demo._call("xmc_tf.linear.train", demo._inputs(tmp_path, tmp_path / "model"))
     assert stop.value.code == 2
     assert "does not exist" in capfd.readouterr().err
 

@@ -108,7 +108,7 @@ def test_a_configuration_that_is_no_json_object(folder, tmp_path, text):
 
 def test_other_files_are_never_replaced(folder, tmp_path):
     (tmp_path / "X.npz").write_text("mine")
-    with pytest.raises(InputError, match=r"holds other files than a vectorizer's(.|\n)*received: X\.npz"):
+    with pytest.raises(InputError, match=r"contains other files than a vectorizer's(.|\n)*received: X\.npz"):
         run("build", "-i", folder / "in.txt", "-m", tmp_path)
     assert (tmp_path / "X.npz").read_text() == "mine"
     with pytest.raises(InputError, match="received: a file"):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.launch.hosts.gpus import least_busy, visible_gpus
+from xmc_tf.launch.gpus import least_busy, visible_gpus
 
 
 class Fake:

@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.launch.hosts.files import parse_flag, read_hostfile, read_json_hosts
-from xmc_tf.launch.hosts.hosts import Host, Hosts, is_here
-from xmc_tf.launch.hosts.schedulers import expand_slurm_tasks, hosts_of_scheduler
+from xmc_tf.launch.hosts import (
+    Host,
+    Hosts,
+    expand_slurm_tasks,
+    hosts_of_scheduler,
+    is_here,
+    parse_flag,
+    read_hostfile,
+    read_json_hosts,
+)
 
 NAMES = st.sampled_from([*"abcdefgh", "10.0.0.2", "192.168.1.10", "gpu-01", "node1.cluster", "x_y"])
 HOSTS = st.lists(st.builds(Host, NAMES, st.integers(1, 64)), min_size=1, max_size=8, unique_by=lambda host: host.name)
@@ -113,7 +120,6 @@ def test_an_invalid_flag_is_refused(text):
 def test_ranks_have_hosts():
     hosts = Hosts([Host("a", 2), Host("b", 1), Host("c", 3)])
     assert [hosts.host_of(rank).name for rank in range(6)] == ["a", "a", "b", "c", "c", "c"]
-    assert [hosts.first_rank(host) for host in hosts] == [0, 2, 3]
     assert hosts.limited(4).as_flag() == "a:2,b:1,c:1"
     assert hosts.limited(2).as_flag() == "a:2"
     assert hosts.without(["b"]).as_flag() == "a:2,c:3"

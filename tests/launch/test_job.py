@@ -6,11 +6,10 @@ import pytest
 
 from xmc_tf.launch import job as jobs
 from xmc_tf.launch.checks import HostCheck, HostChecks
-from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.hosts import Host, Hosts
 from xmc_tf.launch.job import Checks, Job
-from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan
-from xmc_tf.launch.running import Outcome
+from xmc_tf.launch.running import Outcome, Output
 
 HOSTS = Hosts([Host("one", 2), Host("two", 1), Host("three", 1)])
 

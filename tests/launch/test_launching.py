@@ -13,7 +13,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.launch import __main__ as launch
 from xmc_tf.launch.engines import check_installed, default_controller
 from xmc_tf.launch.node import divide
-from xmc_tf.launch.outcome import RankState, first_failure
+from xmc_tf.launch.running import RankState, first_failure
 
 
 @given(st.sets(st.integers(0, 200), min_size=1, max_size=40), st.integers(1, 50))

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from tests.distributed.launch import is_running, wait_for
-from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.hosts import Host, Hosts
 from xmc_tf.launch.node import JOB, START
 from xmc_tf.launch.nodes import NodeError, Nodes
 

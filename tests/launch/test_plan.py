@@ -6,11 +6,10 @@ import pytest
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.launch import __main__ as launch
-from xmc_tf.launch.choosing import choose_hosts, inputs_of, shared_folder_of
 from xmc_tf.launch.engines import mpiexec_command
-from xmc_tf.launch.hosts.gpus import Gpu
-from xmc_tf.launch.hosts.hosts import Host, Hosts
-from xmc_tf.launch.options import parser
+from xmc_tf.launch.gpus import Gpu
+from xmc_tf.launch.hosts import Host, Hosts
+from xmc_tf.launch.options import choose_hosts, inputs_of, parser, shared_folder_of
 from xmc_tf.launch.stand_in import split_command
 
 THREE_GPUS = [Gpu("2", 0.0, 0.0), Gpu("0", 0.1, 0.0), Gpu("1", 0.9, 0.9)]

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from xmc_tf.launch.checks import COLUMNS, HostCheck, HostChecks, check_hosts
-from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.hosts import Host, Hosts
 from xmc_tf.launch.looking import look, quick_checksum
 
 HOSTS = Hosts([Host("one", 2), Host("two", 1), Host("three", 1)])

@@ -12,11 +12,9 @@ from tests.files import contents
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, load_matrix, save_matrix
-from xmc_tf.rankers.distributed import plan as planning
 from xmc_tf.rankers.distributed import solving
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
-from xmc_tf.rankers.distributed.stage import rankers_over_ranks
-from xmc_tf.rankers.distributed.training import train_trees_over_ranks
+from xmc_tf.rankers.distributed.training import rankers_over_ranks, train_trees_over_ranks
 from xmc_tf.rankers.distributed.work_folder import open_work_folder, work_path
 from xmc_tf.rankers.fit import train_rankers, train_trees
 from xmc_tf.rankers.levels import Levels, RankerData
@@ -39,7 +37,7 @@ def solved(monkeypatch):
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """Many sub-problems of few tasks."""
-    monkeypatch.setattr(planning, "LEAST_WORK", 1000)
+    monkeypatch.setattr(solving, "LEAST_WORK", 1000)
     monkeypatch.setattr("xmc_tf.rankers.tasks.LABELS_PER_TASK", 8)
     monkeypatch.setattr("xmc_tf.rankers.distributed.training.DOCUMENTS_A_PIECE", 17)
 

@@ -49,7 +49,7 @@ def test_one_process_resumes_a_run_of_several_ranks(basics, tmp_path, monkeypatc
         solved.append(1)
         return solve_task(*args)
 
-    monkeypatch.setattr("xmc_tf.rankers.distributed.plan.LEAST_WORK", 1)
+    monkeypatch.setattr("xmc_tf.rankers.distributed.solving.LEAST_WORK", 1)
     monkeypatch.setattr(solving, "solve_task", failing)
     with pytest.raises(OSError, match="no space left"):
         run_train(*basics, "-ns", "tfn+man")
@@ -89,7 +89,7 @@ def test_several_trees_and_label_names_resume_in_each_stage(corpus, tmp_path, mo
     run_train(*flags, "-m", tmp_path / "here")
     flags += ["-m", tmp_path / "there"]
     work_path(tmp_path / "there").mkdir()
-    monkeypatch.setattr("xmc_tf.rankers.distributed.plan.LEAST_WORK", 1)
+    monkeypatch.setattr("xmc_tf.rankers.distributed.solving.LEAST_WORK", 1)
     solve_task, solved = solving.solve_task, []
 
     def counted(*args):

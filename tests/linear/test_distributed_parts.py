@@ -17,9 +17,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import writing as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
-from xmc_tf.rankers.distributed import blocks, inputs, joining, training
-from xmc_tf.rankers.distributed.blocks import write_block
-from xmc_tf.rankers.distributed.plan import Claims, cut_into_sub_problems
+from xmc_tf.rankers.distributed import inputs, solving, training
+from xmc_tf.rankers.distributed.solving import Claims, cut_into_sub_problems, write_block
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.rankers.tasks import cut_clusters
 from xmc_tf.ranks.solo import Solo
@@ -118,23 +117,23 @@ def test_joined_blocks_are_the_file_that_save_matrix_writes(
         write_block(path, [columns_of(W, half) for half in np.array_split(part, 2)])
     save_matrix(folder / "expected.npz", W)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joining, "_piece_entries", lambda _: 5)
+        patch.setattr(solving, "_piece_entries", lambda _: 5)
         patch.setattr(npz_shared, "PAGE", page)
-        joined = results_of(on_ranks(ranks, lambda one: joining.join_blocks(one, paths, W.shape, folder / "W.npz")))
+        joined = results_of(on_ranks(ranks, lambda one: solving.join_blocks(one, paths, W.shape, folder / "W.npz")))
     assert joined == [W.nnz] * ranks
     assert (folder / "W.npz").read_bytes() == (folder / "expected.npz").read_bytes()
 
 
 def test_each_write_of_a_block_gets_its_position_in_the_file(tmp_path, monkeypatch):
     """Otherwise steps end within pages, which only the time would show."""
-    starts, write = [], blocks.write_in_steps
+    starts, write = [], solving.write_in_steps
 
     def looking(file, data, start=0):
         assert start == file.tell()
         starts.append(start)
         write(file, data, start)
 
-    monkeypatch.setattr(blocks, "write_in_steps", looking)
+    monkeypatch.setattr(solving, "write_in_steps", looking)
     W = csc_matrix(np.ones((5, 4), np.float32))
     write_block(tmp_path / "one.columns", [columns_of(W, [0, 2]), columns_of(W, [3])])
     assert len(starts) == 5  # the beginning, and of two parts the features and the weights
@@ -145,7 +144,7 @@ def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
     for name in "ab":
         write_block(tmp_path / f"{name}.npz", [columns_of(W, [1])])
     with pytest.raises(InputError, match="same label"):
-        joining.join_blocks(Solo(), [tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W.npz")
+        solving.join_blocks(Solo(), [tmp_path / "a.npz", tmp_path / "b.npz"], (2, 3), tmp_path / "W.npz")
 
 
 def test_pieces_of_the_wrong_size_are_refused(tmp_path):
@@ -222,7 +221,7 @@ def test_more_blocks_than_files_may_be_open(tmp_path):
             files.enter_context(paths[0].open("rb"))
         resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, before[1]))
         try:
-            joining.join_blocks(Solo(), paths, W.shape, tmp_path / "W.npz")
+            solving.join_blocks(Solo(), paths, W.shape, tmp_path / "W.npz")
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert (tmp_path / "W.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()

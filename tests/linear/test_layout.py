@@ -9,9 +9,9 @@ from scipy.sparse import csr_matrix
 
 from tests.linear.cases import chains, random_chain, random_model
 from xmc_tf.data import as_features
-from xmc_tf.rankers.kernels import bits, layout
-from xmc_tf.rankers.kernels.bits import LINE
+from xmc_tf.rankers.kernels import layout
 from xmc_tf.rankers.kernels.layout import (
+    LINE,
     SHARE,
     SMALL_SHARE,
     blocks_of,
@@ -21,9 +21,9 @@ from xmc_tf.rankers.kernels.layout import (
     row_words,
     table_at,
 )
-from xmc_tf.rankers.layout.chunks import build_chunks
+from xmc_tf.rankers.layout.stored import build_chunks
 
-checksum, entry_of = numba.njit(bits.checksum), numba.njit(layout.entry_of)
+checksum, entry_of = numba.njit(layout.checksum), numba.njit(layout.entry_of)
 
 
 def weights_of(chunks, t, level, nr_sparse, nr_dense):

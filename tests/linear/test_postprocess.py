@@ -10,8 +10,7 @@ from numba import njit
 
 from tests.linear.searching import chained, own_score
 from xmc_tf.params import POST_PROCESSORS
-from xmc_tf.rankers.kernels.postprocess import additive, chain, least_raw, neutral, squash
-from xmc_tf.rankers.postprocess import post_processor_code
+from xmc_tf.rankers.kernels.postprocess import additive, chain, least_raw, neutral, post_processor_code, squash
 
 posts = pytest.mark.parametrize("post", POST_PROCESSORS)
 

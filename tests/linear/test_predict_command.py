@@ -12,7 +12,7 @@ from tests.linear.command_data import run_predict, run_train, shell
 from tests.linear.searching import rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_features, load_matrix, save_matrix
-from xmc_tf.models import results
+from xmc_tf.jobs import predict as command
 from xmc_tf.models.xr_linear import XRLinear
 
 
@@ -135,7 +135,7 @@ def test_an_interrupted_prediction_leaves_no_partial_file(model, corpus, tmp_pat
         yield [("a", 1.0)]
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(results, "named", broken)
+    monkeypatch.setattr(command, "named", broken)
     with pytest.raises(OSError, match="No space"):
         run_predict("-m", model, "-x", corpus / "X.npz", "-o", tmp_path / "p.jsonl")
     assert not list(tmp_path.iterdir())

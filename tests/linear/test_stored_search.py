@@ -11,7 +11,7 @@ from tests.files import flip
 from tests.linear.cases import random_chain, random_model
 from xmc_tf.data import Features
 from xmc_tf.rankers import XLinear
-from xmc_tf.rankers.distributed.stage import place_rankers
+from xmc_tf.rankers.distributed.training import place_rankers
 from xmc_tf.rankers.layout import stored
 from xmc_tf.rankers.level import UnreadWeights
 

@@ -11,12 +11,11 @@ from xmc_tf.common.folders.checksums import record_files
 from xmc_tf.data import save_matrix
 from xmc_tf.linear.train import main
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.rankers import XLinear, streamed
-from xmc_tf.rankers.fit import train_trees
-from xmc_tf.rankers.layout import chunks, stored
+from xmc_tf.rankers import XLinear, fit
+from xmc_tf.rankers.fit import train_streamed, train_trees
+from xmc_tf.rankers.layout import stored
 from xmc_tf.rankers.level import UnreadWeights
 from xmc_tf.rankers.levels import RankerData
-from xmc_tf.rankers.streamed import train_streamed
 from xmc_tf.tree import LabelTree, label_embeddings
 
 ROWS, LABELS = 60, 40
@@ -59,8 +58,8 @@ def test_weights_and_answers_are_those_of_a_training_in_memory(tmp_path, kind, l
 
 def test_the_files_are_those_of_a_model_that_is_saved_from_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "FEWEST_WEIGHTS", 1)
-    monkeypatch.setattr(streamed, "WAITING_WORDS", 1)
-    monkeypatch.setattr(chunks, "SHARE", streamed.SMALL_SHARE)
+    monkeypatch.setattr(fit, "WAITING_WORDS", 1)
+    monkeypatch.setattr(stored, "SHARE", fit.SMALL_SHARE)
     _, expected, _ = both(tmp_path, threads=3)
     for number, model in enumerate(expected):
         model.save(tmp_path / "saved")

@@ -8,7 +8,7 @@ from tests.matcher.tiny import DIM, TREE, documents
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.data import as_features
 from xmc_tf.matcher.bootstrap import bootstrap
-from xmc_tf.matcher.candidates.choosing import parents_matched
+from xmc_tf.matcher.candidates import parents_matched
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.heads import Scaling
 from xmc_tf.matcher.levels import levels_of

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from tests.matcher.trees import random_matrix, random_tree, worlds
-from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
+from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, parents_matched
 from xmc_tf.matcher.levels import LevelTask, levels_of
 from xmc_tf.tree import LabelTree
 

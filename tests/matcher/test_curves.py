@@ -1,6 +1,6 @@
 """Learning curves: means of neighbouring losses, and files that never stop a training."""
 
-from xmc_tf.matcher.progress.curves import LevelCurves, named_curves
+from xmc_tf.matcher.progress import LevelCurves, named_curves
 
 
 def test_losses_of_a_long_training_are_thinned():

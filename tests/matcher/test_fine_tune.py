@@ -12,18 +12,16 @@ import tensorflow as tf
 from transformers import BertConfig
 
 from tests.matcher.tiny import DIM, TREE, WORDS, TinyEncoder, documents, encode, store_of
-from xmc_tf.collective.optimizers.loss_scale import LossScale
+from xmc_tf.collective.optimizers.keras_optimizer import LossScale
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder import Encoder
 from xmc_tf.matcher import fine_tune
-from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
-from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
+from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, LevelData, TrainingBatches, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
-from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.head import LabelHead, head_loss
 from xmc_tf.matcher.heads import Scaling
 from xmc_tf.matcher.levels import levels_of
-from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import FusedAdam, make_optimizer
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.solo import Solo

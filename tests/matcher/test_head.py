@@ -5,9 +5,8 @@ import pytest
 import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.matcher.head import LabelHead, shards
+from xmc_tf.matcher.head import LabelHead, head_loss, shards
 from xmc_tf.matcher.heads import Scaling
-from xmc_tf.matcher.losses import head_loss
 from xmc_tf.matcher.optimizer import decays, make_optimizer
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.solo import Solo

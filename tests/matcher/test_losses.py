@@ -5,9 +5,8 @@ import pytest
 import tensorflow as tf
 
 from xmc_tf.collective.strategy import CollectiveStrategy
-from xmc_tf.matcher.head import LabelHead
+from xmc_tf.matcher.head import LabelHead, head_loss
 from xmc_tf.matcher.heads import Scaling
-from xmc_tf.matcher.losses import head_loss
 from xmc_tf.params.choices import LOSSES
 from xmc_tf.ranks.solo import Solo
 

@@ -11,11 +11,10 @@ from tests.matcher.tiny import TREE, TinyEncoder, documents, encode
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.data import TokenStore
 from xmc_tf.data.reading import WindowEmbeddings
-from xmc_tf.matcher import training
+from xmc_tf.matcher import matcher as module
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation, levels_of
-from xmc_tf.matcher.matcher import Matcher
-from xmc_tf.matcher.training import LevelByLevel
+from xmc_tf.matcher.matcher import LevelByLevel, Matcher
 from xmc_tf.ranks.solo import Solo
 
 DOCUMENTS = 40
@@ -83,7 +82,7 @@ def test_windows_share_the_beam_of_their_document(inputs, trained):
 
 @pytest.mark.parametrize("at_once", [3, 1 << 16])
 def test_validation_and_negatives_use_the_scores_of_windows(inputs, trained, tmp_path, monkeypatch, at_once):
-    monkeypatch.setattr(training, "WINDOWS_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "WINDOWS_AT_ONCE", at_once)
     levels = LevelByLevel(trained.strategy, trained.encoder, inputs, MatcherSettings(PARAMS), tmp_path)
     task = levels_of(TREE, inputs.Y, max_match_clusters=12)[0]
     head: LabelHead = trained.heads[0]

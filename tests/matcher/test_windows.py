@@ -5,10 +5,9 @@ import pytest
 
 from tests.matcher import tiny
 from xmc_tf.data import TokenStore
-from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
-from xmc_tf.matcher.candidates.choosing import CandidateSampler, EveryNode, parents_matched
+from xmc_tf.matcher.candidates import CandidateSampler, EveryNode, LevelData, TrainingBatches, parents_matched
 from xmc_tf.matcher.levels import levels_of
-from xmc_tf.matcher.training import own_documents
+from xmc_tf.matcher.matcher import own_documents
 
 DOCUMENTS = 30
 

@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.evaluate import main as evaluate
 from xmc_tf.linear.evaluate import main as linear_evaluate
-from xmc_tf.metrics import layouts, pecos_lines
+from xmc_tf.metrics import evaluation, pecos_lines
 
 TRUTH = smat.csr_matrix(np.array([[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]], np.float32))
 PREDICTED = smat.csr_matrix(np.array([[0.5, 0, 0.9, 0], [0, 0.25, 0.25, 0], [0.1, 0, 0, 0]], np.float32))
@@ -46,7 +46,7 @@ def test_by_definition(seed, documents, labels, topk, block):
         np.float32
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layouts, "DOCUMENTS", block)
+        patch.setattr(evaluation, "DOCUMENTS", block)
         lines = pecos_lines(smat.csr_matrix(predicted), smat.csr_matrix(truth), topk).splitlines()
     precision, recall = reference(truth, predicted, topk)
     assert lines[1] == "prec   = " + " ".join(f"{100 * value:.2f}" for value in precision)

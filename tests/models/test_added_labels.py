@@ -48,7 +48,7 @@ def test_new_labels_are_found_by_all_of_their_names_and_others_stay(folders):
 def test_server_and_page_count_the_new_labels(folders):
     pytest.importorskip("uvicorn")
     from xmc_tf.server.application import Application, Limits
-    from xmc_tf.server.predictions import Predictions, ServerOptions
+    from xmc_tf.server.predictions import Predictions
     from xmc_tf.server.versions import ServedModel
 
     sent = []
@@ -58,7 +58,7 @@ def test_server_and_page_count_the_new_labels(folders):
             sent.append(message)
 
         scope = {"type": "http", "path": path, "method": "GET", "headers": []}
-        routes = Predictions(ServedModel(folders / "more"), ServerOptions(), Limits())
+        routes = Predictions(ServedModel(folders / "more"), Limits())
         await Application(routes, Limits())(scope, None, send)
 
     asyncio.run(ask("/v1/models/xmc/metadata"))
@@ -124,7 +124,7 @@ def test_the_command_shows_what_it_would_do(folders, capsys):
     out = capsys.readouterr().out
     assert "would add 1 labels to the 42" in out
     assert "42  other name" in out
-    assert "1 names are known already" in out
+    assert "left out 1 names that the model has already" in out
     with pytest.raises(
         InputError, match=r"1 of 2 names are not new[^$]*line 1: 'Quantum Chemistry' is label 40 of the"
     ):

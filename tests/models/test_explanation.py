@@ -62,7 +62,7 @@ def test_the_name_of_a_label_in_the_text_is_a_source():
     assert [one.source for one in label.shares] == ["tree", "label name", "calibration"]
     part = model.explain("all about a garden", k=1).labels[0]  # only a part of the name is there
     assert part.name == "garden herbs"
-    assert part.evidence[-1].note.startswith("part of a name of the label stands in the text")
+    assert part.evidence[-1].note.startswith("part of a name of the label occurs in the text")
     assert label.shares[0].amount == sources["tree"]
     assert sum(one.amount for one in label.shares) == pytest.approx(label.score)
     assert label.shares[1].amount > 0

@@ -19,7 +19,7 @@ from xmc_tf.params import HierarchicalKMeansParams, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.rankers.growing.kernels import adjust_labels
-from xmc_tf.rankers.kernels.task import Positives, SolverSettings
+from xmc_tf.rankers.kernels.gather import Positives, SolverSettings
 
 FEW = slice(290, 293)
 TREE = HierarchicalKMeansParams(nr_splits=4, max_leaf_size=4)

@@ -10,7 +10,7 @@ from tests.label_names.cases import many
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, XRLinearParams
 from xmc_tf.params.effort import several_trees
-from xmc_tf.rankers.deepening import beginning, deepened
+from xmc_tf.rankers.ensemble import beginning, deepened
 from xmc_tf.serving.local import LocalModel
 
 LABELS = 120

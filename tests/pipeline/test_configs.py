@@ -10,7 +10,7 @@ import pytest
 from xmc_tf import train
 from xmc_tf.params import XTransformerParams, XTransformerPredParams, load_blocks, per_level
 from xmc_tf.pipeline.train_flags import parser
-from xmc_tf.tree.grouping import binary_depth, upper_splits
+from xmc_tf.tree.label_tree import binary_depth, upper_splits
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 LABELS = {

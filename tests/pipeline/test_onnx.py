@@ -11,7 +11,7 @@ from tests.pipeline.corpus import ROOT, texts_and_labels
 from xmc_tf import export, predict
 from xmc_tf.common.errors import InputError
 from xmc_tf.encoder.onnx.encoder import GRAPH
-from xmc_tf.jobs.onnx_export import export_measured
+from xmc_tf.export import export_measured
 from xmc_tf.models.folder import CARD, MARK
 from xmc_tf.models.loading import load
 from xmc_tf.server.versions import ServedModel
@@ -115,7 +115,7 @@ def test_an_export_measures_what_eight_bits_cost(corpus, frozen, tmp_path, capsy
 def test_eight_bits_are_chosen_only_where_they_cost_little(corpus, frozen, tmp_path, monkeypatch):
     texts, Y = texts_and_labels(corpus, "tst")
     for largest, expected in ((100.0, "int8"), (-100.0, "fp32")):
-        monkeypatch.setattr("xmc_tf.jobs.onnx_export.LARGEST_LOSS", largest)
+        monkeypatch.setattr("xmc_tf.export.LARGEST_LOSS", largest)
         chosen, _ = export_measured(frozen, tmp_path / expected, "auto", texts, Y)
         assert chosen == expected
         assert (b"words.scales" in (tmp_path / expected / "encoder" / GRAPH).read_bytes()) == (expected == "int8")

@@ -12,7 +12,7 @@ from tests.tree.cases import embeddings
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.tree import label_documents, label_embeddings
+from xmc_tf.tree import label_embeddings
 from xmc_tf.tree.kmeans import build_tree, share_of
 from xmc_tf.tree.label_embeddings import label_embedding, label_embeddings_over_ranks
 
@@ -82,7 +82,7 @@ def test_other_embeddings_within_the_sub_trees():
 @pytest.mark.parametrize("method", ["pifa", "pii"])
 def test_label_embeddings_of_one_process(kind, method, tmp_path, monkeypatch):
     X, Y = features(kind, 60), label_matrix(60, 40)
-    monkeypatch.setattr(label_documents, "PIECE_ENTRIES", 7)
+    monkeypatch.setattr(label_embeddings, "DOCUMENT_PIECE_ENTRIES", 7)
     monkeypatch.setattr(label_embeddings, "PIECE_ENTRIES", 1)
     Y = Y.multiply(np.linspace(0.3, 2, 40)[None, :]).tocsc()
     expected = as_features(label_embedding(method, X, Y, threads=1))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
+from xmc_tf.tree.label_tree import binary_depth, half_bounds, upper_splits
 
 # (labels, nr_splits, max_leaf_size, min_codes) -> nodes of each level below the root, the labels last; as libpecos
 # 1.2.8 makes them.

@@ -202,8 +202,7 @@ def test_of_many_features_the_strongest_are_kept(monkeypatch):
 def test_few_features_are_all_kept(monkeypatch):
     features = sparse(40, 200, density=0.3, seed=2)
     truth = labels(40, 9, 2)
-    entries = label_embeddings.label_entries(Features(features), csr_matrix(truth))
-    assert entries == sum(features[truth[:, j].nonzero()[0]].nnz for j in range(9))
+    entries = sum(features[truth[:, j].nonzero()[0]].nnz for j in range(9))
     expected = label_embedding("pifa", features, truth)
     monkeypatch.setattr(label_embeddings, "STRONGEST", 7)
     monkeypatch.setattr(label_embeddings, "MANY_ENTRIES", entries)

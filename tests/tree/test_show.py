@@ -15,14 +15,14 @@ from tests.tree.cases import trees
 from xmc_tf import XRLinear
 from xmc_tf.common.errors import InputError
 from xmc_tf.tree import LabelTree, save_chain
-from xmc_tf.tree.show import main, show, to_dot
+from xmc_tf.tree.show import TreeView, main
 
 TREE = LabelTree(splits=([0, 2], [0, 2, 5]), labels=[1, 4, 0, 2, 3])
 NAMES = ["apple", "boat", "cherry", "date", "engine"]
 
 
 def test_clusters_are_called_by_their_labels():
-    assert show(TREE, NAMES, words=2).splitlines() == [
+    assert TreeView(TREE, NAMES, words=2).text().splitlines() == [
         "5 labels",
         "├─ 2 labels: boat, engine",
         "│  ├─ boat",
@@ -35,7 +35,7 @@ def test_clusters_are_called_by_their_labels():
 
 
 def test_frequent_labels_come_first():
-    text = show(TREE, NAMES, words=2, frequencies=np.array([1, 5, 1, 2000, 7]))
+    text = TreeView(TREE, NAMES, words=2, frequencies=np.array([1, 5, 1, 2000, 7])).text()
     assert text.splitlines() == [
         "5 labels",
         "├─ 2 labels: engine, boat",
@@ -50,33 +50,33 @@ def test_frequent_labels_come_first():
 
 def test_depth_and_children_are_limited():
     wide = LabelTree(splits=([0, 2], [0, 60, 61]), labels=np.arange(61))
-    assert show(wide, depth=0) == "61 labels"
-    assert show(wide, depth=1, words=1).splitlines() == ["61 labels", "├─ 60 labels: 0 …", "└─ 1 label: 60"]
-    lines = show(wide, max_children=2).splitlines()
+    assert TreeView(wide, depth=0).text() == "61 labels"
+    assert TreeView(wide, depth=1, words=1).text().splitlines() == ["61 labels", "├─ 60 labels: 0 …", "└─ 1 label: 60"]
+    lines = TreeView(wide, max_children=2).text().splitlines()
     assert "│  └─ … and 58 more" in lines
     assert len(lines) == 7
 
 
 def test_one_more_is_shown_rather_than_counted():
     tree = LabelTree(splits=([0, 3],), labels=[0, 1, 2])
-    assert "more" not in show(tree, max_children=2)
+    assert "more" not in TreeView(tree, max_children=2).text()
 
 
 def test_a_large_tree_is_a_page_by_default():
     leaves = np.arange(257) * 64
     tree = LabelTree(splits=([0, 16], np.arange(17) * 16, leaves), labels=np.arange(leaves[-1]))
-    assert len(show(tree).splitlines()) <= 300
-    assert len(to_dot(tree).splitlines()) <= 600
+    assert len(TreeView(tree).text().splitlines()) <= 300
+    assert len(TreeView(tree).dot().splitlines()) <= 600
 
 
 def test_clusters_without_labels_are_shown():
     tree = LabelTree(splits=([0, 2], [0, 0, 1]), labels=[0])
-    assert show(tree).splitlines() == ["1 label", "├─ 0 labels", "└─ 1 label: 0", "   └─ 0"]
+    assert TreeView(tree).text().splitlines() == ["1 label", "├─ 0 labels", "└─ 1 label: 0", "   └─ 0"]
 
 
 def test_names_stay_on_their_line():
     names = ["two\nlines", "\x1b[31mred", "a" * 100, " spaces \t inside ", "plain"]
-    text = show(TREE, names)
+    text = TreeView(TREE, names).text()
     assert "two lines" in text
     assert "\x1b" not in text
     assert "a" * 39 + "…" in text
@@ -86,7 +86,7 @@ def test_names_stay_on_their_line():
 @given(trees(), st.data())
 def test_any_names_make_one_line_a_node(tree, data):
     names = [data.draw(st.text(min_size=1, max_size=8)) for _ in range(tree.nr_labels)]
-    text = show(tree, names, max_children=1000, depth=99)
+    text = TreeView(tree, names, max_children=1000, depth=99).text()
     assert len(text.split("\n")) == sum(tree.level_sizes)
 
 
@@ -100,7 +100,7 @@ EDGE = r"  \w+ -> \w+(?: \[style=dashed\])?;"
 def test_drawings_are_well_formed_whatever_the_names(tree, data):
     letters = st.text(st.sampled_from('"\\n;{}<>-a\n'), min_size=1, max_size=8)
     names = [data.draw(letters) for _ in range(tree.nr_labels)]
-    lines = to_dot(tree, names, depth=99, max_children=3).split("\n")
+    lines = TreeView(tree, names, depth=99, max_children=3).dot().split("\n")
     assert lines[0] == "digraph labels {"
     assert lines[-1] == "}"
     assert all(re.fullmatch(f"{NODE}|{EDGE}", line) for line in lines[3:-1])
@@ -110,7 +110,7 @@ def test_drawings_are_well_formed_whatever_the_names(tree, data):
 
 
 def test_drawing_of_a_small_tree():
-    assert to_dot(LabelTree(splits=([0, 2],), labels=[0, 1]), ['say "hi"', "back\\slash"]).splitlines() == [
+    assert TreeView(LabelTree(splits=([0, 2],), labels=[0, 1]), ['say "hi"', "back\\slash"]).dot().splitlines() == [
         "digraph labels {",
         "  rankdir=LR;",
         '  node [shape=box, fontname="sans-serif"];',
@@ -134,9 +134,8 @@ def test_drawing_of_a_small_tree():
     ],
 )
 def test_inputs_that_do_not_fit_raise_an_error(options, message):
-    for draw in (show, to_dot):
-        with pytest.raises(InputError, match=message):
-            draw(TREE, **options)
+    with pytest.raises(InputError, match=message):
+        TreeView(TREE, **options)
 
 
 @pytest.fixture
@@ -148,7 +147,7 @@ def model(tmp_path):
 
 def test_command_line_takes_a_model_with_its_names(model, capsys):
     main([str(model), "--depth", "1"])
-    assert capsys.readouterr().out == show(TREE, NAMES, depth=1) + "\n"
+    assert capsys.readouterr().out == TreeView(TREE, NAMES, depth=1).text() + "\n"
 
 
 def test_command_line_says_what_scores_are(tmp_path, capsys):
@@ -169,12 +168,14 @@ def test_command_line_takes_a_tree_names_and_labels(model, tmp_path, capsys):
     Y = sp.csr_matrix(np.array([[0, 1, 0, 1, 0], [0, 0, 0, 1, 0]], np.float32))
     sp.save_npz(tmp_path / "Y.npz", Y)
     main([str(model / "tree"), "--labels", str(model / "labels.txt"), "-y", str(tmp_path / "Y.npz"), "--words", "1"])
-    assert capsys.readouterr().out == show(TREE, NAMES, frequencies=np.array([0, 1, 0, 2, 0]), words=1) + "\n"
+    assert (
+        capsys.readouterr().out == TreeView(TREE, NAMES, frequencies=np.array([0, 1, 0, 2, 0]), words=1).text() + "\n"
+    )
 
 
 def test_command_line_writes_a_drawing(model, tmp_path, capsys):
     main([str(model), "--dot", str(tmp_path / "tree.dot")])
-    assert (tmp_path / "tree.dot").read_text() == to_dot(TREE, NAMES) + "\n"
+    assert (tmp_path / "tree.dot").read_text() == TreeView(TREE, NAMES).dot() + "\n"
     assert capsys.readouterr().out == ""
 
 

@@ -1,21 +1,18 @@
 """A check of the labels of documents: which are probably missing or wrong, and why."""
 
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from xmc_tf.audit.data import AuditData
+from xmc_tf.audit.data import KINDS, MISSING, WRONG, AuditData, Finding
 from xmc_tf.audit.doubts import weigh
 from xmc_tf.audit.evidence import PairEvidence, gather_evidence
-from xmc_tf.audit.finding import KINDS, MISSING, WRONG, Finding
 from xmc_tf.audit.label_findings import different_duplicates, indistinguishable, silent_names
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import POOL
 
-_LOG = logging.getLogger(__name__)
 FEWEST_DOCUMENTS = 20
 MOST = 500
 _CLOSE = 10  # similar documents that a finding counts
@@ -99,12 +96,8 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
         *_of_pairs(data, evidence, MISSING, np.where(suspected, has, -1.0), most),
         *_of_pairs(data, evidence, WRONG, np.where(evidence.has, chance, -1.0), most),
     ]
-    of_kinds = (
-        different_duplicates(data, evidence.near),
-        indistinguishable(data, evidence),
-        silent_names(data, evidence),
-    )
-    for some in of_kinds:
+    duplicates, rivals = different_duplicates(data, evidence.near), indistinguishable(data, evidence)
+    for some in (duplicates, rivals, silent_names(data, evidence)):
         found += sorted(some, key=lambda one: (-one.gain, one.row or 0, one.label or 0))[:most]
     order = list(KINDS)
     found.sort(key=lambda one: (-one.gain, order.index(one.kind), one.row or 0, one.label or 0))
@@ -131,9 +124,8 @@ def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
     parts = [f"prediction {rank} from the text" if rank <= POOL else f"not among the {POOL} predictions from the text"]
     if data.names is not None and found.named.nnz:
         worth = float(found.column("name")[pair])
-        parts.append(
-            f"its name is in the text, of which {worth:.0%} have it" if worth > 0 else "its name is not in the text"
-        )
+        share = f" ({worth:.0%} of such texts have the label)"
+        parts.append(f"its name is in the text{share}" if worth > 0 else "its name is not in the text")
     similar = found.near.indices[found.near.indptr[row] : found.near.indptr[row + 1]][:_CLOSE]
     if len(similar):
         count = sum(label in Y.indices[Y.indptr[one] : Y.indptr[one + 1]] for one in similar)
@@ -141,5 +133,5 @@ def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
     if (closest := found.companions.closest(row, label)) is not None:
         other, both, every = closest
         of_other = f"{both} of {every} other documents with {data.label_name(other)!r} have it"
-        parts.append(of_other if both else "no other document has it together with one of the other labels")
+        parts.append(of_other if both else "no other document with one of the other labels has it")
     return "; ".join(parts)

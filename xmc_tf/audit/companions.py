@@ -36,9 +36,7 @@ class Companions:
         return largest_of_rows(csr_matrix(self.Y @ share), most)
 
     def evidence(self, pairs: LabelPairs) -> np.ndarray:
-        """Return the evidence of the document's other labels for the label of each pair: float64 [pairs, ``COMPANY``].
-        The document itself does not count.
-        """
+        """Return the evidence of the other labels of each pair's document: float64 [pairs, ``COMPANY``]."""
         out = np.zeros((len(pairs.rows), len(COMPANY)))
         for begin in range(0, len(pairs.rows), _BLOCK):
             some = slice(begin, begin + _BLOCK)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xmc_tf.audit.finding import MISSING, WRONG
+from xmc_tf.audit.data import MISSING, WRONG
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.csv_cells import safe_cell
 
@@ -67,7 +67,7 @@ def _correction(path: Path, line: int, row: dict[str, str | None]) -> Correction
             fix="leave accept empty; merge labels with xmc-tf labels merge",
         )
     if not number.isascii() or not number.isdecimal() or not row["label"]:
-        raise InputError(f"{path}, line {line}: row or label is missing", expected="as xmc-tf audit has written it")
+        raise InputError(f"{path}, line {line}: row or label is missing", expected="the row as xmc-tf audit wrote it")
     return Correction(int(number), row["label"], kind == MISSING, row["text"] or "", line)
 
 

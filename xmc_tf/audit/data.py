@@ -1,4 +1,4 @@
-"""The inputs of an audit."""
+"""The inputs of an audit, and its findings."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +13,19 @@ from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.pipeline.held_out import TrainWithout
 
 _UNBOUNDED = "sigmoid"  # a hinge is the same for all certain labels; the sigmoid still distinguishes them
+MISSING, WRONG, DUPLICATES = "missing", "wrong", "duplicates"
+SAME_LABELS, SILENT_NAME = "same labels", "silent name"
+KINDS = {
+    MISSING: "A label that the document probably should have.",
+    WRONG: "A label that the document probably should not have.",
+    DUPLICATES: "Two documents with nearly the same text and different labels.",
+    SAME_LABELS: "Two labels that the texts do not distinguish.",
+    SILENT_NAME: "A label whose name is in none of its texts.",
+}
+"""The kinds of findings, each with its meaning."""
 
-
-ScoreFold = Callable[[np.ndarray, np.ndarray, csr_matrix], tuple[csr_matrix, csr_matrix, csr_matrix]]
+FoldScores = tuple[csr_matrix, csr_matrix, csr_matrix]
+ScoreFold = Callable[[np.ndarray, np.ndarray, csr_matrix], FoldScores]
 """Train rankers on some documents (rows, ascending), and score the labels of a matrix (others × labels) of others.
 
 Return documents × labels: the best labels, descending within a row; the scores of these and of all requested labels;
@@ -54,9 +64,7 @@ class AuditData:
 def fold_scorer(train: TrainWithout, threads: int = -1) -> ScoreFold:
     """Return a function that trains rankers on some documents and scores others."""
 
-    def score(
-        trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix
-    ) -> tuple[csr_matrix, csr_matrix, csr_matrix]:
+    def score(trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix) -> FoldScores:
         rankers, X, post = train(trained_on, held_out)
         best = rankers.predict(X, only_topk=POOL, post_processor=post, threads=threads)
         ones = csr_matrix((np.ones(best.nnz, np.float32), best.indices, best.indptr), shape=best.shape)
@@ -65,3 +73,16 @@ def fold_scorer(train: TrainWithout, threads: int = -1) -> ScoreFold:
         return best, scores, margins
 
     return score
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about the labels that a person should check."""
+
+    kind: str  # one of KINDS
+    row: int | None  # of the document, from 0; None: it is only about a label
+    label: int | None  # None: it is about all labels of a document
+    other: int | None  # row of the other document, or number of the other label
+    sure: float  # how likely it is right, from 0 to 1
+    gain: float  # expected number of labels of documents that become right
+    why: str  # the reasons, in words

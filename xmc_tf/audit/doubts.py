@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xmc_tf.audit.boosting import BoostedTrees
 from xmc_tf.audit.evidence import PairEvidence
+from xmc_tf.audit.kernels import gradient_sums
 from xmc_tf.fusion.logistic import fit_logistic
 
 _KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.97)  # quantiles of the labels that documents have
@@ -23,14 +23,14 @@ _SHRUNK = 3.0
 _LIKELY, _SURE, _USUAL = 0.6, 0.9, 0.85  # probabilities
 _MOST_ODDS = 4.0
 _FOLDS = 3
-SHARE_WRONG = 0.03
+SHARE_WRONG = 0.03  # assumed share of random labels
+_TREES, _DEPTH, _RATE = 100, 4, 0.1
+_BINS = 32
+_LEAST_WEIGHT, _LEAF_SHRINK = 5.0, 5.0
 
 
 def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return how likely each pair is, as two float32 [pairs]. The share of pairs with such evidence in which the
-    document has the label; and the share of random labels among those with such evidence, if ``SHARE_WRONG`` of the
-    labels are random.
-    """
+    """Return float32 [pairs]: the share of such pairs that have the label; the share of random ones among labels."""
     rng = np.random.default_rng([seed, 0x646F756274])
     given, other = found.has, ~found.has & ~found.random
     examples = [_some(np.flatnonzero(one), rng) for one in (given, other, found.random)]
@@ -47,9 +47,7 @@ def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """Return the probabilities with the likely ones corrected, each by trees that have not seen its document. For
-    likely labels, the combination of evidence matters, which a sum cannot express.
-    """
+    """Correct the likely probabilities by trees, which combine evidence and have not seen the document."""
     likely = np.flatnonzero((has > _LIKELY) & ~found.random)
     probability, right = has[likely].astype(np.float64), found.has[likely]
     rows, labels = found.pairs.rows[likely], found.pairs.labels[likely]
@@ -121,3 +119,63 @@ class _Curve(NamedTuple):
         for place, knots in enumerate(self.knots):
             parts += [scaled[:, place], *(np.maximum(scaled[:, place] - knot, 0.0) for knot in knots)]
         return np.column_stack(parts)
+
+
+class BoostedTrees(NamedTuple):
+    """Small trees that correct log-odds, each with the same question at all nodes of a level."""
+
+    edges: np.ndarray  # float64 [columns, bins - 1]: where the bins of each column start
+    columns: np.ndarray  # int64 [trees, depth]: the column of each question
+    bins: np.ndarray  # int64 [trees, depth]: values of this bin or a higher one answer yes
+    values: np.ndarray  # float64 [trees, 2 ** depth]: what each leaf adds to the log-odds
+
+    @classmethod
+    def fit(cls, evidence: np.ndarray, right: np.ndarray, start: np.ndarray) -> "BoostedTrees":
+        """Learn from examples to correct log-odds (``start``)."""
+        edges = np.quantile(evidence.astype(np.float64), np.arange(1, _BINS) / _BINS, axis=0).T
+        binned = _binned(evidence, edges)
+        raw = start.astype(np.float64).copy()
+        columns, bins = np.zeros((_TREES, _DEPTH), np.int64), np.zeros((_TREES, _DEPTH), np.int64)
+        values = np.zeros((_TREES, 1 << _DEPTH))
+        for tree in range(_TREES):
+            probability = 1.0 / (1.0 + np.exp(-raw))
+            gradient, weight = right - probability, probability * (1.0 - probability)
+            leaf = np.zeros(len(raw), np.int64)
+            for level in range(_DEPTH):
+                sums = gradient_sums(binned, leaf, gradient, weight, 1 << level, _BINS)
+                columns[tree, level], bins[tree, level] = _best(sums)
+                leaf = 2 * leaf + (binned[:, columns[tree, level]] >= bins[tree, level])
+            size = 1 << _DEPTH
+            total, weights = (np.bincount(leaf, one, minlength=size) for one in (gradient, weight))
+            values[tree] = _RATE * total / (weights + _LEAF_SHRINK)
+            raw += values[tree, leaf]
+        return cls(edges, columns, bins, values)
+
+    def log_odds(self, evidence: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """Return corrected log-odds."""
+        binned, raw = _binned(evidence, self.edges), start.astype(np.float64).copy()
+        for columns, bins, values in zip(self.columns, self.bins, self.values, strict=True):
+            leaf = np.zeros(len(raw), np.int64)
+            for column, bin_ in zip(columns, bins, strict=True):
+                leaf = 2 * leaf + (binned[:, column] >= bin_)
+            raw += values[leaf]
+        return raw
+
+
+def _binned(evidence: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    out = np.empty(evidence.shape, np.uint8)
+    for column, own in enumerate(edges):
+        out[:, column] = np.searchsorted(own, evidence[:, column].astype(np.float64), side="right")
+    return out
+
+
+def _best(sums: np.ndarray) -> tuple[int, int]:
+    """Return the column and the bin that best split all leaves, by gradients and weights; the first of equal ones."""
+    above = np.cumsum(sums[:, :, :, ::-1], axis=3)[:, :, :, ::-1]
+    below = above[:, :, :, :1] - above
+    gain = sum(one[0] ** 2 / (one[1] + _LEAF_SHRINK) for one in (above, below))
+    allowed = (above[1] >= _LEAST_WEIGHT) & (below[1] >= _LEAST_WEIGHT)
+    whole = above[0, :, :, :1] ** 2 / (above[1, :, :, :1] + _LEAF_SHRINK)
+    total = np.where(allowed, gain - whole, 0.0).sum(axis=0)
+    column, bin_ = np.unravel_index(int(np.argmax(total)), total.shape)
+    return int(column), int(bin_)

@@ -112,9 +112,7 @@ def _scores(
 
 
 def _similarity_to_labels(X: csr_matrix, Y: csr_matrix, pairs: LabelPairs) -> np.ndarray:
-    """Return float64 [pairs, 2]: the cosine of the document and the sum of the label's others, and the mean of theirs.
-    The latter is the mean cosine of two other documents of the label. The rows of X have length 1.
-    """
+    """Return float64 [pairs, 2]: the cosines of document and label, and of two other documents of the label."""
     documents = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.float64)
     centroids = csr_matrix(Y.astype(np.float32).T @ X)
     squares = np.asarray(centroids.multiply(centroids).sum(axis=1), np.float64).ravel()

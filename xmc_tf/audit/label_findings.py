@@ -3,9 +3,8 @@
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.audit.data import AuditData
+from xmc_tf.audit.data import DUPLICATES, SAME_LABELS, SILENT_NAME, AuditData, Finding
 from xmc_tf.audit.evidence import PairEvidence
-from xmc_tf.audit.finding import DUPLICATES, SAME_LABELS, SILENT_NAME, Finding
 
 _NEARLY_SAME = 0.9  # cosine of documents
 _SHOWN = 4
@@ -38,7 +37,7 @@ def indistinguishable(data: AuditData, found: PairEvidence) -> list[Finding]:
         why = (
             f"in {contests[0]:.0f} of {documents[a]} documents with {one!r} and {contests[1]:.0f} of {documents[b]} "
             f"with {two!r}, the other label seems to fit too, and the right one is ahead in {right:.0%}: merge "
-            "them, or say when each is used"
+            "them, or describe when to use each"
         )
         sure = float(np.clip(2.0 * (1.0 - right), 0.0, 1.0))
         out.append(Finding(SAME_LABELS, None, int(a), int(b), sure, sure * float((contests - wins).sum()), why))
@@ -80,8 +79,8 @@ def silent_names(data: AuditData, found: PairEvidence) -> list[Finding]:
     out = []
     for label in silent.tolist():
         why = (
-            f"the name is in none of the texts of its {documents[label]} documents, {missed[label]} of which the words "
-            "of the text alone do not find: add alternative names"
+            f"none of its {documents[label]} documents contains the name, and rankers miss {missed[label]} of them: "
+            "add alternative names"
         )
         sure = 1.0 - 0.5 ** (documents[label] / _FEWEST)
         out.append(Finding(SILENT_NAME, None, label, None, float(sure), float(sure * missed[label]), why))

@@ -43,9 +43,7 @@ def _keys(source: csr_matrix) -> np.ndarray:
 
 
 def random_pairs(Y: csr_matrix, per_label: float, seed: int) -> csr_matrix:
-    """Return labels that documents do not have, drawn at random by their frequency: documents × labels. A document gets
-    ``per_label`` of them for each label that it has.
-    """
+    """Draw labels that documents do not have, by frequency, ``per_label`` for each label that they have."""
     rng = np.random.default_rng([seed, 0x72616E64])
     rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
     chosen = rng.permutation(np.tile(rows, int(np.ceil(per_label))))[: int(per_label * len(rows))]

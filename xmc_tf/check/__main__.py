@@ -11,7 +11,6 @@ from xmc_tf.check import exchanges, places
 from xmc_tf.check.links import Link, measure_links, slow_links
 from xmc_tf.check.links import as_table as as_matrix
 from xmc_tf.check.model_check import check_model
-from xmc_tf.check.shared_folder import ranks_without
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.ranks.choosing import choose_communicator
@@ -49,32 +48,14 @@ def parser() -> argparse.ArgumentParser:
     parser = cli.make_parser("xmc_tf.check", _DESCRIPTION, epilog=_EXAMPLES)
     add = parser.add_argument
     add("--model", metavar="DIR", help="verify only the files of this model, PECOS model or export")
-    add(
-        "--timeout",
-        type=float,
-        metavar="S",
-        help="maximum seconds of one step (default: 60, and 1 more for each 4 MB of --megabytes)",
-    )
-    add(
-        "--shared-workdir",
-        nargs="?",
-        const=".",
-        metavar="DIR",
-        help="also check that all ranks can read and write this folder (without DIR: the current one)",
-    )
-    add(
-        "--megabytes",
-        type=float,
-        default=16.0,
-        metavar="MB",
-        help="size of the large messages; 2200 is more than 2 GiB, and takes up to 10 GB of memory per rank",
-    )
-    add(
-        "--communicator",
-        choices=["auto", "horovod", "mpi"],
-        default="auto",
-        help="communication library; auto: the one that xmc_tf uses with this launcher",
-    )
+    limit = "maximum seconds of one step (default: 60, and 1 more for each 4 MB of --megabytes)"
+    add("--timeout", type=float, metavar="S", help=limit)
+    shared = "also check that all ranks can read and write this folder (without DIR: the current one)"
+    add("--shared-workdir", nargs="?", const=".", metavar="DIR", help=shared)
+    size = "size of the large messages; 2200 is more than 2 GiB, and takes up to 10 GB of memory per rank"
+    add("--megabytes", type=float, default=16.0, metavar="MB", help=size)
+    library = "communication library; auto: the one that xmc_tf uses with this launcher"
+    add("--communicator", choices=["auto", "horovod", "mpi"], default="auto", help=library)
     add("--json", action="store_true", help="print one JSON object")
     return parser
 
@@ -83,14 +64,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Check the ranks, printing on rank 0, or verify a model."""
     given = parser().parse_args(argv, cli.GivenFlags())
     if given.model is not None:
-        given.refuse(
-            "timeout",
-            "shared_workdir",
-            "megabytes",
-            "communicator",
-            where="with --model: no ranks are checked",
-        )
-        _verify(given)
+        unused = ("timeout", "shared_workdir", "megabytes", "communicator")
+        given.refuse(*unused, where="with --model: no ranks are checked")
+        found = check_model(given.model)
+        print(json.dumps(found.to_json()) if given.json else found.to_text())
+        if not found.intact:
+            sys.exit(1)
         return
     args: argparse.Namespace = given
     if args.timeout is None:
@@ -100,32 +79,16 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise InputError(f"{flag} is out of range", expected=f"above 0, at most {most:,}", received=f"{value:g}")
     if args.communicator != "auto":
         os.environ["XMC_TF_COMMUNICATOR"] = args.communicator
-    world = _find_ranks(args.timeout)
-    if world.size > 1:
-        StallWatch(world, args.timeout, setting="--timeout").start()
-    problems = _check(world, args)
-    if problems:
-        sys.exit(1)
-
-
-def _verify(args: argparse.Namespace) -> None:
-    """Verify a model's files, and exit with status 1 if one is damaged or missing."""
-    found = check_model(args.model)
-    print(json.dumps(found.to_json()) if args.json else found.to_text())
-    if not found.intact:
-        sys.exit(1)
-
-
-def _find_ranks(timeout: float) -> Communicator:
-    """Return the communicator; end this rank, with a traceback, if the others do not start in time.
-
-    A thread of Python could not do this, because MPI's start blocks all of them.
-    """
-    faulthandler.dump_traceback_later(timeout, exit=True, file=2)
+    # This rank ends, with a traceback, if the others do not start in time. A thread of Python could not do this: MPI's
+    # start blocks all of them.
+    faulthandler.dump_traceback_later(args.timeout, exit=True, file=2)
     world = choose_communicator()
     world.barrier()
     faulthandler.cancel_dump_traceback_later()
-    return world
+    if world.size > 1:
+        StallWatch(world, args.timeout, setting="--timeout").start()
+    if _check(world, args):
+        sys.exit(1)
 
 
 def _check(world: Communicator, args: argparse.Namespace) -> list[str]:
@@ -133,9 +96,7 @@ def _check(world: Communicator, args: argparse.Namespace) -> list[str]:
     found = world.allgather(places.place_of_rank(world))
     _show(world, args, f"{world.size} rank{'s' if world.size > 1 else ''}: {world}\n{places.as_table(found)}")
     several = len({place.host for place in found}) > 1
-    timings = []
-    for name in exchanges.COLLECTIVES:
-        timings.append(exchanges.measure(world, name, round(args.megabytes * 1e6)))
+    timings = [exchanges.measure(world, name, round(args.megabytes * 1e6)) for name in exchanges.COLLECTIVES]
     _show(world, args, "\n" + exchanges.as_table(timings))
     links: list[Link] = []
     if several:
@@ -145,7 +106,7 @@ def _check(world: Communicator, args: argparse.Namespace) -> list[str]:
     shared = None
     if args.shared_workdir:
         folder = Path(args.shared_workdir).absolute()
-        without = ranks_without(world, folder)
+        without = places.ranks_without(world, folder)
         shared = not without
         if without:
             hosts = sorted({found[rank].host for rank in without})

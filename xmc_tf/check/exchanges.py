@@ -30,7 +30,6 @@ class Timing:
 
     @property
     def megabytes_per_second(self) -> float:
-        """The megabytes that a rank sends per second."""
         return self.long_bytes / 1e3 / max(self.long_ms, 1e-6)
 
 
@@ -45,12 +44,11 @@ def _same(got: np.ndarray, count: int, expected: Callable[[int, int], np.ndarray
     """Return whether an array has the expected numbers, which are computed block by block."""
     if got.shape != (count,):
         return False
-    bounds = range(0, count, _BLOCK)
-    return all(np.array_equal(got[a : a + _BLOCK], expected(a, min(a + _BLOCK, count))) for a in bounds)
+    blocks = ((a, min(a + _BLOCK, count)) for a in range(0, count, _BLOCK))
+    return all(np.array_equal(got[a:b], expected(a, b)) for a, b in blocks)
 
 
 def _filled(count: int, numbers: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """Return these numbers, which are computed block by block to save memory."""
     out = np.empty(count, np.float32)
     for first in range(0, count, _BLOCK):
         out[first : first + _BLOCK] = numbers(first, min(first + _BLOCK, count))
@@ -130,13 +128,11 @@ def measure(world: Communicator, name: str, long_bytes: int) -> Timing:
 
 
 def as_table(timings: list[Timing]) -> str:
-    """Return a table with a line per collective."""
     long_mb = timings[0].long_bytes / 1e6
-    lines = [f"{'collective':<12} {'result':<8} {'4 kB':>10} {f'{long_mb:g} MB':>12} {'per rank':>14}"]
-    for timing in timings:
-        result = "right" if timing.right else "WRONG"
-        lines.append(
-            f"{timing.name:<12} {result:<8} {timing.short_ms:>7.2f} ms {timing.long_ms:>9.1f} ms "
-            f"{timing.megabytes_per_second:>9.0f} MB/s"
-        )
-    return "\n".join(lines)
+    head = f"{'collective':<12} {'result':<8} {'4 kB':>10} {f'{long_mb:g} MB':>12} {'per rank':>14}"
+    lines = [
+        f"{one.name:<12} {'right' if one.right else 'WRONG':<8} {one.short_ms:>7.2f} ms {one.long_ms:>9.1f} ms "
+        f"{one.megabytes_per_second:>9.0f} MB/s"
+        for one in timings
+    ]
+    return "\n".join([head, *lines])

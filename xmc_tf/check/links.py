@@ -28,12 +28,7 @@ class Link:
 
 
 def rounds(count: int) -> list[list[tuple[int, int]]]:
-    """Return rounds of pairs in which each meets each other one once, and nobody is in two pairs of a round.
-
-    Example:
-        >>> rounds(4)
-        [[(0, 3), (1, 2)], [(0, 2), (1, 3)], [(0, 1), (2, 3)]]
-    """
+    """Return rounds of pairs in which each meets each other one once, and nobody is in two pairs of a round."""
     places = list(range(count + count % 2))
     found = []
     for _ in range(len(places) - 1):

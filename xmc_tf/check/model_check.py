@@ -1,9 +1,8 @@
 import os
-import stat
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.archives import archive_problem
 from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.folders.checksums import MODEL_HEADER, Records
-from xmc_tf.common.folders.kinds import FolderKind
+from xmc_tf.common.folders.kinds import FolderKind, files_of
 from xmc_tf.common.folders.model_parts import ABOUT, EXPORT, kind_at
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.common.progress import Progress
@@ -26,8 +25,6 @@ STATES = (OK, DAMAGED, MISSING, UNKNOWN, FOREIGN)
 
 @dataclass(frozen=True)
 class FileState:
-    """The state of a file of the folder."""
-
     file: str
     bytes: int
     state: str
@@ -36,19 +33,15 @@ class FileState:
 
 @dataclass(frozen=True)
 class ModelCheck:
-    """The result of the verification of a folder."""
-
     folder: Path
     what: str
     files: list[FileState]
 
     @property
     def intact(self) -> bool:
-        """Whether no file is damaged or missing."""
         return not any(one.state in (DAMAGED, MISSING) for one in self.files)
 
     def to_text(self) -> str:
-        """Return a line per file, and a summary."""
         width = max((len(printable(one.file)) for one in self.files), default=0)
         digits = max((len(f"{one.bytes:,}") for one in self.files), default=0)
         lines = []
@@ -64,25 +57,16 @@ class ModelCheck:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        files = [
-            {"file": one.file, "bytes": one.bytes, "state": one.state}
-            | ({"problem": one.problem} if one.problem else {})
-            for one in self.files
-        ]
-        counts = self._counts()
-        return {
-            "folder": str(self.folder), "kind": self.what, "intact": self.intact, "counts": counts, "files": files
-        }  # fmt: skip
+        files = [{key: value for key, value in asdict(one).items() if value or key != "problem"} for one in self.files]
+        about = {"folder": str(self.folder), "kind": self.what, "intact": self.intact}
+        return {**about, "counts": self._counts(), "files": files}
 
     def _counts(self) -> dict[str, int]:
         return {state: sum(one.state == state for one in self.files) for state in STATES}
 
 
 def check_model(folder: str | Path) -> ModelCheck:
-    """Compare all files of a model or an export with their recorded checksums.
-
-    Files of PECOS and of version 0.1 have no recorded checksums; archives are compared with their internal ones.
-    """
+    """Compare all files of a model or an export with their recorded checksums, or archives with their internal ones."""
     folder = Path(folder)
     kind = kind_at(folder)
     if kind is None or not kind.is_model:
@@ -97,23 +81,25 @@ def check_model(folder: str | Path) -> ModelCheck:
         records = Records.read(folder, header) or _records_around(folder)
     except InputError as error:
         problem = str(error)
-    found = dict(_sizes(folder))
+    # Links to nothing or to a folder are left out; anything else than a file, such as a pipe, has size 0.
+    existing = [(name, path) for name in files_of(folder) if (path := folder / name).exists() and not path.is_dir()]
+    found = {name: path.stat().st_size if path.is_file() else 0 for name, path in existing}
     names = sorted({*found, *(records.files if records else _files_of_rankers(folder))})
-    total = sum(found.get(name, 0) for name in names)
 
     def state(name: str) -> FileState:
-        size = found.get(name, 0)
         if name == header:
-            return _header_state(folder / name, name, size, records, problem)
-        if records is not None:
-            if name not in records.files:
-                return FileState(name, size, FOREIGN)
-            wrong = records.problem(name)
-            if wrong is None:
-                return FileState(name, size, OK)
-            return FileState(name, size, DAMAGED if name in found else MISSING, str(wrong))
-        return _state_without_records(folder, kind, name, size)
+            result = (DAMAGED, problem) if problem else _header_state(folder / name, records)
+        elif records is None:
+            result = _state_without_records(folder, kind, name)
+        elif name not in records.files:
+            result = FOREIGN, ""
+        elif (wrong := records.problem(name)) is None:
+            result = OK, ""
+        else:
+            result = DAMAGED if name in found else MISSING, str(wrong)
+        return FileState(name, found.get(name, 0), *result)
 
+    total = sum(found.get(name, 0) for name in names)
     with ThreadPoolExecutor(thread_count(-1)) as pool, Progress("verifying", total, "bytes") as progress:
         states = []
         for one in pool.map(state, names):
@@ -122,19 +108,17 @@ def check_model(folder: str | Path) -> ModelCheck:
     return ModelCheck(folder, kind.the.removeprefix("the "), states)
 
 
-def _header_state(path: Path, name: str, size: int, records: Records | None, problem: str) -> FileState:
-    if problem:
-        return FileState(name, size, DAMAGED, problem)
+def _header_state(path: Path, records: Records | None) -> tuple[str, str]:
     if records is None:
         try:
             Records.parse(path)
         except InputError as error:
-            return FileState(name, size, DAMAGED, str(error))
-        return FileState(name, size, UNKNOWN)
+            return DAMAGED, str(error)
+        return UNKNOWN, ""
     if records.unchanged is False:
         accept = 'fix: if you edited it, delete its line "checksum" to accept the change; if not, copy the model again'
-        return FileState(name, size, DAMAGED, f"it has changed since it was saved\n{accept}")
-    return FileState(name, size, OK if records.unchanged else UNKNOWN)
+        return DAMAGED, f"it has changed since it was saved\n{accept}"
+    return OK if records.unchanged else UNKNOWN, ""
 
 
 def _records_around(folder: Path) -> Records | None:
@@ -161,27 +145,15 @@ def _files_of_rankers(folder: Path) -> Iterator[str]:
             yield from (f"{ranker}/{t}.model/{name}" for t in range(depth) for name in ("param.json", "W.npz", "C.npz"))
 
 
-def _state_without_records(folder: Path, kind: FolderKind, name: str, size: int) -> FileState:
+def _state_without_records(folder: Path, kind: FolderKind, name: str) -> tuple[str, str]:
     path = folder / name
     if not kind.has_part(name.split("/")[0]):
-        return FileState(name, size, FOREIGN)
+        return FOREIGN, ""
     if not os.path.lexists(path):
-        return FileState(name, 0, MISSING)
+        return MISSING, ""
     if not path.is_file():
-        return FileState(name, size, DAMAGED, "it is not a file")
+        return DAMAGED, "it is not a file"
     if path.suffix == ".npz" or zipfile.is_zipfile(path):
         wrong = archive_problem(path, thorough=True)
-        return FileState(name, size, OK) if wrong is None else FileState(name, size, DAMAGED, str(wrong))
-    return FileState(name, size, UNKNOWN)
-
-
-def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    """Yield all files below a folder with their sizes; anything else, such as a pipe, has size 0."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            path = Path(place, name)
-            try:
-                status = path.stat()
-            except OSError:  # a link to nothing
-                continue
-            yield path.relative_to(folder).as_posix(), status.st_size if stat.S_ISREG(status.st_mode) else 0
+        return (OK, "") if wrong is None else (DAMAGED, str(wrong))
+    return UNKNOWN, ""

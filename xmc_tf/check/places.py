@@ -1,13 +1,17 @@
 import itertools
 import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import usable_cores
 from xmc_tf.common.wire import register
 from xmc_tf.ranks.communicator import Communicator
-from xmc_tf.ranks.this_host import versions
+from xmc_tf.ranks.this_host import appears, versions
 
+PATIENCE_S = 5.0  # network file systems show new files with a delay
 PACKAGES = ("xmc_tf", "numpy", "tensorflow", "horovod", "mpi4py")
 
 
@@ -35,19 +39,14 @@ def place_of_rank(communicator: Communicator) -> Place:
 
 
 def as_table(places: Sequence[Place]) -> str:
-    """Return a table with a line per rank, and rank 0's versions."""
-    lines = [f"{'rank':>4}  {'host':<24} {'local':>5} {'pid':>8} {'threads':>7}  cores"]
-    for place in places:
-        lines.append(
-            f"{place.rank:>4}  {place.host:<24} {place.local_rank:>5} {place.pid:>8} {place.threads:>7}  "
-            f"{ranges(place.cores)}"
-        )
-    lines.append("versions: " + ", ".join(f"{name} {version}" for name, version in places[0].versions.items()))
-    return "\n".join(lines)
+    rows: list[tuple[object, ...]] = [("rank", "host", "local", "pid", "threads", "cores")]
+    rows += [(one.rank, one.host, one.local_rank, one.pid, one.threads, ranges(one.cores)) for one in places]
+    lines = ["{:>4}  {:<24} {:>5} {:>8} {:>7}  {}".format(*row) for row in rows]
+    versions_of_0 = ", ".join(f"{name} {version}" for name, version in places[0].versions.items())
+    return "\n".join([*lines, f"versions: {versions_of_0}"])
 
 
 def warnings(places: Sequence[Place]) -> list[str]:
-    """Return warnings about different versions and too many threads."""
     found = []
     for name, version in places[0].versions.items():
         others = [place for place in places if place.versions.get(name) != version]
@@ -77,3 +76,29 @@ def ranges(numbers: Sequence[int]) -> str:
         else:
             parts.append([number])
     return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+
+
+def ranks_without(world: Communicator, folder: Path) -> list[int]:
+    """Return the ranks that do not see rank 0's file in ``folder`` or cannot write there; collective."""
+    token, problem = world.broadcast(secrets.token_hex(16)), ""
+    mark = folder / f".xmc_tf-check-{token}"
+    if world.rank == 0:
+        try:
+            mark.write_text(token)
+        except OSError as error:
+            problem = f"{error.strerror}: {folder}"
+    if problem := world.broadcast(problem):
+        raise InputError("rank 0 cannot write to the shared folder", received=problem)
+    try:
+        seen = world.rank == 0 or appears(mark, token, PATIENCE_S)
+        if seen:
+            try:
+                own = mark.with_name(f"{mark.name}-{world.rank}")
+                own.write_text("")
+                own.unlink()
+            except OSError:
+                seen = False
+        return [rank for rank, fine in enumerate(world.allgather(seen)) if not fine]
+    finally:
+        if world.rank == 0:
+            mark.unlink(missing_ok=True)

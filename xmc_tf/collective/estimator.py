@@ -1,5 +1,3 @@
-"""Training, evaluation and export of a compiled Keras model on any number of ranks; interrupted training resumes."""
-
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +8,7 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training, tables_of
-from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
-from xmc_tf.collective.fitting.steps import batches_in_step
+from xmc_tf.collective.fitting.steps import batches_in_step, metrics_of_all_ranks
 from xmc_tf.collective.meters.traffic import TrafficSummaries
 from xmc_tf.collective.saved_model import Signature, export_saved_model
 from xmc_tf.common.errors import InputError
@@ -78,22 +75,16 @@ class Estimator:
 
     @property
     def checkpoint(self) -> Path:
-        """The folder of the last checkpoint."""
         return self.model_dir / "checkpoint"
 
     def train(self, input_fn: InputFn, max_steps: int) -> int:
-        """Train until ``max_steps`` steps have been made in total, and return their number; collective.
-
-        The data are repeated as often as needed. A resumed training skips the batches that were already used.
+        """Train until ``max_steps`` steps have been made in total, on the data repeated as needed, and return their
+        number.
         """
         return self._train(input_fn, max_steps, None)
 
     def evaluate(self, input_fn: InputFn, steps: int | None = None) -> dict[str, float]:
-        """Return the loss and metrics over the batches of all ranks (of each, ``steps``; default: all); collective.
-
-        The sums and counts of metrics are added up over the ranks, so that smaller or additional batches of some ranks
-        have their proper weight.
-        """
+        """Return the loss and metrics over the batches of all ranks (of each, ``steps``; default: all); collective."""
         self._load(optimizer=False)
         return self._evaluate(input_fn, steps)
 
@@ -166,7 +157,6 @@ class Estimator:
         return int(self.model.optimizer.iterations)
 
     def _data(self, input_fn: InputFn) -> tf.data.Dataset:
-        """Return this rank's share of the data."""
         size, rank = self.strategy.world_size(), self.strategy.rank()
         parameters = inspect.signature(input_fn).parameters.values()
         if any(one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters):

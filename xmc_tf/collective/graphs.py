@@ -1,9 +1,4 @@
-"""Programs of TensorFlow 1 over several ranks: variables of a ``tf.Graph`` and optimizers of ``tf.compat.v1.train``.
-
-In an embedding scope, ``get_variable`` shards matrices; all other variables start equal. ``compute_gradients`` returns
-the mean of the ranks' gradients, so that ``apply_gradients`` makes the same step on all ranks. Gradients that are
-changed in between must stay equal on all ranks.
-"""
+"""Programs of TensorFlow 1 over several ranks: variables of a ``tf.Graph`` and optimizers of ``tf.compat.v1.train``."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -17,9 +12,10 @@ import tensorflow as tf
 # Private, but ``tf.nn.embedding_lookup`` and sessions know variables by this class (tests/collective/world_graphs.py).
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
+from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.graph_order import in_plain_graph, of_graph, of_initial_values
-from xmc_tf.collective.optimizers.gradients import Gradient
+from xmc_tf.collective.optimizers.gradients import Gradient, local_rows
 from xmc_tf.collective.tables.initial_values import Initializer, OfShape
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of
@@ -182,26 +178,16 @@ def creator_in_graphs(creator: Callable[..., tf.Variable]) -> Iterator[None]:
         # A function's graph has the creators of the one in which it is traced.
         return original(graph) if graph.building_function else with_creator(graph)
 
-    tf.Graph.as_default = as_default
-    try:
+    with replaced(tf.Graph, as_default=as_default):
         yield
-    finally:
-        tf.Graph.as_default = original
 
 
 v1 = tf.compat.v1
 
 
-class _Marked:
-    """The operations of a graph whose results are gradients: equal on all ranks, or those of this rank's rows."""
-
-    def __init__(self) -> None:
-        self.equal: set[tf.Operation] = set()
-        self.of_rows: set[tf.Operation] = set()
-
-
-def _marked() -> _Marked:
-    return of_graph("gradients", _Marked)
+def _marked() -> tuple[set[tf.Operation], set[tf.Operation]]:
+    """Return the operations of a graph whose results are gradients: equal on all ranks, and of this rank's rows."""
+    return of_graph("equal_gradients", set), of_graph("gradients_of_rows", set)
 
 
 @contextmanager
@@ -219,7 +205,7 @@ def optimizers_over_ranks(communicator: Communicator) -> Iterator[None]:
         if var_list is None:
             var_list = v1.trainable_variables()
         variables = tf.nest.flatten(var_list)
-        pairs = compute(self, loss, [_own(one) for one in variables], *args, **kwargs)
+        pairs = compute(self, loss, [local_rows(one) for one in variables], *args, **kwargs)
         gradients = _means([gradient for gradient, _ in pairs], variables, communicator.size)
         return list(zip(gradients, variables, strict=True))
 
@@ -231,24 +217,15 @@ def optimizers_over_ranks(communicator: Communicator) -> Iterator[None]:
             if gradient is not None:
                 _check_equal(gradient, variable)
         with not_replicated():  # slots, which start equal, and those of rows
-            return apply(self, [(gradient, _own(variable)) for gradient, variable in pairs], *args, **kwargs)
+            return apply(self, [(gradient, local_rows(variable)) for gradient, variable in pairs], *args, **kwargs)
 
-    owner.compute_gradients, owner.apply_gradients = compute_gradients, apply_gradients
-    try:
+    with replaced(owner, compute_gradients=compute_gradients, apply_gradients=apply_gradients):
         yield
-    finally:
-        owner.compute_gradients, owner.apply_gradients = compute, apply
-
-
-def _own(variable: tf.Variable) -> tf.Variable:
-    """Return the variable of this rank's rows, if it is sharded, otherwise the variable itself."""
-    table = table_of(variable)
-    return variable if table is None else table.variable
 
 
 def _means(gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], size: int) -> list[Gradient | None]:
     """Return the means of the ranks' gradients; of a sharded variable, those of this rank's rows."""
-    marked, found = _marked(), list(gradients)
+    (equal, of_rows), found = _marked(), list(gradients)
     replicated: dict[int, tf.Tensor] = {}
     for at, (gradient, variable) in enumerate(zip(gradients, variables, strict=True)):
         if gradient is None:
@@ -256,25 +233,23 @@ def _means(gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable
         if table_of(variable) is None:
             replicated[at] = tf.convert_to_tensor(gradient)  # sparse gradients have different rows on each rank
             continue
-        gradient = gradient if isinstance(gradient, tf.IndexedSlices) else tf.IndexedSlices(
-            gradient, tf.range(tf.shape(gradient)[0])
-        )  # fmt: skip
+        if not isinstance(gradient, tf.IndexedSlices):
+            gradient = tf.IndexedSlices(gradient, tf.range(tf.shape(gradient)[0]))
         values = gradient.values / size
         found[at] = tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-        marked.of_rows.add(values.op)
+        of_rows.add(values.op)
     if replicated:
         sums = operations.grouped_sum(list(replicated.values()), "xmc_tf/gradients")
         for at, total in zip(replicated, sums, strict=True):
             mean = found[at] = total / tf.cast(size, total.dtype)
-            marked.equal.add(mean.op)
+            equal.add(mean.op)
     return found
 
 
 def _check_equal(gradient: Gradient, variable: tf.Variable) -> None:
-    """Refuse a gradient that differs between ranks."""
-    marked = _marked()
+    equal, of_rows = _marked()
     if table_of(variable) is not None:
-        if not isinstance(gradient, tf.IndexedSlices) or gradient.values.op not in marked.of_rows:
+        if not isinstance(gradient, tf.IndexedSlices) or gradient.values.op not in of_rows:
             raise InputError(
                 f"the gradient of the sharded variable {variable.name!r} is not as compute_gradients returned it",
                 expected="the gradient of optimizer.compute_gradients(loss), unchanged: no rank sees all of it",
@@ -289,14 +264,14 @@ def _check_equal(gradient: Gradient, variable: tf.Variable) -> None:
         if operation in seen:
             continue
         seen.add(operation)
-        if operation in marked.of_rows:
+        if operation in of_rows:
             raise InputError(
                 f"the gradient of {variable.name!r} depends on that of a sharded variable, which differs between ranks",
                 expected="gradients that are computed from those of replicated variables",
                 fix="leave the sharded variables out of tf.clip_by_global_norm; or train the model with Keras, whose "
                 "optimizers have global_clipnorm",
             )
-        if operation in marked.equal:
+        if operation in equal:
             found = True
         else:
             todo += [tensor.op for tensor in operation.inputs]

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
 
+from xmc_tf.collective.blocks import replaced
 from xmc_tf.common.errors import InputError
 
 
@@ -26,10 +27,6 @@ def keras_2_refused(owner: str, method: str, what: str) -> Iterator[None]:
     if "tf_keras" not in sys.modules:
         yield
         return
-    refused = attrgetter(owner)(sys.modules["tf_keras"])
-    original = getattr(refused, method)
-    setattr(refused, method, lambda self, *args, **kwargs: check_keras_3(what, self))
-    try:
+    refuse = {method: lambda self, *args, **kwargs: check_keras_3(what, self)}
+    with replaced(attrgetter(owner)(sys.modules["tf_keras"]), **refuse):
         yield
-    finally:
-        setattr(refused, method, original)

@@ -1,10 +1,4 @@
-"""Export of a model with sharded tables as a SavedModel in which each table is one ordinary variable.
-
-No process ever holds a whole table. Rank 0 traces the model with placeholders for the tables: variables with a shape
-but without memory. The other ranks then send it their rows in blocks, which it writes as slices of these variables in
-TensorFlow's checkpoint format. Finally it merges the indices, so that each table is one variable in several files, as
-TensorFlow does for partitioned variables.
-"""
+"""Export of a model with sharded tables, each as one ordinary variable; no process ever holds a whole table."""
 
 import json
 import shutil
@@ -35,6 +29,8 @@ from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import even_rows
 
+_SLICES = Path("variables", "slices")
+
 
 class Signature(NamedTuple):
     """A function of tensors in the structure of ``inputs``, whose names requests use, that returns tensors."""
@@ -51,22 +47,19 @@ def export_saved_model(
     *,
     track: Sequence[Any] = (),
 ) -> Path:
-    """Write a SavedModel that plain TensorFlow and TensorFlow Serving load, and return its folder; collective.
-
-    Rank 0 writes all files; the other ranks send it their rows in blocks. An older export in the folder is replaced
-    when the new one is complete, other files stay. A Keras model is called with ``training=False``. Unused tables are
-    left out. ``track`` has the owners of further resources of the functions, such as lookup tables.
+    """Write a SavedModel that plain TensorFlow loads, and return its folder; collective. An older export in the folder
+    is replaced when the new one is complete, other files stay. Unused tables are left out. ``track`` has the owners
+    of further resources of the functions, such as lookup tables.
     """
     folder = Path(folder)
     with (
         served_forms(tables, communicator) as tables,
         placed_folder(folder, EXPORT) if communicator.rank == 0 else nullcontext() as part,
     ):
-        keys: dict[str, str] = communicator.broadcast(
-            run_on_all_ranks(
-                communicator, lambda: _save_graph(part, signatures, tables, track) if part is not None else {}
-            )
+        here = run_on_all_ranks(
+            communicator, lambda: {} if part is None else _save_graph(part, signatures, tables, track)
         )
+        keys: dict[str, str] = communicator.broadcast(here)
         for table in (table for table in tables if table.name in keys):
             for low, rows in rows_on_rank_0(table, table.variable, communicator):
                 run_on_all_ranks(communicator, partial(_write_slice, part, table, keys[table.name], low, rows))
@@ -86,15 +79,18 @@ def _save_graph(
     if isinstance(signatures, keras.Model):
         owners.append(signatures)
         signatures = {"serving_default": _signature_of(signatures)}
-    whole = {table: _whole_table(table) for table in tables}
+    whole = {}
+    for table in tables:
+        # A placeholder, whose variable takes no memory.
+        shape, name = [table.rows, table.dim], table.name.replace(":", "_")
+        variable = UninitializedVariable(shape=shape, dtype=table.variable.dtype, trainable=False, name=name)
+        whole[table] = ShardedTable(table.name, table.rows, table.dim, even_rows(table.rows, 1), 0, variable)
     with serve_from(whole):
         functions = {name: _traced(name, signature) for name, signature in signatures.items()}
-
     used = {variable.ref() for function in functions.values() for variable in function.graph.variables}
+    of_tables = {f"table_{number}": one for number, one in enumerate(whole.values()) if one.variable.ref() in used}
     servable = tf.Module()
-    servable.tables = {
-        f"table_{number}": one.variable for number, one in enumerate(whole.values()) if one.variable.ref() in used
-    }
+    servable.tables = {key: one.variable for key, one in of_tables.items()}
     placeholders = {one.variable.ref() for one in whole.values()}
     servable.replicated = [ref.deref() for ref in sorted(used - placeholders, key=lambda ref: ref.deref().name)]
     servable.resources = [resource for owner in owners for resource in _resources(owner)]
@@ -110,19 +106,7 @@ def _save_graph(
             expected="a Keras model or track=[…] that holds it",
             received=str(error).splitlines()[0],
         ) from error
-    return {
-        one.name: f"tables/table_{number}/.ATTRIBUTES/VARIABLE_VALUE"
-        for number, one in enumerate(whole.values())
-        if one.variable.ref() in used
-    }
-
-
-def _whole_table(table: ShardedTable) -> ShardedTable:
-    """Return a placeholder of the whole table, whose variable takes no memory."""
-    variable = UninitializedVariable(
-        shape=[table.rows, table.dim], dtype=table.variable.dtype, trainable=False, name=table.name.replace(":", "_")
-    )
-    return ShardedTable(table.name, table.rows, table.dim, even_rows(table.rows, 1), 0, variable)
+    return {one.name: f"tables/{key}/.ATTRIBUTES/VARIABLE_VALUE" for key, one in of_tables.items()}
 
 
 def _signature_of(model: keras.Model) -> Signature:
@@ -133,7 +117,11 @@ def _signature_of(model: keras.Model) -> Signature:
             received="a subclassed model",
             fix="give signatures={'serving_default': Signature(function, inputs)}",
         )
-    specs = [_spec_of(tensor) for tensor in model.inputs]
+    specs = []
+    for tensor in model.inputs:
+        shape, dtype = [None, *tensor.shape[1:]], tf.dtypes.as_dtype(tensor.dtype)
+        ragged = tf.RaggedTensorSpec(shape, dtype) if tensor.ragged else None
+        specs.append(ragged or tf.TensorSpec(shape, dtype, tensor.name))
     network = getattr(model, "_functional", model)  # of a Sequential model, the one with names and structure
 
     def serve(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -144,29 +132,19 @@ def _signature_of(model: keras.Model) -> Signature:
     return Signature(serve, specs)
 
 
-def _spec_of(tensor: keras.KerasTensor) -> tf.TensorSpec | tf.RaggedTensorSpec:
-    shape, dtype = [None, *tensor.shape[1:]], tf.dtypes.as_dtype(tensor.dtype)
-    return tf.RaggedTensorSpec(shape, dtype) if tensor.ragged else tf.TensorSpec(shape, dtype, tensor.name)
-
-
 def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFunction:
     """Return the traced function, which uses the whole tables and must not need other ranks."""
     # A tf.function that has been used in training would return its cached graph.
     inner = getattr(signature.function, "python_function", signature.function)
-
+    inputs: Sequence[Any] = [*signature.inputs]
     if isinstance(signature.inputs, Mapping):
-        specs = {key: tf.TensorSpec(spec.shape, spec.dtype, key) for key, spec in signature.inputs.items()}
+        inputs = [{key: tf.TensorSpec(spec.shape, spec.dtype, key) for key, spec in signature.inputs.items()}]
 
-        def call(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            return _named(inner(inputs))
+    def call(*inputs: Any) -> dict[str, tf.Tensor]:
+        outputs = inner(*inputs)
+        return dict(outputs) if isinstance(outputs, Mapping) else {"outputs": outputs}
 
-        concrete = tf.function(call).get_concrete_function(specs)
-    else:
-
-        def call_by_place(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-            return _named(inner(*inputs))
-
-        concrete = tf.function(call_by_place).get_concrete_function(*signature.inputs)
+    concrete = tf.function(call).get_concrete_function(*inputs)
     definition = concrete.graph.as_graph_def()
     operations = {node.op for node in definition.node}
     operations |= {node.op for function in definition.library.function for node in function.node_def}
@@ -180,10 +158,6 @@ def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFu
             "under the decorator, and look rows up by the strategy's tables",
         )
     return concrete
-
-
-def _named(outputs: Any) -> dict[str, tf.Tensor]:
-    return dict(outputs) if isinstance(outputs, Mapping) else {"outputs": outputs}
 
 
 def _resources(owner: Any) -> list[Any]:
@@ -205,20 +179,14 @@ def _write_slice(part: Path | None, table: ShardedTable, key: str, low: int, row
     name = f"{key.split('/')[1]}-{low:015d}"
     with tf.device("/cpu:0"):
         try:
-            tf.raw_ops.SaveV2(
-                prefix=str(_slices(part) / name),
-                tensor_names=[key],
-                shape_and_slices=[where],
-                tensors=[tf.constant(rows)],
-            )
+            prefix, tensors = str(part / _SLICES / name), [tf.constant(rows)]
+            tf.raw_ops.SaveV2(prefix=prefix, tensor_names=[key], shape_and_slices=[where], tensors=tensors)
         except tf.errors.OpError as error:  # such as a full disk
-            raise OSError(f"{_slices(part) / name}: {error.message}") from error
+            raise OSError(f"{part / _SLICES / name}: {error.message}") from error
 
 
 def _merge(part: Path) -> None:
-    """Merge the checkpoints of the graph and of all slices."""
-    variables = part / "variables"
-    slices = _slices(part)
+    variables, slices = part / "variables", part / _SLICES
     slices.mkdir(exist_ok=True)
     for file in list(variables.glob("variables.*")):
         # A merge deletes the indices that it has read, so they must not have the name of its result.
@@ -246,7 +214,3 @@ def write_fingerprint(folder: Path) -> None:
     if "uuid" in FingerprintDef.DESCRIPTOR.fields_by_name:  # each call writes another one
         content.ClearField("uuid")
     path.write_bytes(content.SerializeToString(deterministic=True))
-
-
-def _slices(part: Path) -> Path:
-    return part / "variables" / "slices"

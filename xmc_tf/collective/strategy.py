@@ -1,8 +1,8 @@
+import itertools
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import keras
 import tensorflow as tf
 
+from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.graph_order import in_plain_graph
 from xmc_tf.collective.engines.operations import GatheredRows, gather_rows, start_engine
@@ -28,8 +29,7 @@ from xmc_tf.collective.growing.table import GrowingTable, make_growing_table
 from xmc_tf.collective.heads.layers import table_of_all_rows, top_rows
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import Reduction
-from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
-from xmc_tf.collective.optimizers.loss_scale import LossScale
+from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer, LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer
 from xmc_tf.collective.several.collection import EmbeddingCollection
 from xmc_tf.collective.several.planner import EmbeddingTable, PlanOptions, make_plan
@@ -50,14 +50,6 @@ if TYPE_CHECKING:
     from xmc_tf.collective.saved_model import Signature
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _EmbeddingScope:
-    """The options of the tables that are made inside an embedding scope."""
-
-    shard_above: int
-    wire: WireFormat
 
 
 class CollectiveStrategy:
@@ -105,8 +97,9 @@ class CollectiveStrategy:
         self.seed, self.exact = seed, exact
         self.tables: list[ShardedTable] = []
         self._wires: dict[ShardedTable, WireFormat] = {}
-        self._defaults = _EmbeddingScope(shard_above, wire)
-        self._embedding_scope: _EmbeddingScope | None = None
+        # The defaults, and the options of the current embedding scope, if any.
+        self._shard_above, self._wire = shard_above, wire
+        self._scope: tuple[int, WireFormat] | None = None
         if self.communicator.size > 1:
             start_engine(self.communicator)
             prepare_models(self.communicator)
@@ -133,8 +126,10 @@ class CollectiveStrategy:
                 kwargs["initial_value"] = from_rank_0(kwargs["initial_value"], self.rank())
             variable = next_creator(**kwargs)
             # While a graph is traced, variables have no values yet; the seeds of their initializers are equal.
-            if self.world_size() > 1 and tf.executing_eagerly() and replicated_here() and _is_broadcastable(variable):
-                operations.broadcast_variables([variable])
+            if self.world_size() > 1 and tf.executing_eagerly() and replicated_here():
+                is_number = variable.dtype.is_floating or variable.dtype.is_integer
+                if is_number and variable.shape.is_fully_defined():
+                    operations.broadcast_variables([variable])
             return variable
 
         with (
@@ -142,7 +137,7 @@ class CollectiveStrategy:
             tf.variable_creator_scope(same_everywhere),
             creator_in_graphs(same_everywhere),
             optimizers_over_ranks(self.communicator),
-            compiled_over_ranks(self.communicator, self._optimizer_of, self._is_large),
+            compiled_over_ranks(self.communicator, self._optimizer_of, partial(_is_large, self._shard_above)),
         ):
             yield self
 
@@ -151,14 +146,12 @@ class CollectiveStrategy:
         """Make Keras draw the seeds of initializers as on rank 0, for layers that it builds after the block."""
         before = random.getstate()
         version, numbers, gauss = self.communicator.broadcast(before)
-        if self.rank() == 0:
-            yield
-            return
         random.setstate((version, tuple(numbers), gauss))
         try:
             yield
         finally:
-            random.setstate(before)
+            if self.rank() > 0:
+                random.setstate(before)
 
     @contextmanager
     def embedding_scope(self, shard_above: int | None = None, wire: WireFormat | None = None) -> Iterator[Self]:
@@ -168,22 +161,22 @@ class CollectiveStrategy:
             shard_above: default: the strategy's; 0 shards all embeddings.
             wire: default: the strategy's.
         """
-        chosen = _EmbeddingScope(
-            self._defaults.shard_above if shard_above is None else shard_above,
-            self._defaults.wire if wire is None else wire,
-        )
-        check_format(chosen.wire)
-        before, self._embedding_scope = self._embedding_scope, chosen
-        try:
-            wants = partial(_large, scope=chosen)
-            make, make_growing = self._table_of_layer, self._growing_table_of_layer
-            with (
-                shard_embeddings(EmbeddingScope(make, wants, chosen.wire, make_growing)),
-                sharded_get_variable(self.table, wants),
-            ):
-                yield self
-        finally:
-            self._embedding_scope = before
+        above = self._shard_above if shard_above is None else shard_above
+        wire = self._wire if wire is None else wire
+        check_format(wire)
+        wants = partial(_is_large, above)
+
+        def make(name: str, rows: int, dim: int, initializer: Initializer, trainable: bool) -> ShardedTable:
+            return self.table(self._free_name(name), rows, dim, initializer, trainable=trainable)
+
+        def make_growing(layer: GrowingEmbedding) -> GrowingTable:
+            name, initializer = self._free_name(layer.name), layer.embeddings_initializer
+            options: dict[str, Any] = {"admit_after": layer.admit_after, "evict": layer.rules}
+            return self.growing_table(name, layer.output_dim, initializer, trainable=layer.trainable, **options)
+
+        scope = EmbeddingScope(make, wants, wire, make_growing)
+        with replaced(self, _scope=(above, wire)), shard_embeddings(scope), sharded_get_variable(self.table, wants):
+            yield self
 
     def variable(
         self,
@@ -205,14 +198,12 @@ class CollectiveStrategy:
             initializer: name of a Keras initializer, a matrix, or a function from row numbers to rows.
             trainable: whether optimizers update it.
         """
-        within = self._embedding_scope
-        if within is not None and len(shape) == 2 and _large(shape[0], shape[1], within):
+        if self._scope is not None and len(shape) == 2 and _is_large(self._scope[0], *shape):
             return self.table(name, shape[0], shape[1], initializer, trainable=trainable)
         # The same values as those of a table, so that shard_above does not change the training.
         rows, dim = (shape[0], shape[1]) if len(shape) == 2 else (1, int(tf.TensorShape(shape).num_elements()))
         values = make_table(name, rows, dim, initializer=initializer, seed=self.seed).variable
-        if in_plain_graph():
-            values = values.initial_value
+        values = values.initial_value if in_plain_graph() else values
         return tf.Variable(tf.reshape(values, shape), trainable=trainable, name=name)
 
     def table(
@@ -237,17 +228,10 @@ class CollectiveStrategy:
         """
         if not in_plain_graph():
             self._check_name(name)
+        size, rank = self.world_size(), self.rank()
+        options: dict[str, Any] = {"seed": self.seed, "trainable": trainable, "each_id": self.exact}
         made = make_table(
-            name,
-            rows,
-            dim,
-            size=self.world_size(),
-            rank=self.rank(),
-            partition=partition,
-            initializer=initializer,
-            seed=self.seed,
-            trainable=trainable,
-            each_id=self.exact,
+            name, rows, dim, size=size, rank=rank, partition=partition, initializer=initializer, **options
         )
         if in_plain_graph():  # whose tables are a session's, and may have the names of another graph's
             variable_of(made)
@@ -289,17 +273,9 @@ class CollectiveStrategy:
                 expected="tables with a fixed number of rows, which Keras has too",
                 fix="leave out exact=True",
             )
-        made = make_growing_table(
-            name,
-            dim,
-            size=self.world_size(),
-            rank=self.rank(),
-            initializer=initializer,
-            admit_after=admit_after,
-            evict=evict,
-            seed=self.seed,
-            trainable=trainable,
-        )
+        options: dict[str, Any] = {"admit_after": admit_after, "evict": evict, "trainable": trainable}
+        size, rank = self.world_size(), self.rank()
+        made = make_growing_table(name, dim, size=size, rank=rank, initializer=initializer, seed=self.seed, **options)
         self._add(made)
         return made
 
@@ -321,13 +297,13 @@ class CollectiveStrategy:
             weights: weight of each id in its bag; needs a combiner.
             training: whether new ids get a row in a growing table. Otherwise the result for them is zeros.
         """
-        wire = self._wires.get(table, self._defaults.wire) if isinstance(table, ShardedTable) else self._defaults.wire
+        if not isinstance(table, ShardedTable):
+            rows, dim = table.shape
+            table = ShardedTable(table.name, rows, dim, even_rows(rows, 1), 0, table)
+        wire = self._wires.get(table, self._wire)
         if isinstance(table, GrowingTable):
             return growing_lookup(table, ids, combiner, weights=weights, wire=wire, training=training)
-        if isinstance(table, ShardedTable):
-            return lookup(table, ids, combiner, weights=weights, wire=wire)
-        rows, dim = table.shape
-        return lookup(ShardedTable(table.name, rows, dim, even_rows(rows, 1), 0, table), ids, combiner, weights=weights)
+        return lookup(table, ids, combiner, weights=weights, wire=wire)
 
     def gather(self, vectors: tf.Tensor) -> GatheredRows:
         """Return the rows of the batches of all ranks, and the positions of this rank's; collective and differentiable.
@@ -365,7 +341,7 @@ class CollectiveStrategy:
             The scores, from the largest, and the ids, both ``[..., k]``, as of ``tf.math.top_k``.
         """
         table = table_of_all_rows(layer)
-        return top_rows(table, tf.convert_to_tensor(queries), k, self._wires.get(table, self._defaults.wire))
+        return top_rows(table, tf.convert_to_tensor(queries), k, self._wires.get(table, self._wire))
 
     def embeddings(
         self,
@@ -392,14 +368,12 @@ class CollectiveStrategy:
             joint: whether tables of the same width share each exchange; False: one exchange for each table.
             name: a unique name of the layer.
         """
-        wire, small = self._defaults.wire, self._defaults.shard_above
-        options = PlanOptions(batch_size, slots, memory, small, wire)
+        options = PlanOptions(batch_size, slots, memory, self._shard_above, self._wire)
         plan = make_plan(tables, self.world_size(), options)
-        taken = {table.name for table in self.tables}
-        if doubled := [one.name for one in tables if one.name in taken]:
-            raise InputError(f"there is a table {doubled[0]!r} already", fix="give it another name")
+        for one in tables:
+            self._check_name(one.name)
         layer = EmbeddingCollection(
-            plan, self.rank(), seed=self.seed, wire=wire, joint=joint, name=name, each_id=self.exact
+            plan, self.rank(), seed=self.seed, wire=self._wire, joint=joint, name=name, each_id=self.exact
         )
         self.tables.extend(layer.tables)
         logger.info("%s: placement of %d tables\n%s", name, len(tables), plan.text())
@@ -430,15 +404,9 @@ class CollectiveStrategy:
             loss_scale = LossScale()
         elif isinstance(loss_scale, float | int):
             loss_scale = LossScale(float(loss_scale), growth_steps=None)
-        return CollectiveOptimizer(
-            keras.optimizers.get(optimizer),
-            self.world_size(),
-            table_optimizer=table_optimizer,
-            reduction=reduction,
-            accumulate=accumulate,
-            loss_scale=loss_scale,
-            exact=self.exact,
-        )
+        inner, size = keras.optimizers.get(optimizer), self.world_size()
+        options: dict[str, Any] = {"table_optimizer": table_optimizer, "loss_scale": loss_scale, "exact": self.exact}
+        return CollectiveOptimizer(inner, size, reduction=reduction, accumulate=accumulate, **options)
 
     def estimator(
         self,
@@ -498,28 +466,9 @@ class CollectiveStrategy:
             passed.loss_scale = scale
         return passed
 
-    def _table_of_layer(
-        self, name: str, rows: int, dim: int, initializer: Initializer, trainable: bool
-    ) -> ShardedTable:
-        return self.table(self._free_name(name), rows, dim, initializer, trainable=trainable)
-
-    def _growing_table_of_layer(self, layer: GrowingEmbedding) -> GrowingTable:
-        return self.growing_table(
-            self._free_name(layer.name),
-            layer.output_dim,
-            layer.embeddings_initializer,
-            admit_after=layer.admit_after,
-            evict=layer.rules,
-            trainable=layer.trainable,
-        )
-
-    def _is_large(self, rows: int, dim: int) -> bool:
-        """Return whether an embedding scope shards a table of this size by default."""
-        return _large(rows, dim, self._defaults)
-
     def _add(self, table: ShardedTable) -> None:
         self.tables.append(table)
-        self._wires[table] = (self._embedding_scope or self._defaults).wire
+        self._wires[table] = self._wire if self._scope is None else self._scope[1]
 
     def _check_name(self, name: str) -> None:
         if any(table.name == name for table in self.tables):
@@ -527,16 +476,9 @@ class CollectiveStrategy:
 
     def _free_name(self, name: str) -> str:
         taken = {table.name for table in self.tables}
-        free, number = name, 1
-        while free in taken:
-            free, number = f"{name}_{number}", number + 1
-        return free
+        names = (f"{name}_{number}" if number else name for number in itertools.count())
+        return next(one for one in names if one not in taken)
 
 
-def _is_broadcastable(variable: tf.Variable) -> bool:
-    """Return whether the variable has numbers and a fixed shape."""
-    return (variable.dtype.is_floating or variable.dtype.is_integer) and variable.shape.is_fully_defined()
-
-
-def _large(rows: int, dim: int, scope: _EmbeddingScope) -> bool:
-    return 4 * rows * dim > scope.shard_above
+def _is_large(shard_above: int, rows: int, dim: int) -> bool:
+    return 4 * rows * dim > shard_above

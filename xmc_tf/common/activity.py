@@ -5,16 +5,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 _LOG = logging.getLogger(__name__)
 _FIRST_S, _LONGEST_S = 5.0, 40.0  # time without output before a line; it doubles from line to line
 
 
-@dataclass(eq=False)
-class _Activity:
-    say: Callable[[float], None]
-    since: float = field(default_factory=lambda: time.monotonic())
+_Activity = tuple[Callable[[float], None], float]  # what logs it, and when it began
 
 
 class _Silence:
@@ -35,7 +31,7 @@ class _Silence:
         self._written, self._pause = time.monotonic(), _FIRST_S
 
     def begin(self, say: Callable[[float], None]) -> _Activity:
-        one = _Activity(say)
+        one = say, time.monotonic()
         with self._lock:
             if not self._activities:
                 self.wrote()  # silence counts from here
@@ -49,14 +45,14 @@ class _Silence:
         """Return the seconds that the activity took."""
         with self._lock:
             self._activities.remove(one)
-        return time.monotonic() - one.since
+        return time.monotonic() - one[1]
 
     def say_if_due(self, now: float) -> None:
         """Log the innermost activity if nothing has been written for a while."""
         with self._lock:
             if self._activities and now - self._written >= self._pause:
-                innermost = self._activities[-1]
-                innermost.say(now - innermost.since)
+                say, since = self._activities[-1]
+                say(now - since)
                 self._written, self._pause = now, min(2 * self._pause, _LONGEST_S)
 
     def _watch(self) -> None:

@@ -1,8 +1,4 @@
-"""Compiled kernels, cached in ``$XMC_TF_CACHE/kernels`` in a folder named after a digest of the kernels' sources.
-
-Numba's own cache does not notice that a function in another file, which a kernel calls, has changed
-(``tests/common/test_compiled.py``).
-"""
+"""Compiled kernels, cached by a digest of all their sources: Numba's own cache misses changes in other files."""
 
 import hashlib
 import logging
@@ -29,10 +25,7 @@ _PART_OF_KERNELS = (b"common.compiled import", b"@intrinsic", b"# Compiled into 
 
 
 def kernel(function: Callable | None = None, **options: Any) -> Any:
-    """Compile a function that Python calls, without the interpreter's lock; ``options`` are those of ``numba.njit``.
-
-    Each combination of argument types is compiled separately, which takes 0.1 to 10 seconds: use few combinations.
-    """
+    """Compile a function that Python calls, once for each combination of argument types, to run without the GIL."""
     if function is None:
         return partial(kernel, **options)
     # Numba reads the setting when it decorates a function. Kernels of other packages keep their own folder.
@@ -58,8 +51,6 @@ def announce_compiling() -> None:
 
 
 class _Announcement(event.Listener):
-    """Logs the first compilation, and each one that takes long."""
-
     def __init__(self) -> None:
         self._kernels, self._seconds = 0, 0.0
         self._own = local()  # a kernel compiles those that it calls, in the same thread

@@ -13,11 +13,7 @@ class _Alias:
 
 
 def kernel_view(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return the array, contiguous and of the kernel's type, for a kernel that only reads it; copied only if necessary.
-
-    Numba compiles a kernel again for read-only arrays, such as memory-mapped files. This presents them as writable.
-    (Copy-on-write maps would work too, but Linux refuses them beyond the machine's memory.)
-    """
+    """Return the array, contiguous and of this type, as writable: a kernel is compiled again for read-only arrays."""
     flags = array.flags
     if array.dtype != dtype or not (flags.c_contiguous and flags.aligned):
         array = np.require(array, dtype=dtype, requirements=["C", "A"])

@@ -22,14 +22,12 @@ def whole(text: str) -> int:
 
 
 def positive(text: str) -> int:
-    """Return a whole number of at least 1."""
     if (number := whole(text)) < 1:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1, received {number}")
     return number
 
 
 def thread_number(text: str) -> int:
-    """Return a number of threads: -1, or at least 1."""
     if (number := whole(text)) != -1 and not 1 <= number <= MOST_THREADS:
         raise argparse.ArgumentTypeError(f"expected -1, or 1 to {MOST_THREADS:,}, received {number}")
     return number

@@ -1,7 +1,6 @@
 import sys
 import time
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from xmc_tf.common import activity
@@ -14,12 +13,7 @@ _SAMPLES_S = 0.25
 
 
 class Progress:
-    """A progress bar on a terminal, lines every ``every_s`` seconds elsewhere; nothing before ``quiet_s`` seconds.
-
-    Example:
-        >>> with Progress("level 2 of 3", total=256, unit="clusters") as progress:
-        ...     progress.add()
-    """
+    """A progress bar on a terminal, lines every ``every_s`` seconds elsewhere; nothing before ``quiet_s`` seconds."""
 
     def __init__(self, title: str, total: int, unit: str = "", quiet_s: float = 2.0, every_s: float = 15.0) -> None:
         self.title, self.total, self.unit = printable(title), total, unit
@@ -38,9 +32,7 @@ class Progress:
         self._activity = activity.begin(self._say)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         activity.end(self._activity)
         if self._shown and self._terminal:
             sys.stderr.write(self._erase())
@@ -50,7 +42,6 @@ class Progress:
 
     @property
     def elapsed(self) -> float:
-        """The seconds since the start."""
         return time.monotonic() - self._start
 
     @property
@@ -70,7 +61,6 @@ class Progress:
         return (self.total - self.done) / rate
 
     def add(self, count: int = 1) -> None:
-        """Count ``count`` more units as done."""
         self.done += count
         now = time.monotonic()
         if not self._samples or now - self._samples[-1][0] >= _SAMPLES_S:
@@ -85,7 +75,9 @@ class Progress:
     def _show(self) -> None:
         share = min(self.done / max(self.total, 1), 1.0)
         seconds, rate = self.left_s, self.rate
-        left = "" if seconds is None or rate is None else f", {_rate(rate)}/s, {_span(seconds)} left"
+        left = ""
+        if seconds is not None and rate is not None:
+            left = f", {f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'}/s, {_span(seconds)} left"
         counts = f"{self.done:,} of {self.total:,} {self.unit}".rstrip()
         if self._terminal:
             bar = "#" * int(30 * share)
@@ -105,10 +97,6 @@ class Progress:
         if not (self._shown and self._terminal):
             self._shown = True
             self._show()
-
-
-def _rate(per_second: float) -> str:
-    return f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
 
 
 def _span(seconds: float) -> str:

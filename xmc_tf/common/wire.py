@@ -1,17 +1,15 @@
 """The format in which ranks send objects, which can describe values but not run code: msgpack with extensions.
 
 It supports None, bool, int (of 64 bits), float, str, bytes, list, tuple, dict, set, frozenset, range, ``Path``,
-numpy's arrays, scalars (texts become str) and types, sparse matrices (CSR and CSC), and registered dataclasses and
-named tuples. A message is the length of a msgpack value, the value, and the memory of its arrays in the order in which
-they occur, so that an array is copied once on each side. Classes are looked up among the registered ones; no name in
-the data is ever imported. All lengths are compared with the remaining bytes before memory is allocated.
+numpy's arrays, scalars (texts become str) and types, sparse matrices (CSR and CSC), and registered classes. A message
+is the length of a msgpack value, the value, and the memory of its arrays, in order, which is copied once on each side.
 """
 
 import dataclasses
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
 from pathlib import Path, PosixPath
@@ -79,24 +77,20 @@ def unpack(data: bytes | memoryview) -> Any:
     body = rest.take(_LENGTH.unpack(rest.take(_LENGTH.size))[0])
     value = _unpacked(body, rest, 0)
     if rest.left:
-        raise WireFormatError(f"{rest.left:,} bytes are left over behind the value")
+        raise WireFormatError(f"{len(rest.left):,} bytes are left over behind the value")
     return value
 
 
 class _UnreadBytes:
     def __init__(self, data: memoryview) -> None:
-        self._data, self._at = data, 0
-
-    @property
-    def left(self) -> int:
-        return len(self._data) - self._at
+        self.left = data
 
     def take(self, count: int) -> memoryview:
         """Return the next bytes, without a copy."""
-        if count > self.left:
-            raise WireFormatError(f"{count:,} bytes should follow, and {self.left:,} are left")
-        self._at += count
-        return self._data[self._at - count : self._at]
+        if count > len(self.left):
+            raise WireFormatError(f"{count:,} bytes should follow, and {len(self.left):,} are left")
+        taken, self.left = self.left[:count], self.left[count:]
+        return taken
 
 
 # Sending.
@@ -122,7 +116,7 @@ def _extension(value: Any, arrays: list[memoryview], level: int) -> Any:
     return msgpack.ExtType(kind, _packed(content, arrays, level))
 
 
-_ITEMS: dict[Any, _Kind] = {tuple: _Kind.TUPLE, set: _Kind.SET, frozenset: _Kind.FROZENSET}
+_ITEMS: dict[type, _Kind] = {tuple: _Kind.TUPLE, set: _Kind.SET, frozenset: _Kind.FROZENSET}
 
 
 def _content(value: Any, arrays: list[memoryview]) -> tuple[_Kind, Any]:
@@ -177,7 +171,7 @@ def _unpacked(data: bytes | memoryview, rest: _UnreadBytes, level: int) -> Any:
         return msgpack.unpackb(
             data,
             ext_hook=partial(_value, rest=rest, level=level + 1),
-            object_pairs_hook=_dict,
+            object_pairs_hook=partial(_unique, dict),
             strict_map_key=False,
             unicode_errors="surrogatepass",
         )
@@ -188,49 +182,28 @@ def _unpacked(data: bytes | memoryview, rest: _UnreadBytes, level: int) -> Any:
 
 
 def _value(kind: int, data: bytes, rest: _UnreadBytes, level: int) -> Any:
-    """Return the value of an extension."""
-    make = _MAKERS.get(kind)
-    if make is None:
+    """Return the value of an extension, whose parts must have exactly the types that its maker takes."""
+    if kind not in _MAKERS:
         raise WireFormatError(f"no kind of value has number {kind}")
+    types, make = _MAKERS[kind]
     content = _unpacked(data, rest, level)
-    parts = content if isinstance(content, list) and kind not in _ITEMS.values() else [content]
+    parts = content if len(types) > 1 and type(content) is list else [content]
+    if len(parts) != len(types):
+        raise WireFormatError(f"{len(parts)} parts where {len(types)} are expected")
+    for part, expected in zip(parts, types, strict=True):
+        if type(part) is not expected:
+            raise WireFormatError(f"a value of type {type(part).__name__} where {expected.__name__} is expected")
     return make(*parts, rest=rest) if kind == _Kind.ARRAY else make(*parts)
 
 
-def _expect(value: Any, *kinds: type) -> None:
-    if type(value) not in kinds:
-        raise WireFormatError(f"a value of type {type(value).__name__} where {kinds[0].__name__} is expected")
-
-
-def _unique(make: Callable[[Iterable[Any]], Any], values: Iterable[Any], count: int) -> Any:
+def _unique(make: Callable[[Any], Any], values: list[Any]) -> Any:
     made = make(values)
-    if len(made) != count:
+    if len(made) != len(values):
         raise WireFormatError("a key or member is given twice")
     return made
 
 
-def _dict(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-    return _unique(dict, pairs, len(pairs))
-
-
-def _items(values: list[Any], make: Callable[[Iterable[Any]], Any]) -> Any:
-    _expect(values, list)
-    return _unique(make, values, len(values))
-
-
-def _range(start: int, stop: int, step: int) -> range:
-    for number in (start, stop, step):
-        _expect(number, int)
-    return range(start, stop, step)
-
-
-def _path(text: str) -> Path:
-    _expect(text, str)
-    return Path(text)
-
-
 def _dtype(name: str) -> np.dtype:
-    _expect(name, str)
     if name == "bfloat16":
         import ml_dtypes  # comes with TensorFlow, as such arrays do
 
@@ -243,8 +216,6 @@ def _dtype(name: str) -> np.dtype:
 
 def _array(name: str, backwards: bool, shape: list[int], rest: _UnreadBytes) -> np.ndarray:
     dtype = _dtype(name)
-    _expect(backwards, bool)
-    _expect(shape, list)
     if len(shape) > _MOST_DIMENSIONS or not all(type(length) is int and length >= 0 for length in shape):
         raise WireFormatError(f"an array of {len(shape):,} dimensions: {shape[:9]}")
     if math.prod(length or 1 for length in shape) * dtype.itemsize >= 2**62:
@@ -258,7 +229,6 @@ def _array(name: str, backwards: bool, shape: list[int], rest: _UnreadBytes) -> 
 
 def _scalar(name: str, data: bytes) -> np.generic:
     dtype = _dtype(name)
-    _expect(data, bytes)
     if len(data) != dtype.itemsize:
         raise WireFormatError(f"{len(data):,} bytes for a value of {dtype}")
     return _checked(np.frombuffer(data, dtype))[0]
@@ -268,10 +238,6 @@ def _sparse(rows: int, columns: int, *arrays: np.ndarray, by_rows: bool) -> Any:
     """Return a CSR or CSC matrix; its indices are checked, because compiled code relies on them."""
     from scipy.sparse import csc_matrix, csr_matrix
 
-    _expect(rows, int)
-    _expect(columns, int)
-    for array in arrays:
-        _expect(array, np.ndarray)
     data, indices, indptr = arrays
     kinds = [array.dtype.kind for array in arrays]
     if kinds[0] not in "biufc" or kinds[1:] != ["i", "i"] or any(array.ndim != 1 for array in arrays):
@@ -288,8 +254,6 @@ def _sparse(rows: int, columns: int, *arrays: np.ndarray, by_rows: bool) -> Any:
 
 
 def _record(name: str, values: list[Any]) -> Any:
-    _expect(name, str)
-    _expect(values, list)
     record = _BY_NAME.get(name)
     if record is None:
         raise WireFormatError(f"class {name[:200]!r} is not registered")
@@ -312,16 +276,17 @@ def _checked(array: np.ndarray) -> np.ndarray:
     return array
 
 
-_MAKERS: dict[int, Callable[..., Any]] = {
-    _Kind.TUPLE: partial(_items, make=tuple),
-    _Kind.SET: partial(_items, make=set),
-    _Kind.FROZENSET: partial(_items, make=frozenset),
-    _Kind.RANGE: _range,
-    _Kind.PATH: _path,
-    _Kind.DTYPE: _dtype,
-    _Kind.ARRAY: _array,
-    _Kind.SCALAR: _scalar,
-    _Kind.CSR: partial(_sparse, by_rows=True),
-    _Kind.CSC: partial(_sparse, by_rows=False),
-    _Kind.RECORD: _record,
+# By kind: the types of its parts, and the function that takes them.
+_MAKERS: dict[int, tuple[tuple[type, ...], Callable[..., Any]]] = {
+    _Kind.TUPLE: ((list,), tuple),
+    _Kind.SET: ((list,), partial(_unique, set)),
+    _Kind.FROZENSET: ((list,), partial(_unique, frozenset)),
+    _Kind.RANGE: ((int, int, int), range),
+    _Kind.PATH: ((str,), Path),
+    _Kind.DTYPE: ((str,), _dtype),
+    _Kind.ARRAY: ((str, bool, list), _array),
+    _Kind.SCALAR: ((str, bytes), _scalar),
+    _Kind.CSR: ((int, int, np.ndarray, np.ndarray, np.ndarray), partial(_sparse, by_rows=True)),
+    _Kind.CSC: ((int, int, np.ndarray, np.ndarray, np.ndarray), partial(_sparse, by_rows=False)),
+    _Kind.RECORD: ((str, list), _record),
 }

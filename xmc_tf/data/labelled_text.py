@@ -30,23 +30,20 @@ class LabelledText:
 
     def labels(self, path: str | Path, nr_labels: int) -> tuple[csr_matrix, csr_matrix | None]:
         """Read documents × labels, and the relevance of each label; None if the first line has no relevances."""
-        columns: list[int] = []
-        values: list[float] = []
-        relevances: list[float] = []
-        indptr = [0]
+        columns, values, relevances, indptr = list[int](), list[float](), list[float](), [0]
         with_relevance: bool | None = None
         for line, field in self._fields(path, self.label_pos):
-            if field.strip():
-                if with_relevance is None:
-                    with_relevance = ":" in field
-                for label in field.split(","):
-                    parts = label.split(":")
-                    if len(parts) != (3 if with_relevance else 1):
-                        raise _unreadable(path, line, label, with_relevance)
-                    columns.append(_label(path, line, parts[0], nr_labels))
-                    if with_relevance:
-                        values.append(_number(path, line, parts[1] or "1", label))
-                        relevances.append(_number(path, line, parts[2], label))
+            labels = field.split(",") if field.strip() else []
+            if labels and with_relevance is None:
+                with_relevance = ":" in field
+            for label in labels:
+                parts = label.split(":")
+                if len(parts) != (3 if with_relevance else 1):
+                    raise _unreadable(path, line, label, bool(with_relevance))
+                columns.append(_label(path, line, parts[0], nr_labels))
+                if with_relevance:
+                    values.append(_number(path, line, parts[1] or "1", label))
+                    relevances.append(_number(path, line, parts[2], label))
             indptr.append(len(columns))
         shape = (len(indptr) - 1, nr_labels)
 

@@ -57,7 +57,7 @@ def load_names(path: str | Path, count: int | None = None) -> list[str]:
 
 def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
     """Return the numbers of the labels that are chosen by name or by number (from 0), ascending."""
-    numbers = _numbers_of(names)
+    numbers = numbers_of(names)
     chosen: set[int] = set()
     for label in [labels] if isinstance(labels, str) else labels:
         found = numbers.get(label) if isinstance(label, str) else None
@@ -74,7 +74,7 @@ def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_l
 
 def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
     """Return the numbers of the labels chosen in a file with one name or number per line, ascending."""
-    numbers = _numbers_of(names)
+    numbers = numbers_of(names)
     chosen: set[int] = set()
     for line, text in enumerate(TextFile(path, name="labels to predict"), start=1):
         word = text.strip()
@@ -92,7 +92,7 @@ def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: 
     return np.array(sorted(chosen), np.int64)
 
 
-def _numbers_of(names: Sequence[str] | None) -> dict[str, list[int]]:
+def numbers_of(names: Sequence[str] | None) -> dict[str, list[int]]:
     """Return the numbers of the labels of each name."""
     numbers: dict[str, list[int]] = {}
     for number, name in enumerate(names or ()):

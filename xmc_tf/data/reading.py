@@ -12,7 +12,7 @@ TRUNCATE = "truncate"
 
 @dataclass(frozen=True)
 class Reading:
-    """How to split documents into windows (parts that the encoder reads at once), and to combine the embeddings."""
+    """A way to split documents into windows (parts that the encoder reads at once) and combine their embeddings."""
 
     max_length: int  # tokens of a window, including special ones
     max_windows: int = 1  # of a document; the tokens behind them are ignored

@@ -18,7 +18,7 @@ from xmc_tf.common.progress import Progress
 _LOG = logging.getLogger(__name__)
 PIECE = 1 << 22
 _HEAD = 1 << 16
-_MOST_DAMAGED = 0.05  # of the lines; more of them are an encoding, not damage
+_MOST_DAMAGED = 0.05  # share of damaged lines; more of them mean another encoding
 _BOM = b"\xef\xbb\xbf"
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _LINES = 20  # by which a table is detected
@@ -255,11 +255,11 @@ class JoinedTexts(LazyTexts):
             return JoinedTexts(
                 [part[max(first - at, 0) : max(last - at, 0)] for part, at in zip(self.parts, begins, strict=False)]
             )
+        index = range(len(self))[index]  # negative numbers count from the end
         for part in self.parts:
             if index < len(part):
                 return _decoded(part[index])
             index -= len(part)
-        raise IndexError("there is no such document")
 
     def __iter__(self) -> Iterator[str]:
         for part in self.parts:
@@ -279,7 +279,7 @@ class FileRange(LazyTexts):
         if isinstance(index, slice):
             first, last, _ = index.indices(len(self))
             return FileRange(self._file, self._first + first, self._first + max(first, last))
-        return self._file[self._first + index]
+        return self._file[self._first + range(len(self))[index]]
 
     def __iter__(self) -> Iterator[str]:
         for lines in self.batches(1024):

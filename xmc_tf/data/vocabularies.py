@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.extras import pip_install
-from xmc_tf.data.labels import load_names
+from xmc_tf.data.labels import load_names, numbers_of
 
 _LOG = logging.getLogger(__name__)
 FORMATS = {".ttl": "turtle", ".turtle": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt"}
@@ -53,12 +53,7 @@ class LabelHierarchy:
 
     def broader_matrix(self, names: Sequence[str]) -> csr_matrix:
         """Return labels × terms, with a 1 for each broader term; the first terms are the labels, the others follow."""
-        numbers: dict[str, list[int]] = {}
-        for number, name in enumerate(names):
-            numbers.setdefault(name, []).append(number)
-        rows: list[int] = []
-        columns: list[int] = []
-        count = len(names)
+        numbers, rows, columns, count = numbers_of(names), list[int](), list[int](), len(names)
         for name, terms in self.broader.items():
             for term in terms:
                 if term not in numbers:

@@ -39,11 +39,9 @@ _RECIPE = 1  # increase it when the data change for the same packages
 _MIN_WORDS, _MAX_WORDS = 10, 250
 _TEST_SHARE = 0.15
 _CORPUS = FolderKind(
-    "a corpus of the demo",
-    header="corpus.json",
-    recognises=lambda about: {"train", "test", "labels"} <= set(about),
+    "a corpus of the demo", header="corpus.json", recognises=lambda about: {"train", "test", "labels"} <= set(about),
     parts={r"[XY]\.(trn|tst)\.(txt|npz)|labels\.txt|corpus\.json": None},
-)
+)  # fmt: skip
 _RUN = 4  # number of consecutive words by which near copies are recognised
 _SHORT_NAMES = ("tf", "np", "sp", "nn", "plt")
 # Maximum number of labels per category, in the order in which a document's labels are chosen.
@@ -157,8 +155,8 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
             received=f"{len(texts):,} texts in {', '.join(sorted(folders))}",
         )
     train, test = ([i for i, own in enumerate(chosen) if own and training[i] == part] for part in (True, False))
-    labels_of = [_matrix([chosen[i] for i in rows], names) for rows in (train, test)]
-    return Corpus([texts[i] for i in train], [texts[i] for i in test], *labels_of, names)
+    train_labels, test_labels = (_matrix([chosen[i] for i in rows], names) for rows in (train, test))
+    return Corpus([texts[i] for i in train], [texts[i] for i in test], train_labels, test_labels, names)
 
 
 def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path:

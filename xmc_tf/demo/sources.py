@@ -43,7 +43,7 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
         spec = importlib.util.find_spec(package)
         if spec is None or not spec.submodule_search_locations:
             raise InputError(
-                f"the package {package}, whose documentation is part of the demo's data, is not installed",
+                f"the package {package} is not installed, but its documentation is part of the demo's data",
                 fix=f"install xmc_tf with encoders: {pip_install('tf')}",
             )
         folders[package] = Path(spec.submodule_search_locations[0])
@@ -154,12 +154,10 @@ def prose(docstring: str, hidden: tuple[str, ...] = (), packages: tuple[str, ...
     of dotted names that begin with one of ``packages``.
     """
     text = _SPACE.sub(" ", " ".join(_lines(inspect.cleandoc(docstring)))).strip()
-    text = _FORMULA.sub(" ", text)
-    text = _LINK.sub(r"\1", text)
-    text = _ADDRESS.sub(" ", text)
-    text = _ROLE.sub(r"`\1`", text)
-    text = _PLACEHOLDER.sub(" ", text)
-    text = _CITATION.sub(" ", text)
+    for pattern, kept in (
+        (_FORMULA, " "), (_LINK, r"\1"), (_ADDRESS, " "), (_ROLE, r"`\1`"), (_PLACEHOLDER, " "), (_CITATION, " ")
+    ):  # fmt: skip
+        text = pattern.sub(kept, text)
     text = _without_names(text, hidden, packages)
     text = _EMPHASIS.sub(r"\2", text).replace("`", "").replace("\\", "")
     text = re.sub(r"::(?=\s|$)", ":", text)

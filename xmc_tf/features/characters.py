@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xmc_tf.words.scripts import UNSPACED_RANGES
+from xmc_tf.words.languages import UNSPACED_RANGES
 
 NR_CHARACTERS = 0x110000
 # Compiled into kernels. An entry of the table: the lower case of the character (21 bits), and these bits.

@@ -58,9 +58,8 @@ class NgramCounter:
 
     def counted(self) -> NgramCounts:
         """Return the counts so far; they are valid until the next `add`."""
-        entries = self._entries[: self._used]
-        fields = ("key", "total", "documents", "prefix", "word")
-        return NgramCounts(*(entries[name] for name in fields), words=bytes(self._words))
+        e = self._entries[: self._used]
+        return NgramCounts(e["key"], e["total"], e["documents"], e["prefix"], e["word"], bytes(self._words))
 
     def _make_room(self, entries: int) -> None:
         if entries > _MAX_COUNT:

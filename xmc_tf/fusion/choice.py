@@ -18,7 +18,7 @@ _MOST_DOCUMENTS = 20_000
 
 
 class EvidenceChoice(NamedTuple):
-    """What training learns besides rankers."""
+    """The things that training learns besides rankers."""
 
     probabilities: bool
     label_names: bool

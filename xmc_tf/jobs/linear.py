@@ -22,9 +22,8 @@ from xmc_tf.jobs.settings import COMPARED_TREES, DataShape, Settings, announceme
 from xmc_tf.jobs.train import TableJob, data_set_of, finish, trained_labels
 from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate
-from xmc_tf.models.growing.trained_documents import TrainedDocuments
-from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.linear.in_memory import InMemory, fit_tfidf
+from xmc_tf.models.growing.training_data import TrainedDocuments, TrainingData
+from xmc_tf.models.linear.places import InMemory, fit_tfidf
 from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import TfidfParams, XRLinearParams
@@ -313,7 +312,7 @@ def warn_of_case(names: Sequence[str]) -> None:
     alike = [(first[key], name) for name in names if first.setdefault(key := name.casefold(), name) != name]
     if alike:
         _LOG.warning(
-            "%s of %s labels differ from another one by upper and lower case alone, such as %r and %r, and are trained "
-            "as different labels; use one spelling in the table to train them as one",
+            "%s of %s labels differ from another label only in upper and lower case, such as %r and %r, and are "
+            "trained as different labels; use one spelling in the table to train them as one",
             f"{len(alike):,}", f"{len(names):,}", *alike[0],
         )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,37 +11,106 @@ from scipy.sparse import csr_matrix
 
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.marks import PREDICTIONS
+from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.marks import MATRIX_OF_PREDICTIONS, PREDICTIONS
 from xmc_tf.common.files.outputs import Named, refuse_output
+from xmc_tf.common.numbers import share
 from xmc_tf.common.process import cli
+from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import (
     Features,
     TextFile,
     check_pair,
     check_prediction_input,
+    check_validation_input,
     load_features,
     load_label_choice,
     load_matrix,
     prediction_path,
+    save_matrix,
 )
-from xmc_tf.jobs.predict_flags import OPTIONS
 from xmc_tf.models.loading import load
-from xmc_tf.models.over_ranks import predict_over_ranks
-from xmc_tf.models.results import count_of, give_result, in_pieces, load_true_labels, rows_of
+from xmc_tf.models.results import Names, count_of, in_pieces, named, predict_over_ranks, rows_of
 from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.params import DECISIONS, PredictionOptions, options_of_flags, warn_without_effect
+from xmc_tf.params import (
+    DECISIONS,
+    SEARCH,
+    PredictionOptions,
+    add_batch_size,
+    add_force,
+    add_gpu,
+    add_model,
+    add_only_labels,
+    add_prediction_options,
+    add_predictions,
+    add_queries,
+    add_runtime,
+    add_texts,
+    add_verbosity,
+    add_without_effect,
+    options_of_flags,
+    warn_without_effect,
+)
 from xmc_tf.params.choices import TENSORFLOW
 from xmc_tf.pipeline.waiting import on_first_rank
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
-from xmc_tf.tables.reading_flags import refuse_without_table
+from xmc_tf.tables.reading_flags import add_reading_options, refuse_without_table
 
 if TYPE_CHECKING:
     from xmc_tf.models.model import Model
 
 _LOG = logging.getLogger(__name__)
 _BATCH_SIZE, _LAYOUT = 32, "table"  # defaults of flags
+OPTIONS = (*SEARCH, *DECISIONS, "ensemble_method", "max_pred_chunk", "threads")  # those that have flags of their own
+
+
+def predict_parser(module: str, description: str) -> argparse.ArgumentParser:
+    out = cli.make_parser(
+        module, description,
+        usage="%(prog)s [-m MODEL | --server URL] [TABLE | TEXT | -t TEXTS | -q TEXT …] [-x FEATURES] [options]",
+    )  # fmt: skip
+    model = out.add_mutually_exclusive_group(required=True)
+    add_model(model)
+    model.add_argument(
+        "--server", metavar="URL",
+        help="server of the exported model: http://host:8501 (REST) or grpc://host:8500, followed by /NAME",
+    )  # fmt: skip
+    source = out.add_mutually_exclusive_group()
+    add_texts(source)
+    add_queries(source)
+    source.add_argument(
+        "table", nargs="?", metavar="TABLE", help="table with a column of texts, such as a CSV file; or a text",
+    )  # fmt: skip
+    out.add_argument(
+        "-x", "--feat-path", "--inst-path", nargs="+", metavar="FILE",
+        help="features, .npz or .npy; two files, sparse then dense, are concatenated. They stand alone for linear "
+        "rankers, and beside the texts for an XR-Transformer that was trained with -x",
+    )  # fmt: skip
+    reading = add_reading_options(out)
+    reading.add_argument(
+        "--keep", metavar="NAME,…", help="columns to copy to the output, or all (default: a column named id)"
+    )
+    reading.add_argument(
+        "--back-off", type=share, metavar="SHARE",
+        help="of labels that are category paths, such as A > B > C: name the deepest category that is right with this "
+        "probability, such as 0.8, instead of several labels",
+    )  # fmt: skip
+    add_predictions(out)
+    add_prediction_options(out, *OPTIONS)
+    add_only_labels(out)
+    out.add_argument(
+        "-so", "--selected-output", metavar="FILE",
+        help="matrix of documents × labels, .npz; only its nonzero entries are scored, by linear rankers",
+    )  # fmt: skip
+    add_batch_size(out)
+    add_gpu(out)
+    add_force(out)
+    add_runtime(out)
+    add_verbosity(out)
+    add_without_effect(out, "predict")
+    return out
 
 
 def predict(arguments: argparse.Namespace) -> None:
@@ -57,15 +127,14 @@ def predict(arguments: argparse.Namespace) -> None:
     if communicator.rank == 0:
         warn_without_effect(arguments, "predict")
     announce_compiling()
-    output = _output(arguments)
-    run_on_all_ranks(communicator, lambda: _refuse_output(arguments, output))
+    output = run_on_all_ranks(communicator, lambda: _checked_output(arguments))
     model = run_on_all_ranks(communicator, lambda: _model(arguments, options))
     options = _prepared(arguments, options, model, communicator)
     if arguments.table is not None:
         _predict_table(arguments, options, model, communicator)
         return
     documents, X = run_on_all_ranks(communicator, lambda: _documents(arguments, model))
-    Y = run_on_all_ranks(communicator, lambda: load_true_labels(arguments.label_path, documents, model.nr_labels))
+    Y = run_on_all_ranks(communicator, lambda: _true_labels(arguments.label_path, documents, model.nr_labels))
     selected = run_on_all_ranks(communicator, lambda: _selected(arguments, documents))
 
     def predict_rows(rows: slice) -> csr_matrix:
@@ -79,7 +148,7 @@ def predict(arguments: argparse.Namespace) -> None:
 
     def give() -> None:
         assert predicted is not None  # on rank 0, where this runs
-        give_result(predicted, model.names, output, Y, arguments.layout)
+        _give(predicted, model.names, output, Y, arguments.layout)
 
     on_first_rank(communicator, give)
 
@@ -107,35 +176,29 @@ def _check_documents(arguments: argparse.Namespace) -> None:
         given = {"-x": a.feat_path, "-y": a.label_path, "-so": a.selected_output, "--server": a.server}
         if flags := [flag for flag, value in given.items() if value is not None]:
             raise InputError(
-                f"{', '.join(flags)} cannot be used with a table",
-                expected="-m, and -o for the labels of the table",
+                f"{', '.join(flags)} cannot be used with a table", expected="-m, and -o for the labels of the table",
                 fix="use texts (-t), or measure with xmc-tf evaluate -m MODEL TABLE",
-            )
+            )  # fmt: skip
     else:
         refuse_without_table(a, {"keep": "--keep", "back_off": "--back-off"})
     if a.layout != _LAYOUT and a.label_path is None:
-        raise InputError("--layout is of precision and recall", expected="true labels (-y)", fix="leave it out")
+        raise InputError(
+            "--layout applies only to precision and recall", expected="true labels (-y)", fix="leave it out"
+        )
     if a.batch_size < 1:
         raise InputError("--batch-size must be at least 1", received=str(a.batch_size))
 
 
-def _output(arguments: argparse.Namespace) -> str | None:
-    """Return the file to write; None to print."""
-    path: str | None = arguments.save_pred_path
-    return path if arguments.table is not None else prediction_path(path, folder_name="P.npz")
-
-
-def _refuse_output(arguments: argparse.Namespace, output: str | None) -> None:
-    refuse_output("-o", output, _inputs(arguments), PREDICTIONS, force=arguments.force)
-
-
-def _inputs(arguments: argparse.Namespace) -> dict[str, Named]:
-    """Return the files and folders that are read, by flag."""
+def _checked_output(arguments: argparse.Namespace) -> str | None:
+    """Return the file to write, which must not replace an input; None to print."""
     a = arguments
-    return {
+    output = a.save_pred_path if a.table is not None else prediction_path(a.save_pred_path, folder_name="P.npz")
+    inputs: dict[str, Named] = {
         "TABLE": a.table, "-m": a.model_folder, "-t": a.text_path, "-x": a.feat_path, "-y": a.label_path,
         "-so": a.selected_output, "--only-labels": a.only_labels,
     }  # fmt: skip
+    refuse_output("-o", output, inputs, PREDICTIONS, force=a.force)
+    return output
 
 
 def _model(arguments: argparse.Namespace, options: PredictionOptions) -> "Model":
@@ -232,7 +295,7 @@ def _score_selected(model: XRLinear, documents: Any, selected: csr_matrix, optio
 def _predict_table(
     arguments: argparse.Namespace, options: PredictionOptions, model: "Model", communicator: Communicator
 ) -> None:
-    from xmc_tf.jobs.table_prediction import table_prediction  # it loads the readers of tables, which few need
+    from xmc_tf.jobs.table_prediction import label_table  # it loads the readers of tables, which few need
 
     if communicator.size > 1:
         raise InputError(
@@ -243,7 +306,7 @@ def _predict_table(
     def predict_texts(texts: list[str], labels: int) -> csr_matrix:
         return model.predict(texts, **vars(dataclasses.replace(options, only_topk=labels, quiet=True)))
 
-    table_prediction(arguments, model.metadata.columns).run(predict_texts, model.names)
+    label_table(arguments, model.metadata.columns, predict_texts, model.names)
 
 
 def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> None:
@@ -251,8 +314,7 @@ def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> No
     from xmc_tf.serving.client import Client
 
     cli.set_verbosity(arguments.verbose_level)
-    output = _output(arguments)
-    _refuse_output(arguments, output)
+    output = _checked_output(arguments)
     warn_without_effect(arguments, "predict")
     usual = PredictionOptions()
     fixed = {f"--{name.replace('_', '-')}": getattr(options, name) != getattr(usual, name) for name in OPTIONS}
@@ -271,5 +333,40 @@ def _ask_server(arguments: argparse.Namespace, options: PredictionOptions) -> No
     texts = arguments.query or TextFile(arguments.text_path).lines()
     names: dict[int, str] = {}
     predicted = Client(arguments.server).predict(texts, options.only_topk, arguments.batch_size, names)
-    Y = load_true_labels(arguments.label_path, texts, predicted.shape[1])
-    give_result(predicted, names, output, Y, arguments.layout)
+    Y = _true_labels(arguments.label_path, texts, predicted.shape[1])
+    _give(predicted, names, output, Y, arguments.layout)
+
+
+def _true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix | None:
+    """Read the true labels of the documents; None without a path."""
+    if path is None:
+        return None
+    Y = load_matrix(path, name="labels")
+    check_validation_input(Y, nr_labels, path)
+    check_pair(documents, Y, "the documents", path)
+    return csr_matrix(Y)
+
+
+def _give(predicted: csr_matrix, names: Names, path: str | None, Y: csr_matrix | None, layout: str) -> None:
+    """Save a prediction (as JSON lines for .jsonl, else as a matrix) or print it; then measure it if ``Y`` is given."""
+    if path is not None:
+        _save(path, predicted, names)
+    elif Y is None:
+        for labels in named(predicted, names):
+            lines = [f"{score:9.4f}  {printable(name)}" for name, score in labels]
+            print("\n".join(lines) or "      (no label)", end="\n\n")
+    if Y is not None:
+        from xmc_tf.metrics import precision_and_recall  # a query measures nothing
+
+        print(precision_and_recall(predicted, Y, layout))
+
+
+def _save(path: str, predicted: csr_matrix, names: Names) -> None:
+    if path.endswith(".jsonl"):
+        with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:
+            for labels in named(predicted, names):
+                content = {"labels": [name for name, _ in labels], "scores": [round(score, 6) for _, score in labels]}
+                file.write(json.dumps(content, ensure_ascii=False) + "\n")
+    else:
+        save_matrix(path, predicted, any_name=True, mark=MATRIX_OF_PREDICTIONS)
+    _LOG.info("predictions: %s", path)

@@ -3,13 +3,12 @@
 To add an option, add a :class:`Step`: a change of the settings that is tried on top of the best so far.
 """
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.params import EFFORT_TIMES, EFFORTS, XRLinearParams, params_of_effort
+from xmc_tf.params import EFFORT_TIMES, EFFORTS, LinearLevelParams, XRLinearParams, params_of_effort
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
@@ -56,17 +55,13 @@ class Settings:
         """Return the settings with the language that the vectorizer found in the texts."""
         if tfidf is None:
             return self
-        return dataclasses.replace(self, params=dataclasses.replace(self.params, tfidf=tfidf.params))
+        return replace(self, params=replace(self.params, tfidf=tfidf.params))
 
 
 def choose_settings(
-    shape: DataShape,
-    params: XRLinearParams,
-    *,
-    fixed: frozenset[str] = frozenset(),
-    minutes: float | None = None,
+    shape: DataShape, params: XRLinearParams, *, fixed: frozenset[str] = frozenset(), minutes: float | None = None,
     effort: str = "balanced",
-) -> Settings:
+) -> Settings:  # fmt: skip
     """Return the settings of linear rankers to begin with, and those to try, with reasons.
 
     The choice depends on its arguments only, never on the clock, so that the same command gives the same model.
@@ -143,7 +138,7 @@ def _first(
         return params
     chosen = params_of_effort(params, effort, shape.documents, shape.labels)
     if fixed.intersection(("Cp", "Cn")):
-        chosen = dataclasses.replace(chosen, ranker=params.ranker)
+        chosen = replace(chosen, ranker=params.ranker)
     reasons.append(f"{_description(chosen, shape.labels)} (--effort {effort})")
     return chosen
 
@@ -162,20 +157,47 @@ def _description(params: XRLinearParams, labels: int) -> str:
 
 def _steps(params: XRLinearParams, labels: int, effort: str) -> list[Step]:
     """Return the changes that may help, those that usually help most first."""
+    Cp = _level(params).Cp
+
+    def cost(factor: float) -> Step:
+        name = f"a label's own documents count {factor:g} times as much (Cp {factor * Cp:g})"
+        return Step(name, lambda one: _with_chain(one, model_chain=replace(_level(one), Cp=factor * Cp)), 1.0, ("Cp",))
+
+    def pieces(factor: float) -> Step:
+        def change(one: XRLinearParams) -> XRLinearParams:
+            assert one.tfidf.piece_weight is not None  # features with the first settings have chosen it
+            return _with_tfidf(one, piece_weight=factor * one.tfidf.piece_weight)
+
+        return Step(f"pieces of long words with {factor:g} times the weight", change, 1.0, of_pieces)
+
     of_pieces = ("pieces", "piece_weight")
-    no_pieces = Step("no pieces of long words", _without_pieces, 0.5, of_pieces)
-    light, heavy = (
-        Step(f"pieces of long words with {factor:g} times the weight", _piece_weight(factor), 1.0, of_pieces)
-        for factor in (0.5, 1.5)
-    )
-    single, triple = Step("single words only", _ngrams(1), 0.5, ("ngram_max",)), _ngrams(3)
-    double, half, four = (_cost_step(params, factor) for factor in (2.0, 0.5, 4.0))
-    mined = Step("confused labels as counterexamples (tfn+man)", _negatives("tfn+man"), 4.0, ("negative_sampling",))
+    mined = Step(
+        "confused labels as counterexamples (tfn+man)", lambda one: _with_chain(one, neg_mining_chain="tfn+man"), 4.0,
+        ("negative_sampling",),
+    )  # fmt: skip
     in_tree = [mined] if labels > params.trees[0].max_leaf_size else []
+    single = Step("single words only", lambda one: _with_tfidf(one, ngram_max=1), 0.5, ("ngram_max",))
     if effort == "balanced":
-        return [*in_tree, light, heavy, double, single]
-    triples = Step("word triples", triple, 2.0, ("ngram_max",))
-    return [*in_tree, light, heavy, no_pieces, double, half, single, four, triples]
+        return [*in_tree, pieces(0.5), pieces(1.5), cost(2.0), single]
+    no_pieces = Step(
+        "no pieces of long words", lambda one: _with_tfidf(one, pieces=0, piece_weight=None), 0.5, of_pieces
+    )
+    triples = Step("word triples", lambda one: _with_tfidf(one, ngram_max=3), 2.0, ("ngram_max",))
+    return [*in_tree, pieces(0.5), pieces(1.5), no_pieces, cost(2.0), cost(0.5), single, cost(4.0), triples]
+
+
+def _with_tfidf(params: XRLinearParams, **changes: Any) -> XRLinearParams:
+    return replace(params, tfidf=replace(params.tfidf, **changes))
+
+
+def _with_chain(params: XRLinearParams, **changes: Any) -> XRLinearParams:
+    return replace(params, ranker=replace(params.ranker, hlm_args=replace(params.ranker.hlm_args, **changes)))
+
+
+def _level(params: XRLinearParams) -> LinearLevelParams:
+    level = params.ranker.hlm_args.model_chain
+    assert not isinstance(level, tuple)  # flags set all levels at once
+    return level
 
 
 def _affordable(
@@ -198,45 +220,3 @@ def _affordable(
     if steps:
         reasons.append(f"nothing was tried: --minutes {minutes:g} leaves no time beside the training itself")
     return [], None
-
-
-def _negatives(scheme: str) -> Callable[[XRLinearParams], XRLinearParams]:
-    def change(params: XRLinearParams) -> XRLinearParams:
-        chain = dataclasses.replace(params.ranker.hlm_args, neg_mining_chain=scheme)
-        return dataclasses.replace(params, ranker=dataclasses.replace(params.ranker, hlm_args=chain))
-
-    return change
-
-
-def _cost_step(params: XRLinearParams, factor: float) -> Step:
-    """Return a step that changes the weight of a label's own documents in the loss."""
-    level = params.ranker.hlm_args.model_chain
-    assert not isinstance(level, tuple)  # flags set all levels at once
-    Cp = factor * level.Cp
-
-    def change(params: XRLinearParams) -> XRLinearParams:
-        chain = params.ranker.hlm_args
-        assert not isinstance(chain.model_chain, tuple)
-        changed = dataclasses.replace(chain, model_chain=dataclasses.replace(chain.model_chain, Cp=Cp))
-        return dataclasses.replace(params, ranker=dataclasses.replace(params.ranker, hlm_args=changed))
-
-    return Step(f"a label's own documents count {factor:g} times as much (Cp {Cp:g})", change, 1.0, ("Cp",))
-
-
-def _without_pieces(params: XRLinearParams) -> XRLinearParams:
-    return dataclasses.replace(params, tfidf=dataclasses.replace(params.tfidf, pieces=0, piece_weight=None))
-
-
-def _piece_weight(factor: float) -> Callable[[XRLinearParams], XRLinearParams]:
-    """Return a change of the weight of pieces, which is known once features with the first settings are computed."""
-
-    def change(params: XRLinearParams) -> XRLinearParams:
-        weight = params.tfidf.piece_weight
-        assert weight is not None
-        return dataclasses.replace(params, tfidf=dataclasses.replace(params.tfidf, piece_weight=factor * weight))
-
-    return change
-
-
-def _ngrams(longest: int) -> Callable[[XRLinearParams], XRLinearParams]:
-    return lambda params: dataclasses.replace(params, tfidf=dataclasses.replace(params.tfidf, ngram_max=longest))

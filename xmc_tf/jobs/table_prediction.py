@@ -3,7 +3,6 @@
 import argparse
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -27,107 +26,77 @@ _LABELS = 5  # per row, unless the user says otherwise
 _SHOWN = 5
 _SUMMED = 50  # labels whose probabilities are added up to that of a category
 
-Predict = Callable[[list[str], int], csr_matrix]
 
-
-@dataclass(frozen=True)
-class TablePrediction:
-    """A prediction for a table."""
-
-    table: Path
-    output: Path
-    source: SourceOptions = SourceOptions()  # noqa: RUF009  it is frozen
-    text: Sequence[str] | None = None
-    keep: Sequence[str] | None = None
-    labels: int = _LABELS
-    trained: TrainedColumns | None = None
-    back_off: float | None = None  # of category paths: name the deepest category with this probability
-
-    def run(self, predict: Predict, names: Sequence[str] | None) -> int:
-        """Write the labels of all rows; return the number of rows. ``predict`` returns the n best labels of texts."""
-        paths = CategoryPaths.of(names) if self.back_off is not None else None
-        if self.back_off is not None and paths is None:
-            raise InputError(
-                "--back-off: the labels of this model are no category paths", expected="labels such as Shoes > Boots",
-                fix="leave it out",
-            )  # fmt: skip
-        source = open_source(self.table, self._source())
-        sample = [row.cells for row in islice(source.records(), _SAMPLE) if isinstance(row, TableRow)]
-        # A data set has columns of its own, whatever its table had.
-        trained = None if self._is_data_set else self.trained
-        options = ColumnOptions(text=self.text, trained=trained)
-        columns, guesses = choose_columns(source.name, source.columns, sample, options, labelled=False)
-        for guess in guesses:
-            if guess.startswith("texts:"):
-                _LOG.info("guessed: %s", guess)
-        kept = self._kept(source)
-        bad: list[BadRow] = []
-        count = 0
-        with (
-            LabelFile(self.output, [source.columns[at] for at in kept], self.labels, source) as out,
-            Progress(f"labelling {Path(source.name).name}", source.size, source.unit) as progress,
-        ):
-            for rows in _pieces(source):
-                texts = [columns.text_of(row.cells) if isinstance(row, TableRow) else "" for row in rows]
-                texts = [" ".join(text.split()) for text in texts]
-                predicted = predict(texts, self.labels if paths is None else _SUMMED)
-                for row, text, a, b in zip(rows, texts, predicted.indptr, predicted.indptr[1:], strict=False):
-                    if isinstance(row, BadRow):
-                        bad.append(row)
-                    found = zip(predicted.indices[a:b].tolist(), predicted.data[a:b].tolist(), strict=True)
-                    if paths is not None and self.back_off is not None:
-                        category = paths.back_off(found, self.back_off) if text else None
-                        labels = [] if category is None else [category]
-                    else:
-                        labels = [(names[at] if names else str(at), score) for at, score in found] if text else []
-                    cells = [row.cells[at] if isinstance(row, TableRow) else None for at in kept]
-                    out.write(row.line, cells, labels)
-                count += len(rows)
-                progress.add(source.done() - progress.done)
-        if bad:
-            listed = "; ".join(f"line {row.line:,}: {row.reason}" for row in bad[:_SHOWN])
-            _LOG.warning("%s rows could not be read and have no labels: %s", f"{len(bad):,}", listed)
-        _LOG.info("%s rows: %s", f"{count:,}", self.output)
-        return count
-
-    def _source(self) -> SourceOptions:
-        """Return how the table is read; of a data set, its documents are."""
-        return SourceOptions("sqlite", table="documents") if self._is_data_set else self.source
-
-    @property
-    def _is_data_set(self) -> bool:
-        return self.source.table is None and TableStore.is_data_set(self.table)
-
-    def _kept(self, source: TableReader) -> list[int]:
-        if self.keep is None:
-            ids = column_of_ids(source.columns)
-            return [] if ids is None else [ids]
-        if list(self.keep) == ["all"]:
-            return list(range(len(source.columns)))
-        if missing := [name for name in self.keep if name not in source.columns]:
-            raise InputError(
-                f"{source.name} has no column {missing[0]!r}",
-                expected="one of " + ", ".join(source.columns[:20]),
-                fix="--keep NAME,… or --keep all",
-            )
-        return [source.columns.index(name) for name in self.keep]
-
-
-def table_prediction(arguments: argparse.Namespace, trained: TrainedColumns | None) -> TablePrediction:
-    """Return the prediction that a command line describes."""
+def label_table(
+    arguments: argparse.Namespace,
+    trained: TrainedColumns | None,
+    predict: Callable[[list[str], int], csr_matrix],  # returns a number of labels of some texts
+    names: Sequence[str] | None,
+) -> None:
+    """Write the labels of all rows of a table."""
     if arguments.save_pred_path is None:
         raise InputError("-o is missing", expected="a file for the labels of the table", fix="add -o labels.csv")
-    keep = None if arguments.keep is None else arguments.keep.split(",")
-    return TablePrediction(
-        Path(arguments.table),
-        Path(arguments.save_pred_path),
-        source_options(arguments),
-        text_columns(arguments),
-        keep,
-        arguments.only_topk or _LABELS if arguments.back_off is None else 1,
-        trained,
-        arguments.back_off,
-    )
+    table, output, back_off = Path(arguments.table), Path(arguments.save_pred_path), arguments.back_off
+    reading, count = source_options(arguments), arguments.only_topk or _LABELS if back_off is None else 1
+    paths = CategoryPaths.of(names) if back_off is not None else None
+    if back_off is not None and paths is None:
+        raise InputError(
+            "--back-off: the labels of this model are not category paths", expected="labels such as Shoes > Boots",
+            fix="leave it out",
+        )  # fmt: skip
+    if reading.table is None and TableStore.is_data_set(table):  # it has columns of its own, whatever its table had
+        reading, trained = SourceOptions("sqlite", table="documents"), None
+    source = open_source(table, reading)
+    sample = [row.cells for row in islice(source.records(), _SAMPLE) if isinstance(row, TableRow)]
+    options = ColumnOptions(text=text_columns(arguments), trained=trained)
+    columns, guesses = choose_columns(source.name, source.columns, sample, options, labelled=False)
+    for guess in guesses:
+        if guess.startswith("texts:"):
+            _LOG.info("guessed: %s", guess)
+    kept = _kept(source, arguments.keep)
+    bad: list[BadRow] = []
+    done = 0
+    with (
+        LabelFile(output, [source.columns[at] for at in kept], count, source) as out,
+        Progress(f"labelling {Path(source.name).name}", source.size, source.unit) as progress,
+    ):
+        for rows in _pieces(source):
+            texts = [columns.text_of(row.cells) if isinstance(row, TableRow) else "" for row in rows]
+            texts = [" ".join(text.split()) for text in texts]
+            predicted = predict(texts, count if paths is None else _SUMMED)
+            for row, text, a, b in zip(rows, texts, predicted.indptr, predicted.indptr[1:], strict=False):
+                if isinstance(row, BadRow):
+                    bad.append(row)
+                found = zip(predicted.indices[a:b].tolist(), predicted.data[a:b].tolist(), strict=True)
+                if paths is not None:
+                    category = paths.back_off(found, back_off) if text else None
+                    labels = [] if category is None else [category]
+                else:
+                    labels = [(names[at] if names else str(at), score) for at, score in found] if text else []
+                cells = [row.cells[at] if isinstance(row, TableRow) else None for at in kept]
+                out.write(row.line, cells, labels)
+            done += len(rows)
+            progress.add(source.done() - progress.done)
+    if bad:
+        listed = "; ".join(f"line {row.line:,}: {row.reason}" for row in bad[:_SHOWN])
+        _LOG.warning("%s rows could not be read and have no labels: %s", f"{len(bad):,}", listed)
+    _LOG.info("%s rows: %s", f"{done:,}", output)
+
+
+def _kept(source: TableReader, keep: str | None) -> list[int]:
+    """Return the numbers of the columns to copy: by default a column of identifiers, if there is one."""
+    if keep is None:
+        ids = column_of_ids(source.columns)
+        return [] if ids is None else [ids]
+    if keep == "all":
+        return list(range(len(source.columns)))
+    wanted = keep.split(",")
+    if missing := [name for name in wanted if name not in source.columns]:
+        raise InputError(
+            f"{source.name} has no column {missing[0]!r}", expected="one of " + ", ".join(source.columns[:20]),
+            fix="--keep NAME,… or --keep all",
+        )  # fmt: skip
+    return [source.columns.index(name) for name in wanted]
 
 
 def _pieces(source: TableReader) -> Iterator[list[TableRow | BadRow]]:

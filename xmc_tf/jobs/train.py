@@ -1,7 +1,10 @@
 """Training on a table: the job, its data set, and the measures, record, report and summary of a training."""
 
 import logging
+import shlex
+import textwrap
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +13,15 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.jobs.summary import Results, examples_of, next_commands, summary_text, wrapped
-from xmc_tf.metrics import evaluate
-from xmc_tf.metrics.category_paths import level_shares
-from xmc_tf.metrics.single_label import measure_single_label
+from xmc_tf.common.process.invocation import as_called
+from xmc_tf.common.process.terminal import printable
+from xmc_tf.metrics import Measures, evaluate, format_table, percent
+from xmc_tf.metrics.category_paths import level_sentence, level_shares
+from xmc_tf.metrics.single_label import SingleLabelMeasures, measure_single_label
 from xmc_tf.models.loading import load
 from xmc_tf.report.inputs import ReportInputs, curves_of
 from xmc_tf.report.writing import write_report
+from xmc_tf.tables.columns import TrainedColumns
 from xmc_tf.tables.preparation import PrepareOptions, prepare
 from xmc_tf.tables.runs import Run, record_run
 from xmc_tf.tables.store import TableStore
@@ -28,6 +33,9 @@ _KS = (1, 3, 5, 10)
 _LEAST_TESTED = 20  # test documents
 _NEXT_TO_NOTHING, _LEAST_GAIN = 0.1, 0.02  # P@1, and by how much it is better than that of the most frequent label
 _FEW_TESTED = 50  # test documents, of which each changes a measure by two points or more
+_WIDTH, _LEFT = 100, 11
+_EXAMPLES, _EXAMPLE_LABELS = 3, 5
+_SHOWN = ("P", "R", "nDCG", "PSP")
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,45 @@ class TableJob:
     report: Path | None
     minutes: float | None  # for the choice of settings; None: as many as the effort takes
     given: frozenset[str]  # names of the parameters that the user has set
+
+
+@dataclass(frozen=True)
+class Results:
+    """The measures of the test documents."""
+
+    overall: Measures
+    names: Sequence[str]
+    single: SingleLabelMeasures | None = None
+    baseline: float = 0.0  # P@1 of always predicting the most frequent label
+    unseen: float = 0.0  # share of the test documents' labels that no other document has
+    levels: Sequence[float] = ()  # of category paths: share of documents whose best label is right, by level
+
+    def metrics(self) -> dict[str, float]:
+        """Return all measures by name, for the record of the run."""
+        found = {
+            f"{name}@{k}": self.overall.at(name, k)
+            for name in self.overall.values
+            for k in self.overall.ks
+            if self.overall.at(name, k) == self.overall.at(name, k)
+        }
+        if self.single is not None:
+            found |= self.single.to_json()
+        return found | {f"level {level}": share for level, share in enumerate(self.levels, 1)}
+
+    def lines(self) -> list[str]:
+        out = [f"measured on {self.overall.documents:,} test documents, which were not used in training", ""]
+        levels = ["", *_wrapped([level_sentence(self.levels)])] if self.levels else []
+        if self.single is not None:
+            return [*out, *self.single.lines(self.names, self.baseline), *levels]
+        ks = [f"@{k}" for k in self.overall.ks]
+        rows = [[name, *map(percent, self.overall.values[name])] for name in _SHOWN if name in self.overall.values]
+        out += format_table(["%", *ks], rows, indent="  ").splitlines()
+        out += ["", "P: share of the first k labels that are right; R: share of a document's labels that they hold;"]
+        out += ["nDCG: both, the first ranks count most; PSP: P with rare labels weighing more"]
+        out.append(f"always predicting the most frequent label: P@1 {percent(self.baseline)}")
+        if self.unseen:
+            out.append(f"{percent(self.unseen)} % of the test documents' labels occur in no other document")
+        return [*out, *levels]
 
 
 def data_set_of(job: TableJob) -> TableStore:
@@ -75,16 +122,16 @@ def finish(
     if job.report is not None and predicted is not None:
         files = {"report": _write_report(job, store, run, predicted), **files}
     readable = predicted is not None and not store.nr_features
-    return summary_text({
-        "data": wrapped([f"{store.path}, {recorded}", *about.text().splitlines()]),
-        "settings": wrapped(run.chosen),
-        "results": wrapped([_unmeasured(job, store)])
+    return _summary({
+        "data": _wrapped([f"{store.path}, {recorded}", *about.text().splitlines()]),
+        "settings": _wrapped(run.chosen),
+        "results": _wrapped([_unmeasured(job, store)])
         if results is None
-        else [*results.lines(), *wrapped(_remarks(results, about))],
-        "examples": examples_of(store.texts("test"), predicted, store.names) if readable else [],
+        else [*results.lines(), *_wrapped(_remarks(results, about))],
+        "examples": _examples(store.texts("test"), predicted, store.names) if readable else [],
         "time": [", ".join(f"{part} {seconds:,.0f} s" for part, seconds in run.durations.items())],
         "files": [f"{what + ':':<10} {path}" for what, path in files.items()],
-        "next": next_commands(store.columns, store.path, job.model),
+        "next": _next_commands(store.columns, store.path, job.model),
     })  # fmt: skip
 
 
@@ -137,10 +184,67 @@ def _results(store: TableStore, predicted: csr_matrix, single_label: bool) -> Re
     frequency = np.bincount(known.indices, minlength=known.shape[1])
     ks = [k for k in _KS if k <= truth.shape[1]]
     return Results(
-        evaluate(truth, predicted, ks, training_labels=known),
-        store.names,
+        evaluate(truth, predicted, ks, training_labels=known), store.names,
         measure_single_label(truth, predicted) if single_label else None,
         baseline=float(np.mean(truth[:, int(frequency.argmax())].toarray())),
         unseen=float(np.mean(frequency[truth.indices] == 0)) if truth.nnz else 0.0,
         levels=level_shares(store.names, truth, predicted),
-    )
+    )  # fmt: skip
+
+
+def _summary(parts: dict[str, Sequence[str]]) -> str:
+    """Return the summary of a training for a terminal: the lines of each part, with its title."""
+    out = []
+    for title, (first, *others) in ((title, lines) for title, lines in parts.items() if lines):
+        rest = [f"{'':<{_LEFT}}{line}".rstrip() for line in others]
+        out.append("\n".join([f"{title:<{_LEFT}}{first}".rstrip(), *rest]))
+    return "\n" + "\n\n".join(out)
+
+
+def _next_commands(columns: TrainedColumns | None, database: Path, model: Path) -> list[str]:
+    """Return lines with commands to use a new model with; a table of features has no columns."""
+    model_flag = f"-m {shlex.quote(str(model))}"
+    commands = {
+        "label another table": f"predict NEW.csv {model_flag} -o labels.csv",
+        "measure it on one": f"evaluate NEW.csv {model_flag}",
+        "label one text": f'predict {model_flag} -q "a text"',
+        "compare all runs": f"runs {shlex.quote(str(database))}",
+        "serve it": f"export {model_flag} -o served/1",
+    }
+    if columns is None:
+        commands = {"compare all runs": commands["compare all runs"]}
+    called = {about: as_called(f"python -m xmc_tf.{command}") for about, command in commands.items()}
+    # As a module of its own, predict is only for linear models.
+    return [
+        line
+        for about, command in called.items()
+        for line in (f"{about}:", f"  {command.replace('python -m xmc_tf.predict', 'python -m xmc_tf predict')}")
+    ]
+
+
+def _examples(texts: Sequence[str], predicted: csr_matrix, names: Sequence[str]) -> list[str]:
+    """Return lines with the first documents and their best labels."""
+    lines = []
+    for text, a, b in zip(texts, predicted.indptr, predicted.indptr[1:], strict=False):
+        best = zip(predicted.indices[a:b][:_EXAMPLE_LABELS], predicted.data[a:b], strict=False)
+        labels = [f"{_shortened(names[at].partition(chr(9))[0])} {score:.2f}" for at, score in best]
+        start = textwrap.shorten(" ".join(text.split()), _WIDTH - _LEFT - 2, placeholder="…")
+        lines += [f"“{printable(start)}”", f"  {printable(', '.join(labels)) or '(no label)'}"]
+        if len(lines) == 2 * _EXAMPLES:
+            break
+    return lines
+
+
+def _wrapped(sentences: Sequence[str]) -> list[str]:
+    """Return sentences as lines of the summary."""
+    return [
+        line
+        for sentence in sentences
+        for line in textwrap.wrap(
+            sentence, _WIDTH - _LEFT, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+    ]
+
+
+def _shortened(name: str, most: int = 32) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"

@@ -55,11 +55,10 @@ def languages_of_column(table: Path, column: str, options: SourceOptions) -> str
             counts[known] += count
     if not counts:
         raise InputError(
-            f"{source.name}: column {column!r} has no codes of languages",
-            expected="codes such as fi, fin or en-GB",
+            f"{source.name}: column {column!r} has no codes of languages", expected="codes such as fi, fin or en-GB",
             received=", ".join(repr(code) for code, _ in written.most_common(_SHOWN)),
             fix=f"name another column ({_FLAG}), or set the languages by --language",
-        )
+        )  # fmt: skip
     least = _LEAST_SHARE * written.total()
     found = {code: count for code, count in counts.most_common() if count >= least or len(counts) == 1}
     listed = ", ".join(f"{code} ({count:,} rows)" for code, count in found.items())
@@ -76,7 +75,7 @@ def _first(cell: str) -> str:
 
 
 _OF_JOBS = ("minutes", "preponly", "data_set", "report", "keep_training_data", "language_column")
-_OF_FILES = {
+FILE_FLAGS = {
     "trn_text_path": "-t", "trn_feat_path": "-x", "trn_label_path": "-y", "tst_text_path": "-tt",
     "tst_feat_path": "-xt", "tst_label_path": "-yt", "labels": "--labels", "vocabulary": "--vocabulary",
     "label_feat_path": "--label-feat-path",
@@ -124,28 +123,22 @@ def refuse_job_flags(arguments: GivenFlags) -> None:
 
 def table_job(arguments: GivenFlags, command: str) -> TableJob:
     """Return the job that a command line describes."""
-    if found := [flag for name, flag in _OF_FILES.items() if name in arguments.given]:
+    if found := [flag for name, flag in FILE_FLAGS.items() if name in arguments.given]:
         raise InputError(
-            f"a table and {', '.join(found)} exclude each other",
-            expected="texts and labels from one source",
+            f"a table and {', '.join(found)} exclude each other", expected="texts and labels from one source",
             fix="give the vocabulary as --names-file"
             if found == ["--vocabulary"]
             else f"leave out {', '.join(found)}, or the table",
-        )
+        )  # fmt: skip
     if not arguments.model_dir and not arguments.preponly:
         raise InputError(
             "the command line lacks -m", expected="a folder for the model", fix="add -m model, or --preponly"
         )
     return TableJob(
-        Path(arguments.table),
-        named_folder(arguments.model_dir or "."),
-        table_options(arguments),
-        None if arguments.data_set is None else Path(arguments.data_set),
-        command,
-        None if arguments.report is None else Path(arguments.report),
-        arguments.minutes,
-        frozenset(arguments.given),
-    )
+        Path(arguments.table), named_folder(arguments.model_dir or "."), table_options(arguments),
+        None if arguments.data_set is None else Path(arguments.data_set), command,
+        None if arguments.report is None else Path(arguments.report), arguments.minutes, frozenset(arguments.given),
+    )  # fmt: skip
 
 
 def read_language_column(arguments: GivenFlags) -> None:
@@ -178,10 +171,9 @@ def refuse_search_flags(arguments: GivenFlags) -> None:
         )
     if arguments.minutes is not None:
         raise InputError(
-            "--minutes: settings are compared for linear rankers only",
-            expected="no such flag beside --model-shortcut",
+            "--minutes: settings are compared for linear rankers only", expected="no such flag beside --model-shortcut",
             fix="limit the training of an encoder by --max-steps or --num-train-epochs",
-        )
+        )  # fmt: skip
 
 
 def linear_options(arguments: GivenFlags) -> LinearOptions:

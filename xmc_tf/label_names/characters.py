@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xmc_tf.words.scripts import UNSPACED_RANGES
+from xmc_tf.words.languages import UNSPACED_RANGES
 
 # Compiled into kernels.
 SEPARATOR, SKIPPED = 0, -1

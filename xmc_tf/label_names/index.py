@@ -71,9 +71,7 @@ def build_index(names: NameWords, documents_with: np.ndarray, nr_documents: int)
 
 
 def extend_index(index: NameIndex, names: NameWords) -> NameIndex:
-    """Return an index with the names of further labels, whose numbers are higher. Words that are in no other name get
-    the median weight: the training documents are no longer there to count them.
-    """
+    """Return an index with names of further labels (higher numbers), whose new words get the median weight."""
     words, exact = np.union1d(index.words, names.words), np.union1d(index.exact, names.exact)
     known = np.zeros(len(index.words), np.int32)
     known[index.name_words] = index.weights

@@ -1,4 +1,4 @@
-"""How words of names and texts are read: characters, lemmas, and pieces of long words."""
+"""The reading of words in names and texts: characters, lemmas, and pieces of long words."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,8 +16,6 @@ _AT_ONCE = 100_000  # forms whose hashes are computed at once
 
 
 class WordReading(NamedTuple):
-    """How words are read."""
-
     characters: np.ndarray  # int32: the character table
     forms: np.ndarray  # int64: hashes of forms of words, ascending
     lemma_of: np.ndarray  # int32: the lemma of each form

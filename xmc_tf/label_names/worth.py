@@ -24,9 +24,7 @@ NR_KINDS = _RARITIES * _MOST_WORDS
 
 
 class MatchCounts(NamedTuple):
-    """Counts of the matches in training documents. Labels without documents do not count: nobody could assign them, so
-    their matches say nothing.
-    """
+    """Counts of the matches in training documents, without labels that no document has: nobody could assign them."""
 
     matches: np.ndarray  # int64 [names, grades]
     right: np.ndarray  # int64 [names, grades]: matches in documents with the label

@@ -7,15 +7,22 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.launch import by_hand
-from xmc_tf.launch.choosing import choose_gpus, choose_hosts, choose_program, inputs_of, shared_folder_of
 from xmc_tf.launch.engines import check_installed, default_controller
-from xmc_tf.launch.hosts.gpus import Gpu, visible_gpus
-from xmc_tf.launch.hosts.hosts import THIS_HOST, Host, Hosts
+from xmc_tf.launch.gpus import Gpu, least_busy, visible_gpus
+from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts, is_here
 from xmc_tf.launch.job import Checks, Job
 from xmc_tf.launch.nodes import Nodes, address_towards
-from xmc_tf.launch.options import check_numbers, is_by_hand, parser, refuse_from_here
-from xmc_tf.launch.output import Output
+from xmc_tf.launch.options import (
+    check_numbers,
+    choose_hosts,
+    choose_program,
+    inputs_of,
+    parser,
+    refuse_from_here,
+    shared_folder_of,
+)
 from xmc_tf.launch.plan import LaunchPlan, count, lost_after
+from xmc_tf.launch.running import Output
 from xmc_tf.ranks.choosing import how_started
 
 
@@ -24,18 +31,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser().parse_args(argv)
     program = choose_program(args)
     check_numbers(args)
-    _refuse_ranks()
+    kind, reason = how_started({name: value for name, value in os.environ.items() if name != "XMC_TF_COMMUNICATOR"})
+    if kind != "solo":
+        raise InputError(
+            f"the launcher was started as one of several ranks ({reason})",
+            fix="start it once, or run the program itself under horovodrun or mpiexec",
+        )
     args.controller = args.controller or default_controller()
     gpus = visible_gpus(os.environ)
 
     def plan(hosts: Hosts) -> LaunchPlan:
+        used = {host.name: least_busy(gpus, host.slots) for host in hosts if is_here(host.name) and gpus}
         return LaunchPlan(
-            hosts, args.controller, program, args.timeout, gpus=choose_gpus(hosts, gpus), threads=args.threads,
-            pin=not args.no_pin, stall_timeout_s=args.stall_timeout,
+            hosts, args.controller, program, args.timeout, gpus=used, threads=args.threads, pin=not args.no_pin,
+            stall_timeout_s=args.stall_timeout,
         )  # fmt: skip
 
-    start = _run_by_hand if is_by_hand(args) else _run_from_here
-    run = start(args, program, gpus, plan)
+    user_starts_nodes = args.nodes is not None or args.node_rank is not None
+    run = (_run_by_hand if user_starts_nodes else _run_from_here)(args, program, gpus, plan)
     if run is None:  # --dry-run
         return
     check_installed(args.controller)
@@ -53,7 +66,7 @@ def _run_from_here(
 ) -> Callable[[Output], int] | None:
     """Return what runs the program on hosts whose nodes this command starts; None after ``--dry-run``."""
     hosts = choose_hosts(args, os.environ, gpus)
-    refuse_from_here(args, checked=_is_checked(args, hosts))
+    refuse_from_here(args, checked=args.check_only or not hosts.only_here)
     if args.dry_run:
         print(f"{plan(hosts).describe()}\n{_describe_run(args, program, hosts)}")
         return None
@@ -91,11 +104,10 @@ def _run_by_hand(
 
 
 def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchPlan], output: Output) -> int:
-    """Run the plan on its nodes, and return its exit status."""
     status = 1
     try:
         plan = make_plan()
-        checks = _checks(args, plan.program) if _is_checked(args, plan.hosts) else None
+        checks = _checks(args, plan.program, plan.hosts)
         job = Job(plan, nodes, output, checks, min_np=args.min_np)
         status = job.check_only() if args.check_only else job.run()
     finally:
@@ -103,32 +115,22 @@ def _run(args: argparse.Namespace, nodes: Nodes, make_plan: Callable[[], LaunchP
     return status
 
 
-def _is_checked(args: argparse.Namespace, hosts: Hosts) -> bool:
-    return bool(args.check_only or not hosts.only_here)
-
-
-def _checks(args: argparse.Namespace, program: Sequence[str]) -> Checks:
+def _checks(args: argparse.Namespace, program: Sequence[str], hosts: Hosts) -> Checks | None:
+    """Return what is checked first; None if all ranks are on this host."""
+    if hosts.only_here and not args.check_only:
+        return None
     return Checks(inputs_of(program), shared_folder_of(args, program), strict=not args.skip_checks)
 
 
 def _describe_run(args: argparse.Namespace, program: Sequence[str], hosts: Hosts) -> str:
     """Return what happens before, during and after the run of the program, for ``--dry-run``."""
-    lines = [_checks(args, program).describe()] if _is_checked(args, hosts) else []
+    lines = [checks.describe()] if (checks := _checks(args, program, hosts)) else []
     if args.check_only:
         return "\n".join([*lines, "starts:  nothing (--check-only)"])
     if args.min_np is not None:
         lines.append(f"restart: on at least {count(args.min_np, 'rank')}, if hosts are lost")
     lines.append(f"prints:  the ranks' lines{'' if args.quiet else ', progress'}")
     return "\n".join([*lines, *([f"writes:  {args.log_dir}"] if args.log_dir else [])])
-
-
-def _refuse_ranks() -> None:
-    kind, reason = how_started({name: value for name, value in os.environ.items() if name != "XMC_TF_COMMUNICATOR"})
-    if kind != "solo":
-        raise InputError(
-            f"the launcher was started as one of several ranks ({reason})",
-            fix="start it once, or run the program itself under horovodrun or mpiexec",
-        )
 
 
 if __name__ == "__main__":

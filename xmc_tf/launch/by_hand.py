@@ -9,12 +9,12 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import signals
-from xmc_tf.launch.hosts.gpus import Gpu
-from xmc_tf.launch.hosts.hosts import MOST_SLOTS
+from xmc_tf.launch.gpus import Gpu
+from xmc_tf.launch.hosts import MOST_SLOTS
 from xmc_tf.launch.node import PURPOSE, HostNode
 from xmc_tf.launch.nodes import address_towards
-from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import count, lost_after
+from xmc_tf.launch.running import Output
 from xmc_tf.ranks.channels.handshake import StrangerError, call
 
 _LEAST_SECRET = 16  # characters
@@ -22,12 +22,10 @@ _RETRY_S = 0.5
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Refuse options that are missing or contradict each other."""
     number = args.node_rank or 0
     if args.max_np is not None:
-        raise InputError(
-            "--max-np cannot be used with nodes that you start", fix="start fewer ranks on each node (--np)"
-        )
+        fix = "start fewer ranks on each node (--np)"
+        raise InputError("--max-np cannot be used with nodes that you start", fix=fix)
     if args.nodes is None:
         raise InputError("--nodes is missing", expected="the number of nodes", fix="for example --nodes 2")
     if not 0 <= number < min(args.nodes, MOST_SLOTS):
@@ -35,15 +33,12 @@ def check_options(args: argparse.Namespace) -> None:
     if number > 0 and args.master_addr is None:
         raise InputError("--master-addr is missing", expected="the name or address of node 0")
     if args.secret_file is None and not args.dry_run:
-        raise InputError(
-            "--secret-file is missing",
-            expected="a file with the same secret on all nodes, so that nobody else can start programs here",
-            fix="(umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes",
-        )
+        expected = "a file with the same secret on all nodes, so that nobody else can start programs here"
+        fix = "(umask 077; head -c 32 /dev/urandom | base64 > secret), and copy it to all nodes"
+        raise InputError("--secret-file is missing", expected=expected, fix=fix)
 
 
 def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
-    """Return the number of ranks of this node."""
     slots = args.np or len(gpus)
     if not slots:
         raise InputError("--np is missing", expected="the number of ranks of this node, which has no visible GPU")
@@ -51,7 +46,6 @@ def slots_here(args: argparse.Namespace, gpus: Sequence[Gpu]) -> int:
 
 
 def describe(args: argparse.Namespace, here: int) -> str:
-    """Return what this node would do, for ``--dry-run``."""
     number, others = args.node_rank or 0, count(args.nodes - 1, "other node")
     lines = [f"node {number}: {count(here, 'rank')} on this host"]
     if number:
@@ -99,7 +93,6 @@ def read_secret(path: str) -> bytes:
 
 
 def master_address(args: argparse.Namespace) -> str:
-    """Return the address at which node 0 listens."""
     return str(args.master_addr or address_towards(["192.0.2.1"]))  # any other network
 
 
@@ -110,16 +103,10 @@ def _connect(master: tuple[str, int], secret: bytes, number: int, timeout_s: flo
         try:
             return call(master, secret, PURPOSE, caller=number, patience_s=min(5.0, timeout_s))
         except StrangerError as error:
-            raise InputError(
-                f"--secret-file: {master[0]}:{master[1]} has another secret, or is no master",
-                received=str(error),
-                fix="copy the same file to all nodes",
-            ) from None
+            problem = f"--secret-file: {master[0]}:{master[1]} has another secret, or is not a master"
+            raise InputError(problem, received=str(error), fix="copy the same file to all nodes") from None
         except OSError as error:
             problem = str(error)
         time.sleep(_RETRY_S)
-    raise InputError(
-        f"--master-addr: no connection to {master[0]}:{master[1]} within {timeout_s:g} s",
-        received=problem,
-        fix="start node 0, and check its name, its port and its firewall",
-    )
+    title = f"--master-addr: no connection to {master[0]}:{master[1]} within {timeout_s:g} s"
+    raise InputError(title, received=problem, fix="start node 0, and check its name, its port and its firewall")

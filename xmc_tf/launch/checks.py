@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xmc_tf.common.process.terminal import printable
-from xmc_tf.launch.hosts.gpus import Gpu, least_busy
-from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.gpus import Gpu, least_busy
+from xmc_tf.launch.hosts import Host, Hosts
 from xmc_tf.launch.looking import PACKAGES, quick_checksum
 from xmc_tf.launch.nodes import Nodes
 from xmc_tf.ranks.this_host import versions
@@ -33,10 +33,8 @@ class HostChecks:
 
     @property
     def problems(self) -> list[tuple[str, str, HostCheck]]:
-        """The failed cells, with host and column."""
-        return [
-            (host.name, column, cell) for host, row in self.rows.items() for column, cell in row.items() if cell.problem
-        ]
+        cells = [(host.name, column, cell) for host, row in self.rows.items() for column, cell in row.items()]
+        return [found for found in cells if found[2].problem]
 
     def text(self) -> str:
         """Return the table of the checks, in which failed cells are marked with ``!``, and the problems."""
@@ -53,7 +51,6 @@ class HostChecks:
 
 
 def align(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -66,10 +63,10 @@ def check_hosts(nodes: Nodes, hosts: Hosts, *, paths: Sequence[str], shared: str
     nodes.start(hosts, 0.4 * nodes.timeout_s)
     my_versions, my_checksums = versions(PACKAGES), {path: quick_checksum(path) for path in paths}
     try:
-        try:
-            written.write_text(token)
-        except OSError as error:
-            own_problem = f"this host cannot write to {shared}: {error.strerror}"
+        written.write_text(token)
+    except OSError as error:
+        own_problem = f"this host cannot write to {shared}: {error.strerror}"
+    try:
         found = nodes.ask_all(hosts, 0.4, lambda node: node.ask("look", **request))
     finally:
         with contextlib.suppress(OSError):
@@ -122,14 +119,11 @@ def _versions(mine: Mapping[str, str], theirs: Mapping[str, str]) -> HostCheck:
 def _data(mine: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> HostCheck:
     missing = [path for path in mine if theirs.get(path) is None and mine[path] is not None]
     other = [path for path in mine if theirs.get(path) != mine[path] and path not in missing]
-    if missing or other:
-        problem = "; ".join(
-            [*(f"{path} is missing" for path in missing), *(f"{path} differs from this host's" for path in other)]
-        )
-        return HostCheck(
-            "missing" if missing else "differs", problem, "copy it again, or use a folder that all hosts share"
-        )
-    return HostCheck(f"same ({len(mine)})" if mine else "–")
+    if not missing and not other:
+        return HostCheck(f"same ({len(mine)})" if mine else "–")
+    problems = [f"{path} is missing" for path in missing] + [f"{path} differs from this host's" for path in other]
+    fix = "copy it again, or use a folder that all hosts share"
+    return HostCheck("missing" if missing else "differs", "; ".join(problems), fix)
 
 
 def _shared(seen: bool, folder: str, own_problem: str) -> HostCheck:
@@ -137,15 +131,11 @@ def _shared(seen: bool, folder: str, own_problem: str) -> HostCheck:
         return HostCheck("?", own_problem, "choose another folder with --shared-folder")
     if seen:
         return HostCheck("yes")
-    return HostCheck(
-        "no",
-        f"{folder} is not shared: a file that this host has written there is not seen",
-        "mount the same network folder at this path on all hosts, or name another one with --shared-folder",
-    )
+    fix = "mount the same network folder at this path on all hosts, or name another one with --shared-folder"
+    return HostCheck("no", f"{folder} is not shared: a file that this host has written there is not seen", fix)
 
 
-def _disk(found: Mapping[str, int | None]) -> HostCheck:
-    free = {folder: value for folder, value in found.items() if value is not None}
+def _disk(free: Mapping[str, int]) -> HostCheck:
     if not free:
         return HostCheck("?")
     folder, least = min(free.items(), key=lambda item: item[1])
@@ -160,19 +150,13 @@ def _gpus(host: Host, gpus: Sequence[Gpu], expected: bool) -> HostCheck:
     text = f"{free}/{len(gpus)} free" if gpus else "none"
     if expected and free < host.slots:
         seen = f"{free} of {len(gpus)} GPUs are free" if gpus else "no GPU is visible"
-        return HostCheck(
-            text,
-            f"too few GPUs: {seen}, {host.slots} are needed",
-            f"lower the number of ranks of {host.name}, end what uses its GPUs (nvidia-smi), or install its driver",
-        )
+        fix = f"lower the number of ranks of {host.name}, end what uses its GPUs (nvidia-smi), or install its driver"
+        return HostCheck(text, f"too few GPUs: {seen}, {host.slots} are needed", fix)
     return HostCheck(text)
 
 
 def _ports(unreachable: Sequence[str]) -> HostCheck:
     if not unreachable:
         return HostCheck("open")
-    return HostCheck(
-        "closed",
-        f"cannot connect to {', '.join(unreachable)}",
-        "let the hosts connect to each other on all TCP ports above 1023 (firewall, security group)",
-    )
+    fix = "let the hosts connect to each other on all TCP ports above 1023 (firewall, security group)"
+    return HostCheck("closed", f"cannot connect to {', '.join(unreachable)}", fix)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.run_records import TemporaryFolder
-from xmc_tf.launch.hosts.hosts import Hosts, is_here
+from xmc_tf.launch.hosts import Hosts, is_here
 from xmc_tf.launch.node import RUN, START
 from xmc_tf.launch.nodes import Nodes
 from xmc_tf.launch.stand_in import LAUNCHER, NODE
@@ -31,14 +31,10 @@ def default_controller() -> Controller:
 
 def check_installed(controller: Controller) -> None:
     """Check that the package that connects the ranks is installed: Horovod, or mpi4py beside ``mpiexec``."""
-    package, name, fix = {
-        "gloo": (
-            "horovod",
-            "Horovod",
-            "pip install 'xmc_tf[mpi]' and use --controller mpi; or install the extra 'distributed' (make setup)",
-        ),
-        "mpi": ("mpi4py", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"),
-    }[controller]
+    package, name, fix = "mpi4py", "mpiexec with mpi4py", "pip install 'xmc_tf[mpi]'"
+    if controller == "gloo":
+        package, name = "horovod", "Horovod"
+        fix += " and use --controller mpi; or install the extra 'distributed' (make setup)"
     if find_spec(package) is None:
         raise InputError(
             f"several processes are connected by {name}, which is not installed for {sys.executable}", fix=fix
@@ -46,7 +42,7 @@ def check_installed(controller: Controller) -> None:
 
 
 class Launcher(ABC):
-    """What makes processes the ranks of a run. The nodes must know the job before it starts the ranks."""
+    """The engine that turns processes into ranks. The nodes must know the job before it starts the ranks."""
 
     def __init__(self) -> None:
         self.tail: deque[str] = deque(maxlen=30)  # the last lines of mpiexec
@@ -58,19 +54,17 @@ class Launcher(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End what the engine itself has started."""
+        pass
 
     def status(self) -> int | None:
         """Return the exit status of mpiexec; None while it runs, and for an engine without it."""
         return None
 
     def finish(self, number: int, status: int) -> None:
-        """End the stand-in of a command with its status."""
         with contextlib.suppress(OSError):
             self._stand_ins[number][1].sendall(frame({"status": status}))
 
     def lose(self, host: str) -> None:
-        """End the stand-ins of a host that is lost."""
         for name, stand_in in self._stand_ins:
             if name == host:
                 stand_in.close()
@@ -121,13 +115,10 @@ class Mpi(Launcher):
     def start(self) -> None:
         networks = sorted({self._nodes[host.name].network for host in self._hosts} - {""})
         self._process = subprocess.Popen(
-            mpiexec_command(self._hosts, networks),
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            mpiexec_command(self._hosts, networks), env=self._environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C reaches only this process, which stops the ranks
-        )
+        )  # fmt: skip
         for target in (self._read, self._accept):
             threading.Thread(target=target, daemon=True).start()
 
@@ -150,9 +141,7 @@ class Mpi(Launcher):
         assert self._process is not None
         assert self._process.stdout is not None
         with self._process.stdout as stream:
-            for line in stream:
-                if text := line.decode(errors="replace").strip():
-                    self.tail.append(text)
+            self.tail.extend(text for line in stream if (text := line.decode(errors="replace").strip()))
 
     def _accept(self) -> None:
         """Pass the commands of stand-ins on to the nodes."""

@@ -4,24 +4,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from xmc_tf.launch.checks import HostChecks, check_hosts
-from xmc_tf.launch.hosts.hosts import Host, Hosts
+from xmc_tf.launch.hosts import Hosts
 from xmc_tf.launch.nodes import Nodes
-from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan
-from xmc_tf.launch.running import Outcome, RunningPlan
+from xmc_tf.launch.running import Outcome, Output, RunningPlan
 
 _MOST_UNCHANGED = 3  # restarts on the same hosts, after a host was lost for a moment
 
 
 class Checks(NamedTuple):
-    """Inputs of the checks of the hosts."""
-
     paths: Sequence[str]  # files and folders of the program
     shared: str  # the folder that all hosts must share
     strict: bool  # any failed check keeps the job from starting; otherwise only unreachable hosts do
 
     def describe(self) -> str:
-        """Return what is checked, for ``--dry-run``."""
         failed = "stops the run" if self.strict else "is shown, and stops the run only if a host is not reached"
         return f"checks:  files {', '.join(self.paths) or '(none)'}; shared folder {self.shared}; a problem {failed}"
 
@@ -41,18 +37,18 @@ class Job:
         self._plan, self._nodes, self._output, self._checks, self._min_np = plan, nodes, output, checks, min_np
 
     def check_only(self) -> int:
-        """Check the hosts, print the table, and return 1 if a check has failed."""
         report = self._look()
         print(report.text())
         return 1 if report.problems else 0
 
     def run(self) -> int:
-        """Run the job to its end and return its exit status."""
         before: Hosts | None = None
         outcome, unchanged = Outcome(1), 0
         while True:
             report = self._look()
-            lost = self._unusable(report)
+            strict = self._checks is not None and self._checks.strict
+            unusable = {host for host, column, _ in report.problems if strict or column == "reached"}
+            lost = [host for host in report.rows if host.name in unusable]
             if report.rows and (before is None or report.problems):
                 (self._output.error if report.problems else self._output.note)(f"{report.text()}{os.linesep}")
             left = self._plan.hosts.size - sum(host.slots for host in lost)
@@ -78,8 +74,3 @@ class Job:
             self._nodes.start(self._plan.hosts, self._plan.timeout_s)
             return HostChecks()
         return check_hosts(self._nodes, self._plan.hosts, paths=self._checks.paths, shared=self._checks.shared)
-
-    def _unusable(self, report: HostChecks) -> list[Host]:
-        strict = self._checks is not None and self._checks.strict
-        problems = {host for host, column, _ in report.problems if strict or column == "reached"}
-        return [host for host in report.rows if host.name in problems]

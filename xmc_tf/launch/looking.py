@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from xmc_tf.launch.hosts.gpus import visible_gpus
+from xmc_tf.launch.gpus import visible_gpus
 from xmc_tf.ranks.this_host import appears, versions
 
 PACKAGES = ("xmc_tf", "tensorflow", "horovod", "transformers")
@@ -21,21 +21,17 @@ _GREETING = b"xmc_tf node\n"
 _GREET_S = 5.0
 _PATIENCE_S = 3.0  # for the file in the shared folder
 _PIECE, _PIECES = 64 << 10, 16
-_WHOLE = _PIECE * _PIECES  # smaller files are read to the end
 _MOST_FILES = 1000
 
 
 def look(folder: str, paths: Sequence[str], shared: str, mark: str, token: str, address: str) -> dict[str, Any]:
-    """Return what is found on this host, stay in the folder of the run, and listen for the nodes of other hosts.
-
-    ``mark`` is the launcher's file in the ``shared`` folder, with the content ``token``.
-    """
+    """Return what is found on this host, stay in the folder of the run, and listen for the nodes of other hosts."""
     os.chdir(folder)
     return {
         "versions": versions(PACKAGES),
         "checksums": {path: quick_checksum(path) for path in paths},
         "shared": appears(Path(shared, mark), token, _PATIENCE_S),
-        "disk": {one: _free_bytes(one) for one in (shared, tempfile.gettempdir())},
+        "disk": {one: shutil.disk_usage(one).free for one in (shared, tempfile.gettempdir()) if os.path.isdir(one)},
         "gpus": [[gpu.name, gpu.memory, gpu.utilisation] for gpu in visible_gpus(os.environ)],
         "address": address,
         "port": _greeter(address).getsockname()[1],
@@ -58,10 +54,7 @@ STEPS: dict[str, Callable[..., dict[str, Any]]] = {"look": look, "connect": conn
 
 
 def quick_checksum(path: str) -> str | None:
-    """Return a checksum of a file, or of the files of a folder, within seconds; None if it does not exist.
-
-    Of a large file, its size and 16 pieces are read. The training itself compares all data; this finds old copies.
-    """
+    """Return a checksum of a file or folder (16 pieces of a large file) within seconds; None if it is missing."""
     root = Path(path)
     total = hashlib.blake2b(digest_size=8)
     if not root.exists():
@@ -71,53 +64,38 @@ def quick_checksum(path: str) -> str | None:
         for file in files:
             if file != root:
                 total.update(str(file.relative_to(root)).encode(errors="surrogateescape") + b"\0")
-            _add(total, file)
+            size = file.stat().st_size
+            total.update(size.to_bytes(8, "little"))
+            last = (
+                max(size - _PIECE, 0) if size > _PIECE * _PIECES else _PIECE * (_PIECES - 1)
+            )  # a small file is read whole
+            with file.open("rb") as stream:
+                for number in range(_PIECES):
+                    stream.seek(number * last // (_PIECES - 1))
+                    total.update(stream.read(_PIECE))
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return total.hexdigest()
-
-
-def _add(total: "hashlib.blake2b", file: Path) -> None:
-    size = file.stat().st_size
-    total.update(size.to_bytes(8, "little"))
-    with file.open("rb") as stream:
-        if size <= _WHOLE:
-            total.update(stream.read(_WHOLE))
-            return
-        for number in range(_PIECES):
-            stream.seek(number * (size - _PIECE) // (_PIECES - 1))
-            total.update(stream.read(_PIECE))
-
-
-def _free_bytes(folder: str) -> int | None:
-    """Return the free bytes of a folder's disk, or None if the folder does not exist."""
-    try:
-        return shutil.disk_usage(folder).free
-    except OSError:
-        return None
 
 
 @cache
 def _greeter(address: str) -> socket.socket:
     """Return a server that greets each caller, until this process ends."""
     server = socket.create_server((address, 0), backlog=1024)
-    threading.Thread(target=_greet, args=(server,), daemon=True).start()
+
+    def greet() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.settimeout(_GREET_S)
+                    connection.sendall(_GREETING)
+
+    threading.Thread(target=greet, daemon=True).start()
     return server
 
 
-def _greet(server: socket.socket) -> None:
-    while True:
-        with contextlib.suppress(OSError):
-            connection, _ = server.accept()
-            with connection:
-                connection.settimeout(_GREET_S)
-                connection.sendall(_GREETING)
-
-
 def _connect(name: str, address: str, port: int, patience_s: float, answered: list[str]) -> None:
-    with (
-        contextlib.suppress(OSError),
-        socket.create_connection((address, port), timeout=patience_s) as connection,
-    ):
+    with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=patience_s) as connection:
         if connection.recv(len(_GREETING)) == _GREETING:
             answered.append(name)

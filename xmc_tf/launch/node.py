@@ -1,27 +1,25 @@
-"""A node, the process on each host that checks the host, starts its ranks, and forwards their output.
-
-The launcher starts it, here or over ssh, with the run's secret on standard input; or the user starts it by hand. It
-connects to the launcher, does what the launcher says, and ends with that connection, and its ranks end with it.
-"""
+"""A node: a process on each host that checks it and starts its ranks, which end with its connection to the launcher."""
 
 import argparse
 import contextlib
 import os
 import selectors
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from xmc_tf.common.process.run_records import TemporaryFolder
+from xmc_tf.common.process.states import die_with_parent
 from xmc_tf.launch import looking
-from xmc_tf.launch.child import PATIENCE_S, Child
 from xmc_tf.launch.stand_in import NODE
 from xmc_tf.ranks.channels.addresses import interfaces
 from xmc_tf.ranks.channels.frames import Unpacker, frame, number_of, receive, text_of
@@ -38,11 +36,79 @@ _STAND_IN_S = 10.0  # time limit for the request of a stand-in
 _PROBES = 3
 # The variables that parallel libraries read at their start.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+PATIENCE_S = 5.0  # between SIGTERM and SIGKILL
+_LONGEST_LINE = 1 << 16
+
+
+class Child:
+    """A process in a session of its own, which ends with the thread that starts it; its output is shown line by line.
+
+    ``show`` gets "out" or "err" and a line; ``ended``, in another thread, the status (negative for a signal) after all.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        show: Callable[[str, str], object],
+        ended: Callable[[int], object],
+        cores: Sequence[int] | None = None,
+    ) -> None:
+        self.stopping, self.gone = threading.Event(), threading.Event()  # told to stop; ended, which has been reported
+        self._show, self._ended = show, ended
+
+        def prepare() -> None:
+            die_with_parent()
+            if cores is not None:
+                os.sched_setaffinity(0, cores)
+
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,  # so that its child processes can be ended with it
+            preexec_fn=prepare,
+        )  # fmt: skip
+        self.pid = self._process.pid
+
+    def follow(self) -> None:
+        threading.Thread(target=self._wait, daemon=True).start()
+
+    def stop(self) -> None:
+        """Send SIGTERM to the process and its children, and SIGKILL later."""
+        if self.stopping.is_set():
+            return
+        self.stopping.set()
+        self._signal(signal.SIGTERM)
+        threading.Thread(target=self._kill_later, daemon=True).start()
+
+    def _kill_later(self) -> None:
+        if not self.gone.wait(PATIENCE_S):
+            self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def _wait(self) -> None:
+        readers = [
+            threading.Thread(target=self._forward, args=(stream, name), daemon=True)
+            for stream, name in ((self._process.stdout, "out"), (self._process.stderr, "err"))
+        ]
+        for reader in readers:
+            reader.start()
+        status = self._process.wait()
+        self._signal(signal.SIGKILL)  # child processes that are still running end too
+        for reader in readers:
+            reader.join(timeout=2)  # child processes in other sessions may keep the output open
+        self._ended(status)
+        self.gone.set()
+
+    def _forward(self, stream: IO[bytes], name: str) -> None:
+        for line in iter(lambda: stream.readline(_LONGEST_LINE), b""):
+            self._show(name, line.decode(errors="replace").rstrip("\n"))
 
 
 class HostNode:
-    """The node of this host."""
-
     # slots: the ranks of this node, if the launcher does not know them; lost_after_s: 0 for a launcher on this host
     def __init__(self, launcher: socket.socket, *, slots: int = 0, lost_after_s: float = 0.0) -> None:
         self._launcher = launcher
@@ -86,11 +152,11 @@ class HostNode:
         return None
 
     def close(self) -> None:
-        """End all processes of this node."""
-        self._stop()
+        for child in self._children:
+            child.stop()
         end = time.monotonic() + 2 * PATIENCE_S
         for child in self._children:
-            child.wait(max(0.0, end - time.monotonic()))
+            child.gone.wait(max(0.0, end - time.monotonic()))
         self._launcher.close()
         self._stand_ins.close()
         self._folder.cleanup()
@@ -107,7 +173,8 @@ class HostNode:
         elif kind == RUN:
             self._run(number_of(message, "number"), text_of(message, "line"))
         elif kind == STOP:
-            self._stop()
+            for child in self._children:
+                child.stop()
 
     def _answer(self, question: dict[str, Any]) -> None:
         step = question.pop("step")
@@ -120,19 +187,20 @@ class HostNode:
         self._send(ANSWER, answer=answer)
 
     def _welcome(self, stand_in: socket.socket) -> bool:
-        """Start the rank that a stand-in asks for."""
         try:
             environment = receive(stand_in, _STAND_IN_S)["environment"]
             stand_in.settimeout(None)
             self._by_stand_in[stand_in] = self._start(environment, stand_in)
         except (OSError, ValueError, KeyError):
             stand_in.close()
-            return False
-        return True
+        return stand_in in self._by_stand_in
 
     def _start(self, environment: Mapping[str, str], stand_in: socket.socket | None) -> Child:
         """Start a rank, whose numbers are in its variables."""
-        rank, local_rank, local_size = _numbers(environment)
+        prefix = "HOROVOD" if "HOROVOD_RANK" in environment else "OMPI_COMM_WORLD"
+        rank, local_rank, local_size = (
+            int(environment[f"{prefix}_{name}"]) for name in ("RANK", "LOCAL_RANK", "LOCAL_SIZE")
+        )
         of = {"run": self._job["run"], "rank": rank}
         available = sorted(os.sched_getaffinity(0))
         cores, gpus = divide(available, local_size)[local_rank], self._job["gpus"]
@@ -146,11 +214,11 @@ class HostNode:
             environment["CUDA_VISIBLE_DEVICES"] = gpus[local_rank]
 
         def ended(status: int) -> None:
-            self._send(END, **of, status=status, stopped=child.stopping)
+            self._send(END, **of, status=status, stopped=child.stopping.is_set())
             if stand_in is not None:
                 if status:
                     # mpiexec then stops the other ranks; wait, so that other failures are reported first.
-                    child.wait_for_stop(PATIENCE_S)
+                    child.stopping.wait(PATIENCE_S)
                 with contextlib.suppress(OSError):  # it has been killed
                     stand_in.sendall(frame({"status": _exit_code(status)}))
 
@@ -183,10 +251,6 @@ class HostNode:
         self._children.append(child)
         child.follow()
 
-    def _stop(self) -> None:
-        for child in self._children:
-            child.stop()
-
     def _send(self, kind: str, **fields: Any) -> None:
         # The launcher may have ended, in which case the processes are being stopped.
         with self._sending, contextlib.suppress(OSError):
@@ -194,10 +258,7 @@ class HostNode:
 
 
 def end_when_lost(connection: socket.socket, timeout_s: float) -> None:
-    """Make the kernel end the connection when the other host has not answered for about ``timeout_s``.
-
-    The kernels exchange the probes: a process that is busy or stopped is not lost.
-    """
+    """Make the kernel end the connection when the other host has not answered probes for about ``timeout_s``."""
     every = max(1, int(timeout_s / (_PROBES + 1)))
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, every)
@@ -208,24 +269,10 @@ def end_when_lost(connection: socket.socket, timeout_s: float) -> None:
 
 
 def divide(cores: Sequence[int], ranks: int) -> list[list[int]]:
-    """Return adjacent cores for each rank, in numbers that differ by at most one; all cores if there are more ranks.
-
-    Example:
-        >>> divide([0, 1, 2, 3, 4], 2)
-        [[0, 1, 2], [3, 4]]
-    """
+    """Return adjacent cores for each rank, in numbers that differ by at most one; all cores if there are more ranks."""
     if ranks > len(cores):
         return [list(cores)] * ranks
     return [part.tolist() for part in np.array_split(cores, ranks)]
-
-
-def _numbers(environment: Mapping[str, str]) -> tuple[int, int, int]:
-    """Return rank, local rank and local size of a process that Horovod or Open MPI describes."""
-    names = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")
-    if names[0] not in environment:
-        names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
-    rank, local_rank, local_size = (int(environment[name]) for name in names)
-    return rank, local_rank, local_size
 
 
 def _exit_code(status: int) -> int:
@@ -233,7 +280,6 @@ def _exit_code(status: int) -> int:
 
 
 def main() -> None:
-    """Serve the launcher that has started this node."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("launcher", help="HOST:PORT of the launcher")
     parser.add_argument("number", type=int)

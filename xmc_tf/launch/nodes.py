@@ -12,11 +12,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.launch.hosts.hosts import THIS_HOST, Host, Hosts, is_here, make_host
+from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts, is_here, make_host
 from xmc_tf.launch.node import ANSWER, ASK, EXIT, HELLO, PURPOSE, end_when_lost
 from xmc_tf.ranks.channels.addresses import LOOPBACK, address_on_route
 from xmc_tf.ranks.channels.frames import FrameError, Unpacker, frame, number_of, receive, text_of
@@ -36,8 +37,6 @@ class NodeError(Exception):
 
 
 class NodeConnection:
-    """The connection to a node."""
-
     def __init__(self, name: str, connection: socket.socket, hello: dict[str, Any]) -> None:
         self.name, self.network, self.stand_ins = name, text_of(hello, "network"), text_of(hello, "stand_ins")
         self.end = 0.0  # of time.monotonic: when answers must have arrived
@@ -63,15 +62,12 @@ class NodeConnection:
         return answer
 
     def close(self) -> None:
-        """Close the connection; the node then ends."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
 class Nodes:
-    """The nodes of a run."""
-
     def __init__(
         self,
         address: str,
@@ -103,13 +99,11 @@ class Nodes:
         return node
 
     def forget_events(self) -> None:
-        """Drop the events of an earlier run."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self.events.get_nowait()
 
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a message to all nodes."""
         for node in list(self._nodes.values()):
             node.send(kind, **fields)
 
@@ -141,32 +135,23 @@ class Nodes:
     def ask_all(
         self, hosts: Iterable[Host], share: float, ask: Callable[[NodeConnection], dict[str, Any]]
     ) -> dict[str, dict[str, Any]]:
-        """Return the answers of these hosts, without those that have failed, which ``errors`` has.
+        """Return the answers, within a share of the time limit, of the hosts that have not failed (see ``errors``)."""
 
-        The questions may take this share of the time limit. A host that is down uses up its own time only.
-        """
-        answers: dict[str, dict[str, Any]] = {}
-
-        def ask_one(node: NodeConnection) -> None:
+        def ask_one(node: NodeConnection) -> dict[str, Any]:
+            node.end = time.monotonic() + share * self.timeout_s
             try:
-                answers[node.name] = ask(node)
+                return ask(node)
             except NodeError as error:
                 self.errors[node.name] = str(error)
+                return {}
 
-        names = [host.name for host in hosts]
-        threads = []
-        for name in names:
-            if name not in self.errors and (node := self._nodes.get(name)) is not None:
-                node.end = time.monotonic() + share * self.timeout_s
-                threads.append(threading.Thread(target=ask_one, args=(node,)))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return {name: answers[name] for name in names if name in answers}
+        names = [host.name for host in hosts if host.name not in self.errors]
+        nodes = [node for name in names if (node := self._nodes.get(name)) is not None]
+        with ThreadPoolExecutor(max(1, len(nodes))) as pool:
+            answers = list(pool.map(ask_one, nodes))
+        return {node.name: answer for node, answer in zip(nodes, answers, strict=True) if answer}
 
     def close(self, status: int) -> None:
-        """End all nodes with this status."""
         self._listener.close()
         for node in list(self._nodes.values()):
             node.send(EXIT, status=status)
@@ -189,17 +174,12 @@ class Nodes:
         port, number = self._listener.ports[self.address], self._names.index(name)
         arguments = [f"{self.address}:{port}", str(number), "--timeout", f"{self.timeout_s / 3:g}"]
         arguments += ["--lost-after", f"{0 if here else self._lost_after_s:g}"]
+        over_ssh = [*ssh_command(self.timeout_s), name, _python_line(arguments)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "xmc_tf.launch.node", *arguments]
-            if here
-            else [*ssh_command(self.timeout_s), name, _python_line(arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+            [sys.executable, "-m", "xmc_tf.launch.node", *arguments] if here else over_ssh, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             start_new_session=True,  # Ctrl-C reaches only the launcher
-        )
+        )  # fmt: skip
         self._processes.append(process)
         with contextlib.suppress(OSError):  # it has ended, which the thread notices
             assert process.stdin is not None
@@ -249,7 +229,9 @@ class Nodes:
         slots = number_of(hello, "slots")
         if text_of(hello, "kind") != HELLO or number < 0:
             raise FrameError("not a node")
-        name = _name_by_hand(number) if slots else self._names[number]
+        name = f"node-{number}" if slots else self._names[number]
+        while slots and is_here(name):
+            name += "x"
         with self._changed:
             if name in self._nodes:
                 raise FrameError(f"node {number} is connected already")
@@ -275,20 +257,9 @@ def ssh_command(timeout_s: float) -> list[str]:
 
 
 def _python_line(arguments: Sequence[str]) -> str:
-    """Return the shell line that starts a node in this folder, with this Python, on another host.
-
-    The host's own ``PYTHONPATH`` stays, behind ours.
-    """
+    """Return the shell line that starts a node in this folder, with this Python, on another host."""
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])]))
     # An installed package is found without the variable, which would only hide a different version.
     ours = "" if "site-packages" in path else f'PYTHONPATH={shlex.quote(path)}"${{PYTHONPATH:+:$PYTHONPATH}}" '
     command = shlex.join([sys.executable, "-m", "xmc_tf.launch.node", *arguments])
     return f"cd {shlex.quote(os.getcwd())} && {ours}exec {command}"
-
-
-def _name_by_hand(number: int) -> str:
-    """Return the name of a node that a user has started, which is not a name of this host."""
-    name = f"node-{number}"
-    while is_here(name):
-        name += "x"
-    return name

@@ -1,15 +1,34 @@
+"""The options of the launcher, and the hosts and the program that they choose."""
+
 import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
+from xmc_tf.launch.gpus import Gpu
+from xmc_tf.launch.hosts import (
+    THIS_HOST,
+    Host,
+    Hosts,
+    hosts_of_scheduler,
+    is_here,
+    parse_flag,
+    read_hostfile,
+    read_json_hosts,
+)
 
+_RANKS_PER_CORE, _LEAST_LIMIT = 4, 64  # more ranks would wait for each other, or exhaust the memory
+_OUTPUTS = ("-m", "--model-folder", "-o", "--output-folder", "--save-pred-path", "--result-folder")
 DEFAULT_PORT = 29500
 _DESCRIPTION = """Run a Python module or script on several ranks, on this machine or on several hosts.
 
 On one machine, one rank runs per visible GPU, or --np N ranks on CPUs. Name several hosts with --hosts, --hostfile
-or -H; jobs of Slurm and of Kubernetes' MPI operator know theirs. The hosts are reached over ssh. Without ssh, start the
-same command on every node, with --nodes, --node-rank, --master-addr and --secret-file.
+or -H; in jobs of Slurm and of Kubernetes' MPI operator, they are found automatically. They are reached over ssh.
+Without ssh, start the same command on every node, with --nodes, --node-rank, --master-addr and --secret-file.
 
 Before anything starts, all hosts are checked: versions, data, shared folder, disk, GPUs, ports (--check-only).
 
@@ -81,21 +100,10 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="how ranks communicate: gloo uses Horovod; mpi uses mpiexec and mpi4py, which need no compiler (default: "
         "gloo, or mpi where Horovod is not installed)",
     )
-    add(
-        "--threads",
-        type=positive,
-        metavar="N",
-        help="number of threads of each rank (default: one per core of the rank)",
-    )
+    add("--threads", type=positive, metavar="N", help="threads of each rank (default: one per core of the rank)")
     add("--no-pin", action="store_true", help="do not pin ranks to cores")
-    add(
-        "--timeout",
-        "--start-timeout",
-        type=positive,
-        default=60,
-        metavar="S",
-        help="maximum seconds of the checks, until all ranks have started, and until a lost host is noticed",
-    )
+    limited = "maximum seconds of the checks, until all ranks have started, and until a lost host is noticed"
+    add("--timeout", "--start-timeout", type=positive, default=60, metavar="S", help=limited)
     add(
         "--stall-timeout",
         type=positive,
@@ -109,7 +117,6 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def check_numbers(args: argparse.Namespace) -> None:
-    """Refuse impossible numbers and combinations."""
     if args.master_port >= 1 << 16:
         raise InputError("--master-port", expected="a number from 1 to 65,535", received=str(args.master_port))
     if args.min_np is not None and args.max_np is not None and args.min_np > args.max_np:
@@ -119,11 +126,9 @@ def check_numbers(args: argparse.Namespace) -> None:
         raise InputError(" and ".join(map(_flag, lists)), expected="one list of hosts", fix="remove the others")
     by_hand = [option for option in ("nodes", "node_rank", "master_addr") if getattr(args, option) is not None]
     if by_hand and lists:
-        raise InputError(
-            f"{_flag(lists[0])} and {_flag(by_hand[0])}",
-            expected="hosts that this command reaches over ssh, or nodes on which you start it",
-            fix=f"remove {_flag(lists[0])}, or {' and '.join(map(_flag, by_hand))}",
-        )
+        expected = "hosts that this command reaches over ssh, or nodes on which you start it"
+        fix = f"remove {_flag(lists[0])}, or {' and '.join(map(_flag, by_hand))}"
+        raise InputError(f"{_flag(lists[0])} and {_flag(by_hand[0])}", expected=expected, fix=fix)
 
 
 def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:
@@ -139,10 +144,79 @@ def refuse_from_here(args: argparse.Namespace, *, checked: bool) -> None:
             )
 
 
-def is_by_hand(args: argparse.Namespace) -> bool:
-    """Return whether the user starts the command on every node."""
-    return args.nodes is not None or args.node_rank is not None
-
-
 def _flag(option: str) -> str:
     return "-H" if option == "host_list" else f"--{option.replace('_', '-')}"
+
+
+def choose_hosts(args: argparse.Namespace, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Hosts:
+    """Return the hosts of the run; in the environment, schedulers name the hosts of a job."""
+    if args.hosts is not None:
+        hosts = read_json_hosts(args.hosts)
+    elif args.hostfile is not None:
+        hosts = read_hostfile(args.hostfile)
+    elif args.host_list is not None:
+        hosts = parse_flag(args.host_list)
+    elif (found := hosts_of_scheduler(environment)) is not None:
+        hosts = found
+    elif args.np is None and not gpus:
+        expected = "the number of ranks, because this host has no visible GPU"
+        raise InputError("--np is missing", expected=expected, fix="for example --np 2")
+    else:
+        slots, most = int(args.np or len(gpus)), max(_LEAST_LIMIT, _RANKS_PER_CORE * (os.cpu_count() or 1))
+        if slots > most:
+            expected = f"at most {most:,} ranks on a machine of {os.cpu_count()} cores"
+            fix = "start fewer ranks; each rank uses several threads (--threads)"
+            raise InputError("--np is out of range", expected=expected, received=f"{slots:,}", fix=fix)
+        return Hosts([Host(THIS_HOST, min(slots, args.max_np or slots))], "this host")
+    if args.hosts is not None and gpus and not any(is_here(host.name) for host in hosts):
+        # parallel-BERT: a file that leaves out this host means all of its GPUs.
+        hosts = Hosts([Host(THIS_HOST, len(gpus)), *hosts], hosts.source)
+    if args.np is not None and args.np > hosts.size:
+        expected, fix = f"at most the {hosts.size} slots of {hosts.source}", "lower --np, or list more slots"
+        raise InputError("--np", expected=expected, received=str(args.np), fix=fix)
+    hosts = hosts.limited(min(args.np or hosts.size, args.max_np or hosts.size))
+    if args.min_np is not None and args.min_np > hosts.size:
+        raise InputError(
+            "--min-np", expected=f"at most the {hosts.size} ranks of {hosts.source}", received=str(args.min_np)
+        )
+    return hosts
+
+
+def choose_program(args: argparse.Namespace) -> list[str]:
+    if args.module:
+        return [sys.executable, "-m", *args.module]
+    script, after_dashes = args.script, args.script[:1] == ["--"]
+    if after_dashes:
+        script = script[1:]
+    if not script:
+        raise InputError("nothing to run", expected="-m MODULE or SCRIPT after the options", fix="see --help")
+    if after_dashes and script[0].startswith("-"):
+        return [sys.executable, "-m", "xmc_tf.train", *script]
+    if not Path(script[0]).is_file():
+        hint = f"use -m {script[0]} for a module" if not script[0].endswith(".py") else "check the name"
+        raise InputError(f"no such script: {script[0]}", fix=hint)
+    return [sys.executable, *script]
+
+
+def inputs_of(program: Sequence[str]) -> list[str]:
+    """Return the files and folders among the arguments of a program, which all hosts need."""
+    outputs = {program[at + 1] for at, word in enumerate(program[3:-1], 3) if word in _OUTPUTS}
+    words = [word for word in program[1:] if word not in outputs and not word.startswith("-")]
+    return [word for word in dict.fromkeys(words) if word not in (".", "..", "/") and Path(word).exists()]
+
+
+def shared_folder_of(args: argparse.Namespace, program: Sequence[str]) -> str:
+    """Return the folder that all hosts must share: that of the model or of the results."""
+    if args.shared_folder is not None:
+        if not Path(args.shared_folder).is_dir():
+            raise InputError(
+                f"--shared-folder: {args.shared_folder} is not a folder", fix="create it, or name another one"
+            )
+        return str(Path(args.shared_folder).resolve())
+    for at, word in enumerate(program[3:-1], 3):
+        if word in _OUTPUTS:
+            folder = Path(program[at + 1]).resolve().parent
+            while not folder.is_dir():
+                folder = folder.parent
+            return str(folder)
+    return os.getcwd()

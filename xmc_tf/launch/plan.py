@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xmc_tf.launch.checks import align
 from xmc_tf.launch.engines import Controller
-from xmc_tf.launch.hosts.hosts import Host, Hosts, is_here
+from xmc_tf.launch.hosts import Hosts, is_here
 from xmc_tf.ranks.stalls.settings import VARIABLE as STALL_TIMEOUT
 
 
@@ -25,32 +25,31 @@ class LaunchPlan:
     stall_timeout_s: int | None = None
 
     def environment(self) -> dict[str, str]:
-        """Return the variables of the ranks, in addition to those of this process."""
         # mpiexec, and other programs of ours, are installed beside the interpreter.
         found = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
         if self.stall_timeout_s:
             # Horovod's own stall check, which only works over MPI, serves programs that do not use ours.
-            later = str(self.stall_timeout_s + 10)
-            found |= {
-                STALL_TIMEOUT: str(self.stall_timeout_s),
-                "HOROVOD_STALL_CHECK_TIME_SECONDS": later,
-                "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": later,
-            }
+            names = ("HOROVOD_STALL_CHECK_TIME_SECONDS", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS")
+            found |= {STALL_TIMEOUT: str(self.stall_timeout_s)} | dict.fromkeys(names, str(self.stall_timeout_s + 10))
         return found
 
     def describe(self) -> str:
-        """Return the plan as text, for ``--dry-run``."""
         lines = [f"{count(self.hosts.size, 'rank')} on {count(len(self.hosts), 'host')}, with {self.engine}", ""]
-        lines += align([("host", "ranks", "GPUs", "reached"), *map(self._row, self.hosts)])
-        return "\n".join([*lines, "", self.describe_settings()])
+        rows, first = [("host", "ranks", "GPUs", "reached")], 0
+        for host in self.hosts:
+            ranks = str(first) if host.slots == 1 else f"{first}-{first + host.slots - 1}"
+            here = is_here(host.name)
+            most = "none" if here else f"the {host.slots} least busy, if any"
+            gpus = ",".join(self.gpus.get(host.name, ())) or most
+            rows.append((host.name, ranks, gpus, "this host" if here else "ssh"))
+            first += host.slots
+        return "\n".join([*lines, *align(rows), "", self.describe_settings()])
 
     @property
     def engine(self) -> str:
-        """The name of what connects the ranks."""
         return {"gloo": "Horovod over Gloo", "mpi": "mpiexec over MPI"}[self.controller]
 
     def describe_settings(self) -> str:
-        """Return what is the same on all hosts, as text."""
         threads = "one per core of the rank" if self.threads is None else str(self.threads)
         lines = [
             f"folder:  {os.getcwd()}",
@@ -61,13 +60,6 @@ class LaunchPlan:
         more = {name: value for name, value in self.environment().items() if name != "PATH"}
         return "\n".join([*lines, *(f"sets:    {name}={value}" for name, value in more.items())])
 
-    def _row(self, host: Host) -> tuple[str, str, str, str]:
-        first = self.hosts.first_rank(host)
-        ranks = str(first) if host.slots == 1 else f"{first}-{first + host.slots - 1}"
-        here = is_here(host.name)
-        gpus = ",".join(self.gpus.get(host.name, ())) or ("none" if here else f"the {host.slots} least busy, if any")
-        return host.name, ranks, gpus, "this host" if here else "ssh"
-
 
 def lost_after(timeout_s: float) -> float:
     """Return the seconds after which a host that does not answer is lost; its ranks must also end in time."""
@@ -75,5 +67,4 @@ def lost_after(timeout_s: float) -> float:
 
 
 def count(number: int, what: str) -> str:
-    """Return a number with its noun, such as "2 ranks"."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,37 +1,122 @@
+"""One run of a plan: its output, how each rank ended, and which one failed first."""
+
 import contextlib
 import itertools
 import os
 import queue
+import signal
+import sys
 import time
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
 
 from xmc_tf.common.process import signals
 from xmc_tf.launch.engines import Gloo, Launcher, Mpi
 from xmc_tf.launch.node import DONE, END, JOB, LINE, STARTED, STOP
 from xmc_tf.launch.nodes import NodeError, Nodes
-from xmc_tf.launch.outcome import RankState, first_failure
-from xmc_tf.launch.output import Output
 from xmc_tf.launch.plan import LaunchPlan
 
 # Not passed to other hosts: what describes this host or this login, and what launchers set.
 _OWN_VARIABLES = (
-    "SSH_",
-    "OMPI_",
-    "PMIX_",
-    "PRTE_",
-    "XDG_",
-    "BASH_FUNC_",
-    "DISPLAY",
-    "HOSTNAME",
-    "OLDPWD",
-    "_",
-    "SHLVL",
-    "TERM",
+    *("SSH_", "OMPI_", "PMIX_", "PRTE_", "XDG_", "BASH_FUNC_"),
+    *("DISPLAY", "HOSTNAME", "OLDPWD", "_", "SHLVL", "TERM"),
 )
 _GRACE_S = 1.0  # time for other failures after the first one: one of them may be the cause
 _PATIENCE_S = 10.0  # time for the nodes to end their processes
 _POLL_S = 0.1
 _NUMBERS = itertools.count()
+
+# Separate limits, so that output does not push errors out.
+OUTPUT_LINES, ERROR_LINES = 5, 20
+
+# The failure of another rank never ends a process by one of these signals.
+_NEVER_CONSEQUENCES = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
+
+
+@dataclass
+class RankState:
+    rank: int
+    host: str
+    pid: int
+    last_line_at: float  # times are those of time.monotonic
+    output: deque[str] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
+    errors: deque[str] = field(default_factory=lambda: deque(maxlen=ERROR_LINES))
+    status: int | None = None  # negative for a signal; None while it runs, or if its node was lost
+    ended_at: float | None = None
+    stopped: bool = False  # before it ended
+
+    @property
+    def failed(self) -> bool:
+        """Whether the rank ended with an error of its own, without being stopped."""
+        return self.ended_at is not None and self.status != 0 and not self.stopped
+
+    @property
+    def exit_code(self) -> int:
+        """The exit status of the rank in a shell; 1 if it was lost."""
+        if self.status is None:
+            return 1
+        return 128 - self.status if self.status < 0 else self.status
+
+    def describe(self, siblings: bool = False) -> str:
+        """Return how it ended, and its last lines; ``siblings`` mentions that other ranks were stopped."""
+        who = f"rank {self.rank} (pid {self.pid} on {self.host})"
+        if self.status is None:
+            what = "was lost: its host is unreachable, or the node process there was killed"
+        elif self.status < 0:
+            number = signal.Signals(-self.status)
+            what = f"was ended by signal {-self.status} ({number.name})"
+            if number == signal.SIGKILL:
+                what += "; if nobody killed it, its host was out of memory"
+        else:
+            what = f"ended with exit status {self.status}"
+        what += ". The others were stopped" if siblings else ""
+        if not self.output and not self.errors:
+            return f"{who} {what}. It had no output"
+        lines = "\n".join(f"    {line}" for line in [*self.output, *self.errors])
+        return f"{who} {what}. Its last lines:\n{lines}"
+
+
+def first_failure(ranks: Iterable[RankState]) -> RankState | None:
+    """Return the rank whose failure is the cause: one killed by a signal, or the one whose last line came first."""
+
+    def order(state: RankState) -> tuple[bool, float]:
+        killed = state.status is not None and -state.status in _NEVER_CONSEQUENCES
+        return not killed, state.ended_at or 0.0 if killed or state.status is None else state.last_line_at
+
+    return min((state for state in ranks if state.failed), key=order, default=None)
+
+
+class Output:
+    """The launcher's lines, and the ranks' on the screen and in files of ``log_dir``, to which a later run appends."""
+
+    def __init__(self, log_dir: Path | None = None, quiet: bool = False) -> None:
+        self._log_dir, self._quiet = log_dir, quiet
+        self._files: dict[int, TextIO] = {}
+        if log_dir is not None:
+            log_dir.mkdir(parents=True, exist_ok=True)
+
+    def show(self, rank: int, stream: str, text: str) -> None:
+        """Print a rank's line, prefixed with the rank, on the stream it came from, and write it to the rank's file."""
+        print(f"[{rank}] {text}", file=sys.stdout if stream == "out" else sys.stderr, flush=True)
+        if self._log_dir is not None:
+            if rank not in self._files:
+                self._files[rank] = (self._log_dir / f"rank.{rank}.log").open("a", encoding="utf-8")
+            print(text, file=self._files[rank], flush=True)
+
+    def note(self, text: str) -> None:
+        if not self._quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    def error(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files = {}
 
 
 class Outcome(NamedTuple):
@@ -52,7 +137,6 @@ class RunningPlan:
         self._number = next(_NUMBERS)
 
     def run(self) -> Outcome:
-        """Run all ranks to their end."""
         plan, nodes = self.plan, self._nodes
         nodes.forget_events()
         variables = {**os.environ, **plan.environment()}
@@ -91,11 +175,8 @@ class RunningPlan:
         """Handle what the nodes report, until all ranks have ended."""
         begun, gone_at = time.monotonic(), None
         while True:
-            try:
+            with contextlib.suppress(queue.Empty):
                 name, message = self._nodes.events.get(timeout=_POLL_S)
-            except queue.Empty:
-                pass
-            else:
                 self._lose(engine, name) if message is None else self._handle(engine, message)
             now = time.monotonic()
             states = self.ranks.values()
@@ -114,13 +195,11 @@ class RunningPlan:
                 self._stop()
 
     def _stop(self) -> None:
-        """Tell all nodes to stop their ranks."""
         if self._stopped_at is None:
             self._stopped_at = time.monotonic()
             self._nodes.send(STOP)
 
     def _handle(self, engine: Launcher, message: dict[str, Any]) -> None:
-        """Handle a message of a node."""
         kind, now = message["kind"], time.monotonic()
         if message["run"] != self._number:
             return  # late, of the run before
@@ -143,14 +222,11 @@ class RunningPlan:
             state.status, state.stopped, state.ended_at = message["status"], message["stopped"], now
 
     def _lose(self, engine: Launcher, name: str) -> None:
-        """Handle the loss of a node, and of its ranks."""
         engine.lose(name)
-        for host in self.plan.hosts:
-            if host.name == name:
-                first = self.plan.hosts.first_rank(host)
-                for rank in range(first, first + host.slots):
-                    state = self.ranks.setdefault(rank, RankState(rank, name, 0, last_line_at=time.monotonic()))
-                    state.ended_at = state.ended_at or time.monotonic()
+        for rank in range(self.plan.hosts.size):
+            if self.plan.hosts.host_of(rank).name == name:
+                state = self.ranks.setdefault(rank, RankState(rank, name, 0, last_line_at=time.monotonic()))
+                state.ended_at = state.ended_at or time.monotonic()
 
     def _explain(self, engine: Launcher, missing: list[int]) -> None:
         """Report a failure for which no rank has reported an error."""

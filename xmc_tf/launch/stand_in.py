@@ -1,10 +1,4 @@
-"""A process that stands in for one that a node starts: ``python -m xmc_tf.launch.stand_in [HOST COMMAND …]``.
-
-mpiexec starts it in two places, and in both it waits for the other process and ends with its status:
-
-- in place of ssh, with a host and a command. The launcher passes the command on to the node of this host.
-- in place of a rank, without arguments. The node of this host starts the rank with the variables of this process.
-"""
+"""A process that mpiexec starts in place of ssh (with a host and a command) or of a rank, which a node then starts."""
 
 import os
 import socket
@@ -22,12 +16,7 @@ _WITH_VALUE = "opiFlbcDEeIJLmOQRSWw"  # options of ssh that a value follows
 
 
 def split_command(words: Sequence[str]) -> tuple[str, str]:
-    """Return host and shell line of the arguments of ssh, whose options may also follow the host.
-
-    Example:
-        >>> split_command(["-o", "BatchMode=yes", "node-1", "-p", "22", "cd /data;", "ls", "-l"])
-        ('node-1', 'cd /data; ls -l')
-    """
+    """Return host and shell line of the arguments of ssh, whose options may also follow the host."""
     rest = list(words)
     for part in range(2):
         while rest and rest[0].startswith("-"):

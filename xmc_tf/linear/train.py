@@ -15,6 +15,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.common.folders.model_parts import MODEL
 from xmc_tf.common.folders.placing import named_folder
+from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
 from xmc_tf.common.threads import thread_count
@@ -22,21 +23,27 @@ from xmc_tf.data import TextFile, as_features, check_pair, check_training_input,
 from xmc_tf.data.structure import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
-from xmc_tf.linear.train_flags import parser
 from xmc_tf.models.linear.first_use import compiling_beside
-from xmc_tf.models.linear.in_memory import OnDisk
-from xmc_tf.models.linear.over_ranks import OverRanks
 from xmc_tf.models.linear.parts import LinearParts
+from xmc_tf.models.linear.places import OnDisk, OverRanks
 from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
     SEARCH,
     HierarchicalKMeansParams,
+    LinearLevelParams,
+    LinearLevelPredParams,
     PredictionOptions,
     RankerParams,
     RankerPredParams,
     TfidfParams,
     XRLinearParams,
+    add_arguments,
+    add_keep_training_data,
+    add_label_names,
+    add_trees,
+    add_verbosity,
+    add_without_effect,
     from_arguments,
     linear_skeleton,
     load_blocks,
@@ -46,13 +53,13 @@ from xmc_tf.params import (
     warn_without_effect,
     with_effect,
 )
-from xmc_tf.params.tfidf import first_language
+from xmc_tf.params.tfidf import TFIDF_FLAGS, first_language
 from xmc_tf.plan.sizes import DataSizes
 from xmc_tf.plan.stages import FineTuningOptions
 from xmc_tf.plan.summary import warn_of_needs
 from xmc_tf.rankers.distributed.inputs import check_same_inputs
 from xmc_tf.rankers.distributed.work_folder import remove_discarded, work_path
-from xmc_tf.rankers.problems import check_relevance, sorted_csc
+from xmc_tf.rankers.levels import check_relevance, sorted_csc
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.claiming import claimed_by_all
 from xmc_tf.ranks.communicator import Communicator
@@ -61,7 +68,109 @@ from xmc_tf.ranks.shared_scan import SharedScan
 from xmc_tf.tree import load_chain
 
 _LOG = logging.getLogger(__name__)
+_FILES = {  # purpose → flag, name of the argument
+    "labels": ("-y", "label_path"), "features": ("-x", "inst_path"), "texts": ("-t", "text_path"),
+    "label names": ("--labels", "labels"), "vocabulary": ("--vocabulary", "vocabulary"),
+    "relevance": ("-r", "rel_path"), "negatives of clusters": ("-um", "usn_match_path"),
+    "negatives": ("-uy", "usn_label_path"), "tree": ("-c", "code_path"), "label features": ("-f", "label_feat_path"),
+}  # fmt: skip
+_DECISIVE = ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
 _STREAMED = {"auto": None, "pecos": False, "search": True}
+_DESCRIPTION = """Train XR-Linear: linear rankers over a label tree.
+
+From texts; TF-IDF features are computed and stored in the model:
+    python -m xmc_tf.linear.train -t X.trn.txt -y Y.trn.npz -m model --labels labels.txt
+From features: sparse, dense, or both concatenated:
+    python -m xmc_tf.linear.train -x X.trn.npz -y Y.trn.npz -m model
+    python -m xmc_tf.linear.train -x tfidf.npz embeddings.npy -y Y.trn.npz -m model
+On many ranks, with the model's folder on a shared disk:
+    mpiexec -n 8 python -m xmc_tf.linear.train -x X.trn.npz -y Y.trn.npz -m model
+
+If training is interrupted, run the same command again: it resumes, on the same or a different number of ranks."""
+_KMEANS = ("nr_splits", "min_codes", "max_leaf_size", "spherical", "kmeans_max_iter", "seed")
+_SOLVER = (
+    "solver_type", "Cp", "Cn", "bias", "threshold", "max_nonzeros_per_label", "eps", "max_iter", "threads",
+)  # fmt: skip
+_SPELLINGS: dict[str, tuple[str, ...]] = {
+    "solver_type": ("-s", "--solver-type"),
+    "max_nonzeros_per_label": ("-z", "--max-nonzeros-per-label"),
+    "threads": ("-n", "--threads"),
+    "Cp": ("--Cp",),
+    "Cn": ("--Cn",),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    out = cli.make_parser(
+        "xmc_tf.linear.train", _DESCRIPTION, usage="%(prog)s [-t TEXTS | -x FEATURES] -y LABELS -m MODEL [options]"
+    )
+    out.add_argument("--generate-params-skeleton", action="store_true", help="print a parameter file with all defaults")
+    out.add_argument("--params-path", metavar="JSON", help="parameter file; its values replace those of the flags")
+    _add_data_flags(out.add_argument_group("data"))
+    tree = out.add_argument_group("label tree")
+    tree.add_argument(
+        "-c", "--code-path", metavar="PATH",
+        help="label tree to use: a folder, or one matrix of labels × clusters (default: built by clustering)",
+    )  # fmt: skip
+    tree.add_argument("-f", "--label-feat-path", metavar="FILE", help="label features for clustering, instead of PIFA")
+    add_arguments(tree, HierarchicalKMeansParams, *_KMEANS)
+    add_trees(tree)
+    rankers = out.add_argument_group("rankers")
+    add_arguments(rankers, LinearLevelParams, *_SOLVER, flags=_SPELLINGS)
+    rankers.add_argument(
+        "-ns", "--negative-sampling", dest="neg_mining_chain", default="tfn", metavar="SCHEME",
+        help="negative sampling: tfn, man, usn, or a sum such as tfn+man",
+    )  # fmt: skip
+    add_arguments(rankers, RankerParams, "rel_mode", "rel_norm")
+    prediction = out.add_argument_group("prediction defaults")
+    prediction.add_argument(
+        "-b", "--beam-size", type=whole, default=10, metavar="INT",
+        help="number of nodes kept at each level above the labels; larger is slower and more exact",
+    )  # fmt: skip
+    prediction.add_argument(
+        "-k", "--only-topk", type=whole, default=20, metavar="INT", help="number of labels per document"
+    )
+    spelling = {"post_processor": ("-pp", "--post-processor")}
+    add_arguments(prediction, LinearLevelPredParams, "post_processor", flags=spelling)
+    ranks = out.add_argument_group("many ranks (mpiexec -n N python -m xmc_tf.linear.train ...)")
+    ranks.add_argument(
+        "-nst", "--min-n-sub-tree", type=whole, default=16, metavar="INT",
+        help="minimum number of sub-trees, above which -mle applies and within which -sle applies",
+    )  # fmt: skip
+    for short, part, where in (("-mle", "meta", "above"), ("-sle", "sub", "within")):
+        ranks.add_argument(
+            short, f"--{part}-label-embedding-method", default="pifa", choices=("pifa", "pii"),
+            help=f"label embedding {where} the sub-trees",
+        )  # fmt: skip
+    add_arguments(out.add_argument_group("TF-IDF (with -t)"), TfidfParams, *TFIDF_FLAGS)
+    add_verbosity(out)
+    add_without_effect(out, "linear.train")
+    return out
+
+
+def _add_data_flags(data: argparse._ArgumentGroup) -> None:
+    add = data.add_argument
+    add(
+        "-x", "--inst-path", nargs="+", metavar="FILE",
+        help="features, .npz or .npy; two files, sparse then dense, are concatenated",
+    )  # fmt: skip
+    add(
+        "-t", dest="text_or_threshold", action="append", default=[], metavar="TEXT|NUMBER",
+        help="texts, one per line, instead of -x; a number sets --threshold, as in PECOS",
+    )  # fmt: skip
+    add("--text-path", metavar="FILE", help="texts; use it if the name of the file is a number")
+    add("-y", "--label-path", metavar="FILE", help="labels of the documents, .npz (documents × labels)")
+    add("-m", "--model-folder", metavar="DIR", help="folder to write the model to; PECOS loads its subfolder ranker")
+    add_label_names(data, with_effort=True)
+    add_keep_training_data(data)
+    add(
+        "--layout", choices=("auto", "pecos", "search"), default="auto",
+        help="of the weights on disk: pecos, which PECOS reads; or search, which is smaller, and is written while the "
+        "rankers are trained, so that they need no memory (auto: search for large data in one process)",
+    )  # fmt: skip
+    add("-r", "--rel-path", metavar="FILE", help="relevance of the labels, for cost-sensitive training")
+    add("-um", "--usn-match-path", metavar="FILE", help="negatives for usn: documents × leaf clusters")
+    add("-uy", "--usn-label-path", metavar="FILE", help="negatives for usn: documents × labels")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -79,11 +188,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         logging.getLogger().setLevel(logging.ERROR)
         logging.getLogger("xmc_tf").setLevel(logging.ERROR)
     announce_compiling()
-    _sort_out_t(arguments)
+    for value in arguments.text_or_threshold:  # a threshold in PECOS's scripts, texts in ours
+        try:
+            arguments.threshold = float(value)
+        except ValueError:
+            arguments.text_path = value
     _require(arguments)
-    _refuse_outputs(arguments)
-    options = _options(arguments)
     folder = named_folder(arguments.model_folder)
+    inputs = {flag: getattr(arguments, name) for flag, name in _FILES.values()}
+    inputs["--params-path"] = arguments.params_path
+    refuse_model_folder("-m", arguments.model_folder, inputs, unchanged=("-c", "--labels", "--vocabulary"))
+    refuse_work_folder("-m", work_path(folder), inputs)
+    options = _options(arguments)
     claim = claimed_by_all(communicator, folder, MODEL, work_path(folder), fix="give another folder with -m")
     with claim, compiling_beside(communicator.size):
         _train(communicator, folder, arguments, options)
@@ -99,11 +215,12 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
                 "--keep-training-data: only a training in one process keeps its data",
                 received=f"{communicator.size} ranks"
                 if communicator.size > 1
-                else f"an earlier run in {work_path(folder)}",
-                fix="train with one process, or leave it out",
-            )
+                else f"an earlier run in {work_path(folder)}", fix="train with one process, or leave it out",
+            )  # fmt: skip
         # First, because only files that are the same on all ranks can be checked together.
-        key = check_same_inputs(communicator, _files(arguments), _decisive(arguments, options))
+        given = {what: getattr(arguments, name) for what, (_, name) in _FILES.items()}
+        files = {what: paths if isinstance(paths, list) else [paths] for what, paths in given.items() if paths}
+        key = check_same_inputs(communicator, files, _decisive(arguments, options))
         resumes_from(f"what is complete in {work_path(folder)}")
         data = _data(arguments, options, communicator, SharedScan(communicator))
         ranks = OverRanks(communicator, folder, key, options.threads)
@@ -141,12 +258,9 @@ def _data(arguments: argparse.Namespace, options: LinearOptions, communicator: C
     files = {"Y": a.label_path, "X": a.inst_path, "texts": a.text_path, "names": a.labels}
     files = {what: path for what, path in files.items() if path}
     check_training_input(Y=Y, X=X, texts=texts, names=names, files=files, loaded=True)
-
-    def read_further() -> tuple[spmatrix | None, dict[int, spmatrix]]:
-        return _relevance(a.rel_path, options.params.ranker.rel_mode, Y), _user_negatives(a, Y)
-
-    # Only rank 0 uses them; errors in them are reported before work begins.
-    R, negatives = run_on_all_ranks(communicator, lambda: read_further() if communicator.rank == 0 else (None, {}))
+    # Only rank 0 uses these; errors in them are reported before work begins.
+    mode, first = options.params.ranker.rel_mode, communicator.rank == 0
+    R, negatives = run_on_all_ranks(communicator, lambda: _relevance_and_negatives(a, mode, Y) if first else (None, {}))
     tree = features = None
     if a.code_path:
         # With 1, the root is right above the clusters in the file.
@@ -179,46 +293,30 @@ def _warn_of_needs(data: LinearData, options: LinearOptions, layout: str, folder
     )  # fmt: skip
 
 
-def _relevance(path: str | None, mode: str, Y: spmatrix) -> spmatrix | None:
-    """Return the relevance of the labels, if there is any and it is used."""
-    if path is None:
-        return None
-    if mode == "disable":
-        _LOG.warning("%s has no effect without --rel-mode induce or ranker-only", path)
-        return None
-    R = load_matrix(path, name="relevance")
-    try:
-        check_relevance(sorted_csc(R), sorted_csc(Y))
-    except InputError as error:
-        raise error.found_in(path) from None
-    return R
-
-
-def _user_negatives(arguments: argparse.Namespace, Y: spmatrix) -> dict[int, spmatrix]:
-    """Return the user's own negatives, by the number of levels above the labels."""
+def _relevance_and_negatives(
+    a: argparse.Namespace, mode: str, Y: spmatrix
+) -> tuple[spmatrix | None, dict[int, spmatrix]]:
+    """Return the relevance of the labels, if it is used, and the user's negatives by the level above the labels."""
+    R = None
+    if a.rel_path is not None and mode == "disable":
+        _LOG.warning("%s has no effect without --rel-mode induce or ranker-only", a.rel_path)
+    elif a.rel_path is not None:
+        R = load_matrix(a.rel_path, name="relevance")
+        try:
+            check_relevance(sorted_csc(R), sorted_csc(Y))
+        except InputError as error:
+            raise error.found_in(a.rel_path) from None
     found: dict[int, spmatrix] = {}
-    for height, path in ((0, arguments.usn_label_path), (1, arguments.usn_match_path)):
+    for height, path in ((0, a.usn_label_path), (1, a.usn_match_path)):
         if path is not None:
             found[height] = csc_matrix(load_matrix(path, name="negatives"))
-            check_pair(Y, found[height], arguments.label_path, path)
+            check_pair(Y, found[height], a.label_path, path)
     if 0 in found and found[0].shape[1] != Y.shape[1]:
         raise InputError(
-            f"{arguments.usn_label_path} does not fit the labels",
-            expected=f"{Y.shape[1]:,} columns, as in {arguments.label_path}",
+            f"{a.usn_label_path} does not fit the labels", expected=f"{Y.shape[1]:,} columns, as in {a.label_path}",
             received=f"{found[0].shape[1]:,} columns",
-        )
-    return found
-
-
-def _files(a: argparse.Namespace) -> dict[str, list[str]]:
-    """Return the files that the model depends on, by their purpose."""
-    named = {
-        "labels": a.label_path, "features": a.inst_path, "texts": a.text_path, "label names": a.labels,
-        "vocabulary": a.vocabulary,
-        "relevance": a.rel_path, "negatives of clusters": a.usn_match_path, "negatives": a.usn_label_path,
-        "tree": a.code_path, "label features": a.label_feat_path,
-    }  # fmt: skip
-    return {what: paths if isinstance(paths, list) else [paths] for what, paths in named.items() if paths}
+        )  # fmt: skip
+    return R, found
 
 
 def _decisive(arguments: argparse.Namespace, options: LinearOptions) -> dict[str, Any]:
@@ -229,21 +327,9 @@ def _decisive(arguments: argparse.Namespace, options: LinearOptions) -> dict[str
         **options.recorded(bool(arguments.text_path)),
         "prediction": options.prediction.search,
         "label_embedding_methods": options.label_embeddings,
-        **{
-            name: getattr(options, name)
-            for name in ("seed", "min_n_sub_tree", "probabilities", "label_names", "effort")
-        },
+        **{name: getattr(options, name) for name in _DECISIVE},
         "version": version("xmc_tf"),
     })  # fmt: skip
-
-
-def _sort_out_t(arguments: argparse.Namespace) -> None:
-    """Distinguish the two meanings of -t: a threshold in PECOS's scripts, texts in ours."""
-    for value in arguments.text_or_threshold:
-        try:
-            arguments.threshold = float(value)
-        except ValueError:
-            arguments.text_path = value
 
 
 def _require(arguments: argparse.Namespace) -> None:
@@ -258,18 +344,6 @@ def _require(arguments: argparse.Namespace) -> None:
             expected="labels (-y), a folder for the model (-m), and texts (-t) or features (-x)",
             fix="python -m xmc_tf.linear.train --help shows complete commands",
         )
-
-
-def _refuse_outputs(a: argparse.Namespace) -> None:
-    """Refuse a model folder that would replace an input."""
-    inputs = {
-        "-x": a.inst_path, "-t": a.text_path, "-y": a.label_path, "--labels": a.labels,
-        "--vocabulary": a.vocabulary, "-r": a.rel_path,
-        "-um": a.usn_match_path, "-uy": a.usn_label_path, "-c": a.code_path, "-f": a.label_feat_path,
-        "--params-path": a.params_path,
-    }  # fmt: skip
-    refuse_model_folder("-m", a.model_folder, inputs, unchanged=("-c", "--labels", "--vocabulary"))
-    refuse_work_folder("-m", work_path(named_folder(a.model_folder)), inputs)
 
 
 def _options(arguments: argparse.Namespace) -> LinearOptions:

@@ -1,7 +1,4 @@
-"""Initial rows of a label head: linear rankers, the parents' rows, centroids, or random numbers.
-
-With every method, a rank computes only its own rows, some thousands at a time.
-"""
+"""Initial rows of a label head, of which a rank computes only its own: rankers, parents' rows, centroids, or random."""
 
 import logging
 from collections.abc import Iterator
@@ -31,20 +28,14 @@ NEED_VECTORS = ("linear", "weighted-linear", "centroid")
 
 
 def bootstrap(
-    head: LabelHead,
-    method: str,
-    *,
-    task: LevelTask,
-    matched: csr_matrix | None = None,
-    vectors: np.ndarray | None = None,
-    parent_head: LabelHead | None = None,  # the top level has none
-    loss_function: str = "squared-hinge",  # "centroid" chooses biases for its scores
+    head: LabelHead, method: str, *, task: LevelTask, matched: csr_matrix | None = None,
+    vectors: np.ndarray | None = None, parent_head: LabelHead | None = None, loss_function: str = "squared-hinge",
     seed: int = 0,
-) -> None:
+) -> None:  # fmt: skip
     """Set the initial rows of a head; all ranks must call it. The methods: "linear" trains linear rankers on the
     embeddings; "weighted-linear" also uses the weights of the positives; "centroid" takes the mean direction of a
-    node's documents, and a bias by the node's share of its parent's documents; "inherit" copies the parent's row;
-    "no-bootstrap" draws random rows.
+    node's documents, and a bias by the node's share of its parent's documents and the loss; "inherit" copies the
+    parent's row; "no-bootstrap" draws random rows.
     """
     if method == "inherit" and parent_head is None:
         logger.info("%s: the top level has nothing to inherit from and is initialized at random", head.name)
@@ -81,15 +72,10 @@ def _solve(
     X = as_features(head.scaling.apply(vectors))
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
-    params = RankerParams(
-        mode="ranker",
-        ranker_level=1,
-        rel_mode="induce" if weighted else "disable",
-        hlm_args=LinearChainParams(
-            neg_mining_chain="usn",
-            model_chain=LinearLevelParams(threshold=0.0, Cp=_PENALTY, Cn=_PENALTY, bias=1.0),
-        ),
-    )
+    level = LinearLevelParams(threshold=0.0, Cp=_PENALTY, Cn=_PENALTY, bias=1.0)
+    hlm_args = LinearChainParams(neg_mining_chain="usn", model_chain=level)
+    rel_mode = "induce" if weighted else "disable"
+    params = RankerParams(mode="ranker", ranker_level=1, rel_mode=rel_mode, hlm_args=hlm_args)
     for begin, end, first, last in _own_blocks(head, task):
         of_block = targets[:, begin:end]
         binary = of_block.copy()
@@ -120,9 +106,7 @@ def _problem(
 def _centroids(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, loss_function: str
 ) -> None:
-    """Set mean directions as weights, and biases by the nodes' shares of their parents' documents. The mean of the
-    parent's documents scores the log-odds with cross-entropy, and the mean of the targets 1 and -1 with the hinges.
-    """
+    """Set mean directions as weights, and biases so that the mean of the parent's documents scores the node's share."""
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)
     every_document = np.arange(len(vectors))

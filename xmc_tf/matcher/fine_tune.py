@@ -11,19 +11,15 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import has_checkpoint, load_training, save_training
-from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.tables.every_row import FusedRows, RowStep
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
-from xmc_tf.matcher.candidates.batches import LevelData, TrainingBatches
-from xmc_tf.matcher.candidates.choosing import EveryNode
-from xmc_tf.matcher.head import LabelHead
-from xmc_tf.matcher.losses import head_loss
+from xmc_tf.matcher.candidates import EveryNode, LevelData, TrainingBatches
+from xmc_tf.matcher.head import LabelHead, head_loss
 from xmc_tf.matcher.optimizer import Position, TrainedVariables, make_optimizer
-from xmc_tf.matcher.progress.curves import LevelCurves
-from xmc_tf.matcher.progress.summaries import Course, LevelSummaries, StepMeter
+from xmc_tf.matcher.progress import LevelCurves, LevelSummaries, StepMeter
 from xmc_tf.params import MatcherParams
 
 logger = logging.getLogger(__name__)
@@ -53,20 +49,14 @@ class LevelResult:
 
 
 def fine_tune_level(
-    strategy: CollectiveStrategy,
-    encoder: Any,
-    head: LabelHead,
-    data: LevelData,
-    params: MatcherParams,
-    *,
-    folder: str | Path,  # of checkpoints, on a disk that all hosts share
-    seed: int = 0,
-    summaries: LevelSummaries | None = None,
-    validate: Callable[[], dict[str, float]] | None = None,  # the same on all ranks, larger is better
-) -> LevelResult:
-    """Train encoder and head, from the last checkpoint in ``folder`` if there is one; all ranks must call it. A global
-    batch has ``batch_size`` documents per rank. The loss of a step is the mean over the documents of the global batch,
-    on any number of ranks. With ``validate``, the state with the best mean of its metrics is restored at the end.
+    strategy: CollectiveStrategy, encoder: Any, head: LabelHead, data: LevelData, params: MatcherParams, *,
+    folder: str | Path, seed: int = 0, summaries: LevelSummaries | None = None,
+    validate: Callable[[], dict[str, float]] | None = None,
+) -> LevelResult:  # fmt: skip
+    """Train encoder and head, from the last checkpoint in ``folder`` if there is one; all ranks must call it. The
+    folder is on a disk that all hosts share. A global batch has ``batch_size`` documents per rank. The loss of a step
+    is the mean over the documents of the global batch, on any number of ranks. ``validate`` returns the same metrics on
+    all ranks; the state with the best mean of them is restored at the end.
     """
     folder, world = Path(folder), strategy.communicator
     rank, level = strategy.rank(), data.sampler.task.level
@@ -95,7 +85,6 @@ def fine_tune_level(
 
     curves = LevelCurves.load(folder, position.step)
     result = LevelResult(steps=position.step, first_step=position.step, curves=curves)
-    report = _Report(level, total, optimizer, rank, summaries)
     started, meter = time.monotonic(), StepMeter(world)
     dropout_seed = (seed * 1009 + rank) * 64 + level
     stream, quiet_s = batches.stream(position.epoch, position.batch), 2.0 if rank == 0 else 1e9
@@ -109,21 +98,27 @@ def fine_tune_level(
                 meter.add(train_batch(*fields, np.float32(batch.global_count), drops))
             position.advance(batch.epoch, batch.step + 1)
             progress.add()
-
             save = position.step == total or position.step % params.save_steps == 0
             if save or position.step % params.logging_steps == 0:
                 course = meter.take(params.gradient_accumulation_steps)
                 _check_finite(course.losses, level, position.step)  # before a checkpoint contains it
                 result.losses += course.losses
                 curves.add_losses(position.step, course.losses, total)
-                report.steps(position.step, course)
-
+                if rank == 0:
+                    rate, norm = float(optimizer.last_rate), float(optimizer.gradient_norm)
+                    logger.info("level %d, step %d of %d: %s", level, position.step, total, course.line(rate, norm))
+                    if summaries is not None:
+                        summaries.write(position.step, course, rate, norm)
             if save:
                 if validate is not None:
                     metrics = validate()
                     result.validations.append((position.step, metrics))
                     curves.add_measures(position.step, metrics)
-                    report.validation(position.step, metrics)
+                    if rank == 0:
+                        values = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())
+                        logger.info("level %d, step %d of %d: validation %s", level, position.step, total, values)
+                        if summaries is not None:
+                            summaries.write_validation(position.step, metrics)
                     if position.is_better(float(np.mean(list(metrics.values())))):
                         save_training(folder / "best", trained, world)
                 if rank == 0:
@@ -150,33 +145,6 @@ def total_steps(batches: TrainingBatches, params: MatcherParams) -> int:
     return max(1, available // params.gradient_accumulation_steps)
 
 
-class _Report:
-    """Log lines and TensorBoard curves of a level, written by rank 0."""
-
-    def __init__(
-        self, level: int, total: int, optimizer: CollectiveOptimizer, rank: int, summaries: LevelSummaries | None
-    ) -> None:
-        self._level, self._total, self._optimizer = level, total, optimizer
-        self._silent, self._summaries = rank != 0, summaries
-
-    def steps(self, step: int, course: Course) -> None:
-        """Report the steps since the last report."""
-        if self._silent:
-            return
-        rate, norm = float(self._optimizer.last_rate), float(self._optimizer.gradient_norm)
-        logger.info("level %d, step %d of %d: %s", self._level, step, self._total, course.line(rate, norm))
-        if self._summaries is not None:
-            self._summaries.write(step, course, rate, norm)
-
-    def validation(self, step: int, metrics: dict[str, float]) -> None:
-        if self._silent:
-            return
-        values = ", ".join(f"{name} {value:.2f}" for name, value in metrics.items())
-        logger.info("level %d, step %d of %d: validation %s", self._level, step, self._total, values)
-        if self._summaries is not None:
-            self._summaries.write_validation(step, metrics)
-
-
 def _make_batches(strategy: CollectiveStrategy, data: LevelData, params: MatcherParams, seed: int) -> TrainingBatches:
     """Return the batches of all ranks; sizes and budgets of the parameters are per rank."""
     size = strategy.world_size()
@@ -191,8 +159,8 @@ def _check_finite(losses: list[float], level: int, step: int) -> None:
     if len(wrong):
         raise InputError(
             f"level {level}: the loss of step {step - len(losses) + 1 + wrong[0]} is {losses[wrong[0]]}",
-            expected="a number",
-            received=f"{len(wrong)} of {len(losses)} losses that are not",
+            expected="finite losses",
+            received=f"{len(wrong)} of {len(losses)} that are not",
             fix="lower learning_rate or head_learning_rate, add warmup_steps, or train without mixed_precision; "
             "earlier checkpoints are kept",
         )

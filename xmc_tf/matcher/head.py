@@ -1,6 +1,7 @@
-"""The label head: one row of weights and a bias for every node of a level, sharded over the ranks."""
+"""The label head, sharded over the ranks: a row of weights and a bias for every node of a level; and its losses."""
 
 import logging
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -8,10 +9,9 @@ import tensorflow as tf
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.collective.tables.every_row import EveryRow, FusedRows, RowStep
 from xmc_tf.collective.tables.initial_values import Initializer
-from xmc_tf.collective.tables.pairs import PairScorer, choose_route
+from xmc_tf.collective.tables.pairs import PairLoss, PairScorer, choose_route
 from xmc_tf.collective.tables.table import get_rows, make_table
 from xmc_tf.matcher.heads import SHORTEST, Scaling
-from xmc_tf.matcher.losses import HeadLoss
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.partition import Partition, balanced
@@ -19,28 +19,54 @@ from xmc_tf.ranks.partition import Partition, balanced
 logger = logging.getLogger(__name__)
 
 _BLOCK_ROWS = 16384
+_MARGIN = 1.0
+
+
+@dataclass(frozen=True)
+class HeadLoss:
+    """A loss of the label head: a sum over (document, candidate) pairs, so that each rank can compute those of its
+    rows. A document's loss is the mean over its candidates for the hinges, and the sum for cross-entropy. A step's loss
+    is the sum of its documents' losses, divided by the number of documents in the global batch.
+    """
+
+    of_pairs: PairLoss  # maps scores and targets (0 or 1) to losses, element by element
+    weighted: bool = False  # multiply the loss of a positive by its weight
+    mean: bool = True  # divide a document's loss by the number of its candidates
+
+
+def head_loss(name: str) -> HeadLoss:
+    return _LOSSES[name]
+
+
+def hinge(scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Return the distance by which a score misses the margin on its side."""
+    return tf.nn.relu(_MARGIN - (2.0 * targets - 1.0) * scores)
+
+
+def squared_hinge(scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Return the squared hinge, which is smooth at the margin."""
+    return tf.square(hinge(scores, targets))
+
+
+_LOSSES = {
+    "hinge": HeadLoss(hinge), "squared-hinge": HeadLoss(squared_hinge),
+    "weighted-hinge": HeadLoss(hinge, weighted=True), "weighted-squared-hinge": HeadLoss(squared_hinge, weighted=True),
+    "cross-entropy": HeadLoss(lambda s, t: tf.nn.sigmoid_cross_entropy_with_logits(labels=t, logits=s), mean=False),
+}  # fmt: skip
 
 
 class LabelHead:
     """The rows of a level, which score documents against its nodes: ``weights[node] · embedding + bias[node]``. The
     rows are in the order of the tree, so siblings are neighbours and belong to the same rank. A row contains the node's
-    weights, then its bias; embeddings get a constant 1 as their last number.
+    weights, then its bias; embeddings get a constant 1 as their last number. With ``in_place``, the rows are bfloat16,
+    and ``FusedRows`` trains them without an optimizer. See ``PairScorer`` for ``route`` and ``wire``.
     """
 
     def __init__(
-        self,
-        strategy: CollectiveStrategy,
-        name: str,
-        nr_nodes: int,
-        dim: int,
-        splits: np.ndarray | None = None,
-        *,
-        initial: Initializer = "zeros",
-        scaling: Scaling | None = None,
-        route: str = "auto",  # whether ranks exchange rows or embeddings; see ``PairScorer``
-        wire: str = "fp32",  # format of the numbers that ranks exchange
-        in_place: bool = False,  # bfloat16 rows, which ``FusedRows`` trains without an optimizer
-    ) -> None:
+        self, strategy: CollectiveStrategy, name: str, nr_nodes: int, dim: int, splits: np.ndarray | None = None, *,
+        initial: Initializer = "zeros", scaling: Scaling | None = None, route: str = "auto", wire: str = "fp32",
+        in_place: bool = False,
+    ) -> None:  # fmt: skip
         self.strategy, self.nr_nodes, self.dim, self.splits = strategy, nr_nodes, dim, splits
         self.scaling = scaling or Scaling()
         # Not created by ``strategy.table``, which keeps its tables: the next level replaces this head.
@@ -96,9 +122,7 @@ class LabelHead:
         self, vectors: tf.Tensor, positives: tf.RaggedTensor, loss: HeadLoss, weights: tf.RaggedTensor | None = None,
         in_place: tuple[FusedRows, RowStep] | None = None,
     ) -> tf.Tensor:  # fmt: skip
-        """Return each document's loss with all nodes as its candidates, ``[B]``; all ranks must call it. ``in_place``
-        updates the rows at once; by default, the rows get a gradient.
-        """
+        """Return each document's loss with all nodes as candidates, ``[B]``; ``in_place`` also updates the rows."""
 
         def of_rows(scores: tf.Tensor, targets: tf.Tensor, factors: tf.Tensor) -> tf.Tensor:
             losses = loss.of_pairs(scores, targets)
@@ -127,10 +151,6 @@ class LabelHead:
         """Return the first row of this rank, and the one after its last."""
         return self.table.start, self.table.start + self.table.local_rows
 
-    def gathered(self, communicator: Communicator) -> np.ndarray:
-        """Return the whole head ``[nr_nodes, dim + 1]`` on all ranks; for small heads only."""
-        return communicator.allgather_array(self.local())
-
     def local(self) -> np.ndarray:
         """Return this rank's rows."""
         rows = np.empty((self.table.local_rows, self.dim + 1), np.float32)
@@ -152,10 +172,6 @@ class LabelHead:
                 mine = get_rows(table.variable, begin - table.start, end - table.start).numpy()
             parts.append(self.communicator.broadcast_array(mine, owner))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def nbytes(self) -> int:
-        """Return the number of bytes of the whole head."""
-        return 4 * self.nr_nodes * (self.dim + 1)
 
     def _with_one(self, vectors: tf.Tensor) -> tf.Tensor:
         scaled = self.inputs(vectors)

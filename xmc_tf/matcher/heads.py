@@ -13,9 +13,7 @@ SHORTEST = 1e-12  # smallest divisor of an embedding
 
 @dataclass(frozen=True)
 class Scaling:
-    """The scaling of embeddings before they are scored. Normalized embeddings need a factor above 1, so that scores can
-    reach the margins of the losses.
-    """
+    """The scaling of embeddings. Normalized ones need a factor above 1 for scores to reach the losses' margins."""
 
     normalize: bool = False  # divide each embedding by its length first
     factor: float = 1.0
@@ -36,10 +34,6 @@ class LevelHead(Protocol):
     @property
     def nr_nodes(self) -> int:
         """Number of nodes of the level."""
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the embeddings."""
 
     @property
     def communicator(self) -> Communicator:

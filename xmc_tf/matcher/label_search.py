@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.collective.checkpoints.whole import read_checkpoint, write_checkpoint
+from xmc_tf.collective.checkpoints.manifest import read_checkpoint, write_checkpoint
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.data.torch_file import PlainObject, Tensor, TorchFile
@@ -46,30 +46,23 @@ class LabelSearch:
         return self.head.nr_nodes
 
     def predict(
-        self,
-        vectors: np.ndarray,
-        *,
-        only_topk: int = 20,
-        beam_size: int = 20,  # nodes kept at each level above
-        post_processor: str = "noop",
-        only_labels: np.ndarray | None = None,  # if the nodes are labels: those that may be predicted
-        windows: np.ndarray | None = None,
-    ) -> csr_matrix:
+        self, vectors: np.ndarray, *, only_topk: int = 20, beam_size: int = 20, post_processor: str = "noop",
+        only_labels: np.ndarray | None = None, windows: np.ndarray | None = None,
+    ) -> csr_matrix:  # fmt: skip
         """Return the best nodes of the last level, by beam search: documents × nodes in tree order, the best first.
+        ``beam_size`` nodes are kept at each level above. If the nodes are labels, ``only_labels`` may be predicted.
         With ``windows`` (the first window of each document, then their number), a node's score is the largest of the
         document's windows.
         """
         kept = [None] * self.level if only_labels is None else self._leading_to(only_labels)
         parents: csr_matrix | None = None
-        for head, splits, own in zip(self.heads[:-1], self.splits[:-1], kept, strict=False):
+        for level, (head, splits, own) in enumerate(zip(self.heads, self.splits, kept, strict=True), 1):
             parents = predict_level(
-                head, vectors, parents, splits, only_topk=beam_size, post_processor=post_processor, kept=own,
-                windows=windows,
+                head, vectors, parents, splits, only_topk=only_topk if level == self.level else beam_size,
+                post_processor=post_processor, kept=own, windows=windows,
             )  # fmt: skip
-        return predict_level(
-            self.head, vectors, parents, self.splits[-1], only_topk=only_topk, post_processor=post_processor,
-            kept=kept[-1], windows=windows,
-        )  # fmt: skip
+        assert parents is not None
+        return parents
 
     def to_labels(self, predicted: csr_matrix) -> csr_matrix:
         """Return the same scores with labels as columns instead of nodes."""
@@ -84,19 +77,16 @@ class LabelSearch:
 
     def save(self, folder: str | Path) -> None:
         """Save heads that are whole in this process, to a new folder."""
-        write_checkpoint(
-            folder, {name_of_head(level): head.rows for level, head in enumerate(self.heads)}, self.extra()
-        )
+        rows = {name_of_head(level): head.rows for level, head in enumerate(self.heads)}
+        write_checkpoint(folder, rows, self.extra())
 
     def extra(self) -> dict[str, np.ndarray]:
         """Return what is saved beside the rows of the heads."""
         about = {
-            "format": _FORMAT,
-            "version": 1,
-            "dim": self.head.dim,
+            "format": _FORMAT, "version": 1, "dim": self.head.dim,
             "normalize": [head.scaling.normalize for head in self.heads],
             "scale": [head.scaling.factor for head in self.heads],
-        }
+        }  # fmt: skip
         extra = {"about": np.array(json.dumps(about))}
         extra |= {f"splits/{number}": splits for number, splits in enumerate(self.splits)}
         return extra if self.labels is None else extra | {"labels": self.labels}
@@ -117,7 +107,17 @@ def load_label_search(folder: str | Path) -> LabelSearch:
     about = parse_json(str(found["about"]), of=f"{folder}: about") if "about" in found else {}
     if about.get("format") != _FORMAT or about.get("version") != 1:
         raise InputError(f"{folder} is not a label head", expected="a folder that Matcher.save wrote")
-    _check_about(about, found, folder)
+    scale, normalize = about.get("scale"), about.get("normalize")
+    right = (
+        type(about.get("dim")) is int
+        and isinstance(scale, list)
+        and isinstance(normalize, list)
+        and len(scale) == len(normalize)
+        and all(type(one) in (int, float) for one in scale)
+        and all(f"splits/{number}" in found for number in range(len(scale)))
+    )
+    if not right:
+        raise InputError(f"{folder}: the label head's description is damaged", fix="copy the model again")
     splits = [found[f"splits/{number}"] for number in range(len(about["scale"]))]
     heads = []
     for level, one in enumerate(splits):
@@ -136,25 +136,8 @@ def name_of_head(level: int) -> str:
     return f"head/level_{level + 1}"
 
 
-def _check_about(about: dict[str, Any], found: dict[str, Any], folder: str | Path) -> None:
-    """Raise an error if the description does not fit the arrays in the same file."""
-    scale, normalize = about.get("scale"), about.get("normalize")
-    right = (
-        type(about.get("dim")) is int
-        and isinstance(scale, list)
-        and isinstance(normalize, list)
-        and len(scale) == len(normalize)
-        and all(type(one) in (int, float) for one in scale)
-        and all(f"splits/{number}" in found for number in range(len(scale)))
-    )
-    if not right:
-        raise InputError(f"{folder}: the label head's description is damaged", fix="copy the model again")
-
-
 def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
-    """Return the last fine-tuned level of a PECOS model, under one root, because PECOS stores no level above it. If its
-    number of rows is not that of the model's labels, it scores clusters.
-    """
+    """Return the last fine-tuned level of a PECOS model, which stores no level above it, under one root."""
     file = TorchFile(path)
     weights, bias = (_embedding(file, name) for name in ("W", "b"))
     rows = len(weights) - 1  # the last row stands for padding
@@ -165,7 +148,6 @@ def load_pecos_head(path: Path, nr_labels: int, dim: int) -> LabelSearch:
             received=f"weights {weights.shape}, biases {bias.shape}",
             fix="the folder contains files of two models: copy the model again",
         )
-
     head = WholeHead(np.hstack([weights[:rows], bias[:rows]]))
     return LabelSearch([head], [np.array([0, rows], np.int64)], np.arange(rows) if rows == nr_labels else None)
 

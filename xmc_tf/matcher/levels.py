@@ -80,9 +80,7 @@ def deepest_level(tree: LabelTree, max_match_clusters: int) -> int:
 
 
 def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights: bool = False) -> list[LevelTask]:
-    """Return the levels that are fine-tuned: from the children of the root to the last one that is small enough. With
-    ``weights``, a positive's weight is the number of the document's labels in the node; otherwise 1.
-    """
+    """Return the levels to fine-tune, from the top. With ``weights``, a node's weight is its number of true labels."""
     deepest = deepest_level(tree, max_match_clusters)
     values = csr_matrix(Y, dtype=np.float32, copy=True)
     values.sum_duplicates()
@@ -99,15 +97,10 @@ def levels_of(tree: LabelTree, Y: spmatrix, *, max_match_clusters: int, weights:
                 targets.data[:] = 1
             tasks.insert(0, LevelTask(level, tree.splits[level - 1], targets))
         if level > 1:
-            values = _to_parents(values, tree.splits[level - 1])
+            # The sums over the children of each node of the level above.
+            splits = tree.splits[level - 1]
+            parent_of = np.repeat(np.arange(len(splits) - 1, dtype=values.indices.dtype), np.diff(splits))
+            parts = values.data.copy(), parent_of[values.indices], values.indptr.copy()
+            values = csr_matrix(parts, shape=(values.shape[0], len(splits) - 1))
+            values.sum_duplicates()
     return tasks
-
-
-def _to_parents(values: csr_matrix, splits: np.ndarray) -> csr_matrix:
-    """Return the sums over the children of each node of the level above."""
-    nr_parents = len(splits) - 1
-    parent_of = np.repeat(np.arange(nr_parents, dtype=values.indices.dtype), np.diff(splits))
-    parts = values.data.copy(), parent_of[values.indices], values.indptr.copy()
-    out = csr_matrix(parts, shape=(values.shape[0], nr_parents))
-    out.sum_duplicates()
-    return out

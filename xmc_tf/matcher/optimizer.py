@@ -23,9 +23,7 @@ class TrainedVariables(NamedTuple):
 
 
 class Position:
-    """The number of steps, the position in the data, and the best validation so far. Steps are counted here, because
-    the optimizer does not count those that overflowed in half precision.
-    """
+    """The number of steps (also of those that overflowed), the position in the data, and the best validation so far."""
 
     def __init__(self) -> None:
         with tf.device("/cpu:0"):  # every step reads them, and should not wait for a GPU
@@ -111,9 +109,7 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class FusedAdam(keras.optimizers.Adam):
-    """Adam, or AdamW with ``weight_decay``, whose update of a variable is one operation. It reads and writes each
-    number once; Keras' own update makes ten passes.
-    """
+    """Adam(W) with one operation per variable, which reads and writes each number once instead of ten times."""
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         """Update a variable with a dense gradient."""
@@ -133,18 +129,14 @@ def make_optimizer(
     """Return the optimizer of encoder and head for a training of ``steps`` steps."""
     inner = FusedAdam(
         Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, steps, params.lr_cycles),
-        weight_decay=params.weight_decay or None,
-        epsilon=params.adam_epsilon,
-        global_clipnorm=params.max_grad_norm,
-    )
+        weight_decay=params.weight_decay or None, epsilon=params.adam_epsilon, global_clipnorm=params.max_grad_norm,
+    )  # fmt: skip
     if params.weight_decay:
         inner.exclude_from_weight_decay(var_list=[one for one in encoder_variables if not decays(one)])
     ratio = params.head_rate / params.learning_rate
+    # The rate of this step; the schedule itself would be evaluated after the step has been counted.
     of_rows = RowAdam(
-        # The rate of this step; the schedule itself would be evaluated after the step has been counted.
-        lambda: inner.learning_rate * ratio,
-        epsilon=params.adam_epsilon,
-        weight_decay=params.weight_decay,
+        lambda: inner.learning_rate * ratio, epsilon=params.adam_epsilon, weight_decay=params.weight_decay
     )
     return strategy.optimizer(
         inner, table_optimizer=of_rows, reduction="sum", accumulate=params.gradient_accumulation_steps,

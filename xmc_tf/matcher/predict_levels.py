@@ -14,8 +14,7 @@ from xmc_tf.common.compiled import kernel
 from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.reading import max_over_windows
 from xmc_tf.matcher.heads import LevelHead
-from xmc_tf.rankers.kernels.postprocess import chain, neutral, squash
-from xmc_tf.rankers.postprocess import post_processor_code
+from xmc_tf.rankers.kernels.postprocess import chain, neutral, post_processor_code, squash
 from xmc_tf.ranks.rounds import equal_rounds
 
 ROWS_AT_ONCE = 16384  # rows of the head per block
@@ -23,26 +22,21 @@ SCORES_AT_ONCE = 1 << 25  # scores of candidates in memory: 128 MiB
 
 
 def predict_level(
-    head: LevelHead,
-    vectors: np.ndarray,
-    parents: csr_matrix | None,
-    splits: np.ndarray,
-    *,
-    only_topk: int,
-    post_processor: str = "noop",  # which ignores the parents' scores
-    kept: np.ndarray | None = None,  # mask of the nodes that may be predicted
-    windows: np.ndarray | None = None,
-) -> csr_matrix:
+    head: LevelHead, vectors: np.ndarray, parents: csr_matrix | None, splits: np.ndarray, *, only_topk: int,
+    post_processor: str = "noop", kept: np.ndarray | None = None, windows: np.ndarray | None = None,
+) -> csr_matrix:  # fmt: skip
     """Return the best nodes of a level for each document, with scores combined along the path; all ranks must call it.
-
     The result is documents × nodes in the order of the tree, float32, the best first. ``vectors`` are embeddings of the
     rank's documents, or of their windows. Then ``windows`` has the first window of each document and the number of
-    windows, and a node's score is the largest of the document's windows, after `_equalize_windows`.
+    windows, and a node's score is the largest of the document's windows, after `_equalize_windows`. ``kept`` masks the
+    nodes that may be predicted.
     """
     code = post_processor_code(post_processor)
     splits = np.asarray(splits, np.int64)
-    if parents is None:
-        parents = _root(len(vectors), code)
+    if parents is None:  # the root, with a score that does not change the children's
+        count = len(vectors)
+        root = np.full(count, neutral(code), np.float32), np.zeros(count, np.int32), np.arange(count + 1)
+        parents = csr_matrix(root, shape=(count, 1))
     elif windows is not None:
         parents = csr_matrix(parents)[np.repeat(np.arange(len(windows) - 1), np.diff(windows))]
     parents = csr_matrix(parents)
@@ -93,11 +87,10 @@ def _score_children(head: LevelHead, vectors: np.ndarray, parents: csr_matrix, s
 
 
 def _equalize_windows(raw: np.ndarray, begins: np.ndarray, windows: np.ndarray) -> None:
-    """Shift raw scores so that all windows of a document have the same log-sum-exp, the mean of theirs.
-
-    The largest score of all windows is then that of the window that prefers the node most to other nodes, as in a
-    softmax. Otherwise a window without a topic could score all nodes alike, many of them higher than another window
-    scores its topic. A document of one window keeps its scores.
+    """Shift raw scores so that all windows of a document have the same log-sum-exp, the mean of theirs. The largest
+    score of all windows is then that of the window that prefers the node most to other nodes, as in a softmax.
+    Otherwise a window without a topic could score all nodes alike, many of them higher than another window scores its
+    topic. A document of one window keeps its scores.
     """
     counts, sizes = np.diff(windows), np.diff(begins)
     if not len(raw) or counts.max() == 1:
@@ -122,12 +115,6 @@ def _head_blocks(head: LevelHead, splits: np.ndarray) -> Iterator[tuple[int, np.
             yield low, head.rows_between(low, high)
 
 
-def _root(documents: int, code: int) -> csr_matrix:
-    """Return the root as the parent of every document, with a score that does not change the children's."""
-    parts = np.full(documents, neutral(code), np.float32), np.zeros(documents, np.int32), np.arange(documents + 1)
-    return csr_matrix(parts, shape=(documents, 1))
-
-
 @kernel
 def _count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray) -> np.ndarray:
     """Return the position of each document's first candidate; its candidates are the children of its parents."""
@@ -142,23 +129,11 @@ def _count_children(starts: np.ndarray, parents: np.ndarray, splits: np.ndarray)
 
 @kernel
 def _best_children(
-    starts: np.ndarray,
-    parents: np.ndarray,
-    parent_scores: np.ndarray,
-    splits: np.ndarray,
-    kept: np.ndarray,  # mask of the children that may be returned
-    begins: np.ndarray,  # result of ``_count_children``
-    raw: np.ndarray,  # score of each candidate
-    code: int,  # of the post-processor
-    most: int,  # nodes per document
-    indptr: np.ndarray,  # int64, position of each document's first result
-    nodes: np.ndarray,  # result, as is ``scores``
+    starts: np.ndarray, parents: np.ndarray, parent_scores: np.ndarray, splits: np.ndarray, kept: np.ndarray,
+    begins: np.ndarray, raw: np.ndarray, code: int, most: int, indptr: np.ndarray, nodes: np.ndarray,
     scores: np.ndarray,
-) -> None:
-    """Apply the post-processor, combine scores with the parents', and write each document's best nodes, best first.
-
-    Equal scores are in the order of the tree.
-    """
+) -> None:  # fmt: skip
+    """Write each document's best nodes by scores combined with their parents', best first, equal ones in tree order."""
     best = np.empty(most, np.float64)
     who = np.empty(most, np.int64)
     for i in range(len(starts) - 1):

@@ -1,8 +1,7 @@
 """Metrics of predictions: ranking metrics, propensities, buckets of label frequency, ensembles, a report."""
 
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
-from xmc_tf.metrics.evaluation import evaluate, inverse_propensity
-from xmc_tf.metrics.layouts import pecos_lines, precision_and_recall
+from xmc_tf.metrics.evaluation import evaluate, inverse_propensity, pecos_lines, precision_and_recall
 from xmc_tf.metrics.measures import MEASURES, FrequencyBuckets, Measures, measure
 from xmc_tf.metrics.ranking import LabelCounts, as_truth, count_labels, mark_hits, top_labels
 from xmc_tf.metrics.table import format_table, percent

@@ -97,17 +97,13 @@ class Comparison:
 
 
 def compare(
-    truth: smat.spmatrix | np.ndarray,
-    predictions: Sequence[tuple[str, smat.spmatrix | np.ndarray]],
-    ks: Sequence[int],
-    *,
-    bounds: Sequence[int] = (10, 50),  # of the frequency buckets, inclusive
-    training_frequency: np.ndarray | None = None,  # of each label; by default the truth is counted
-    gains: np.ndarray | None = None,  # inverse propensities
-    broader: smat.csr_matrix | None = None,  # labels × broader terms
-    details: bool = False,  # measure at every k from 1, for the charts of a report
-) -> Comparison:
-    """Measure every prediction (name and scores) on the truth."""
+    truth: smat.spmatrix | np.ndarray, predictions: Sequence[tuple[str, smat.spmatrix | np.ndarray]],
+    ks: Sequence[int], *, bounds: Sequence[int] = (10, 50), training_frequency: np.ndarray | None = None,
+    gains: np.ndarray | None = None, broader: smat.csr_matrix | None = None, details: bool = False,
+) -> Comparison:  # fmt: skip
+    """Measure every prediction (name and scores) on the truth. ``bounds`` are the upper bounds of the frequency
+    buckets, counted in the truth by default; with ``details``, measure at every k from 1, for the charts of a report.
+    """
     true = as_truth(truth)
     occurs = np.bincount(true.indices, minlength=true.shape[1])
     frequency = occurs if training_frequency is None else training_frequency

@@ -11,15 +11,11 @@ from xmc_tf.metrics.measures import check_shapes
 
 
 def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> smat.csr_matrix:
-    """Combine several predictions into one over all labels that any of them contains.
-
-    - ``average``: the mean score; a label missing in a prediction counts as 0, so scores must not be negative.
-    - ``rank_average``: the mean of points for the rank: the first label gets the length of the longest list, each
-      further label one less.
-    - ``sigmoid_average``, ``softmax_average``: the mean after a sigmoid, or a softmax over a document's list.
-    - ``round_robin``: the first of every prediction in turn, then the second of every one, and so on.
-
-    The result is CSR, every row sorted by descending score, ties by label id.
+    """Combine several predictions into one over all labels that any of them contains, with rows by descending score.
+    ``average`` counts missing labels as 0, so it needs scores that are not negative. ``rank_average`` is the mean of
+    points for the rank: the first label gets the length of the longest list, each further label one less.
+    ``sigmoid_average`` and ``softmax_average`` are means after these functions of a document's list. ``round_robin``
+    takes the first label of every prediction in turn, then the second of every one, and so on.
     """
     if way not in ENSEMBLES:
         raise InputError(f"unknown ensemble {way!r}", expected=", ".join(ENSEMBLES), received=way)

@@ -1,23 +1,27 @@
-"""Evaluation of predictions, with propensity-scored metrics if training labels are given."""
+"""Evaluation of predictions, propensity-scored if training labels are given; as a table, or as the lines of PECOS."""
 
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as smat
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix
-from xmc_tf.metrics.measures import Measures, measure
-from xmc_tf.metrics.ranking import as_truth
+from xmc_tf.metrics.measures import Measures, check_shapes, measure
+from xmc_tf.metrics.ranking import as_truth, mark_hits, top_labels
+from xmc_tf.metrics.table import format_table, percent
+
+PECOS_TOPK = 10
+DOCUMENTS = 1 << 16  # documents per block, to bound memory
 
 
 def inverse_propensity(frequency: np.ndarray, documents: int, a: float = 0.55, b: float = 1.5) -> np.ndarray:
-    """Return the weight of finding each label: large for rare labels, close to 1 for frequent ones.
-
-    For a label of n among N training documents: ``1 / p = 1 + C (n + b)^-a`` with ``C = (ln N - 1)(b + 1)^a``. The
-    extreme classification repository uses a = 0.5 and b = 0.4 for Wikipedia, 0.6 and 2.6 for Amazon.
+    """Return the weight of finding each label: large for rare labels, close to 1 for frequent ones. For a label of n
+    among N training documents: ``1 / p = 1 + C (n + b)^-a`` with ``C = (ln N - 1)(b + 1)^a``. The extreme
+    classification repository uses a = 0.5 and b = 0.4 for Wikipedia, 0.6 and 2.6 for Amazon.
     """
     if documents < 1:
         raise InputError("propensities need training documents", expected="at least 1")
@@ -77,3 +81,37 @@ def evaluate(
         gains = inverse_propensity(np.bincount(training.indices, minlength=training.shape[1]), training.shape[0])
     overall, *_ = measure(truth, predictions, ks, gains=gains)
     return overall
+
+
+def precision_and_recall(predicted: smat.csr_matrix, truth: Any, layout: str = "table") -> str:
+    """Return precision and recall as a table; with the layout "pecos", as the lines that PECOS's commands print."""
+    if layout == "pecos":
+        return pecos_lines(predicted, truth)
+    most = int(np.diff(predicted.indptr).max(initial=1))
+    ks = [k for k in (1, 3, 5, 10, 20, 100) if k <= most] or [1]
+    overall, *_ = measure(truth, predicted, ks=ks)
+    rows = [
+        [name, *(percent(overall.at(short, k)) for k in ks)] for short, name in (("P", "precision"), ("R", "recall"))
+    ]
+    return format_table(["", *(f"@{k}" for k in ks)], rows)
+
+
+def pecos_lines(
+    predicted: smat.spmatrix | np.ndarray, truth: Any, topk: int = PECOS_TOPK, name: str = "the prediction"
+) -> str:
+    """Return precision and recall at 1 to ``topk`` in the three lines that PECOS prints, with its rounding."""
+    check_shapes(truth, predicted, name)
+    true = as_truth(truth)
+    hits = np.cumsum(mark_hits(true, top_labels(predicted, topk, name)), axis=1)
+    labels = np.maximum(np.diff(true.indptr), 1)[:, None]
+    recall = np.zeros(topk)
+    for begin in range(0, len(hits), DOCUMENTS):
+        rows = slice(begin, begin + DOCUMENTS)
+        # Document by document, because numpy's pairwise sum would round differently.
+        recall = np.add.accumulate(np.vstack([recall, hits[rows] / labels[rows]]), axis=0)[-1]
+    precision = hits.sum(axis=0) / true.shape[0] / np.arange(1, topk + 1)
+    lines = [
+        f"{key:7}= " + " ".join(f"{100 * value:4.2f}" for value in values)
+        for key, values in (("prec", precision), ("recall", recall / true.shape[0]))
+    ]
+    return "\n".join(["==== evaluation results ====", *lines])

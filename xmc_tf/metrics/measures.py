@@ -36,9 +36,7 @@ class NearMisses(NamedTuple):
 
 
 def mark_near(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, broader: smat.csr_matrix) -> NearMisses:
-    """Mark the predicted labels that are true or near a true label of their document. ``broader`` is labels × terms,
-    with an entry for each direct broader term of a label; the first terms are the labels.
-    """
+    """Mark predicted labels that are true or near a true one. ``broader`` is labels × broader terms, labels first."""
     broader = smat.csr_matrix(broader, dtype=np.float32)
     of_labels = smat.csr_matrix(broader[:, : broader.shape[0]])
     near, sibling = hits.astype(bool), hits.astype(bool)
@@ -122,7 +120,6 @@ def measure(
     true = as_truth(truth)
     top = top_labels(prediction, ks[-1], name)
     hits = mark_hits(true, top)
-
     names = buckets.names if buckets else ()
     group = buckets.of_label if buckets else np.zeros(true.shape[1], np.int32)
     sums, documents_of = _sum_over_documents(true, top, hits, group, max(len(names), 1), gains)
@@ -195,12 +192,10 @@ def _values(
     hits, recall, ndcg, gain, best_gain, gain_ndcg, best_gain_ndcg, predicted = sums[:, at]
     return {
         "P": _ratio(hits, all_documents * (at + 1.0) if documents else nothing),
-        "R": _ratio(recall, nothing + documents),
-        "nDCG": _ratio(ndcg, nothing + documents),
-        "PSP": _ratio(gain, best_gain),
-        "PSnDCG": _ratio(gain_ndcg, best_gain_ndcg),
+        "R": _ratio(recall, nothing + documents), "nDCG": _ratio(ndcg, nothing + documents),
+        "PSP": _ratio(gain, best_gain), "PSnDCG": _ratio(gain_ndcg, best_gain_ndcg),
         "micro-F1": _ratio(2 * hits, predicted + true if true else nothing),
-    }
+    }  # fmt: skip
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

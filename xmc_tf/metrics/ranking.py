@@ -77,10 +77,8 @@ def _canonical(matrix: smat.spmatrix | np.ndarray, name: str) -> smat.csr_matrix
     """Return a writable CSR copy with sorted indices and without duplicates."""
     if isinstance(matrix, np.ndarray) and matrix.ndim != 2:
         raise InputError(
-            f"{name} is not a matrix",
-            expected="documents × labels",
-            received=f"an array of shape {matrix.shape}",
-        )
+            f"{name} is not a matrix", expected="documents × labels", received=f"an array of shape {matrix.shape}",
+        )  # fmt: skip
     rows = smat.csr_matrix(matrix, copy=True)
     # Built again, because scipy trusts flags that a caller may have set on the original.
     rows = smat.csr_matrix((rows.data, rows.indices, rows.indptr), shape=rows.shape)

@@ -52,17 +52,13 @@ class SingleLabelMeasures:
         return {"accuracy": self.accuracy, "micro-F1": self.micro_f1, "macro-F1": self.macro_f1}
 
     def lines(self, names: Sequence[str] | None, baseline: float | None = None) -> list[str]:
-        """Return the metrics and the most confused labels as lines for a terminal. ``baseline`` is the accuracy of
-        always predicting one label: by default, the most frequent one in these documents.
-        """
+        """Return lines for a terminal. ``baseline`` is the accuracy of always predicting the most frequent label."""
         if baseline is None:
             baseline = float(self.matrix.sum(axis=1).max()) / self.documents
         rows = [
-            ["accuracy", percent(self.accuracy)],
-            ["macro F1", percent(self.macro_f1)],
-            ["micro F1", percent(self.micro_f1)],
-            ["most frequent label", percent(baseline)],
-        ]
+            ["accuracy", percent(self.accuracy)], ["macro F1", percent(self.macro_f1)],
+            ["micro F1", percent(self.micro_f1)], ["most frequent label", percent(baseline)],
+        ]  # fmt: skip
         out = format_table(["", "%"], rows, indent="  ").splitlines()
         if confused := self.confusions(_CONFUSIONS):
 
@@ -85,9 +81,7 @@ def is_single_label(truth: smat.spmatrix) -> bool:
 
 
 def measure_single_label(truth: smat.spmatrix, predictions: smat.spmatrix) -> SingleLabelMeasures:
-    """Measure the first predicted label of each document against its only true one. A document without a prediction
-    counts as wrong.
-    """
+    """Measure each document's first predicted label against its only true one; no prediction counts as wrong."""
     check_shapes(truth, predictions, "the prediction")
     true = as_truth(truth)
     counts = np.diff(true.indptr)

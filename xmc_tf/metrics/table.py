@@ -11,14 +11,7 @@ def percent(value: float) -> str:
 def format_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, width: int = 100, indent: str = ""
 ) -> str:
-    """Align the columns; columns beyond ``width`` go into further tables that repeat the first ``left`` columns.
-
-    Example:
-        >>> print(format_table(["system", "P@1", "P@3"], [["ours", "42.91", "33.10"]]))
-        system    P@1    P@3
-        ------  -----  -----
-        ours    42.91  33.10
-    """
+    """Align the columns; columns beyond ``width`` go into further tables that repeat the first ``left`` columns."""
     wide = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
     fixed = sum(wide[:left]) + 2 * left + len(indent)
     blocks: list[list[int]] = [[]]

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.audit import Audit, AuditData, audit_labels, fold_scorer
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, Texts, check_pair
-from xmc_tf.models.labels import matrix_of_names, needed_names
+from xmc_tf.models.labels import binary, matrix_of_names, needed_names
 from xmc_tf.params import PredictionOptions, RankerParams, RankerPredParams
 from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, held_out_trainer
@@ -27,16 +26,9 @@ _NEGATIVES = "tfn"  # others need scores of the label head
 
 
 def audit_documents(
-    model: "Parts | LinearParts",
-    X: Features,
-    texts: Texts | None,
-    labels: LabelData,
-    params: RankerParams,
-    *,
-    documents: Sequence[str] | None,
-    most: int,
-    threads: int,
-) -> Audit:
+    model: "Parts | LinearParts", X: Features, texts: Texts | None, labels: LabelData, params: RankerParams, *,
+    documents: Sequence[str] | None, most: int, threads: int,
+) -> Audit:  # fmt: skip
     """Return the findings about the labels of documents; ``params`` trained the model's rankers."""
     if params.mode != "full-model":
         raise InputError("this model predicts clusters of labels, not labels", expected="a model of labels")
@@ -67,14 +59,11 @@ def audit_documents(
 def _known_labels(labels: LabelData, names: Sequence[str] | None, nr_labels: int) -> csr_matrix:
     """Return the label matrix; labels that the rankers do not know are counted and left out."""
     if labels.is_matrix and (labels.columns is None or names is None):
-        Y = csr_matrix(labels.matrix(), dtype=np.float32, copy=True)  # files are mapped, and cannot be changed
+        Y = binary(labels.matrix())
         if Y.shape[1] != nr_labels:
             raise InputError(
                 "the labels do not fit the model", expected=f"{nr_labels:,} columns", received=f"{Y.shape[1]:,}"
             )
-        Y.sum_duplicates()
-        Y.eliminate_zeros()
-        Y.data[:] = 1.0
         return Y
     names = needed_names(names, nr_labels)
     known = set(names)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 from scipy.sparse import spmatrix
@@ -73,6 +73,15 @@ class ReadDocuments:
         """The texts, or the features as a matrix."""
         return as_features(self.features) if self.texts is None else self.texts
 
+    def only_texts(self) -> Texts:
+        """Return the texts; refuse features."""
+        if self.texts is None:
+            raise InputError(
+                "texts contains features", expected="texts: an encoder reads nothing else",
+                received=type(self.features).__name__, fix="X=features, beside the texts",
+            )  # fmt: skip
+        return self.texts
+
     def labelled(self) -> "LabelData":
         """Return the labels; refuse documents without any."""
         if self.labels is None:
@@ -84,16 +93,9 @@ class ReadDocuments:
 
 
 def read_documents(
-    documents: Any,
-    labels: Any = None,
-    columns: FrameColumns | None = None,
-    *,
-    trained: "TrainedColumns | None" = None,
-    training: bool = False,
-    labelled: bool = False,
-    name: str = "texts",
-    labels_name: str = "labels",
-) -> ReadDocuments:
+    documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, trained: "TrainedColumns | None" = None,
+    training: bool = False, labelled: bool = False, name: str = "texts", labels_name: str = "labels",
+) -> ReadDocuments:  # fmt: skip
     """Read documents, and labels if there are any, in every form that users have them.
 
         >>> read_documents({"title": ["Rye bread"], "subjects": ["baking; bread"]}, "subjects").texts
@@ -114,11 +116,10 @@ def read_documents(
     else:
         if "text" in columns or (isinstance(labels, str) and not isinstance(documents, str)):
             raise InputError(
-                f"columns are named, but {name} is not a DataFrame",
-                expected="a DataFrame, or a dictionary of columns",
+                f"columns are named, but {name} is not a DataFrame", expected="a DataFrame, or a dictionary of columns",
                 received=type(documents).__name__,
                 fix="pass the DataFrame as the first argument; or texts and labels as lists",
-            )
+            )  # fmt: skip
         texts = read_texts(documents, name, training=training)
     features = documents if texts is None else None
     if labels is None:
@@ -127,20 +128,21 @@ def read_documents(
     found = _read_labels(
         [labels] if isinstance(documents, str) and isinstance(labels, str) else labels, separator, labels_name
     )
-    return ReadDocuments(texts, features, found, _columns_of_series(documents, labels, found.separator))
+    if (named := _series_name(documents)) is None:
+        return ReadDocuments(texts, features, found)
+    from xmc_tf.tables.columns import TrainedColumns
+
+    used = TrainedColumns((named,), _series_name(labels), found.separator)
+    return ReadDocuments(texts, features, found, used)
 
 
-class SourceDocuments(NamedTuple):
-    """The documents of a table."""
+def documents_of_source(
+    source: "TableReader", options: "ColumnOptions", *, labelled: bool
+) -> tuple[list[str], list[list[str]], "TrainedColumns", list[str]]:
+    """Return texts (on one line each), labels, columns and names of a table's documents.
 
-    texts: list[str]
-    labels: list[list[str]]
-    columns: "TrainedColumns"
-    ids: list[str]
-
-
-def documents_of_source(source: "TableReader", options: "ColumnOptions", *, labelled: bool) -> SourceDocuments:
-    """Return the documents of a table; rows that name the same document are merged."""
+    Rows that name the same document are merged.
+    """
     from xmc_tf.tables.columns import SAMPLE, TrainedColumns, choose_columns
     from xmc_tf.tables.reading.records import TableRow
 
@@ -163,7 +165,7 @@ def documents_of_source(source: "TableReader", options: "ColumnOptions", *, labe
         ids = [one for one, _, _ in of_document.values()]
         texts = [text for _, text, _ in of_document.values()]
         labels = [list(dict.fromkeys(own)) for _, _, own in of_document.values()]
-    return SourceDocuments(texts, labels, TrainedColumns.of(chosen, source.columns), ids)
+    return texts, labels, TrainedColumns.of(chosen, source.columns), ids
 
 
 def labelled_rows(
@@ -212,13 +214,9 @@ def _is_numeric(frame: Any) -> bool:
 
 
 def _read_frame(
-    frame: Any,
-    labels: Any,
-    columns: FrameColumns,
-    trained: "TrainedColumns | None",
-    labelled: bool,
+    frame: Any, labels: Any, columns: FrameColumns, trained: "TrainedColumns | None", labelled: bool,
     names: tuple[str, str],
-) -> ReadDocuments:
+) -> ReadDocuments:  # fmt: skip
     """Return the texts of a table, and its labels or those that were passed separately."""
     from xmc_tf.tables.columns import ColumnOptions
     from xmc_tf.tables.label_forms import LISTS, LabelData
@@ -241,14 +239,6 @@ def _read_frame(
         return ReadDocuments(texts, None, found, replace(used, labels=_series_name(labels), separator=separator))
     _count_bare(own, names[1])
     return ReadDocuments(texts, None, LabelData(LISTS, own, separator=used.separator), used)
-
-
-def _columns_of_series(texts: Any, labels: Any, separator: str) -> "TrainedColumns | None":
-    """Return the columns that Series come from, by their names; None if the texts have no name."""
-    from xmc_tf.tables.columns import TrainedColumns
-
-    name = _series_name(texts)
-    return None if name is None else TrainedColumns((name,), _series_name(labels), separator)
 
 
 def _series_name(values: Any) -> str | None:

@@ -27,16 +27,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def evidence_stage(
-    model: Parts,
-    held_out: Stage,
-    embeddings: Stage,
-    inputs: TrainingInputs,
-    recipe: Recipe,
-    stages: Stages,
-    *,
+    model: Parts, held_out: Stage, embeddings: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages, *,
     named: bool,
     decide_on_head: bool,
-) -> Stage:
+) -> Stage:  # fmt: skip
     """Learn the fusion and the weight of names on documents that neither encoder nor auxiliary rankers have seen.
 
     With ``decide_on_head``, the label head is left out if the rankers alone are better on these documents, as with an
@@ -51,7 +45,6 @@ def evidence_stage(
             metadata = ModelMetadata({**metadata.content, "nr_trees": held_out.record["nr_trees"]})
         auxiliary = Parts({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
-
         record: Record = {"ensemble_method": metadata.ensemble_method}
         options = for_fusion(auxiliary, PredictionOptions(only_topk=POOL, threads=recipe.threads))
         vectors: list[np.ndarray] = []

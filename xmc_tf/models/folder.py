@@ -65,11 +65,9 @@ def read_metadata(folder: Path) -> ModelMetadata:
     content: dict[str, Any] = read_unchanged_json(path, expected="a model's parameters", fix="copy the model again")
     if content.get("format") == MODEL_FORMAT and content.get("version") != _VERSION:
         raise InputError(
-            f"{path} has an unknown version",
-            expected=str(_VERSION),
-            received=repr(content.get("version")),
+            f"{path} has an unknown version", expected=str(_VERSION), received=repr(content.get("version")),
             fix="load it with the version of xmc_tf that wrote it, or train it again",
-        )
+        )  # fmt: skip
     # Only a warning, because people edit parameters by hand on purpose, as they do in PECOS's folders.
     if is_unchanged(content) is False:
         _LOG.warning(
@@ -152,10 +150,9 @@ def check_parts(folder: Path, metadata: ModelMetadata, found: Iterable[tuple[str
         if number != metadata.content.get(key, number):
             raise InputError(
                 f"{folder / part} does not belong to {folder / 'params.json'}",
-                expected=f"{key} {metadata.content[key]}",
-                received=str(number),
+                expected=f"{key} {metadata.content[key]}", received=str(number),
                 fix="the folder contains files of two models: copy the model again",
-            )
+            )  # fmt: skip
 
 
 def nr_dense(metadata: ModelMetadata, folder: Path) -> int:
@@ -174,10 +171,9 @@ def load_tfidf(folder: Path | None, metadata: ModelMetadata) -> "Tfidf":
                 fix="the folder is incomplete: copy it again",
             )
         raise InputError(
-            "this model was trained on features and cannot read text",
-            expected="features as in training (-x)",
+            "this model was trained on features and cannot read text", expected="features as in training (-x)",
             fix="train with -t instead of -x, so that the vectorizer is stored in the model",
-        )
+        )  # fmt: skip
     from xmc_tf.features import Tfidf
 
     return Tfidf.load(folder)

@@ -45,15 +45,11 @@ def true_labels(labels: "LabelData", documents: Any, nr_labels: int, names: Sequ
         matrix: Any = labels.matrix()
         check_validation_input(matrix, nr_labels)
     else:
-        matrix = _matrix_with_unknown(labels, nr_labels, names)
+        names = needed_names(names, nr_labels)
+        every = [*names, *unknown_labels(labels, names)]  # those come last
+        matrix = matrix_of_names(labels.names, every, "the model's label names")
     check_pair(documents, matrix, "the documents", "the labels")
     return matrix.tocsr()
-
-
-def _matrix_with_unknown(labels: "LabelData", nr_labels: int, names: Sequence[str] | None) -> csr_matrix:
-    names = needed_names(names, nr_labels)
-    every = [*names, *unknown_labels(labels, names)]
-    return matrix_of_names(labels.names, every, "the model's label names")
 
 
 def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:
@@ -61,10 +57,9 @@ def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:
     if names is None:
         raise InputError(
             "the labels are names, but the model's labels have no names",
-            expected=f"a sparse matrix of documents × {nr_labels:,} labels",
-            received="label names",
+            expected=f"a sparse matrix of documents × {nr_labels:,} labels", received="label names",
             fix="train the model with names=[...]",
-        )
+        )  # fmt: skip
     return names
 
 
@@ -82,11 +77,9 @@ def unknown_labels(labels: "LabelData", names: Sequence[str]) -> list[str]:
         if len(unknown) == len({name for document in documents for name in document}):
             similar = nearest(first[0], names)
             raise InputError(
-                "the model knows none of the labels",
-                expected=f"some of its {len(names):,} labels",
-                received=shown,
+                "the model knows none of the labels", expected=f"some of its {len(names):,} labels", received=shown,
                 fix=f"did you mean {similar!r}?" if similar else "check the column and label_separator",
-            )
+            )  # fmt: skip
         _LOG.warning(
             "%s of the labels are unknown to the model and count as misses: %s (in %s documents)",
             f"{len(unknown):,}", shown, f"{sum(not known.issuperset(document) for document in documents):,}",
@@ -99,10 +92,9 @@ def _checked(names: Sequence[str]) -> list[str]:
     for column, name in enumerate(names := list(names)):
         if not isinstance(name, str) or not name.strip() or "\n" in name:
             raise InputError(
-                f"label name {column:,} cannot be used",
-                expected="text on one line, not empty",
+                f"label name {column:,} cannot be used", expected="text on one line, not empty",
                 received=repr(name)[:60],
-            )
+            )  # fmt: skip
     return names
 
 
@@ -112,10 +104,9 @@ def matrix_of_names(documents: list[list[str]], names: Sequence[str], called: st
     if len(column_of) != len(names):
         double = next(name for column, name in enumerate(names) if column_of[name] != column)
         raise InputError(
-            f"{called} contain {double!r} more than once",
-            expected="a different name for each label",
+            f"{called} contain {double!r} more than once", expected="a different name for each label",
             fix="rename one of them, or give the labels as a sparse matrix",
-        )
+        )  # fmt: skip
     columns: list[int] = []
     indptr = [0]
     for row, document in enumerate(documents):
@@ -131,3 +122,12 @@ def matrix_of_names(documents: list[list[str]], names: Sequence[str], called: st
         indptr.append(len(columns))
     values = np.ones(len(columns), np.float32)
     return csr_matrix((values, np.array(columns, np.int32), np.array(indptr)), shape=(len(documents), len(names)))
+
+
+def binary(Y: Any) -> csr_matrix:
+    """Return labels as a new matrix with 1 for every positive."""
+    out = csr_matrix(Y, dtype=np.float32, copy=True)
+    out.sum_duplicates()
+    out.eliminate_zeros()
+    out.data[:] = 1.0
+    return out

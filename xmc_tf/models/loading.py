@@ -1,14 +1,22 @@
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_kind import FINE_TUNED
-from xmc_tf.models.folder import kind_of
-from xmc_tf.models.hub import HUB, download
+from xmc_tf.common.process.extras import require
+from xmc_tf.models.folder import kind_of, read_metadata
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from xmc_tf.models.model import Model
 
 # The class of a model is imported when there is one: a linear model needs nothing of an encoder.
+
+
+HUB = "hf://"
+_ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
 
 
 def load(folder: str | Path, *, runtime: str = "auto") -> "Model":
@@ -40,3 +48,70 @@ def load(folder: str | Path, *, runtime: str = "auto") -> "Model":
     from xmc_tf.models.xr_linear import XRLinear
 
     return XRLinear.load(folder)
+
+
+def download(address: str) -> Path:
+    """Download a model folder, or find it in the hub's cache, and return its path."""
+    repository, revision = _parsed(address)
+    hub = _hub()
+    try:
+        return Path(hub.snapshot_download(repository, revision=revision))
+    except (hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError, ValueError, OSError) as error:
+        raise _refused(address, error) from None
+
+
+def push(folder: str | Path, address: str, *, private: bool = True) -> str:
+    """Upload a model folder to the Hugging Face hub, with its model card if ``xmc-tf report`` has written one.
+
+    You must be logged in (``hf auth login``). All files in the folder are uploaded, including kept training data.
+
+    ``xmc_tf.push("model", "hf://user/model")`` returns ``'https://huggingface.co/user/model'``.
+
+    Args:
+        folder: the model's folder.
+        address: ``hf://user/model``; the repository is created if it does not exist.
+        private: whether a new repository is private.
+
+    Returns:
+        The address of the model's page.
+
+    Raises:
+        InputError: the folder is not a model, the address is wrong, or the hub refuses it.
+    """
+    repository, revision = _parsed(address)
+    read_metadata(Path(folder))
+    hub = _hub()
+    try:
+        hub.create_repo(repository, private=private, exist_ok=True)
+        hub.upload_folder(
+            repo_id=repository, folder_path=str(folder), revision=revision, commit_message="Upload a model of xmc_tf"
+        )
+    except (hub.errors.HfHubHTTPError, ValueError, OSError) as error:
+        raise _refused(address, error) from None
+    return f"https://huggingface.co/{repository}"
+
+
+def _parsed(address: str) -> tuple[str, str | None]:
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        raise InputError(
+            f"{address} is not the address of a model on the hub", expected="hf://user/model, or with @revision",
+            received=address,
+        )  # fmt: skip
+    return found[1], found[2]
+
+
+def _hub() -> "ModuleType":
+    require("huggingface_hub")
+    import huggingface_hub
+    import huggingface_hub.errors
+
+    return huggingface_hub
+
+
+def _refused(address: str, error: Exception) -> InputError:
+    return InputError(
+        f"{address}: {str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__}",
+        expected="a repository that exists, and access to it",
+        fix="check the name; hf auth login gives access to private models",
+    )

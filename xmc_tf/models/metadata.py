@@ -59,17 +59,15 @@ class ModelMetadata:
 
     @property
     def seed(self) -> int:
-        """The training seed."""
         return int(self._number("seed"))
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of the packages that the model was trained with."""
+        """Versions of the packages at training."""
         return dict(self._value("versions"))
 
     @property
     def embedding_dim(self) -> int:
-        """Size of the embedding of a document."""
         return int(self._number("embedding_dim"))
 
     @property
@@ -90,10 +88,9 @@ class ModelMetadata:
         long_texts = self._value("long_texts")
         if long_texts not in LONG_TEXTS:
             raise InputError(
-                f"params.json: long_texts is {long_texts!r}"[:100],
-                expected=", ".join(LONG_TEXTS),
+                f"params.json: long_texts is {long_texts!r}"[:100], expected=", ".join(LONG_TEXTS),
                 fix="copy the model again",
-            )
+            )  # fmt: skip
         return Reading.of(self.truncate_length, long_texts, int(self._number("max_windows")))
 
     @property
@@ -118,12 +115,10 @@ class ModelMetadata:
 
     @property
     def train_params(self) -> dict[str, Any]:
-        """Training parameters, as JSON."""
         return copy.deepcopy(dict(self._value("train_params")))
 
     @property
     def pred_params(self) -> dict[str, Any]:
-        """Prediction parameters, as JSON."""
         return copy.deepcopy(dict(self._value("pred_params")))
 
     @property

@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -13,7 +14,7 @@ from xmc_tf.data import Features, chosen_labels
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.growing.trained_documents import TrainedDocuments
+from xmc_tf.models.growing.training_data import TrainedDocuments
 from xmc_tf.models.labels import Labels, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.results import named, over_all_labels
@@ -75,15 +76,10 @@ class TrainingKeywords(FrameColumns, total=False):
     that; they also rank labels better (default: if there are enough documents)."""
 
 
-class ReadKeywords(NamedTuple):
-    """The keywords of a prediction or an export."""
-
-    options: PredictionOptions
-    columns: FrameColumns
-    only_labels: Iterable[str | int] | None
-
-
-def read_keywords(keywords: Mapping[str, Any]) -> ReadKeywords:
+def read_keywords(
+    keywords: Mapping[str, Any],
+) -> tuple[PredictionOptions, FrameColumns, Iterable[str | int] | None]:
+    """Return the options, the columns of a DataFrame, and the labels that may be predicted (None: all)."""
     columns = {name: value for name, value in keywords.items() if name in FrameColumns.__annotations__}
     options = {name: value for name, value in keywords.items() if name not in columns}
     only_labels = options.pop("only_labels", None)
@@ -91,7 +87,7 @@ def read_keywords(keywords: Mapping[str, Any]) -> ReadKeywords:
         if options.get("only_topk") is not None:
             raise InputError("k and only_topk are the same option", fix="leave one of them out")
         options["only_topk"] = k
-    return ReadKeywords(PredictionOptions(**options), cast(FrameColumns, columns), only_labels)
+    return PredictionOptions(**options), cast(FrameColumns, columns), only_labels
 
 
 class Model(ABC):
@@ -128,26 +124,41 @@ class Model(ABC):
     def more_trees(self) -> Sequence[LabelTree]:
         """The label trees after the first."""
 
-    @abstractmethod
     def predict(self, texts: DocumentsLike, X: Any = None, **options: Unpack[PredictionKeywords]) -> csr_matrix:
         """Return the scores of the best labels of each document, descending within a row: documents × labels.
 
         Args:
-            texts: documents, one text each.
-            X: features of the documents, for a model that needs them beside the texts.
-            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` (or ``k``) and ``min_precision``;
-                and ``only_labels``, names or numbers of the labels that may be predicted.
+            texts: one text per document, or a single text; of a DataFrame, the columns that the model was trained on
+                are read. For an XRLinear that was trained on features: features, documents × features.
+            X: features of the documents: required for an XTransformer that was trained with features; for an XRLinear,
+                the features of its vectorizer, if they are already computed.
+            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` (or ``k``) and
+                ``min_precision``; ``only_labels``, names or numbers of the labels that may be predicted; and ``text``,
+                a DataFrame's column of texts, or several (default: those of the training).
         """
+        chosen, columns, only_labels = read_keywords(options)
+        if only_labels is not None:
+            return self.only(only_labels).predict(texts, X, **vars(chosen), **columns)
+        return self._predict(self._read(texts, columns=columns), X, chosen)
 
     @abstractmethod
+    def _predict(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> csr_matrix: ...
+
     def set_output_constraint(self, labels: Iterable[str | int] | None) -> None:
         """Restrict predictions to some labels, without changing the model's folder.
 
         Args:
             labels: names or numbers of the labels that may be predicted; None for all.
         """
+        chosen = None if labels is None else chosen_labels(labels, self.names, self.nr_labels)
+        if self.evidence is not None:
+            self.evidence.allowed = chosen
+        self._restrict(chosen)
 
     @abstractmethod
+    def _restrict(self, chosen: np.ndarray | None) -> None:
+        """Restrict the predictions of the rankers and the label head."""
+
     def only(self, labels: Iterable[str | int]) -> Self:
         """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
 
@@ -161,14 +172,19 @@ class Model(ABC):
         Raises:
             InputError: a label does not exist, or may not be predicted.
         """
-
-    def _restriction(self, labels: Iterable[str | int], allowed: np.ndarray | None) -> np.ndarray:
-        """Return the numbers of the chosen labels among those that may be predicted."""
-        chosen = chosen_labels(labels, self.names, self.nr_labels)
+        chosen, allowed = chosen_labels(labels, self.names, self.nr_labels), self._allowed
         found = chosen if allowed is None else np.intersect1d(chosen, allowed)
         if not len(found):
             raise InputError("none of the labels may be predicted", expected="labels of set_output_constraint")
-        return found
+        return self._only(found, None if self.evidence is None else replace(self.evidence, allowed=found))
+
+    @property
+    @abstractmethod
+    def _allowed(self) -> np.ndarray | None:
+        """The labels that may be predicted; None: all."""
+
+    @abstractmethod
+    def _only(self, chosen: np.ndarray, evidence: ProbabilityModel | None) -> Self: ...
 
     @abstractmethod
     def explain(self, text: str, k: int = 5, *, beam_size: int | None = None) -> "Explanation":
@@ -180,13 +196,16 @@ class Model(ABC):
             beam_size: number of nodes kept at each level above the labels. None: the model's default.
         """
 
-    @abstractmethod
     def save(self, folder: str | Path) -> None:
-        """Write the model to a folder, completely or not at all; an older model there is replaced.
+        """Write the model to a folder, completely or not at all; an older model there is replaced, other files stay.
 
         Args:
-            folder: folder of the model.
+            folder: folder of the model. Only one rank may write it.
         """
+        self._save(Path(folder))
+
+    @abstractmethod
+    def _save(self, folder: Path) -> None: ...
 
     @abstractmethod
     def export_parts(self) -> "ModelParts":
@@ -297,13 +316,13 @@ class Model(ABC):
         """
         from xmc_tf.serving.export import export_model  # it loads TensorFlow
 
-        read = read_keywords(options)
-        if read.only_labels is not None:
+        chosen, _, only_labels = read_keywords(options)
+        if only_labels is not None:
             raise InputError(
                 "an export predicts all labels of its model", received="only_labels",
                 fix="remove the others first (without_labels); or use xmc-tf serve, whose requests may name labels",
             )  # fmt: skip
-        return export_model(self.export_parts(), folder, read.options, precision=precision)
+        return export_model(self.export_parts(), folder, chosen, precision=precision)
 
     def _read(
         self, documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, labelled: bool = False

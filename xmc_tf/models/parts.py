@@ -26,7 +26,7 @@ from xmc_tf.common.folders.model_parts import (
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dense
-from xmc_tf.models.growing.trained_documents import TrainedDocuments
+from xmc_tf.models.growing.training_data import TrainedDocuments
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params.choices import ONNX, TENSORFLOW
 from xmc_tf.rankers.ensemble import Rankers, rankers_of
@@ -46,14 +46,9 @@ class Parts:
     asked_runtime = "auto"
 
     def __init__(
-        self,
-        parts: Mapping[str, Path],
-        metadata: ModelMetadata,
-        names: Sequence[str] | None = None,
-        *,
-        where: Path,
+        self, parts: Mapping[str, Path], metadata: ModelMetadata, names: Sequence[str] | None = None, *, where: Path,
         kept: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.parts, self.metadata = dict(parts), metadata
         self.names = list(names) if names else None
         self.folder, self._kept = where, kept

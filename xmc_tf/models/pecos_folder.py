@@ -50,7 +50,10 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
     pooling, dim = _pooling_and_size(inner / "text_encoder" / "config.json")
     matcher_file = inner / "param.json"
     matcher = _read(matcher_file) if matcher_file.exists() else {}
-    predicting = _pred_params(matcher, matcher_file)
+    try:
+        predicting = MatcherPredParams.from_json(matcher.get("pred_params") or {})
+    except InputError as error:
+        raise error.found_in(f"{matcher_file}: pred_params") from None
     trained = matcher.get("train_params")
     names = {field.name for field in dataclasses.fields(MatcherParams)} - set(_FOLDERS)
     metadata: dict[str, Any] = {
@@ -77,11 +80,9 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
         nr_features = _count(_read(place), "nr_features", place)
         if nr_features < dim:
             raise InputError(
-                f"{place} does not fit the encoder",
-                expected=f"at least {dim} features, the width of the embedding",
-                received=f"{nr_features:,}",
-                fix="the folder contains files of two models: copy the model again",
-            )
+                f"{place} does not fit the encoder", expected=f"at least {dim} features, the width of the embedding",
+                received=f"{nr_features:,}", fix="the folder contains files of two models: copy the model again",
+            )  # fmt: skip
         metadata |= {"nr_features": nr_features, "nr_dense": dim}
     return parts, ModelMetadata(metadata)
 
@@ -115,10 +116,9 @@ def _pooling_and_size(path: Path) -> tuple[str, int]:
     kind = config.get("model_type")
     if kind not in _POOLING:
         raise InputError(
-            f"{path}: PECOS has no encoder {str(kind)[:40]!r}",
-            expected=", ".join(_POOLING),
+            f"{path}: PECOS has no encoder {str(kind)[:40]!r}", expected=", ".join(_POOLING),
             fix="load the encoder alone with Encoder.load, which knows more architectures",
-        )
+        )  # fmt: skip
     pooling = _POOLING[kind]
     if kind == "xlnet":
         # For XLNet, PECOS takes the pooling from the configuration's summary options.
@@ -133,14 +133,6 @@ def _pooling_and_size(path: Path) -> tuple[str, int]:
             )
         pooling = "last_tanh" if summary[1] else "last"
     return pooling, _count(config, _WIDTH.get(kind, "hidden_size"), path)
-
-
-def _pred_params(matcher: dict[str, Any], path: Path) -> MatcherPredParams:
-    options = matcher.get("pred_params") or {}
-    try:
-        return MatcherPredParams.from_json(options)
-    except InputError as error:
-        raise error.found_in(f"{path}: pred_params") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

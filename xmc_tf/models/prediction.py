@@ -18,8 +18,7 @@ from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, ov
 from xmc_tf.params import PredictionOptions
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import blend
-from xmc_tf.rankers.deepening import deepened
-from xmc_tf.rankers.ensemble import TreeEnsemble, trees_of
+from xmc_tf.rankers.ensemble import TreeEnsemble, deepened, trees_of
 
 _TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
 POOL = 100  # labels that an ensemble looks at, of each of the two
@@ -160,13 +159,9 @@ def _by_rankers(model: Parts, X: Features, options: PredictionOptions, first: in
     """Return the best labels by the rankers' scores; of several trees, each contributes ``first`` of them."""
     more = {"first": first} if first is not None and isinstance(model.ranker, TreeEnsemble) else {}
     return model.ranker.predict(
-        X,
-        **more,
-        beam_size=options.beam_size,
-        only_topk=options.only_topk,
-        post_processor=options.post_processor,
+        X, **more, beam_size=options.beam_size, only_topk=options.only_topk, post_processor=options.post_processor,
         threads=options.threads,
-    )
+    )  # fmt: skip
 
 
 def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: PredictionOptions) -> csr_matrix:
@@ -175,15 +170,13 @@ def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: Predictio
     A label's score is the largest over the document's windows: each window was a training instance, and its evidence
     must not fade among the other windows.
     """
-    matcher = model.matcher
+    matcher, chosen = model.matcher, model.output_labels
     found = matcher.predict(
-        windows.vectors,
-        only_topk=_topk(model, options),
-        beam_size=options.beam_size or model.metadata.beam_size,
+        windows.vectors, only_topk=_topk(model, options), beam_size=options.beam_size or model.metadata.beam_size,
         post_processor=options.post_processor or head_post_processor(model, method_of(model, options)),
-        only_labels=labels_of_rankers(model.output_labels, int(model.metadata.content["nr_labels"])),
+        only_labels=None if chosen is None else labels_of_rankers(chosen, int(model.metadata.content["nr_labels"])),
         windows=windows.splits,
-    )
+    )  # fmt: skip
     return matcher.to_labels(found)
 
 
@@ -209,17 +202,14 @@ def own_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | 
             return None
         raise InputError(
             "this model was trained on texts and features",
-            expected=f"{model.nr_given_features:,} features (-x), as in training",
-            received="texts alone",
-        )
+            expected=f"{model.nr_given_features:,} features (-x), as in training", received="texts alone",
+        )  # fmt: skip
     X = as_features(X)
     if model.makes_features:
         raise InputError(
-            "this model computes its features from the texts",
-            expected="texts alone",
-            received="features too",
+            "this model computes its features from the texts", expected="texts alone", received="features too",
             fix="drop -x",
-        )
+        )  # fmt: skip
     check_prediction_input(X, model.nr_given_features)
     check_pair(X, texts, "the features", "the texts")
     return X

@@ -1,21 +1,16 @@
-"""The result of a prediction: pieced together, named, measured, and printed or saved."""
+"""Predictions of many documents, in pieces and over ranks, and what is done with their scores."""
 
-import json
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.common.files.marks import MATRIX_OF_PREDICTIONS
-from xmc_tf.common.process.terminal import printable
-from xmc_tf.data import Features, TextFile, Texts, check_pair, check_validation_input, load_matrix, save_matrix
+from xmc_tf.data import Features, TextFile, Texts
 from xmc_tf.fusion import POOL, ProbabilityModel
-from xmc_tf.rankers.deepening import beginning, beyond, extended
-
-_LOG = logging.getLogger(__name__)
+from xmc_tf.rankers.ensemble import beginning, beyond, extended
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 Names = Sequence[str] | Mapping[int, str] | None
 
@@ -49,10 +44,8 @@ def over_all_labels(found: csr_matrix, nr_labels: int, allowed: np.ndarray | Non
     return out
 
 
-def labels_of_rankers(chosen: np.ndarray | None, nr_labels: int) -> np.ndarray | None:
+def labels_of_rankers(chosen: np.ndarray, nr_labels: int) -> np.ndarray:
     """Return the chosen labels (ascending numbers) that the rankers know; at least one, since rankers need it."""
-    if chosen is None:
-        return None
     known = chosen[chosen < nr_labels]
     return known if len(known) else np.zeros(1, chosen.dtype)
 
@@ -84,49 +77,10 @@ def in_pieces(
     return parts[0] if len(parts) == 1 else vstack(parts, format="csr")
 
 
-def load_true_labels(path: str | None, documents: Any, nr_labels: int) -> csr_matrix | None:
-    """Read the true labels of the documents; None without a path."""
-    if path is None:
-        return None
-    Y = load_matrix(path, name="labels")
-    check_validation_input(Y, nr_labels, path)
-    check_pair(documents, Y, "the documents", path)
-    return csr_matrix(Y)
-
-
-def give_result(predicted: csr_matrix, names: Names, path: str | None, Y: csr_matrix | None, layout: str) -> None:
-    """Save a prediction (as JSON lines for .jsonl, else as a matrix) or print it; then measure it if ``Y`` is given."""
-    if path is not None:
-        _save(path, predicted, names)
-    elif Y is None:
-        for labels in named(predicted, names):
-            lines = [f"{score:9.4f}  {printable(name)}" for name, score in labels]
-            print("\n".join(lines) or "      (no label)", end="\n\n")
-    if Y is not None:
-        from xmc_tf.metrics import precision_and_recall  # a query measures nothing
-
-        print(precision_and_recall(predicted, Y, layout))
-
-
-def _save(path: str, predicted: csr_matrix, names: Names) -> None:
-    if path.endswith(".jsonl"):
-        with atomic_file(path) as part, part.open("w", encoding="utf-8") as file:
-            for labels in named(predicted, names):
-                content = {"labels": [name for name, _ in labels], "scores": [round(score, 6) for _, score in labels]}
-                file.write(json.dumps(content, ensure_ascii=False) + "\n")
-    else:
-        save_matrix(path, predicted, any_name=True, mark=MATRIX_OF_PREDICTIONS)
-    _LOG.info("predictions: %s", path)
-
-
 def fused(
-    evidence: ProbabilityModel,
-    search: Callable[[int], tuple[csr_matrix, np.ndarray | None]],
-    texts: Texts | None,
-    only_topk: int,
-    threshold: float | None,
-    threads: int,
-) -> csr_matrix:
+    evidence: ProbabilityModel, search: Callable[[int], tuple[csr_matrix, np.ndarray | None]], texts: Texts | None,
+    only_topk: int, threshold: float | None, threads: int,
+) -> csr_matrix:  # fmt: skip
     """Return the probabilities of the best labels of documents: documents × labels, descending within a row.
 
     ``search`` returns a number of best labels, of which a shorter list is the beginning, and the embeddings (length 1)
@@ -141,3 +95,18 @@ def fused(
     further = over_all_labels(beyond(scores, POOL), evidence.nr_labels, evidence.allowed)
     found = beginning(extended(found, further, shares=True), only_topk)
     return found if threshold is None else above(found, threshold)
+
+
+def share_of(count: int, communicator: Communicator) -> slice:
+    """Return this rank's contiguous range of ``count`` documents."""
+    cuts = np.linspace(0, count, communicator.size + 1).astype(int)
+    return slice(int(cuts[communicator.rank]), int(cuts[communicator.rank + 1]))
+
+
+def predict_over_ranks(
+    predict: Callable[[slice], csr_matrix], count: int, communicator: Communicator
+) -> csr_matrix | None:
+    """Predict each rank's range of the documents; return all predictions on rank 0, None on others. Collective."""
+    own = run_on_all_ranks(communicator, lambda: predict(share_of(count, communicator)))
+    parts = communicator.gather(own)
+    return (vstack(parts, format="csr") if len(parts) > 1 else parts[0]) if parts else None

@@ -19,10 +19,9 @@ def parts_of(model: Parts) -> ModelParts:
     dim = model.metadata.embedding_dim
     if ranker.nr_dense != dim:
         raise InputError(
-            "a model with dense features beside the embedding cannot be exported",
-            expected=f"{dim} dense features",
+            "a model with dense features beside the embedding cannot be exported", expected=f"{dim} dense features",
             received=str(ranker.nr_dense),
-        )
+        )  # fmt: skip
     length = model.metadata.embedding_weight
     vectors = EncoderEmbeddings(model.tensorflow_encoder, model.tokenizer, model.metadata.reading, length)
     evidence = None

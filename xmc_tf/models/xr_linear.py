@@ -6,19 +6,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
+import numpy as np
 from scipy.sparse import csr_matrix
 
-from xmc_tf.data import Features, Texts, as_features, check_pair, check_training_input, chosen_labels
-from xmc_tf.fusion import POOL, Decision, bounded_post_processor, decide
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, Texts, as_features, check_pair, check_training_input
+from xmc_tf.fusion import POOL, ProbabilityModel, bounded_post_processor, decide
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FeaturesLike, FrameColumns, ReadDocuments, read_documents
+from xmc_tf.models.folder import read_metadata, read_names
 from xmc_tf.models.labels import Labels, label_matrix
-from xmc_tf.models.linear.folder import load_model, write_model
-from xmc_tf.models.linear.parts import LinearParts
-from xmc_tf.models.model import Model, PredictionKeywords, TrainingKeywords, read_keywords
+from xmc_tf.models.linear.parts import LinearParts, write_model
+from xmc_tf.models.model import Model, TrainingKeywords
+from xmc_tf.models.parts import Parts
 from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
+from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.tree import LabelTree
 
 if TYPE_CHECKING:
@@ -44,80 +48,44 @@ class XRLinear(LinearParts, Model):
 
     __signature__ = inspect.Signature()  # train and load make models, not the parts
 
-    def predict(
-        self, texts: DocumentsLike, X: FeaturesLike | None = None, **options: Unpack[PredictionKeywords]
-    ) -> csr_matrix:
-        """Return the scores of the best labels of texts or features.
+    def _predict(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> csr_matrix:
+        options.refuse(dict.fromkeys(("ensemble_method", "batch_tokens"), "a linear model has no encoder"))
+        evidence = self.evidence
+        decision = decide(options, None if evidence is None else evidence.fusion)
+        threads, threshold = options.threads, decision.threshold
+        post = bounded_post_processor(self.post_processor) if decision.probable else options.post_processor
 
-        Args:
-            texts: texts, for a model that was trained on texts; else features, documents × features. A single text is
-                one document; of a DataFrame, the columns that the model was trained on are read.
-            X: features of the texts, if they are already computed by the model's vectorizer.
-            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` (or ``k``) and
-                ``min_precision``; ``only_labels``, names or numbers of the labels that may be predicted; and ``text``,
-                a DataFrame's column of texts, or several (default: those of the training).
+        def best(documents: Texts | Features, X: Features | None) -> csr_matrix:
+            texts = None
+            if isinstance(documents, Features):
+                X = X or documents
+            else:
+                texts, X = documents, X or self.features(documents, threads, options.quiet)
+            search = partial(self.ranker.predict, X, beam_size=options.beam_size, post_processor=post, threads=threads)
+            if decision.probable:
+                assert evidence is not None
+                topk = options.only_topk or self.only_topk
+                return fused(evidence, lambda size: (search(only_topk=size), None), texts, topk, threshold, threads)
+            found = search(only_topk=options.only_topk)
+            found = over_all_labels(found, self.nr_labels, None if evidence is None else evidence.allowed)
+            return found if threshold is None else above(found, threshold)
 
-        Returns:
-            (documents × labels) scores, descending within a row.
-        """
-        chosen, columns, only_labels = read_keywords(options)
-        if only_labels is not None:
-            return self.only(only_labels).predict(texts, X, **vars(chosen), **columns)
-        chosen.refuse(dict.fromkeys(("ensemble_method", "batch_tokens"), "a linear model has no encoder"))
-        read = self._read(texts, columns=columns)
-        decision = decide(chosen, None if self.evidence is None else self.evidence.fusion)
-        return in_pieces(
-            partial(self._predict, chosen, decision), read.documents, None if X is None else as_features(X),
-            chosen.max_pred_chunk, self.nr_labels,
-        )  # fmt: skip
+        X = None if X is None else as_features(X)
+        return in_pieces(best, read.documents, X, options.max_pred_chunk, self.nr_labels)
 
-    def _predict(
-        self, options: PredictionOptions, decision: Decision, documents: Texts | Features, X: Features | None
-    ) -> csr_matrix:
-        """Return the best labels of some texts or features."""
-        texts = None
-        if isinstance(documents, Features):
-            X = documents if X is None else X
-        else:
-            texts, X = documents, X or self.features(documents, options.threads, options.quiet)
-        post, threshold = options.post_processor, decision.threshold
-        search = partial(self.ranker.predict, X, beam_size=options.beam_size, threads=options.threads)
-        if decision.probable:
-            assert self.evidence is not None
-            post, topk = bounded_post_processor(self.post_processor), options.only_topk or self.only_topk
-            return fused(
-                self.evidence, lambda size: (search(only_topk=size, post_processor=post), None), texts, topk, threshold,
-                options.threads,
-            )  # fmt: skip
-        found = search(only_topk=options.only_topk, post_processor=post)
-        found = over_all_labels(found, self.nr_labels, None if self.evidence is None else self.evidence.allowed)
-        return found if threshold is None else above(found, threshold)
+    @property
+    def _allowed(self) -> np.ndarray | None:
+        return self.ranker.allowed if self.evidence is None else self.evidence.allowed
 
-    def only(self, labels: Iterable[str | int]) -> Self:
-        """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
-
-        Args:
-            labels: names or numbers of the labels.
-        """
-        allowed = self.ranker.allowed if self.evidence is None else self.evidence.allowed
-        chosen = self._restriction(labels, allowed)
-        ranked = labels_of_rankers(chosen, self.ranker.nr_labels)
-        assert ranked is not None
-        evidence = None if self.evidence is None else dataclasses.replace(self.evidence, allowed=chosen)
+    def _only(self, chosen: np.ndarray, evidence: ProbabilityModel | None) -> Self:
         if self.reads_text and self.own_tfidf is None:
             self.own_tfidf = self.tfidf  # once for both
-        return dataclasses.replace(self, ranker=self.ranker.only(ranked), evidence=evidence)
+        ranker = self.ranker.only(labels_of_rankers(chosen, self.ranker.nr_labels))
+        return dataclasses.replace(self, ranker=ranker, evidence=evidence)
 
-    def set_output_constraint(self, labels: Iterable[str | int] | None) -> None:
-        """Restrict predictions to some labels, without changing the model's folder.
-
-        Args:
-            labels: names or numbers of the labels that may be predicted; None for all.
-        """
-        chosen = None if labels is None else chosen_labels(labels, self.names, self.nr_labels)
-        self.ranker.set_output_constraint(labels_of_rankers(chosen, self.ranker.nr_labels))
-        if self.evidence is not None:
-            self.evidence.allowed = chosen
+    def _restrict(self, chosen: np.ndarray | None) -> None:
+        known = None if chosen is None else labels_of_rankers(chosen, self.ranker.nr_labels)
+        self.ranker.set_output_constraint(known)
 
     def explain(self, text: str | DocumentsLike, k: int = 5, *, beam_size: int | None = None) -> "Explanation":
         """Explain the best labels of a text: the words and the path through the tree that led to them.
@@ -130,13 +98,12 @@ class XRLinear(LinearParts, Model):
             k: number of labels.
             beam_size: number of nodes kept at each level above the labels. None: the model's default.
         """
-        from xmc_tf.models.explaining.linear import explain_linear
+        from xmc_tf.models.explaining.explain import explain_linear
 
         return explain_linear(
-            self,
-            self._read(text),
+            self, self._read(text),
             lambda one, most: self.predict(one, only_topk=most or k, beam_size=beam_size, threads=1),
-        )
+        )  # fmt: skip
 
     def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
         if X is None:
@@ -176,16 +143,10 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the model has not kept its training data, or a label is unknown.
         """
-        from xmc_tf.models.growing.documents import check_documents, further_labels, training_of, with_documents
+        from xmc_tf.models.growing.documents import with_documents
 
-        training = training_of(self)
         read = self._read(texts, labels, columns, labelled=True)
-        Y, lines = further_labels(self, read.labelled(), new_labels)
-        check_documents(read.documents, Y)
-        X = read.documents if read.texts is None else self.features(read.texts, threads)
-        grown = with_documents(self, training, X, Y, lines, exact=exact, threads=threads)
-        known = self.trained_documents
-        return grown if known is None or read.texts is None else grown.knowing(known.with_texts(read.texts))
+        return with_documents(self, read, new_labels, exact=exact, threads=threads)
 
     def with_corrections(
         self, texts: DocumentsLike, labels: Labels | None = None, *, threads: int = -1, **columns: Unpack[FrameColumns]
@@ -210,15 +171,9 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the model has not kept its training data, a label is unknown, or it knows none of the documents.
         """
-        from xmc_tf.models.growing.documents import further_labels, training_of
         from xmc_tf.models.growing.labels import with_corrections
 
-        training = training_of(self)
-        read = self._read(texts, labels, columns, labelled=True)
-        Y, _ = further_labels(self, read.labelled(), False)
-        check_pair(read.documents, Y, "the documents", "the labels")
-        X = read.documents if read.texts is None else self.features(read.texts, threads)
-        return with_corrections(self, training, X, Y, threads)
+        return with_corrections(self, self._read(texts, labels, columns, labelled=True), threads)
 
     def without_labels(self, labels: Iterable[str | int]) -> Self:
         """Return the model without some labels. Nothing is trained; the labels after them get lower numbers.
@@ -257,23 +212,13 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the model has not kept its training data, or a label is unknown or occurs twice.
         """
-        from xmc_tf.models.growing.documents import training_of
         from xmc_tf.models.growing.labels import with_merged_labels
 
-        return with_merged_labels(self, training_of(self), groups, threads)
+        return with_merged_labels(self, groups, threads)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model to a folder, completely or not at all; an older model there is replaced.
-
-        Args:
-            folder: folder of the model.
-        """
-        write_model(
-            folder, [self.tree, *self.more_trees], self.names, self.metadata,
-            [ranker.save for ranker in trees_of(self.ranker)],
-            self.tfidf.save if self.reads_text else None, self.evidence, self.training_data,
-            self.hierarchy, self.trained_documents,
-        )  # fmt: skip
+    def _save(self, folder: Path) -> None:
+        write_rankers = [ranker.save for ranker in trees_of(self.ranker)]
+        write_model(folder, self, write_rankers, self.tfidf.save if self.reads_text else None)
 
     def export_parts(self) -> "ModelParts":
         """Return the parts of a SavedModel of this model."""
@@ -293,7 +238,27 @@ class XRLinear(LinearParts, Model):
         Args:
             folder: a model of xmc_tf, or PECOS's folder of an XLinear model.
         """
-        return load_model(cls, Path(folder))
+        folder = Path(folder)
+        if not (folder / "params.json").exists() and (folder / "param.json").exists():
+            from xmc_tf.rankers.levels import whole_chain  # it loads what only training needs
+
+            ranker = XLinear.load(folder)
+            clusters = [level.clusters for level in ranker.levels]
+            return cls(ranker, LabelTree.from_chain(whole_chain(clusters, ranker.nr_labels, RankerParams())))
+        metadata = read_metadata(folder)
+        if metadata.model == "XTransformer":
+            raise InputError(
+                f"{folder} is an XR-Transformer model", expected="a linear model, as xmc_tf.linear.train writes it",
+                fix="use python -m xmc_tf.predict (in Python: XTransformer.load); its linear rankers alone are in "
+                f"{folder / 'ranker'}",
+            )  # fmt: skip
+        parts = Parts.at(folder, metadata)
+        nr_labels = parts.ranker.nr_labels if parts.evidence is None else parts.evidence.nr_labels
+        names = read_names(folder, nr_labels)
+        return cls(
+            parts.ranker, parts.tree, names, metadata, folder, evidence=parts.evidence, more_trees=parts.more_trees,
+            hierarchy=parts.hierarchy,
+        )  # fmt: skip
 
     @classmethod
     def train(

@@ -1,5 +1,4 @@
-import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,18 +12,17 @@ from xmc_tf.common.folders.model_kind import pecos_class
 from xmc_tf.common.folders.model_parts import ENCODER, FUSION, HIERARCHY, NAMES, RANKER, TRAINING
 from xmc_tf.common.process.extras import require
 from xmc_tf.common.process.run_records import TemporaryFolder
-from xmc_tf.data import Features, Texts, as_features, chosen_labels
-from xmc_tf.data.vocabularies import LabelHierarchy
+from xmc_tf.data import Features, as_features
+from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
 from xmc_tf.models.evidence_stage import evidence_stage
+from xmc_tf.models.explaining.explain import explain_parts, one_text
 from xmc_tf.models.explaining.explanation import Explanation
-from xmc_tf.models.explaining.linear import one_text
-from xmc_tf.models.explaining.xtransformer import explain_parts
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.model import Model, PredictionKeywords, read_keywords
+from xmc_tf.models.model import Model
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
 from xmc_tf.models.prediction import own_features, predict, ranker_features, vectors_of
@@ -33,7 +31,7 @@ from xmc_tf.params import PredictionOptions, RankerParams, TfidfParams, XTransfo
 from xmc_tf.pipeline.embeddings import rows_of_length
 from xmc_tf.pipeline.ensembles import is_chosen
 from xmc_tf.pipeline.inputs import Documents, Recipe, TrainingInputs
-from xmc_tf.pipeline.stages import Record, Stage, Stages
+from xmc_tf.pipeline.stages import Record, Stages
 from xmc_tf.pipeline.training import TrainedParts, make_parts
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.tree import LabelTree
@@ -75,10 +73,9 @@ class TrainingRun:
             return Stages(self.work_dir, communicator), None
         if communicator.size > 1:
             raise InputError(
-                "several ranks need a shared folder",
-                expected="run=TrainingRun(work_dir=...)",
+                "several ranks need a shared folder", expected="run=TrainingRun(work_dir=...)",
                 received="work_dir None",
-            )
+            )  # fmt: skip
         temporary = TemporaryFolder()
         return Stages(Path(temporary.name) / "work", communicator), temporary
 
@@ -136,25 +133,17 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         read = read_documents(texts, labels, columns, training=True, labelled=True)
         Y, lines = label_matrix(read.labelled(), names)
         names = None if lines is None else label_vocabulary(lines).preferred
-        documents = Documents(texts_only(read), Y, None if X is None else as_features(X))
+        documents = Documents(read.only_texts(), Y, None if X is None else as_features(X))
         own_tree = tree if isinstance(tree, LabelTree) else None
         inputs = TrainingInputs(
-            documents,
-            own_tree,
-            None if own_tree is not None else tree,
-            names,
-            None if validation is None else _held_out(validation, documents.nr_labels, names),
-            lines,
-        )
+            documents, own_tree, None if own_tree is not None else tree, names,
+            None if validation is None else _held_out(validation, documents.nr_labels, names), lines,
+        )  # fmt: skip
         recipe = Recipe(
-            params or XTransformerParams(),
-            pred_params or XTransformerPredParams(),
-            None if X is not None else tfidf,
-            seed=run.seed,
-            threads=run.threads,
-            logdir=None if run.logdir is None else str(run.logdir),
+            params or XTransformerParams(), pred_params or XTransformerPredParams(), None if X is not None else tfidf,
+            seed=run.seed, threads=run.threads, logdir=None if run.logdir is None else str(run.logdir),
             effort=run.effort,
-        )
+        )  # fmt: skip
         stages, temporary = run.open()
         model = cls.trained(inputs, recipe, stages, run.strategy, temporary)
         model.metadata = model.metadata.with_columns(read.columns)
@@ -197,18 +186,17 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             learned = (NAMES, FUSION) if made.label_names else (FUSION,)
             model.parts |= {name: stage.folder / name for name in learned}
         if inputs.hierarchy is not None:
-            model.parts[HIERARCHY] = _hierarchy_stage(inputs.hierarchy, stages).folder / HIERARCHY
+            hierarchy = inputs.hierarchy
+
+            def keep(folder: Path) -> Record:
+                hierarchy.save(folder / HIERARCHY)
+                return {"said": f"{len(hierarchy.broader):,} labels with broader terms"}
+
+            stage = stages.run("hierarchy", keep, inputs={"broader": hierarchy.broader})
+            model.parts[HIERARCHY] = stage.folder / HIERARCHY
         return model
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model to a folder, completely or not at all.
-
-        An older model there is replaced; other files stay. Only one rank may call it.
-
-        Args:
-            folder: folder of the model.
-        """
-        folder = Path(folder)
+    def _save(self, folder: Path) -> None:
         from_pecos = bool(pecos_class(self.folder))
         if from_pecos and folder.exists() and folder.samefile(self.folder):
             raise InputError(
@@ -237,7 +225,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
                 raise InputError(
                     f"{folder} is not an XR-Transformer model",
                     expected="a folder of xmc_tf.train or pecos.xmc.xtransformer.train",
-                    received=f"a part of one or another model: PECOS's {pecos[:40]}",
+                    received=f"a part of a model: PECOS's {pecos[:40]}",
                     fix="give the whole model's folder; python -m xmc_tf.linear.predict reads PECOS's XLinearModel",
                 )
             parts, metadata = read_pecos_folder(folder)
@@ -247,13 +235,12 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         metadata = read_metadata(folder)
         if metadata.model != "XTransformer":
             raise InputError(
-                f"{folder} is not an XR-Transformer model",
-                expected="a model of xmc_tf.train",
+                f"{folder} is not an XR-Transformer model", expected="a model of xmc_tf.train",
                 received="a linear model"
                 if metadata.model == "XLinear"
                 else f"a model {metadata.content.get('model')!r}",
                 fix="use python -m xmc_tf.linear.predict (in Python: XRLinear.load) for linear models",
-            )
+            )  # fmt: skip
         model = cls.at(folder, metadata)
         if ENCODER not in model.parts:
             raise InputError(f"{folder}: encoder/ is missing", fix="the folder is incomplete: copy it again")
@@ -277,54 +264,29 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             truncate_length: maximum number of tokens that the encoder reads at once (default: as trained).
             **columns: of a DataFrame, as for :meth:`predict`.
         """
-        return rows_of_length(1.0, vectors_of(self, self._texts(texts, columns), batch_tokens, truncate_length))
+        return rows_of_length(
+            1.0, vectors_of(self, self._read(texts, columns=columns).only_texts(), batch_tokens, truncate_length)
+        )
 
-    def predict(self, texts: DocumentsLike, X: Any = None, **options: Unpack[PredictionKeywords]) -> csr_matrix:
-        """Predict the best labels of texts.
+    def _predict(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> csr_matrix:
+        return predict(self, read.only_texts(), X, options)
 
-        Args:
-            texts: one text per document, a single text, or a DataFrame, of which the columns are read that the model
-                was trained on.
-            X: features of the documents; required if the model was trained with features.
-            **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` (or ``k``) and
-                ``min_precision``; ``only_labels``, names or numbers of the labels that may be predicted; and ``text``,
-                a DataFrame's column of texts, or several (default: those of the training).
+    @property
+    def _allowed(self) -> np.ndarray | None:
+        return self.output_labels
 
-        Returns:
-            (documents × labels) scores, descending within a row.
-        """
-        chosen, columns, only_labels = read_keywords(options)
-        if only_labels is not None:
-            return self.only(only_labels).predict(texts, X, **vars(chosen), **columns)
-        return predict(self, self._texts(texts, columns), X, chosen)
-
-    def only(self, labels: Iterable[str | int]) -> Self:
-        """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
-
-        Args:
-            labels: names or numbers of the labels.
-        """
-        chosen = self._restriction(labels, self.output_labels)
+    def _only(self, chosen: np.ndarray, evidence: ProbabilityModel | None) -> Self:
         out = self.with_shared_parts()
         if RANKER in self.parts:
-            ranked = labels_of_rankers(chosen, self.ranker.nr_labels)
-            assert ranked is not None
-            out.ranker = self.ranker.only(ranked)
-        out.evidence = None if self.evidence is None else dataclasses.replace(self.evidence, allowed=chosen)
-        out.output_labels = chosen
+            out.ranker = self.ranker.only(labels_of_rankers(chosen, self.ranker.nr_labels))
+        out.evidence, out.output_labels = evidence, chosen
         return out
 
-    def set_output_constraint(self, labels: Iterable[str | int] | None) -> None:
-        """Restrict predictions to some labels, without changing the model's folder.
-
-        Args:
-            labels: names or numbers of the labels that may be predicted; None for all.
-        """
-        self.output_labels = None if labels is None else chosen_labels(labels, self.names, self.nr_labels)
-        if self.evidence is not None:
-            self.evidence.allowed = self.output_labels
+    def _restrict(self, chosen: np.ndarray | None) -> None:
+        self.output_labels = chosen
         if RANKER in self.parts:
-            self.ranker.set_output_constraint(labels_of_rankers(self.output_labels, self.ranker.nr_labels))
+            known = None if chosen is None else labels_of_rankers(chosen, self.ranker.nr_labels)
+            self.ranker.set_output_constraint(known)
 
     def export_parts(self) -> "ModelParts":
         """Return the parts of a SavedModel of this model."""
@@ -352,7 +314,7 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
             beam_size: number of nodes kept at each level above the labels. None: the model's default.
         """
         options = PredictionOptions(beam_size=beam_size, only_topk=k, threads=1)
-        return explain_parts(self, one_text(self._texts(text, {})), X, options)
+        return explain_parts(self, one_text(self._read(text).only_texts()), X, options)
 
     def export_onnx(self, folder: str | Path, *, precision: str = "fp32") -> None:
         """Write a model whose encoder ONNX Runtime computes, which needs no TensorFlow.
@@ -383,39 +345,16 @@ class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached
         write_model_folder(folder, parts | {ENCODER: write}, self.names, self.metadata)
 
     def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
-        options, lines = PredictionOptions(threads=threads), texts_only(read)
+        options, lines = PredictionOptions(threads=threads), read.only_texts()
         given = own_features(self, lines, X, self.metadata.ensemble_method)
         vectors = vectors_of(self, lines, options.batch_tokens)
         params = XTransformerParams.from_json(self.metadata.train_params).ranker_params
         return ranker_features(self, lines, given, vectors, options), params
-
-    def _texts(self, documents: Any, columns: FrameColumns) -> Texts:
-        return texts_only(self._read(documents, None, columns))
-
-
-def _hierarchy_stage(hierarchy: LabelHierarchy, stages: Stages) -> Stage:
-    """Write the broader terms of the labels to the work folder, from which models are saved."""
-
-    def keep(folder: Path) -> Record:
-        hierarchy.save(folder / HIERARCHY)
-        return {"said": f"{len(hierarchy.broader):,} labels with broader terms"}
-
-    return stages.run("hierarchy", keep, inputs={"broader": hierarchy.broader})
-
-
-def texts_only(read: ReadDocuments) -> Texts:
-    """Return the texts of documents; refuse features."""
-    if read.texts is None:
-        raise InputError(
-            "texts contains features", expected="texts: an encoder reads nothing else",
-            received=type(read.features).__name__, fix="X=features, beside the texts",
-        )  # fmt: skip
-    return read.texts
 
 
 def _held_out(validation: tuple[Any, ...], nr_labels: int, names: Sequence[str] | None) -> Documents:
     texts, labels, *features = validation
     X = as_features(features[0]) if features and features[0] is not None else None
     read = read_documents(texts, labels, name="validation")
-    truth = true_labels(read.labelled(), texts_only(read), nr_labels, names)
-    return Documents(texts_only(read), truth[:, :nr_labels], X)
+    truth = true_labels(read.labelled(), read.only_texts(), nr_labels, names)
+    return Documents(read.only_texts(), truth[:, :nr_labels], X)

@@ -1,6 +1,5 @@
 """All parameters: frozen classes that validate their values and read and write PECOS's JSON."""
 
-from xmc_tf.params.arguments import add_arguments, from_arguments, truth
 from xmc_tf.params.base import Params, per_level, with_effect
 from xmc_tf.params.choices import ENSEMBLES, POST_PROCESSORS
 from xmc_tf.params.effort import (
@@ -34,6 +33,7 @@ from xmc_tf.params.prediction import (
 from xmc_tf.params.sequences import SequenceParams, load_sequence_params
 from xmc_tf.params.shared_flags import (
     WITHOUT_EFFECT,
+    add_arguments,
     add_batch_size,
     add_force,
     add_gpu,
@@ -50,7 +50,9 @@ from xmc_tf.params.shared_flags import (
     add_threads,
     add_verbosity,
     add_without_effect,
+    from_arguments,
     model_place,
+    truth,
     warn_without_effect,
 )
 from xmc_tf.params.tfidf import TfidfParams, tfidf_of_pecos

@@ -81,29 +81,27 @@ class Params:
         return data
 
 
-@cache
+_SHAPES: dict[type, dict[str, Shape]] = {}
+
+
 def shapes(cls: type[Params]) -> dict[str, Shape]:
     """Return the allowed form of each parameter of a class."""
-    hints = typing.get_type_hints(cls)
-    return {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
+    if cls not in _SHAPES:
+        hints = typing.get_type_hints(cls)
+        _SHAPES[cls] = {field.name: Shape.of(hints[field.name]) for field in dataclasses.fields(cls)}
+    return _SHAPES[cls]
 
 
 def per_level(chain: Any, depth: int, name: str = "the chain") -> tuple[Any, ...]:
-    """Return one entry for each level; a single entry stands for all.
-
-    A list of another length is fitted, with a warning: if too long, it loses its first entries; if too short, it
-    repeats its first one.
-    """
+    """Return an entry for each level; a list of another length loses or repeats its first entries, with a warning."""
     if not isinstance(chain, list | tuple):
         return (chain,) * depth
     entries = tuple(chain)
     if not entries:
         raise InputError(
-            f"{name} is empty",
-            expected=f"{depth} entries, one per level of the tree, or a single one for all",
-            received="an empty list",
-            fix="omit the list to use the defaults",
-        )
+            f"{name} is empty", expected=f"{depth} entries, one per level of the tree, or a single one for all",
+            received="an empty list", fix="omit the list to use the defaults",
+        )  # fmt: skip
     if len(entries) != depth:
         _warn_of_another_depth(name, len(entries), depth)
     return entries[:1] * (depth - len(entries)) + entries[max(0, len(entries) - depth) :]
@@ -119,12 +117,9 @@ def unknown_key(key: str, place: str, known: list[str]) -> MisfitError:
     """Return the error for an unknown key, with the most similar known key."""
     close = nearest(key, known)
     return MisfitError(
-        join(place, key),
-        "is not a parameter",
-        expected="one of " + ", ".join(known),
-        received=shown(key),
+        join(place, key), "is not a parameter", expected="one of " + ", ".join(known), received=shown(key),
         fix=f"did you mean {shown(close)}?" if close else "leave it out",
-    )
+    )  # fmt: skip
 
 
 def warn_of_retired(keys: list[str]) -> None:

@@ -33,13 +33,10 @@ _COST = 0.5
 def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> None:
     """Add --trees and --effort; ``tables``: the command also trains on tables, where the effort has a default."""
     flags.add_argument(
-        "--trees",
-        type=whole,
-        default=1,
-        metavar="INT",
+        "--trees", type=whole, default=1, metavar="INT",
         help="number of label trees of the rankers, with successive seeds, whose scores are averaged; more find better "
         "labels, and multiply the rankers' time and memory",
-    )
+    )  # fmt: skip
     costs = "; ".join(f"{name}: {cost}" for name, cost in EFFORTS.items())
     what, default = "number and shapes of the label trees, Cp and Cn", "one tree, set by the other flags"
     if tables:
@@ -49,21 +46,17 @@ def add_trees(flags: argparse._ActionsContainer, *, tables: bool = False) -> Non
         " On a table without an encoder, fast compares no settings on validation documents, and best compares the most."
     )
     flags.add_argument(
-        "--effort",
-        choices=tuple(EFFORTS),
+        "--effort", choices=tuple(EFFORTS),
         help=f"choose {what} by the data (cost of the rankers: {costs}).{compared if tables else ''} "
         f"(default: {default})",
-    )
+    )  # fmt: skip
 
 
 def params_of_effort(
     params: XRLinearParams, effort: str | None, nr_documents: int, nr_labels: int, *, dense: bool = False
 ) -> XRLinearParams:
-    """Return the parameters with trees and solver settings chosen by the data; unchanged without an effort.
-
-    The trees are flat: up to some hundred clusters are children of the root, which finds better labels than several
-    narrow levels. Solver settings that differ from the defaults stay. With ``dense`` features, a model without a tree
-    costs more.
+    """Return the parameters with trees and (default) solver settings replaced by those for the data. The trees are
+    flat: up to some hundred clusters are children of the root, which finds better labels than several narrow levels.
     """
     if effort is None:
         return params
@@ -99,10 +92,9 @@ def encoder_params_of_effort(
     """Return the parameters with the rankers' trees chosen by the data; the solver and the fine-tuning tree stay."""
     if effort is not None and params.only_encoder:
         raise InputError(
-            f"the effort {effort!r} chooses the trees of rankers, and there are none",
-            received="--only-encoder",
+            f"the effort {effort!r} chooses the trees of rankers, and there are none", received="--only-encoder",
             fix="leave one of them out",
-        )
+        )  # fmt: skip
     linear = XRLinearParams(tree=params.refined_indexer_params)
     chosen = params_of_effort(linear, effort, nr_documents, nr_labels, dense=True)
     return dataclasses.replace(params, refined_indexer_params=chosen.tree)

@@ -78,8 +78,6 @@ def xtransformer_skeleton() -> str:
 def linear_skeleton() -> str:
     """Return a parameter file of the linear model with all defaults."""
     return skeleton(
-        train_params=RankerParams(),
-        pred_params=RankerPredParams(),
-        indexer_params=HierarchicalKMeansParams(),
+        train_params=RankerParams(), pred_params=RankerPredParams(), indexer_params=HierarchicalKMeansParams(),
         **{_FEATURES: TfidfParams()},
-    )
+    )  # fmt: skip

@@ -17,10 +17,9 @@ class HierarchicalKMeansParams(Params):
     retired: ClassVar[tuple[str, ...]] = ("imbalanced_ratio", "imbalanced_depth")
 
     nr_splits: int = knob(
-        16,
-        low=2,
+        16, low=2,
         help="number of children per inner node of the tree, preferably a power of 2; more children make fewer levels",
-    )
+    )  # fmt: skip
     min_codes: int | None = knob(None, low=1, help="number of nodes of the top level (default: nr_splits)")
     max_leaf_size: int = knob(
         100, low=1, help="maximum number of labels per leaf; with the number of labels or more, there is no tree"
@@ -38,11 +37,9 @@ class HierarchicalKMeansParams(Params):
         """Check that the sampling rate does not decrease."""
         if self.min_sample_rate > self.max_sample_rate:
             raise MisfitError(
-                "min_sample_rate",
-                "is larger than max_sample_rate",
-                expected=f"at most max_sample_rate, {self.max_sample_rate:g}",
-                received=f"{self.min_sample_rate:g}",
-            )
+                "min_sample_rate", "is larger than max_sample_rate",
+                expected=f"at most max_sample_rate, {self.max_sample_rate:g}", received=f"{self.min_sample_rate:g}",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,11 +52,10 @@ class LinearLevelParams(Params):
         0.1, low=0, help="zero weights below this magnitude; larger makes the model smaller and less exact"
     )
     max_nonzeros_per_label: int | None = knob(
-        None,
-        low=0,
+        None, low=0,
         help="maximum number of weights per label (the largest are kept); smaller makes the model smaller and less "
         "exact (default and 0: no limit)",
-    )
+    )  # fmt: skip
     solver_type: str = knob("L2R_L2LOSS_SVC_DUAL", choices=choices.SOLVERS, help="loss and solver")
     Cp: float = knob(1.0, above=0, help="weight of the loss of positive documents; larger fits them more closely")
     Cn: float = knob(1.0, above=0, help="weight of the loss of negative documents; larger fits them more closely")
@@ -83,16 +79,14 @@ class LinearLevelPredParams(Params):
     pecos_name: ClassVar[str] = "pecos.xmc.base###MLModel.PredParams"
 
     only_topk: int = knob(
-        20,
-        low=1,
+        20, low=1,
         help="number of best nodes kept: the beam size (larger is slower and more exact), and at the last level the "
         "number of labels",
-    )
+    )  # fmt: skip
     post_processor: str = knob(
-        "l3-hinge",
-        choices=choices.POST_PROCESSORS,
+        "l3-hinge", choices=choices.POST_PROCESSORS,
         help="function applied to scores before they are combined with their parent's",
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -134,10 +128,9 @@ class RankerParams(Params):
     min_codes: int | None = knob(None, low=1, help="number of nodes of the top level added (default: nr_splits)")
     shallow: bool = knob(False, help="add no levels above an incomplete tree")
     rel_mode: str = knob(
-        "disable",
-        choices=choices.RELEVANCE_MODES,
+        "disable", choices=choices.RELEVANCE_MODES,
         help="levels at which relevance weighs the loss: none, all (induce), or the last (ranker-only)",
-    )
+    )  # fmt: skip
     rel_norm: str = knob("no-norm", choices=choices.RELEVANCE_NORMS, help="normalization of relevance per document")
     hlm_args: LinearChainParams = field(
         default_factory=LinearChainParams, metadata={"help": "parameters of the levels"}

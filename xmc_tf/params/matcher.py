@@ -17,10 +17,9 @@ class MatcherParams(Params):
         "bert-base-cased", help="pre-trained encoder: a folder, or a name on the Hugging Face hub"
     )
     negative_sampling: str = knob(
-        "all",
-        parse=choices.matcher_negatives,
+        "all", parse=choices.matcher_negatives,
         help="negative sampling: tfn, man, tfn+man, or all nodes, which trains only the last level",
-    )
+    )  # fmt: skip
     loss_function: str = knob("cross-entropy", choices=choices.LOSSES, help="loss of the label head")
     bootstrap_method: str = knob("centroid", choices=choices.BOOTSTRAPS, help="initial weights of the label head")
     lr_schedule: str = knob("linear", choices=choices.SCHEDULES, help="learning-rate schedule")
@@ -31,11 +30,10 @@ class MatcherParams(Params):
     )
     batch_gen_workers: int = knob(4, low=0, help="no effect: batches are made by TensorFlow's own threads")
     max_active_matching_labels: int | None = knob(
-        None,
-        low=1,
+        None, low=1,
         help="maximum number of candidates per document, which limits time and memory; if there are more, a random "
         "sample is used (default: no limit)",
-    )
+    )  # fmt: skip
     max_num_labels_in_gpu: int = knob(
         65536, low=1, help="no effect: the label head is sharded over the ranks and stays on the device"
     )
@@ -60,7 +58,7 @@ class MatcherParams(Params):
         False,
         help="with bootstrap_method linear, weight each cluster by the number of the document's labels in it, as "
         "weighted-linear does; no effect with other methods",
-    )
+    )  # fmt: skip
     pre_tokenize: bool = knob(True, help="no effect: documents are always tokenized before training")
     pre_tensorize_labels: bool = knob(True, help="no effect: label batches are always made before training")
     use_gpu: bool = knob(True, help="use GPUs if there are any")
@@ -70,19 +68,17 @@ class MatcherParams(Params):
     init_model_dir: str = knob("", help="folder of a matcher to start from; empty: start from model_shortcut")
     # Options that PECOS does not have.
     pooling: str = knob(
-        "auto",
-        choices=choices.POOLINGS,
+        "auto", choices=choices.POOLINGS,
         help="how token vectors become one embedding; auto: as the encoder was trained",
-    )
+    )  # fmt: skip
     lr_cycles: int = knob(
         1, low=1, help="number of times that cosine_with_restarts falls from the peak to 0; 1: it does not restart"
     )
     head_learning_rate: float | None = knob(
-        None,
-        above=0,
+        None, above=0,
         help="peak learning rate of the label head (default: 2.5 times learning_rate for cross-entropy, else "
         "learning_rate)",
-    )
+    )  # fmt: skip
     normalize_vectors: bool | None = knob(
         None, help="scale embeddings to length 1 before the label head (default: only for cross-entropy)"
     )
@@ -93,17 +89,15 @@ class MatcherParams(Params):
         None, low=1, help="maximum number of tokens per step and rank, with padding (default: no limit but batch_size)"
     )
     mixed_precision: str = knob(
-        "auto",
-        choices=choices.PRECISIONS,
+        "auto", choices=choices.PRECISIONS,
         help="half-precision format of the encoder's matrix products in training; auto: bf16 where it is faster "
         "(Intel processors with AMX, AMD processors with AVX512-BF16, GPUs with tensor cores)",
-    )
+    )  # fmt: skip
     head_precision: str = knob(
-        "fp32",
-        choices=choices.HEAD_PRECISIONS,
+        "fp32", choices=choices.HEAD_PRECISIONS,
         help="number format of the label head: fp32, or bf16 for heads of a million nodes and more: 2 bytes a weight "
         "instead of 16 in training, updated while gradients are computed; only with negative_sampling all",
-    )
+    )  # fmt: skip
     xla: bool = knob(False, help="compile the encoder with XLA")
     route: str = knob(
         "auto", choices=choices.ROUTES, help="what ranks exchange: rows of the label head, or embeddings (features)"
@@ -144,11 +138,9 @@ class MatcherParams(Params):
             for name, needed in (("negative_sampling", "all"), ("gradient_accumulation_steps", 1)):
                 if getattr(self, name) != needed:
                     raise MisfitError(
-                        name,
-                        "does not fit head_precision bf16",
-                        expected=str(needed),
+                        name, "does not fit head_precision bf16", expected=str(needed),
                         received=str(getattr(self, name)),
-                    )
+                    )  # fmt: skip
         if not self.model_shortcut and not self.init_model_dir:
             raise MisfitError(
                 "model_shortcut", "is empty", expected="the name or the folder of an encoder", received='""'
@@ -163,27 +155,24 @@ class MatcherPredParams(Params):
 
     only_topk: int = knob(20, low=1, help="number of best nodes kept")
     post_processor: str = knob(
-        "noop",
-        choices=choices.POST_PROCESSORS,
+        "noop", choices=choices.POST_PROCESSORS,
         help="function applied to scores before they are combined with their parent's",
-    )
+    )  # fmt: skip
     ensemble_method: str | None = knob(
-        None,
-        choices=choices.ENSEMBLES,
+        None, choices=choices.ENSEMBLES,
         help="how the scores of the label head and the rankers are combined (default: average for a head trained with "
         "cross-entropy, whose scores are probabilities; else the rankers' scores alone); transformer-only in PECOS's "
         "files applies only to the levels during fine-tuning, as in PECOS",
-    )
+    )  # fmt: skip
     truncate_length: int = knob(
         128, low=2, help="maximum number of tokens that the encoder reads at once; larger is slower"
     )
     # Options that PECOS does not have.
     long_texts: str = knob(
-        "truncate",
-        choices=choices.LONG_TEXTS,
+        "truncate", choices=choices.LONG_TEXTS,
         help="what to do with longer texts: ignore the rest (truncate), or read them in several windows of "
         "truncate_length tokens and use the mean or the max of the windows' embeddings",
-    )
+    )  # fmt: skip
     max_windows: int = knob(
         16, low=1, help="maximum number of windows per document (the rest is ignored); larger is slower on long texts"
     )

@@ -63,18 +63,17 @@ class XTransformerParams(Params):
         None,
         help="predict calibrated probabilities, learned from held-out documents, instead of scores (default: if "
         "label names are evidence)",
-    )
+    )  # fmt: skip
     label_names: bool | None = knob(
         None,
         help="find label names in texts, as evidence for calibrated probabilities; better answers, up to twice the "
         "training time of the rankers (default: if there are label names)",
-    )
+    )  # fmt: skip
     embedding_weight: float | None = knob(
-        None,
-        above=0,
+        None, above=0,
         help="length of the embedding in the rankers' features; the other features have length 1 (default: 0.5 if the "
         "encoder is fine-tuned with cross-entropy, which fits embeddings to the training documents; else 1)",
-    )
+    )  # fmt: skip
 
     @property
     def ranker_trees(self) -> tuple[HierarchicalKMeansParams, ...]:

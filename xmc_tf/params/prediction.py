@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.numbers import MOST_THREADS
-from xmc_tf.params.arguments import add_arguments, from_arguments
 from xmc_tf.params.base import Params, per_level
 from xmc_tf.params.choices import ENSEMBLES, POST_PROCESSORS, SCORES
 from xmc_tf.params.linear import LinearLevelPredParams
 from xmc_tf.params.matcher import MatcherPredParams
+from xmc_tf.params.shared_flags import add_arguments, from_arguments
 from xmc_tf.params.values import knob
 
 SEARCH = ("only_topk", "beam_size", "post_processor")
@@ -62,25 +62,21 @@ class PredictionOptions(Params):
         None, choices=POST_PROCESSORS, help=f"function applied to the scores of each level {_OWN}"
     )
     scores: str | None = knob(
-        None,
-        choices=SCORES,
+        None, choices=SCORES,
         help="probabilities, calibrated from rankers and label names; or the rankers' scores, as PECOS computes them "
         "(default: probabilities if the model was trained with label names)",
-    )
+    )  # fmt: skip
     threshold: float | None = knob(None, help="minimum score of the labels returned")
     min_precision: float | None = knob(
-        None,
-        above=0,
-        below=1,
+        None, above=0, below=1,
         help="return as many labels as possible, up to -k per document, of which at least this share is right (0 to "
         "1), measured on documents held out from training",
-    )
+    )  # fmt: skip
     ensemble_method: str | None = knob(
-        None,
-        choices=ENSEMBLES,
+        None, choices=ENSEMBLES,
         help="scores to use: the rankers' (concat-only), the label head's (transformer-only), or both (default: as "
         "trained)",
-    )
+    )  # fmt: skip
     max_pred_chunk: int = knob(1_000_000, low=1, help="number of documents to predict at a time")
     batch_tokens: int = knob(16384, low=1, help="number of tokens to encode at a time")
     threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
@@ -92,10 +88,9 @@ class PredictionOptions(Params):
             raise InputError("a threshold and a required precision exclude each other", fix="leave one of them out")
         if self.scores == "probability" and self.post_processor is not None:
             raise InputError(
-                "probabilities have no post-processor",
-                received=self.post_processor,
+                "probabilities have no post-processor", received=self.post_processor,
                 fix="leave out the post-processor, or use the rankers' scores (--scores ranker)",
-            )
+            )  # fmt: skip
 
     @property
     def search(self) -> dict[str, Any]:
@@ -114,10 +109,9 @@ class PredictionOptions(Params):
         for field in dataclasses.fields(self):
             if field.name in problems and getattr(self, field.name) != field.default:
                 raise InputError(
-                    f"{field.name} cannot be used: {problems[field.name]}",
-                    received=str(getattr(self, field.name)),
+                    f"{field.name} cannot be used: {problems[field.name]}", received=str(getattr(self, field.name)),
                     fix=f"leave out --{field.name.replace('_', '-')} (in Python: {field.name})",
-                )
+                )  # fmt: skip
 
 
 def add_prediction_options(parser: argparse.ArgumentParser, *names: str) -> None:

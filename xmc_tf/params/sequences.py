@@ -20,10 +20,9 @@ class SequenceParams(Params):
     retired = ("streaming", "mixed_precision", "jit_xla", "use_tpu", "write_format", "steps_per_execution")
 
     model: str = knob(
-        "bert4rec",
-        choices=SEQUENCE_MODELS,
+        "bert4rec", choices=SEQUENCE_MODELS,
         help="bert4rec: masked items are predicted from both sides; sasrec: each item from those before it",
-    )
+    )  # fmt: skip
     # Data.
     data_dir: str = knob("data", help="folder of prepared interactions")
     train_data: str = knob("part_*.npz", help="parts of data_dir to train on, with wildcards")
@@ -45,10 +44,9 @@ class SequenceParams(Params):
     )
     negatives: int = knob(2048, low=1, help="items in the sample of a step, shared by all ranks; loss sampled only")
     sampling: str = knob(
-        "log-uniform",
-        choices=("log-uniform", "frequency"),
+        "log-uniform", choices=("log-uniform", "frequency"),
         help="distribution of the sample; the loss is corrected for it",
-    )
+    )  # fmt: skip
     # Training.
     n_epochs: int = knob(10, low=1, help="passes over the sequences")
     max_steps: int = knob(0, low=0, help="number of training steps; 0: use n_epochs")
@@ -71,10 +69,9 @@ class SequenceParams(Params):
         True, help="each rank holds a part of the item table; false: each holds all of it (data parallel)"
     )
     route: str = knob(
-        "features",
-        choices=("features", "rows"),
+        "features", choices=("features", "rows"),
         help="what ranks exchange for a sampled loss: embeddings of positions (features), or rows of sampled items",
-    )
+    )  # fmt: skip
     wire: str = knob("fp32", choices=WIRES, help="number format of that exchange; fewer bits are less exact")
     # Output.
     model_dir: str = knob("model", help="folder for the model; checkpoints are beside it, in model_dir.work")

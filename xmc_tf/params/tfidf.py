@@ -44,26 +44,20 @@ class TfidfParams(Params):
     min_word_length: int = knob(2, low=1, help="minimum number of characters in a word")
     norm: str = knob("l2", choices=("l2", "l1", "none"), help="normalization of each document")
     language: str = knob(
-        AUTO,
-        parse=_languages,
+        AUTO, parse=_languages,
         help="language of the texts, in which words are replaced by their dictionary forms (lemmas): a code such as "
         "fi, or several such as fi,sv; auto: detected in the texts; none: words are used as written",
-    )
+    )  # fmt: skip
     pieces: int = knob(
-        5,
-        low=3,
-        high=16,
-        also=(0,),
+        5, low=3, high=16, also=(0,),
         help="length of the pieces of words of 6 characters or more, which match parts of compounds and other forms of "
         "a word; 0: no pieces",
-    )
+    )  # fmt: skip
     piece_weight: float | None = knob(
-        None,
-        above=0,
-        high=10,
+        None, above=0, high=10,
         help="weight of pieces relative to words (default: 0.5; in languages that write compounds as one word 0.7; for "
         "texts of more than 40 words 0.2 less)",
-    )
+    )  # fmt: skip
 
     @property
     def splits_scripts(self) -> bool:
@@ -129,11 +123,10 @@ def tfidf_of_pecos(text: str, place: str, nr_documents: int) -> TfidfParams:
     config = parse_json(text, of=place, expected="a vectorizer configuration", top=None, foreign=True)
     if not isinstance(config, dict) or config.get("type") != "tfidf":
         raise InputError(
-            f"{place}: type is not supported",
-            expected='"type": "tfidf"',
+            f"{place}: type is not supported", expected='"type": "tfidf"',
             received=repr(config.get("type"))[:60] if isinstance(config, dict) else type(config).__name__,
             fix="use tfidf, or compute the features with your vectorizer and give the matrix with -x",
-        )
+        )  # fmt: skip
     kwargs, norm = _only_vectorizer(config.get("kwargs", {}), place)
     for key, value in kwargs.items():
         if key in _FIXED and value != _FIXED[key]:
@@ -185,8 +178,7 @@ def _only_vectorizer(kwargs: Any, place: str) -> tuple[dict[str, Any], str]:
 
 def _unsupported(place: str, key: str, expected: str, received: Any) -> InputError:
     return InputError(
-        f"{place}: {key} has a value that the TF-IDF of xmc_tf does not support",
-        expected=expected,
+        f"{place}: {key} has a value that the TF-IDF of xmc_tf does not support", expected=expected,
         received=json.dumps(received)[:60],
         fix=f"leave {key} out, or compute the features with PECOS and give the matrix with -x",
-    )
+    )  # fmt: skip

@@ -34,17 +34,10 @@ def join(place: str, key: str) -> str:
 
 
 def knob(
-    default: Any,
-    *,
-    help: str,
-    choices: Sequence[str] = (),
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    also: Sequence[float] = (),
+    default: Any, *, help: str, choices: Sequence[str] = (), low: float | None = None, high: float | None = None,
+    above: float | None = None, below: float | None = None, also: Sequence[float] = (),
     parse: Callable[[str], str] | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return a field of a parameter class."""
     metadata = {"help": help, "choices": tuple(choices), "low": low, "high": high, "above": above, "below": below}
     return dataclasses.field(default=default, metadata={**metadata, "also": tuple(also), "parse": parse})

@@ -9,9 +9,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
-    """Assign this process its own GPU, if its host has one, and return the device names. Must be called before
-    TensorFlow computes anything.
-    """
+    """Assign this process its own GPU, if any, before TensorFlow computes anything; return the devices' names."""
     with muted_stderr():
         import tensorflow as tf
 
@@ -29,9 +27,7 @@ def choose_device(communicator: Communicator, use_gpu: bool = True) -> str:
 
 
 def choose_precision(communicator: Communicator, name: str) -> str:
-    """Return the number format of matrix products in training, the same on all ranks: "off", "fp16" or "bf16". "auto"
-    chooses bfloat16 if it is faster on all ranks.
-    """
+    """Return "off", "fp16" or "bf16", the same on all ranks; "auto": bfloat16 if it is faster on all ranks."""
     if name != "auto":
         return name
     from xmc_tf.encoder.precision import fastest_precision

@@ -33,9 +33,7 @@ def embed_documents(
     combine: str = "mean",  # or "max", over the windows of a document
     batch_tokens: int = 16384,
 ) -> dict[str, Any]:
-    """Write the embeddings of all documents, scaled to one length, to ``folder/E.npy``; all ranks must call it. Blocks
-    that an interrupted run has written are not computed again.
-    """
+    """Write all embeddings, scaled to one length, to ``folder/E.npy``, or complete the file; all ranks must call it."""
     path, shape = folder / "E.npy", (store.nr_documents, encoder.dim)
     done = on_first_rank(communicator, lambda: _prepare(path, shape))
     waiting = np.setdiff1d(np.arange(-(-shape[0] // BLOCK)), done)

@@ -1,11 +1,11 @@
-"""Which scores predictions use: those of the label head, those of the rankers, or both."""
+"""The scores that predictions use: those of the label head, those of the rankers, or both."""
 
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics import ensemble
 from xmc_tf.pipeline.inputs import Recipe
-from xmc_tf.rankers.deepening import beginning
+from xmc_tf.rankers.ensemble import beginning
 
 
 def chosen_method(recipe: Recipe, head_of_labels: bool) -> str:

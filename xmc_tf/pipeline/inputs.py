@@ -177,7 +177,7 @@ class Recipe:
 
     @property
     def reading(self) -> Reading:
-        """How the encoder reads documents."""
+        """The way in which the encoder reads documents."""
         last = self.last_prediction
         return Reading.of(last.truncate_length, last.long_texts, last.max_windows)
 

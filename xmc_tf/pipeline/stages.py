@@ -47,12 +47,7 @@ class Stage:
 
 
 class Stages:
-    """The stages of one training, in order; all ranks must make the same calls.
-
-    Example:
-        >>> stages = Stages("model.work", choose())
-        >>> tree = stages.run("tree", lambda folder: save_tree(folder), inputs={"Y": checksum(Y), "params": params})
-    """
+    """The stages of one training, in order; all ranks must make the same calls."""
 
     def __init__(self, folder: str | Path, communicator: Communicator) -> None:
         self.folder = Path(folder)

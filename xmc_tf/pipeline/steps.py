@@ -73,9 +73,7 @@ if TYPE_CHECKING:
 
 
 class TrainingSteps:
-    """The steps, and what they share; all ranks must run the same ones in the same order. What is expensive (encoder,
-    tokens) is loaded or computed only for a stage that needs it.
-    """
+    """The steps, which all ranks run in the same order. Encoder and tokens are loaded only if a stage needs them."""
 
     def __init__(
         self,
@@ -193,7 +191,7 @@ class TrainingSteps:
         def make(folder: Path) -> Record:
             from xmc_tf.matcher.levels import MatcherData, MatcherSettings, Validation
             from xmc_tf.matcher.matcher import Matcher
-            from xmc_tf.matcher.progress.curves import named_curves
+            from xmc_tf.matcher.progress import named_curves
 
             validation = None
             if own.validation is not None:
@@ -337,7 +335,7 @@ class TrainingSteps:
 
     @property
     def _reading(self) -> dict[str, Any]:
-        """How documents are read, as inputs of a stage."""
+        """The way in which documents are read, as inputs of a stage."""
         reading = self.recipe.reading
         windows = {"long_texts": reading.combine, "max_windows": reading.max_windows} if reading.max_windows > 1 else {}
         return {"truncate_length": reading.max_length} | windows

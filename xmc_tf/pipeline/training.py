@@ -36,9 +36,7 @@ class TrainedParts:
 def make_parts(
     inputs: TrainingInputs, recipe: Recipe, stages: Stages, strategy: Callable[[], "CollectiveStrategy"]
 ) -> TrainedParts:
-    """Make all parts of a model, or reuse finished ones; all ranks must call it, with the same inputs. ``strategy`` is
-    called only to fine-tune the encoder: a frozen one needs no collectives on tensors.
-    """
+    """Make all parts of a model, or reuse finished ones; all ranks must call it. Only fine-tuning needs a strategy."""
     params, checksums = recipe.params, inputs.check(stages.communicator)
     evidence = evidence_choice(params, inputs.lines, inputs.documents.nr_documents)
     if evidence.label_names:

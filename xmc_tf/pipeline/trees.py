@@ -9,8 +9,7 @@ from scipy.sparse import spmatrix
 
 from xmc_tf.data import Features, as_features
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams, RankerPredParams
-from xmc_tf.rankers.distributed.stage import rankers_over_ranks
-from xmc_tf.rankers.distributed.training import threads_of_rank
+from xmc_tf.rankers.distributed.training import rankers_over_ranks, threads_of_rank
 from xmc_tf.rankers.fit import train_trees
 from xmc_tf.rankers.levels import RankerData
 from xmc_tf.ranks.communicator import Communicator
@@ -33,10 +32,7 @@ def rankers_of(
     threads: int = -1,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Train the rankers and write them to ``folder/ranker``; all ranks must call it. Return the stage's record.
-
-    Those of further trees, and the trees, go to ``folder/ensemble/1`` and so on, as in a model's folder.
-    """
+    """Train the rankers into ``folder/ranker``, ``folder/ensemble/1``, …, as in a model's folder; a collective call."""
 
     folders = [folder / "ranker", *(folder / f"ensemble/{number}/ranker" for number in range(1, len(trees)))]
     if communicator.size > 1:
@@ -85,10 +81,7 @@ def cluster_labels(
     label_features: Any = None,
     threads: int = -1,
 ) -> dict[str, Any]:
-    """Build a tree of similar labels; all ranks must call it, and the tree does not depend on their number.
-
-    Labels without features are represented by the sums of their documents' features. X is the same on all ranks.
-    """
+    """Build a tree of similar labels, by their features or their documents'; all ranks must call it with the same X."""
     threads = threads_of_rank(communicator, threads)
     if label_features is not None:
         own = as_features(label_features)

@@ -137,11 +137,6 @@ class Machines:
     def ranks(self) -> int:
         return self.hosts * self.ranks_per_host
 
-    @property
-    def network_per_rank(self) -> float:
-        """Bytes per second of a rank while all ranks of a host send."""
-        return self.network / self.ranks_per_host if self.hosts > 1 else _WITHIN_A_HOST
-
     def ring_seconds(self, sent: float) -> float:
         """Return the duration of an all-reduce in which each rank sends so many bytes to the next one."""
         # Neighbours in the ring share a host, so only one rank per host uses the network.
@@ -150,7 +145,9 @@ class Machines:
     def pairwise_seconds(self, sent: float) -> float:
         """Return the duration of an all-to-all in which each rank sends so many bytes, evenly to all others."""
         leaving = (self.ranks - self.ranks_per_host) / max(self.ranks - 1, 1)
-        return sent * leaving / self.network_per_rank + sent * (1 - leaving) / _WITHIN_A_HOST
+        # All ranks of a host send at the same time.
+        per_rank = self.network / self.ranks_per_host if self.hosts > 1 else _WITHIN_A_HOST
+        return sent * leaving / per_rank + sent * (1 - leaving) / _WITHIN_A_HOST
 
 
 def parse_hosts(text: str) -> tuple[int, int]:

@@ -9,8 +9,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.plan.sizes import DataSizes, Device, EncoderSize, Machines
 from xmc_tf.rankers.kernels.lanes import WIDTH
 from xmc_tf.rankers.tasks import cut_clusters
-from xmc_tf.tree.grouping import binary_depth, half_bounds, upper_splits
 from xmc_tf.tree.label_embeddings import MANY_ENTRIES, STRONGEST
+from xmc_tf.tree.label_tree import binary_depth, half_bounds, upper_splits
 
 # Seconds of one core, measured on 7,534 and on 153,161 library records.
 _A_FEATURE_ENTRY = 1e-6
@@ -69,12 +69,11 @@ def features(data: DataSizes, machines: Machines) -> StageEstimate:
     """Estimate TF-IDF: each rank counts the words of its own documents."""
     entries = data.documents * data.entries
     return StageEstimate(
-        "TF-IDF",
-        memory=entries / machines.ranks * 16 + data.features * 200,
+        "TF-IDF", memory=entries / machines.ranks * 16 + data.features * 200,
         sent=data.features * 24.0 if machines.ranks > 1 else 0.0,
         seconds=entries * _A_FEATURE_ENTRY / (machines.ranks * machines.cores_per_rank),
         detail=f"{size(entries * 8)} of features on the shared folder",
-    )
+    )  # fmt: skip
 
 
 def tree(data: DataSizes, machines: Machines, max_leaf_size: int = 100) -> StageEstimate:
@@ -90,12 +89,11 @@ def tree(data: DataSizes, machines: Machines, max_leaf_size: int = 100) -> Stage
     clustering = entries * 8 * 3
     summing = entries * 8 + data.documents * data.labels_per_document * 32 + machines.cores_per_rank * _RANGE_BYTES
     return StageEstimate(
-        "label tree",
-        memory=max(clustering, summing) + data.documents * data.entries * 8,
+        "label tree", memory=max(clustering, summing) + data.documents * data.entries * 8,
         sent=entries * 8 / machines.ranks if machines.ranks > 1 else 0.0,
         seconds=(given * _A_SUMMED_ENTRY + entries * depth * _A_TREE_ENTRY) / cores,
         detail=f"{depth} halvings of {data.labels:,} labels",
-    )
+    )  # fmt: skip
 
 
 def _label_entries(data: DataSizes) -> float:
@@ -216,14 +214,11 @@ def fine_tuning(
     wire = machines.ring_seconds(gradients) + machines.pairwise_seconds(embeddings)
     rate = batch * ranks / (compute + wire)
     return StageEstimate(
-        "fine-tuning",
-        memory=dense + head + activations + scores,
-        on_device=device.memory > 0,
-        sent=steps * (gradients + embeddings),
-        seconds=steps * (compute + wire),
+        "fine-tuning", memory=dense + head + activations + scores, on_device=device.memory > 0,
+        sent=steps * (gradients + embeddings), seconds=steps * (compute + wire),
         detail=f"{nodes:,} nodes, {steps:,.0f} steps, {rate:,.0f} documents/s on all ranks",
         wire_share=wire / (compute + wire),
-    )
+    )  # fmt: skip
 
 
 def embeddings(
@@ -237,9 +232,7 @@ def embeddings(
     # Nothing is kept for gradients: two layers' activations at a time.
     activations = batch * encoder.activation_bytes(data.tokens, options.half) / encoder.layers * 2
     return StageEstimate(
-        "embeddings",
-        memory=encoder.weights * _FLOAT + activations,
-        on_device=device.memory > 0,
+        "embeddings", memory=encoder.weights * _FLOAT + activations, on_device=device.memory > 0,
         seconds=data.documents * each / machines.ranks,
         detail=f"{size(data.documents * encoder.width * _FLOAT)} on the shared folder",
-    )
+    )  # fmt: skip

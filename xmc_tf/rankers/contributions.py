@@ -5,9 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xmc_tf.data.features import Features
-from xmc_tf.rankers.kernels.postprocess import chain, neutral, squash
-from xmc_tf.rankers.level import Level
-from xmc_tf.rankers.postprocess import post_processor_code
+from xmc_tf.rankers.kernels.postprocess import chain, neutral, post_processor_code, squash
 from xmc_tf.rankers.xlinear import XLinear
 
 
@@ -31,11 +29,20 @@ def contributions(ranker: XLinear, X: Features, label: int) -> list[NodeContribu
     found: list[NodeContributions] = []
     for number, (level, node) in enumerate(zip(ranker.levels, path_to(ranker, label), strict=True)):
         code = post_processor_code(level.pred_params.post_processor)
-        features, weights, values, dense, bias = _parts(level, node, X)
-        raw = float(weights @ values) + dense + bias
+        column = slice(*level.weights.indptr[node : node + 2])
+        rows, weights = level.weights.indices[column], level.weights.data[column].astype(np.float64)
+        bias = float(level.bias * weights[rows == level.nr_features].sum()) if level.bias > 0 else 0.0
+        dense, features, own, values = 0.0, np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
+        if X.dense is not None:
+            inside = (rows >= X.nr_sparse) & (rows < X.nr_features)
+            dense = float(weights[inside] @ X.dense[0][rows[inside] - X.nr_sparse].astype(np.float64))
+        if X.sparse is not None:
+            features, at, of_values = np.intersect1d(rows, X.sparse[0].indices, return_indices=True)
+            own, values = weights[at], X.sparse[0].data[of_values].astype(np.float64)
+        raw = float(own @ values) + dense + bias
         parent = found[-1].score if found else float(neutral(code))
         score = float(chain(code, squash(code, raw), parent))
-        found.append(NodeContributions(number, node, raw, score, features, weights, values, dense, bias))
+        found.append(NodeContributions(number, node, raw, score, features, own, values, dense, bias))
     return found
 
 
@@ -43,36 +50,14 @@ def path_to(ranker: XLinear, label: int) -> list[int]:
     """Return the nodes on the path to a label, the top first."""
     nodes = [label]
     for level in reversed(ranker.levels[1:]):
-        nodes.append(_parent(level, nodes[-1]))
+        place = int(np.flatnonzero(level.clusters.indices == nodes[-1])[0])
+        nodes.append(int(np.searchsorted(level.clusters.indptr, place, side="right")) - 1)
     return nodes[::-1]
 
 
 def labels_below(ranker: XLinear, level: int, node: int) -> np.ndarray:
     """Return the labels below a node; level 0 is the one below the root."""
     nodes = np.array([node])
-    for below in ranker.levels[level + 1 :]:
-        clusters = below.clusters
+    for clusters in (below.clusters for below in ranker.levels[level + 1 :]):
         nodes = np.concatenate([clusters.indices[clusters.indptr[one] : clusters.indptr[one + 1]] for one in nodes])
     return nodes
-
-
-def _parent(level: Level, node: int) -> int:
-    place = int(np.flatnonzero(level.clusters.indices == node)[0])
-    return int(np.searchsorted(level.clusters.indptr, place, side="right")) - 1
-
-
-def _parts(level: Level, node: int, X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
-    """Return the document's sparse features with weights, these weights, their values; dense sum; and bias."""
-    column = slice(*level.weights.indptr[node : node + 2])
-    rows, weights = level.weights.indices[column], level.weights.data[column].astype(np.float64)
-    bias = float(level.bias * weights[rows == level.nr_features].sum()) if level.bias > 0 else 0.0
-    dense = 0.0
-    if X.dense is not None:
-        inside = (rows >= X.nr_sparse) & (rows < X.nr_features)
-        dense = float(weights[inside] @ X.dense[0][rows[inside] - X.nr_sparse].astype(np.float64))
-    if X.sparse is None:
-        nothing = np.zeros(0)
-        return nothing.astype(np.int64), nothing, nothing, dense, bias
-    sparse = X.sparse[0]
-    features, of_weights, of_values = np.intersect1d(rows, sparse.indices, return_indices=True)
-    return features, weights[of_weights], sparse.data[of_values].astype(np.float64), dense, bias

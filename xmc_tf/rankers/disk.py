@@ -10,6 +10,7 @@ search/                   for large models: the weights arranged for search, whi
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,29 +31,27 @@ from xmc_tf.rankers.layout.stored import (
     has_search,
     link_search,
     open_search,
+    stored_weights,
     write_search,
 )
-from xmc_tf.rankers.layout.unpacking import stored_weights
 from xmc_tf.rankers.level import Level, UnreadWeights
 
 _CLASS = "pecos.xmc.base###MLModel"
 _MODEL_CLASS = "pecos.xmc.xlinear.model###XLinearModel"
 
 
-def save_levels(levels: Sequence[Level], folder: str | Path, nr_dense: int = 0) -> None:
-    """Write a folder of rankers atomically; replace older rankers there, keep other files."""
+def save_levels(
+    levels: Sequence[Level], folder: str | Path, nr_dense: int = 0, stored: StoredSearch | None = None
+) -> None:
+    """Write a folder of rankers atomically, or link their stored layout; replace older rankers, keep other files."""
     with placed_folder(folder, RANKERS) as part:
         write_parameters(levels, part)
+        if stored is not None:
+            link_search(stored, part)
+            return
         for t, level in enumerate(levels):
             save_matrix(level_folder(part, t) / "W.npz", level.weights)
         write_search(part, levels, nr_dense)
-
-
-def save_stored(levels: Sequence[Level], folder: str | Path, stored: StoredSearch) -> None:
-    """Write rankers whose weights exist in their layout for search only, by linking it; replace older rankers there."""
-    with placed_folder(folder, RANKERS) as part:
-        write_parameters(levels, part)
-        link_search(stored, part)
 
 
 def level_folder(folder: Path, t: int) -> Path:
@@ -86,65 +85,49 @@ def write_parameters(levels: Sequence[Level], folder: Path) -> None:
 
 
 def load_levels(folder: str | Path) -> tuple[list[Level], StoredSearch | None]:
-    """Read a folder of rankers, and its stored layout for search if there is one.
-
-    With it, weights are read when they are first used; else they are checked now, and stay memory-mapped where
-    possible.
-    """
+    """Read a folder of rankers, and its layout for search, with which weights are read and checked when first used."""
     folder = Path(folder)
     later = has_search(folder)
     archives = (folder / "ranker").glob("*.model/C.npz" if later else "*.model/[WC].npz")
     # The files of a layout have checksums of their own.
     with verified(folder, skip=(*SEARCH_ENDINGS, *(("W.npz",) if later else ())), archives=archives):
-        return _load(folder, later)
-
-
-def _load(folder: Path, later: bool) -> tuple[list[Level], StoredSearch | None]:
-    chain = _read(folder / "ranker" / "param.json", folder)
-    depth = _whole_number(chain, "depth", folder / "ranker" / "param.json")
-    nr_features = _whole_number(chain, "nr_features", folder / "ranker" / "param.json")
-    places = [level_folder(folder, t) for t in range(depth)]
-    params = [_read(here / "param.json", folder) for here in places]
-    biases = [_bias(param, here / "param.json") for param, here in zip(params, places, strict=True)]
-    search = open_search(folder, biases) if later else None
-    levels: list[Level] = []
-    for t, (here, param, bias) in enumerate(zip(places, params, biases, strict=True)):
-        shape = (nr_features + (bias > 0), _whole_number(param, "nr_labels", here / "param.json"))
-        read: Callable[[], csc_matrix] = partial(_csc_verified if later else _csc, here / "W.npz", shape)
-        if search is not None and search.alone:
-            read = partial(stored_weights, search, levels, t)
-        weights = read() if search is None else UnreadWeights(shape, search.nr_weights[t], read)
-        clusters = _csc(here / "C.npz", (shape[1], _whole_number(param, "nr_codes", here / "param.json")))
-        _check_parents(clusters, here / "C.npz")
-        if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
-            raise InputError(
-                f"{here}: its parents do not match the nodes of the level above",
-                expected=f"{levels[-1].clusters.shape[0]:,} parents",
-                received=f"{clusters.shape[1]:,}",
-                fix="the folder contains files of two models: copy the model again",
-            )
-        levels.append(Level(weights, clusters, bias, _pred_params(param, here / "param.json")))
-    if not levels:
-        raise InputError(f"{folder}: the model has no levels", fix="train it again")
+        file = folder / "ranker" / "param.json"
+        chain = _read(file, folder)
+        depth, nr_features = _whole_number(chain, "depth", file), _whole_number(chain, "nr_features", file)
+        files = [level_folder(folder, t) / "param.json" for t in range(depth)]
+        params = [_read(file, folder) for file in files]
+        biases = [_bias(param, file) for param, file in zip(params, files, strict=True)]
+        search = open_search(folder, biases) if later else None
+        levels: list[Level] = []
+        for t, (file, param, bias) in enumerate(zip(files, params, biases, strict=True)):
+            shape = nr_features + (bias > 0), _whole_number(param, "nr_labels", file)
+            read: Callable[[], csc_matrix] = partial(_csc, file.with_name("W.npz"), shape, check=later)
+            if search is not None and search.alone:
+                read = partial(stored_weights, search, levels, t)
+            weights = read() if search is None else UnreadWeights(shape, search.nr_weights[t], read)
+            clusters = _csc(file.with_name("C.npz"), (shape[1], _whole_number(param, "nr_codes", file)))
+            _check_parents(clusters, file.with_name("C.npz"))
+            if levels and levels[-1].clusters.shape[0] != clusters.shape[1]:
+                raise InputError(
+                    f"{file.parent}: its parents do not match the nodes of the level above",
+                    expected=f"{levels[-1].clusters.shape[0]:,} parents", received=f"{clusters.shape[1]:,}",
+                    fix="the folder contains files of two models: copy the model again",
+                )  # fmt: skip
+            levels.append(Level(weights, clusters, bias, _pred_params(param, file)))
     return levels, search
 
 
-def _csc_verified(path: Path, shape: tuple[int, int]) -> csc_matrix:
-    """Read weights that were not compared with their checksums when the model was loaded."""
-    with verified(path, archives=[path]):
-        return _csc(path, shape)
-
-
-def _csc(path: Path, shape: tuple[int, int]) -> csc_matrix:
+def _csc(path: Path, shape: tuple[int, int], check: bool = False) -> csc_matrix:
+    """Read a matrix; ``check`` compares it with its checksum, unless that was done when the model was loaded."""
     if not path.exists():
         raise InputError(f"{path} is missing", fix="the folder is incomplete: copy it again")
-    matrix = csc_matrix(load_matrix(path, name=path.name))
+    with verified(path, archives=[path]) if check else nullcontext():
+        matrix = csc_matrix(load_matrix(path, name=path.name))
     if matrix.shape != shape:
         raise InputError(
-            f"{path} does not belong to this model",
-            expected=f"{shape[0]:,} × {shape[1]:,}",
+            f"{path} does not belong to this model", expected=f"{shape[0]:,} × {shape[1]:,}",
             received=f"{matrix.shape[0]:,} × {matrix.shape[1]:,}",
-        )
+        )  # fmt: skip
     return matrix
 
 
@@ -189,9 +172,8 @@ def _check_parents(clusters: csc_matrix, path: Path) -> None:
     if len(clusters.indices) and (parents := np.bincount(clusters.indices)).max() > 1:
         raise InputError(
             f"{path}: node {int(parents.argmax()):,} (row, counted from 0) has {parents.max():,} parents",
-            expected="at most one entry in each row",
-            fix="the file is damaged: copy the model again",
-        )
+            expected="at most one entry in each row", fix="the file is damaged: copy the model again",
+        )  # fmt: skip
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

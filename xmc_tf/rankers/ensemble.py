@@ -1,10 +1,10 @@
 """Rankers over several trees of the same labels: each tree is searched, and the scores are averaged."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -12,48 +12,82 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
-from xmc_tf.rankers.deepening import deepened
 from xmc_tf.rankers.kernels.union import best_by_mean, place_scores, unite
 from xmc_tf.rankers.query_arrays import ranked_csr
 from xmc_tf.rankers.xlinear import XLinear
 
-POOL = 30
-"""Number of labels that each tree contributes to the first of a list: what it drops counts as 0 in the mean."""
+GROWTH = 32  # a deeper search looks for this many times as many labels
 
 
-class EnsembleScores(NamedTuple):
-    """The candidate labels of documents, ascending within each document, with the score of each in each tree."""
+def deepened(search: Callable[[int], csr_matrix], only_topk: int, first: int) -> csr_matrix:
+    """Return the best labels, descending within a row, from ``search(n)``, which finds n, from ``first`` on. So a
+    longer list begins with the shorter one, although results of several trees depend on n.
+    """
+    found = search(first)
+    while first < only_topk:
+        first *= GROWTH
+        found = extended(found, search(first))
+    return beginning(found, only_topk)
 
-    indptr: np.ndarray  # int64 [documents + 1]
-    indices: np.ndarray  # int32 [candidates], label numbers
-    scores: np.ndarray  # float32 [candidates, trees]; 0 where the label is not among the best of a tree
-    nr_labels: int
 
-    def best(self, only_topk: int, threads: int = 1) -> csr_matrix:
-        """Return the best labels by their mean score: documents × labels, descending within a row."""
-        count = len(self.indptr) - 1
-        nodes, means = np.empty((count, only_topk), np.int32), np.empty((count, only_topk), np.float32)
-        sizes = np.zeros(count, np.int64)
-        _by_rows(
-            lambda first, last: best_by_mean(
-                self.indptr, self.indices, self.scores, first, last, nodes, means, sizes
-            ), count, threads,
-        )  # fmt: skip
-        return ranked_csr(nodes, means, sizes, self.nr_labels)
+def extended(found: csr_matrix, more: csr_matrix, shares: bool = False) -> csr_matrix:
+    """Return predictions with further labels behind them; ``shares``: their scores are shares of the last one's."""
+    nr_labels, sizes = np.int64(found.shape[1]), np.diff(found.indptr)
+    rows = np.repeat(np.arange(more.shape[0]), np.diff(more.indptr))
+    owners = np.repeat(np.arange(found.shape[0]), sizes)
+    new = ~np.isin(rows * nr_labels + more.indices, owners * nr_labels + found.indices)
+    lowest = np.ones(found.shape[0], np.float32) if shares else np.full(found.shape[0], np.inf, np.float32)
+    lowest[sizes > 0] = found.data[found.indptr[1:][sizes > 0] - 1]
+    scores, rows = more.data[new], rows[new]
+    scores = scores * lowest[rows] if shares else np.minimum(scores, lowest[rows])
+    of = np.concatenate([owners, rows])
+    order = np.argsort(of, kind="stable")
+    out = csr_matrix(found.shape, dtype=np.float32)
+    out.data = np.concatenate([found.data, scores.astype(np.float32)])[order]
+    out.indices = np.concatenate([found.indices, more.indices[new]])[order].astype(found.indices.dtype)
+    out.indptr = np.searchsorted(of[order], np.arange(found.shape[0] + 1)).astype(found.indptr.dtype)
+    return out
+
+
+def beyond(found: csr_matrix, count: int) -> csr_matrix:
+    """Return the labels after the first ``count`` of each document, with scores as shares of the last of these."""
+    place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
+    rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
+    kept = place >= count
+    last = np.minimum(found.indptr[:-1] + count - 1, max(found.nnz - 1, 0))[rows[kept]]
+    out = csr_matrix(found.shape, dtype=np.float32)
+    scores = found.data[last]
+    out.data = np.divide(found.data[kept], scores, out=np.zeros(int(kept.sum()), np.float32), where=scores > 0)
+    out.indices = found.indices[kept]
+    out.indptr = np.searchsorted(rows[kept], np.arange(found.shape[0] + 1)).astype(found.indptr.dtype)
+    return out
+
+
+def beginning(found: csr_matrix, count: int) -> csr_matrix:
+    """Return the first ``count`` labels of each document."""
+    place = np.arange(found.nnz) - np.repeat(found.indptr[:-1], np.diff(found.indptr))
+    kept = place < count
+    indptr = np.concatenate([[0], np.cumsum(np.minimum(np.diff(found.indptr), count))]).astype(found.indptr.dtype)
+    out = csr_matrix(found.shape, dtype=np.float32)
+    out.data, out.indices, out.indptr = found.data[kept].astype(np.float32), found.indices[kept], indptr
+    return out
+
+
+POOL = 30  # number of labels that each tree contributes to the first of a list: what it drops counts as 0 in the mean
 
 
 @dataclass(eq=False)
 class TreeEnsemble:
-    """Linear rankers over several label trees of the same features and labels; their scores are averaged.
-
-    A label that is not among the best of a tree counts as 0 there, so scores must not be negative: with the
-    post-processor "noop", and with logarithms as scores, such labels are scored in addition.
+    """Linear rankers over several label trees; their scores are averaged. A label that is not among the best of a tree
+    counts as 0, so with scores that may be negative, such labels are scored in addition.
     """
 
     models: list[XLinear]
 
     def __post_init__(self) -> None:
         first = self.models[0]
+        self.nr_labels, self.nr_features = first.nr_labels, first.nr_features
+        self.nr_sparse, self.nr_dense = first.nr_sparse, first.nr_dense
         for number, one in enumerate(self.models[1:], 2):
             if (one.nr_features, one.nr_labels) != (first.nr_features, first.nr_labels):
                 raise InputError(
@@ -64,23 +98,6 @@ class TreeEnsemble:
 
     def __repr__(self) -> str:
         return f"TreeEnsemble({self.nr_labels:,} labels, {len(self.models)} trees, {self.nr_features:,} features)"
-
-    @property
-    def nr_labels(self) -> int:
-        return self.models[0].nr_labels
-
-    @property
-    def nr_sparse(self) -> int:
-        """Number of sparse features, which come first."""
-        return self.models[0].nr_sparse
-
-    @property
-    def nr_dense(self) -> int:
-        return self.models[0].nr_dense
-
-    @property
-    def nr_features(self) -> int:
-        return self.models[0].nr_features
 
     @property
     def nr_weights(self) -> int:
@@ -120,24 +137,25 @@ class TreeEnsemble:
         """Labels that may be predicted, ascending; None: all."""
         return self.models[0].allowed
 
-    def scores(
-        self,
-        X: Features,
-        *,
-        beam_size: int | None = None,
-        candidates: int = POOL,
-        post_processor: str | None = None,
-        threads: int = -1,
-    ) -> EnsembleScores:
-        """Return the labels that any tree finds among its best ``candidates``, with their scores in each tree."""
-        found = [
-            model.search(X, beam_size=beam_size, only_topk=candidates, post_processor=post_processor, threads=threads)
-            for model in self.models
-        ]
-        nodes, values, counts = (np.stack(column) for column in zip(*found, strict=True))
-        count = X.nr_rows
+    def predict(
+        self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
+        post_processor: str | None = None, threads: int = -1, first: int = POOL,
+    ) -> csr_matrix:  # fmt: skip
+        """Return the best labels by their mean score over the trees, each of which first finds ``first`` labels."""
+        most = self.only_topk if only_topk is None else only_topk
+        if most < 1:
+            raise InputError("beam size and top k must be at least 1", received=str(most))
+        options: dict[str, Any] = {"beam_size": beam_size, "post_processor": post_processor, "threads": threads}
+        return deepened(lambda size: self._best(X, size, options), most, first)
+
+    def _best(self, X: Features, size: int, options: dict[str, Any]) -> csr_matrix:
+        """Return the best labels among the best ``size`` of any tree."""
+        count, threads, post_processor = X.nr_rows, options["threads"], options["post_processor"]
+        found = zip(*(model.search(X, only_topk=size, **options) for model in self.models), strict=True)
+        nodes, values, counts = map(np.stack, found)
+        # The candidates of each document, ascending, with their scores in each tree; 0 if it has not found them.
         labels, sizes = np.empty((count, nodes.shape[0] * nodes.shape[2]), np.int32), np.empty(count, np.int64)
-        _by_rows(lambda first, last: unite(nodes, counts, first, last, labels, sizes), count, threads)
+        _by_rows(partial(unite, nodes, counts), (labels, sizes), count, threads)
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         indices = labels[np.arange(labels.shape[1]) < sizes[:, None]]
         scores = np.zeros((len(indices), len(self.models)), np.float32)
@@ -146,32 +164,12 @@ class TreeEnsemble:
             for tree, model in enumerate(self.models):
                 scores[:, tree] = model.predict_selected(X, union, post_processor=post_processor).data
         else:
-            _by_rows(
-                lambda first, last: place_scores(nodes, values, counts, indptr, indices, first, last, scores),
-                count, threads,
-            )  # fmt: skip
-        return EnsembleScores(indptr, indices, scores, self.nr_labels)
-
-    def predict(
-        self,
-        X: Features,
-        *,
-        beam_size: int | None = None,
-        only_topk: int | None = None,
-        post_processor: str | None = None,
-        threads: int = -1,
-        first: int = POOL,
-    ) -> csr_matrix:
-        """Return the best labels by their mean score over the trees, each of which first finds ``first`` labels."""
-        most = self.only_topk if only_topk is None else only_topk
-        if most < 1:
-            raise InputError("beam size and top k must be at least 1", received=str(most))
-
-        def search(size: int) -> csr_matrix:
-            found = self.scores(X, beam_size=beam_size, candidates=size, post_processor=post_processor, threads=threads)
-            return found.best(min(size, self.nr_labels), threads)
-
-        return deepened(search, most, first)
+            _by_rows(partial(place_scores, nodes, values, counts, indptr, indices), (scores,), count, threads)
+        most = min(size, self.nr_labels)
+        best, means = np.empty((count, most), np.int32), np.empty((count, most), np.float32)
+        sizes = np.zeros(count, np.int64)
+        _by_rows(partial(best_by_mean, indptr, indices, scores), (best, means, sizes), count, threads)
+        return ranked_csr(best, means, sizes, self.nr_labels)
 
     def predict_selected(self, X: Features, selected: csr_matrix, *, post_processor: str | None = None) -> csr_matrix:
         """Return the mean scores of selected labels (the entries of documents × labels), each scored by every tree."""
@@ -182,8 +180,7 @@ class TreeEnsemble:
         return first
 
 
-Rankers: TypeAlias = XLinear | TreeEnsemble
-"""The rankers of a model: over one tree, or over several."""
+Rankers: TypeAlias = XLinear | TreeEnsemble  # the rankers of a model: over one tree, or over several
 
 
 def rankers_of(models: Sequence[XLinear]) -> Rankers:
@@ -196,13 +193,13 @@ def trees_of(rankers: Rankers) -> list[XLinear]:
     return [rankers] if isinstance(rankers, XLinear) else rankers.models
 
 
-def _by_rows(work: Any, count: int, threads: int) -> None:
-    """Call ``work(first, last)`` for ranges of the rows, in threads if there are many."""
+def _by_rows(work: Callable[..., Any], out: tuple[np.ndarray, ...], count: int, threads: int) -> None:
+    """Call ``work(first, last, *out)`` for ranges of the rows, in threads if there are many."""
     threads = thread_count(threads)
     if threads == 1 or count < 1000:
-        work(0, count)
+        work(0, count, *out)
         return
     step = -(-count // (4 * threads))
     with ThreadPoolExecutor(threads) as pool:
-        for future in [pool.submit(partial(work, at, min(at + step, count))) for at in range(0, count, step)]:
+        for future in [pool.submit(work, at, min(at + step, count), *out) for at in range(0, count, step)]:
             future.result()

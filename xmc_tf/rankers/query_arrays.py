@@ -11,14 +11,19 @@ from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data.features import Features
 
 
+def sparse_arrays(matrix: spmatrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return starts, indices and values of a CSR or CSC matrix in the form that kernels read."""
+    starts, indices = kernel_view(matrix.indptr, np.int64), kernel_view(matrix.indices, np.int32)
+    return starts, indices, kernel_view(matrix.data, np.float32)
+
+
 def kernel_form(X: Features) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return sparse features (CSR) and dense features in the form that kernels read."""
     n = X.nr_rows
     dense = np.zeros((n, 0), np.float32) if X.dense is None else kernel_view(X.dense, np.float32)
     if X.sparse is None:
         return np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), dense
-    m = X.sparse
-    return kernel_view(m.indptr, np.int64), kernel_view(m.indices, np.int32), kernel_view(m.data, np.float32), dense
+    return *sparse_arrays(X.sparse), dense
 
 
 def code_arrays(codes: spmatrix, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,7 +1,6 @@
-"""Tasks, the smallest pieces of training: some sibling labels of one cluster, with the documents matched to it.
-
-The result of a task does not depend on the thread or rank that solves it, nor on other tasks. It depends on which
-labels share the task (they share the order in which documents are visited), so every way to train uses the same tasks.
+"""Tasks, the smallest pieces of training: some sibling labels of one cluster, with the documents matched to it. The
+labels share the order in which documents are visited, so a result depends on the task alone, which is the same in every
+way to train.
 """
 
 from collections import deque
@@ -19,10 +18,9 @@ from xmc_tf.data import Features
 from xmc_tf.params import LinearLevelParams
 from xmc_tf.rankers.kernels.dual import HINGE, LOGISTIC, SQUARED_HINGE, DualScratch, solve_dual
 from xmc_tf.rankers.kernels.emit import WeightColumns
-from xmc_tf.rankers.kernels.gather import gather
+from xmc_tf.rankers.kernels.gather import SolverSettings, gather
 from xmc_tf.rankers.kernels.lanes import WIDTH, aligned_zeros
-from xmc_tf.rankers.kernels.task import SolverSettings
-from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.levels import LevelProblem
 from xmc_tf.rankers.query_arrays import kernel_form
 
 Result = TypeVar("Result")
@@ -73,7 +71,13 @@ class Instances:
 
 def level_tasks(instances: Instances, problem: LevelProblem) -> LevelTasks:
     """Return the tasks of a level: its clusters, those with many labels in several tasks."""
-    return cut_clusters(np.diff(problem.clusters.indptr), _matched_entries(instances, problem))
+    entries = instances.entries
+    if problem.matched is None:
+        matched = np.full(problem.clusters.shape[1], entries.sum())
+    else:
+        before = np.concatenate(([0], np.cumsum(entries[problem.matched.indices])))
+        matched = np.diff(before[problem.matched.indptr])
+    return cut_clusters(np.diff(problem.clusters.indptr), matched)
 
 
 def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
@@ -88,22 +92,21 @@ def cut_clusters(children: np.ndarray, entries: np.ndarray) -> LevelTasks:
     return LevelTasks(cluster, begin, end, work)
 
 
-def task_labels(problem: LevelProblem, cluster: int, begin: int, end: int) -> np.ndarray:
+def task_labels(problem: LevelProblem, tasks: LevelTasks, i: int) -> np.ndarray:
     """Return the labels of a task, the most frequent first: they take most passes, and lanes should end together."""
+    cluster, indptr = int(tasks.cluster[i]), problem.labels.indptr
     span = slice(problem.clusters.indptr[cluster], problem.clusters.indptr[cluster + 1])
     labels = problem.clusters.indices[span].astype(np.int64)
-    indptr = problem.labels.indptr
     frequency = indptr[labels + 1] - indptr[labels]
-    return labels[np.argsort(-frequency, kind="stable")][begin:end]
+    return labels[np.argsort(-frequency, kind="stable")][int(tasks.begin[i]) : int(tasks.end[i])]
 
 
 def solve_task(
     instances: Instances, problem: LevelProblem, cluster: int, labels: np.ndarray, seed: int
 ) -> WeightColumns:
     """Solve one task, whose labels are in the order of :func:`task_labels`."""
-    params = problem.params
     rows, in_match = matched_rows(instances, problem, cluster, labels)
-    settings = solver_settings(params)
+    settings = solver_settings(problem.params)
     gathered = gather(
         instances.indptr, instances.indices, instances.data, rows, instances.slot(), instances.dense_square,
         settings.bias,
@@ -115,7 +118,7 @@ def solve_task(
     scratch = DualScratch(aligned_zeros(size), aligned_zeros(n), signs, cost)
     columns, _ = solve_dual(
         gathered, in_match, instances.nr_sparse, instances.dense, labels, problem.positives, scratch,
-        _LOSSES[params.solver_type], settings, seed,
+        _LOSSES[problem.params.solver_type], settings, seed,
     )  # fmt: skip
     used = int(columns.indptr[columns.filled[0]])
     return columns._replace(features=columns.features[:used].copy(), weights=columns.weights[:used].copy())
@@ -123,14 +126,10 @@ def solve_task(
 
 def solver_settings(params: LinearLevelParams) -> SolverSettings:
     return SolverSettings(
-        cp=params.Cp,
-        cn=params.Cn,
-        bias=max(params.bias, 0.0),
+        cp=params.Cp, cn=params.Cn, bias=max(params.bias, 0.0),
         eps=params.newton_eps if params.solver_type == "L2R_L2LOSS_SVC_PRIMAL" else params.eps,
-        max_iter=params.max_iter,
-        threshold=params.threshold,
-        max_nonzeros=params.nonzeros_limit or 0,
-    )
+        max_iter=params.max_iter, threshold=params.threshold, max_nonzeros=params.nonzeros_limit or 0,
+    )  # fmt: skip
 
 
 def solve_in_threads(calls: Iterable[tuple[int, Callable[[], Result]]], title: str, threads: int) -> Iterator[Result]:
@@ -147,15 +146,6 @@ def solve_in_threads(calls: Iterable[tuple[int, Callable[[], Result]]], title: s
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def _matched_entries(instances: Instances, problem: LevelProblem) -> np.ndarray:
-    """Return the number of values of the documents matched to each cluster."""
-    entries = instances.entries
-    if problem.matched is None:
-        return np.full(problem.clusters.shape[1], entries.sum())
-    before = np.concatenate(([0], np.cumsum(entries[problem.matched.indices])))
-    return np.diff(before[problem.matched.indptr])
 
 
 def matched_rows(

@@ -1,28 +1,121 @@
 """The trained rankers of all levels of a tree, and their predictions."""
 
+import dataclasses
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.threads import thread_count
 from xmc_tf.data.features import Features
-from xmc_tf.rankers.disk import load_levels, save_levels, save_stored
+from xmc_tf.rankers.disk import load_levels, save_levels
 from xmc_tf.rankers.kernels.layout import Chunks
+from xmc_tf.rankers.kernels.postprocess import post_processor_code
 from xmc_tf.rankers.kernels.search import score_paths, search
-from xmc_tf.rankers.layout.chunks import build_chunks, with_children
-from xmc_tf.rankers.layout.stored import StoredSearch, damaged, warn_of_damage
+from xmc_tf.rankers.layout.stored import StoredSearch, build_chunks, damaged, warn_of_damage, with_children
 from xmc_tf.rankers.level import Level
-from xmc_tf.rankers.paths import checked_labels, restricted, selected_paths
-from xmc_tf.rankers.postprocess import post_processor_code
 from xmc_tf.rankers.query_arrays import code_arrays, kernel_form, ranked_csr
+
+
+def checked_labels(labels: Iterable[int], nr_labels: int) -> np.ndarray:
+    """Return label numbers in ascending order, each once; InputError if there are none, or one does not exist."""
+    numbers = np.asarray(labels if isinstance(labels, np.ndarray) else list(labels))
+    if numbers.size == 0:
+        raise InputError("no labels are given to predict", expected="at least one label number")
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise InputError(
+            "the labels to predict are not label numbers", expected="a list of whole numbers",
+            received=f"an array of {numbers.dtype}, shape {numbers.shape}",
+        )  # fmt: skip
+    if numbers.min() < 0 or numbers.max() >= nr_labels:
+        wrong = numbers[(numbers < 0) | (numbers >= nr_labels)][0]
+        raise InputError(
+            f"label {wrong} does not exist in this model", expected=f"label numbers from 0 to {nr_labels - 1:,}",
+            received=str(wrong),
+        )  # fmt: skip
+    return np.unique(numbers).astype(np.int64)
+
+
+def restricted(levels: Sequence[Level], labels: np.ndarray) -> list[Level]:
+    """Return the levels with only the nodes that lead to ``labels``; numbers stay, and the weights are shared."""
+    kept = np.zeros(levels[-1].clusters.shape[0], bool)
+    kept[labels] = True
+    out: list[Level] = []
+    for level in reversed(levels):
+        clusters = level.clusters
+        entries = kept[clusters.indices]
+        counted = np.concatenate([[0], np.cumsum(entries)])
+        indptr = counted[clusters.indptr].astype(clusters.indptr.dtype)
+        pruned = csc_matrix((clusters.data[entries], clusters.indices[entries], indptr), shape=clusters.shape)
+        out.insert(0, dataclasses.replace(level, clusters=pruned))
+        kept = np.diff(indptr) > 0
+    return out
+
+
+class Paths(NamedTuple):
+    """The nodes of all levels on the paths to the selected labels, the top level first."""
+
+    indptr: np.ndarray  # (levels, queries + 1): position of each query's first node of a level in the arrays below
+    node: np.ndarray  # number of the node within its level
+    chunk: np.ndarray  # chunk that contains the node's weights; nodes of the same chunk follow each other
+    child: np.ndarray  # position of the node in that chunk
+    parent: np.ndarray  # position of the node's parent in these arrays; -1 for the root
+
+
+def selected_paths(levels: Sequence[Level], selected: csr_matrix, arranged: Sequence[Level]) -> Paths:
+    """Return the selected labels' ancestors, each once per query; ``arranged``: the levels in the chunks."""
+    nr_queries = selected.shape[0]
+    query = np.repeat(np.arange(nr_queries), np.diff(selected.indptr))
+    keys = np.unique(query * np.int64(selected.shape[1]) + selected.indices)
+    nodes_below = [(keys // selected.shape[1], keys % selected.shape[1])]
+    parent_rank: list[np.ndarray] = []
+    for level in reversed(levels):
+        query, node = nodes_below[0]
+        parent_of, _ = _places(level)
+        if (outside := node[parent_of[node] < 0]).size:
+            raise InputError(
+                f"label {outside[0]:,} is not in the tree"
+                if level is levels[-1]
+                else "a label's cluster is not in the tree",
+                expected="labels that the model can predict",
+                fix="remove it from the selected outputs; this model was pruned",
+            )  # fmt: skip
+        above = query * np.int64(level.clusters.shape[1]) + parent_of[node]
+        keys, rank = np.unique(above, return_inverse=True)
+        parent_rank.insert(0, rank)
+        nodes_below.insert(0, (keys // level.clusters.shape[1], keys % level.clusters.shape[1]))
+    parts: list[tuple[np.ndarray, ...]] = []
+    indptr = np.zeros((len(levels), nr_queries + 1), np.int64)
+    level_start = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
+    offset, places_above = 0, np.full(len(nodes_below[0][0]), -1, np.int64)
+    for t in range(len(levels)):
+        query, node = nodes_below[t + 1]
+        parent_of, child_of = _places(arranged[t])
+        order = np.lexsort((child_of[node], parent_of[node], query))
+        places = np.empty(len(order), np.int64)
+        places[order] = offset + np.arange(len(order))
+        indptr[t] = offset + np.searchsorted(query[order], np.arange(nr_queries + 1))
+        chunk, parent = level_start[t] + parent_of[node][order], places_above[parent_rank[t]][order]
+        parts.append((node[order], chunk, child_of[node][order], parent))
+        places_above, offset = places, offset + len(order)
+    return Paths(indptr, *(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _places(level: Level) -> tuple[np.ndarray, np.ndarray]:
+    """Return each node's parent and its position among its siblings; -1 for nodes outside the tree."""
+    clusters, counts = level.clusters, np.diff(level.clusters.indptr)
+    parent, child = (np.full(clusters.shape[0], -1, np.int64) for _ in range(2))
+    parent[clusters.indices] = np.repeat(np.arange(clusters.shape[1]), counts)
+    child[clusters.indices] = np.arange(len(clusters.indices)) - np.repeat(clusters.indptr[:-1], counts)
+    return parent, child
+
 
 _LOG = logging.getLogger(__name__)
 BLOCK = 8192  # queries searched level by level at the same time
@@ -102,10 +195,6 @@ class XLinear:
             self._chunks_of = key
         return self._chunks
 
-    def take_chunks(self, chunks: Chunks) -> None:
-        """Search in weights of this model that are arranged already."""
-        self._chunks, self._chunks_of = chunks, (self.depth, self.nr_sparse, self.nr_dense)
-
     @property
     def stored_alone(self) -> bool:
         """Whether the weights exist on disk in their layout for search only, and the model is as it was loaded."""
@@ -117,33 +206,26 @@ class XLinear:
         run(chunks)
         if chunks.damaged[0]:
             if (stored := self._stored) is not None:
+                error = damaged(stored.folder)
                 if stored.alone:
-                    raise damaged(stored.folder)
-                warn_of_damage(stored.folder, f"{stored.folder} is damaged: its content has changed since it was saved")
+                    raise error
+                warn_of_damage(stored.folder, error.problem)
             self._stored = self._chunks = None
             run(self.chunks(nr_dense, threads))
 
     def set_output_constraint(self, labels: Iterable[int] | None) -> None:
-        """Restrict predictions to some labels (None: all): the search then visits only nodes that lead to them.
-
-        The weights are neither read nor arranged again: a score is the same, bit for bit, as without the restriction.
-        """
+        """Restrict predictions to some labels (None: all); the search then visits only nodes above them."""
         levels = self._all_levels or self.levels
-        if labels is None:
-            self.levels, self._all_levels = levels, None
-        else:
-            self.levels = restricted(levels, checked_labels(labels, self.nr_labels))
-            self._all_levels = levels
+        some = None if labels is None else restricted(levels, checked_labels(labels, self.nr_labels))
+        self.levels, self._all_levels = (levels, None) if some is None else (some, levels)
         if self._chunks is not None:
             self._chunks = with_children(self._chunks, levels, self.levels)
 
     def only(self, labels: np.ndarray) -> "XLinear":
         """Return rankers, sharing the weights, that predict only those of these labels (ascending) that are allowed."""
-        levels = self._all_levels or self.levels
-        chunks = self.chunks(self.nr_dense)
-        out = replace(self, levels=restricted(self.levels, labels), _all_levels=levels)
-        out._chunks = with_children(chunks, levels, out.levels)
-        return out
+        levels, some = self._all_levels or self.levels, restricted(self.levels, labels)
+        chunks = with_children(self.chunks(self.nr_dense), levels, some)
+        return replace(self, levels=some, _all_levels=levels, _chunks=chunks)
 
     @property
     def allowed(self) -> np.ndarray | None:
@@ -151,19 +233,11 @@ class XLinear:
         return None if self._all_levels is None else np.unique(self.levels[-1].clusters.indices)
 
     def predict(
-        self,
-        X: Features,
-        *,
-        beam_size: int | None = None,
-        only_topk: int | None = None,
-        post_processor: str | None = None,
-        codes: csr_matrix | None = None,
-        threads: int = -1,
-    ) -> csr_matrix:
+        self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
+        post_processor: str | None = None, codes: csr_matrix | None = None, threads: int = -1,
+    ) -> csr_matrix:  # fmt: skip
         """Return the best labels of each document, by beam search: documents × labels, descending within a row.
-
-        Larger beams find better labels and take longer. ``codes`` (documents × parents of the first level) are the
-        parents to start from, with scores; default: all. Other defaults are the model's.
+        ``codes`` are the parents to start from, with scores (documents × parents of the first level).
         """
         found = self.search(
             X, beam_size=beam_size, only_topk=only_topk, post_processor=post_processor, codes=codes, threads=threads
@@ -171,17 +245,12 @@ class XLinear:
         return ranked_csr(*found, self.nr_labels)
 
     def search(
-        self,
-        X: Features,
-        *,
-        beam_size: int | None = None,
-        only_topk: int | None = None,
-        post_processor: str | None = None,
-        codes: csr_matrix | None = None,
-        threads: int = -1,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, X: Features, *, beam_size: int | None = None, only_topk: int | None = None,
+        post_processor: str | None = None, codes: csr_matrix | None = None, threads: int = -1,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """Return labels [documents, k] and scores, best first, and the number of labels of each document."""
         self._check(X)
+        count, n = thread_count(threads), X.nr_rows
         most = [level.pred_params.only_topk for level in self.levels]
         if beam_size is not None:
             most[:-1] = [beam_size] * (self.depth - 1)
@@ -191,28 +260,24 @@ class XLinear:
             raise InputError("beam size and top k must be at least 1", received=f"{most}")
         # No level can keep more nodes than it has.
         most = [min(one, int(level.clusters.shape[0])) for one, level in zip(most, self.levels, strict=True)]
-        beams = np.array(most, np.int64)
-        count = thread_count(threads)
-        query = kernel_form(X)
-        start = _NO_CODES if codes is None else code_arrays(codes, (X.nr_rows, self.levels[0].clusters.shape[1]))
-        n, k = X.nr_rows, most[-1]
-        nodes, scores = np.empty((n, k), np.int32), np.empty((n, k), np.float32)
+        parents = self.levels[0].clusters.shape[1]
+        start = _NO_CODES if codes is None else code_arrays(codes, (n, parents))
+        nodes, scores = np.empty((n, most[-1]), np.int32), np.empty((n, most[-1]), np.float32)
         found = np.zeros(n, np.int64)
-        arguments: tuple[Any, ...] = (*query, *start, beams, self._posts(post_processor))
-        block = max(1, min(BLOCK, _BLOCK_NODES // max(*most, self.levels[0].clusters.shape[1])))
+        arguments = (*kernel_form(X), *start, np.array(most, np.int64), self._posts(post_processor))
+        block = max(1, min(BLOCK, _BLOCK_NODES // max(*most, parents)))
 
         def run(chunks: Chunks) -> None:
+            def part(first: int, last: int) -> None:
+                search(chunks, *arguments, first, last, block, nodes, scores, found)
+
             if count == 1 or n < 2 * count:
-                search(chunks, *arguments, 0, n, block, nodes, scores, found)
+                part(0, n)
                 return
             # More pieces than threads, since some texts are long; whole blocks if there are enough.
             step = min(block, max(1, math.ceil(n / (4 * count))))
             with ThreadPoolExecutor(count) as pool:
-                calls: list[tuple[Any, ...]] = [
-                    (search, chunks, *arguments, at, min(at + step, n), block, nodes, scores, found)
-                    for at in range(0, n, step)
-                ]
-                for future in [pool.submit(*call) for call in calls]:
+                for future in [pool.submit(part, at, min(at + step, n)) for at in range(0, n, step)]:
                     future.result()
 
         self._with_chunks(X.nr_dense, count, run)
@@ -223,29 +288,23 @@ class XLinear:
         self._check(X)
         if selected.shape != (X.nr_rows, self.nr_labels):
             raise InputError(
-                "the selected outputs do not fit",
-                expected=f"{X.nr_rows:,} documents × {self.nr_labels:,} labels",
+                "the selected outputs do not fit", expected=f"{X.nr_rows:,} documents × {self.nr_labels:,} labels",
                 received=f"{selected.shape[0]:,} × {selected.shape[1]:,}",
-            )
+            )  # fmt: skip
         paths = selected_paths(self.levels, csr_matrix(selected), self._all_levels or self.levels)
         out = np.empty(len(paths.chunk), np.float32)
-        arguments = (*kernel_form(X), *paths.for_kernel(), self._posts(post_processor), out)
+        nodes = paths.indptr, paths.chunk, paths.child, paths.parent
+        arguments = (*kernel_form(X), *nodes, self._posts(post_processor), out)
         self._with_chunks(X.nr_dense, 1, lambda chunks: score_paths(chunks, *arguments))
         last = paths.indptr[-1]
-        result = csr_matrix(
-            (out[last[0] : last[-1]], paths.node[last[0] : last[-1]], last - last[0]),
-            shape=selected.shape,
-        )
+        own = slice(last[0], last[-1])
+        result = csr_matrix((out[own], paths.node[own], last - last[0]), shape=selected.shape)
         result.sort_indices()
         return result
 
     def save(self, folder: str | Path, *, pecos: bool = False) -> None:
         """Save the model as it was stored, or with ``pecos`` as a PECOS folder, which needs its weights in memory."""
-        if self.stored_alone and not pecos:
-            assert self._stored is not None
-            save_stored(self.levels, folder, self._stored)
-        else:
-            save_levels(self.levels, folder, self.nr_dense)
+        save_levels(self.levels, folder, self.nr_dense, self._stored if self.stored_alone and not pecos else None)
 
     @classmethod
     def load(cls, folder: str | Path, nr_dense: int = 0) -> "XLinear":
@@ -264,14 +323,12 @@ class XLinear:
         return name == "noop" or name.startswith("log-")
 
     def _posts(self, override: str | None) -> np.ndarray:
-        names: Sequence[str] = [override or level.pred_params.post_processor for level in self.levels]
-        return np.array([post_processor_code(name) for name in names], np.int64)
+        names = (override or level.pred_params.post_processor for level in self.levels)
+        return np.array([*map(post_processor_code, names)], np.int64)
 
     def _check(self, X: Features) -> None:
         if X.nr_features != self.nr_features:
             raise InputError(
-                "the features do not fit the model",
-                expected=f"{self.nr_features:,} columns, as in training",
-                received=f"{X.nr_features:,} columns",
-                fix="compute them with the vectorizer of the training features",
-            )
+                "the features do not fit the model", expected=f"{self.nr_features:,} columns, as in training",
+                received=f"{X.nr_features:,} columns", fix="compute them with the vectorizer of the training features",
+            )  # fmt: skip

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from types import TracebackType
 from typing import Any, Literal
@@ -47,15 +47,13 @@ def how_started(environment: Mapping[str, str]) -> tuple[Kind, str]:
 def choose_communicator() -> Communicator:
     """Return this process's communicator, the same object on every call; the first call is collective.
 
-    Processes that ``horovodrun`` has started over Gloo use Horovod; those that MPI has started (``mpiexec``, ``srun``,
-    ``horovodrun --mpi``) use mpi4py. All others run alone. ``XMC_TF_COMMUNICATOR`` (solo, horovod, mpi) overrides this.
-    From then on, an error that ends one rank ends all of them, because under MPI the others would wait forever. A wait
-    longer than ``XMC_TF_STALL_TIMEOUT`` seconds ends them too, and so does the end of their launcher.
+    Processes of ``horovodrun`` over Gloo use Horovod; those of ``mpiexec``, ``srun`` and ``horovodrun --mpi`` mpi4py.
+    All others run alone. From then on, an error on one rank, a stall, and the end of the launcher end all ranks.
     """
     launcher.end_with_launcher()
     run_records.start()
     kind, reason = how_started(os.environ)
-    communicator = _BACKENDS[kind](reason)
+    communicator = _backend(kind, reason)
     # Most runs have a single process, which is not worth a line.
     level = logging.INFO if communicator.rank == 0 and communicator.size > 1 else logging.DEBUG
     log.log(level, "rank %d of %d: %s (%s)", communicator.rank, communicator.size, communicator, reason)
@@ -68,41 +66,28 @@ def choose_communicator() -> Communicator:
     return communicator
 
 
-def _solo(reason: str) -> Communicator:
-    from xmc_tf.ranks.solo import Solo
+def _backend(kind: Kind, reason: str) -> Communicator:
+    if kind == "solo":
+        from xmc_tf.ranks.solo import Solo
 
-    return Solo()
-
-
-def _horovod(reason: str) -> Communicator:
+        return Solo()
     try:
+        if kind == "mpi":
+            from xmc_tf.ranks.mpi_backend import MpiCommunicator
+
+            return MpiCommunicator()
         from xmc_tf.ranks.horovod_backend import HorovodCommunicator
 
         return HorovodCommunicator()
     except ImportError as error:
-        raise _cannot_communicate(reason, "Horovod with its TensorFlow part", "distributed", error) from error
-
-
-def _mpi(reason: str) -> Communicator:
-    try:
-        from xmc_tf.ranks.mpi_backend import MpiCommunicator
-
-        return MpiCommunicator()
-    except ImportError as error:
-        raise _cannot_communicate(reason, "mpi4py", "mpi", error) from error
-
-
-def _cannot_communicate(reason: str, package: str, extra: str, error: ImportError) -> InputError:
-    # As single processes, all ranks would train the whole model and overwrite each other's files.
-    return InputError(
-        f"this is one of several processes ({reason}), but they cannot communicate",
-        expected=f"{package}, installed for {sys.executable}",
-        received=f"{type(error).__name__}: {error}",
-        fix=f"install xmc_tf with its extra '{extra}', or start one process without horovodrun or mpiexec",
-    )
-
-
-_BACKENDS: dict[Kind, Callable[[str], Communicator]] = {"solo": _solo, "horovod": _horovod, "mpi": _mpi}
+        # As single processes, all ranks would train the whole model and overwrite each other's files.
+        package, extra = ("mpi4py", "mpi") if kind == "mpi" else ("Horovod with its TensorFlow part", "distributed")
+        raise InputError(
+            f"this is one of several processes ({reason}), but they cannot communicate",
+            expected=f"{package}, installed for {sys.executable}",
+            received=f"{type(error).__name__}: {error}",
+            fix=f"install xmc_tf with its extra '{extra}', or start one process without horovodrun or mpiexec",
+        ) from error
 
 
 def _abort_all_on_failure(communicator: Communicator) -> None:
@@ -110,7 +95,9 @@ def _abort_all_on_failure(communicator: Communicator) -> None:
     before = sys.excepthook
 
     def abort_after(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
-        if _caused_by_another_rank(error):
+        text = str(error)
+        lost = "gloo" in text and ("Connection closed by peer" in text or "Connection reset by peer" in text)
+        if lost or "Horovod has been shut down" in text:
             print("failed: another rank has ended; its last lines give the cause", file=sys.stderr)
         elif isinstance(error, InputError) and error.on_all_ranks:
             if communicator.rank == 0:
@@ -124,10 +111,3 @@ def _abort_all_on_failure(communicator: Communicator) -> None:
 
     sys.excepthook = abort_after
     cli.on_failure(communicator.abort)
-
-
-def _caused_by_another_rank(error: BaseException) -> bool:
-    """Return whether Horovod or Gloo raises this error because another rank has ended."""
-    text = str(error)
-    lost = "Connection closed by peer" in text or "Connection reset by peer" in text
-    return "Horovod has been shut down" in text or (lost and "gloo" in text)

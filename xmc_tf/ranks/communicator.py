@@ -18,11 +18,9 @@ CHUNK_BYTES = 1 << 30
 
 
 class Communicator(ABC):
-    """The interface through which the ranks of a run communicate; backends implement four collectives for bytes.
+    """The interface through which ranks communicate; backends implement four collectives for pieces of bytes.
 
-    All methods except ``abort`` are collective: all ranks must call them, in the same order. Objects are sent in a
-    format that cannot run code (``common/wire.py`` lists the types). Arrays are sent without conversion, in messages of
-    at most ``CHUNK_BYTES``.
+    All methods except ``abort`` are collective: all ranks must call them, in the same order.
     """
 
     # local_rank: the number of this process among the ranks on its host, from 0
@@ -58,12 +56,13 @@ class Communicator(ABC):
 
     def broadcast(self, value: Value, root: int = 0) -> Value:
         """Return the value of rank ``root`` on every rank; the values of the other ranks are ignored."""
-        self._check_root(root)
+        if not 0 <= root < self.size:
+            raise InputError(f"there is no rank {root}", expected=f"a rank from 0 to {self.size - 1}")
         if self.size == 1:
             return value
         data = _dump(value) if self.rank == root else np.zeros(0, np.uint8)
         length = self._broadcast(np.array([len(data)]).view(np.uint8), root).view(np.int64)[0]
-        return _load(self._broadcast_bytes(data if self.rank == root else np.zeros(length, np.uint8), root))
+        return unpack(self._broadcast_bytes(data if self.rank == root else np.zeros(length, np.uint8), root).data)
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all ranks, in rank order, on rank 0, and an empty list on the others."""
@@ -78,7 +77,7 @@ class Communicator(ABC):
         if self.size == 1:
             return [value]
         data = _dump(value)
-        counts = self._gather_counts(len(data))
+        counts = self._allgather(np.array([len(data)], np.int64).view(np.uint8)).view(np.int64)
         return _load_each(self._allgather_bytes(data, counts), counts)
 
     def alltoall(self, values: Sequence[Value]) -> list[Value]:
@@ -123,25 +122,18 @@ class Communicator(ABC):
     def alltoall_array(
         self, array: np.ndarray, send_counts: np.ndarray | Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Send the first ``send_counts[0]`` rows to rank 0, the next ``send_counts[1]`` to rank 1, and so on.
-
-        Return the rows received, in rank order, and the number of rows received from each rank.
-        """
+        """Send ``send_counts[r]`` rows to each rank r; return the rows received, and their number from each rank."""
         array = _plain(array, rows=True)
         counts = np.asarray(send_counts, dtype=np.int64)
         if counts.shape != (self.size,) or (counts < 0).any() or counts.sum() != len(array):
-            raise InputError(
-                "alltoall_array: send_counts",
-                expected=f"{self.size} numbers, one per rank, that add up to the {len(array)} rows",
-                received=str(counts.tolist()),
-            )
+            expected = f"{self.size} numbers, one per rank, that add up to the {len(array)} rows"
+            raise InputError("alltoall_array: send_counts", expected=expected, received=str(counts.tolist()))
         width = _row_bytes(array)
         # The length of the longest message is sent with the counts, so that all ranks agree on the number of rounds.
         share = max(1, CHUNK_BYTES // self.size)
         rounds = -(-int(counts.max()) * width // share)
-        header = np.stack(
-            [counts, np.full_like(counts, rounds), np.full_like(counts, _digest(array.dtype, array.shape[1:]))], axis=1
-        )
+        digest = _digest(array.dtype, array.shape[1:])
+        header = np.stack([counts, np.full_like(counts, rounds), np.full_like(counts, digest)], axis=1)
         answer = self._alltoall(_bytes(header), np.full(self.size, 24)).view(np.int64).reshape(self.size, 3)
         self._require_alike(answer[:, 2], "alltoall_array", array.dtype, array.shape[1:])
         received = self._alltoall_bytes(_bytes(array), counts * width, answer[:, 0] * width, share, answer[:, 1].max())
@@ -161,10 +153,7 @@ class Communicator(ABC):
         for begun in range(0, int(rounds) * share, share):
             now, coming = np.clip(sent - begun, 0, share), np.clip(received - begun, 0, share)
             pieces = [data[at + begun : at + begun + count] for at, count in zip(outgoing, now, strict=True)]
-            arrived, start = self._alltoall(np.concatenate(pieces), now), 0
-            for at, count in zip(incoming, coming, strict=True):
-                result[at + begun : at + begun + count] = arrived[start : start + count]
-                start += count
+            _spread(self._alltoall(np.concatenate(pieces), now), result, incoming + begun, coming)
         return result
 
     def _allgather_bytes(self, data: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -174,10 +163,8 @@ class Communicator(ABC):
             return self._allgather(data)
         starts, result = _offsets(counts), np.empty(int(counts.sum()), np.uint8)
         for begun in range(0, int(counts.max()), share):
-            arrived, start = self._allgather(data[begun : begun + share]), 0
-            for at, count in zip(starts, np.clip(counts - begun, 0, share), strict=True):
-                result[at + begun : at + begun + count] = arrived[start : start + count]
-                start += count
+            coming = np.clip(counts - begun, 0, share)
+            _spread(self._allgather(data[begun : begun + share]), result, starts + begun, coming)
         return result
 
     def _broadcast_bytes(self, data: np.ndarray, root: int) -> np.ndarray:
@@ -185,9 +172,6 @@ class Communicator(ABC):
         return _joined([self._broadcast(data[at : at + CHUNK_BYTES], root) for at in pieces], np.dtype(np.uint8))
 
     # Checks.
-
-    def _gather_counts(self, number: int) -> np.ndarray:
-        return self._allgather(np.array([number], np.int64).view(np.uint8)).view(np.int64)
 
     def _check_alike(self, dtype: np.dtype, shape: tuple[int, ...], call: str, count: int = 0) -> np.ndarray:
         """Check that type and shape agree on all ranks; return the ``count`` of each rank."""
@@ -200,40 +184,28 @@ class Communicator(ABC):
         if (digests == digests[self.rank]).all():
             return
         others = np.flatnonzero(digests != digests[self.rank]).tolist()
-        raise InputError(
-            f"{call}: the ranks' arrays differ in type or shape",
-            expected=f"{dtype} of shape (…, {', '.join(map(str, shape))}), as on rank {self.rank}, on all ranks",
-            received=f"something else on rank {', '.join(map(str, others))}",
-        )
-
-    def _check_root(self, root: int) -> None:
-        if not 0 <= root < self.size:
-            raise InputError(f"there is no rank {root}", expected=f"a rank from 0 to {self.size - 1}")
+        expected = f"{dtype} of shape (…, {', '.join(map(str, shape))}), as on rank {self.rank}, on all ranks"
+        received = f"something else on rank {', '.join(map(str, others))}"
+        raise InputError(f"{call}: the ranks' arrays differ in type or shape", expected=expected, received=received)
 
 
 def _dump(value: object) -> np.ndarray:
     return np.frombuffer(pack(value), np.uint8)
 
 
-def _load(data: np.ndarray) -> Any:
-    return unpack(data.data)
-
-
 def _load_each(data: np.ndarray, counts: np.ndarray) -> list[Any]:
     """Return the objects in concatenated messages; a count of 0 means that there is none."""
     parts = np.split(data, np.cumsum(counts)[:-1])
-    return [_load(part) for part in parts if len(part)]
+    return [unpack(part.data) for part in parts if len(part)]
 
 
 def _plain(array: np.ndarray, rows: bool = False) -> np.ndarray:
     """Return the array in C order; refuse Python objects and, if ``rows``, an array without rows."""
     given = np.asarray(array)
     if given.dtype.hasobject or (rows and given.ndim == 0):
-        raise InputError(
-            "this value cannot be sent as an array",
-            expected="numbers" + (" in at least one dimension" if rows else ""),
-            received=f"{given.dtype} of shape {given.shape}",
-        )
+        expected = "numbers in at least one dimension" if rows else "numbers"
+        received = f"{given.dtype} of shape {given.shape}"
+        raise InputError("this value cannot be sent as an array", expected=expected, received=received)
     return given if given.flags.c_contiguous else np.ascontiguousarray(given)
 
 
@@ -254,6 +226,11 @@ def _joined(pieces: list[np.ndarray], dtype: np.dtype) -> np.ndarray:
     return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.zeros(0, dtype)])
 
 
+def _spread(arrived: np.ndarray, result: np.ndarray, places: np.ndarray, counts: np.ndarray) -> None:
+    for start, at, count in zip(_offsets(counts), places, counts, strict=True):
+        result[at : at + count] = arrived[start : start + count]
+
+
 def _offsets(counts: np.ndarray) -> np.ndarray:
     return np.cumsum(counts) - counts
 
@@ -270,6 +247,5 @@ def _reduced_as(dtype: np.dtype) -> np.dtype:
         return np.dtype(np.int64)
     if dtype.itemsize == 2 and dtype.kind in "fV":  # float16, and bfloat16, which numpy shows as kind V
         return np.dtype(np.float32)
-    raise InputError(
-        "allreduce_array: the type", expected="whole numbers or floats of up to 64 bits", received=str(dtype)
-    )
+    expected = "whole numbers or floats of up to 64 bits"
+    raise InputError("allreduce_array: the type", expected=expected, received=str(dtype))

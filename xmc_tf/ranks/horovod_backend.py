@@ -13,11 +13,7 @@ with muted_stderr():
 
 
 class HorovodCommunicator(Communicator):
-    """A communicator over Horovod, for processes started by ``horovodrun``.
-
-    Messages go through main memory, whatever device the training uses. Their names differ from those of a training
-    step, so that Horovod never mixes them up.
-    """
+    """A communicator over Horovod through main memory, with names that a training step does not use."""
 
     def __init__(self) -> None:
         hvd.init()

@@ -34,7 +34,7 @@ def write_from_all_ranks(
 
 
 def _shifted(numbers: Range, by: int, begin: int, end: int) -> Iterator[np.ndarray]:
-    yield from numbers(begin + by, end + by)
+    return numbers(begin + by, end + by)
 
 
 class OwnRange(NamedTuple):
@@ -47,10 +47,7 @@ class OwnRange(NamedTuple):
 def write_own_ranges(
     communicator: Communicator, file: SharedNpz | SharedNpy, target: Path, own: Mapping[str, OwnRange]
 ) -> None:
-    """Write a file from arrays of which each rank has its own range; collective.
-
-    No two ranks write to the same page of the file: the rank that has the beginning of a page receives the rest of it.
-    """
+    """Write a file from each rank's own ranges of the arrays, no two ranks to the same page of it; collective."""
     rank, size, first = communicator.rank, communicator.size, communicator.rank == 0
     gathered = communicator.allgather({name: one.length for name, one in own.items()})
     starts = {name: [0, *accumulate(lengths[name] for lengths in gathered)] for name in own}

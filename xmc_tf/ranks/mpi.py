@@ -30,10 +30,7 @@ def finish(request: MPI.Request) -> None:
 
 
 def finish_sending(request: MPI.Request, size: int) -> None:
-    """Wait for the end of a non-blocking operation that all ranks have begun, in which this rank sends ``size`` bytes.
-
-    Data only move while a rank tests for the end, so it pauses only when they take longer than expected.
-    """
+    """Wait for an operation that all ranks have begun; pause only when late, as data only move while ranks test."""
     busy_s = _BUSY_S + size / _BYTES_PER_S
     begun = time.perf_counter()
     while not request.Test():

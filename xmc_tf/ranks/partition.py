@@ -7,9 +7,6 @@ import numpy as np
 
 from xmc_tf.common.errors import InputError
 
-# Fractional weights are rounded to multiples of their sum / 2^52, so that sums are exact in any order.
-_RESOLUTION = 2**52
-
 
 @dataclass(frozen=True, eq=False)
 class Partition:
@@ -44,7 +41,6 @@ class Partition:
 
     @property
     def size(self) -> int:
-        """The number of ranks."""
         return len(self.bounds) - 1
 
     @property
@@ -82,22 +78,25 @@ def even_rows(rows: int, size: int) -> Partition:
 
 
 def balanced(
-    weights: np.ndarray | Sequence[float], size: int, boundaries: np.ndarray | Sequence[int] | None = None
+    weights: np.ndarray | Sequence[int], size: int, boundaries: np.ndarray | Sequence[int] | None = None
 ) -> Partition:
-    """Return the ranges with the smallest maximum weight; among these, a nearly even choice.
+    """Return the ranges with the smallest maximum weight (a whole number per row); among these, a nearly even choice.
 
     ``boundaries`` are the rows at which a range may begin, besides row 0 and the end; default: every row.
-
-    Example:
-        >>> balanced([8, 1, 1, 1, 1], size=2).bounds
-        array([0, 1, 5])
     """
     _check_size(size)
-    whole = _whole_weights(np.asarray(weights))
+    whole = np.asarray(weights).astype(np.int64)
+    if whole.ndim != 1 or (whole < 0).any():
+        raise InputError("weights of rows", expected="a number of at least 0 for each row", received=f"{weights}")
     rows = len(whole)
-    cuts = np.arange(rows + 1) if boundaries is None else _cuts(np.asarray(boundaries), rows)
     if not whole.any():
         whole = np.ones(rows, dtype=np.int64)
+    cuts = np.arange(rows + 1)
+    if boundaries is not None:
+        cuts = np.union1d(np.asarray(boundaries, dtype=np.int64), [0, rows])
+        if cuts[0] < 0 or cuts[-1] > rows:
+            received = f"from {cuts[0]} to {cuts[-1]}"
+            raise InputError("boundaries out of range", expected=f"from 0 to {rows}", received=received)
     # The total weight before each possible boundary.
     before = np.zeros(len(cuts), dtype=np.int64)
     if rows:
@@ -108,37 +107,6 @@ def balanced(
 def _check_size(size: int) -> None:
     if size < 1:
         raise InputError("the number of ranks is too small", expected="at least one rank", received=str(size))
-
-
-def _whole_weights(weights: np.ndarray) -> np.ndarray:
-    """Return the weights as whole numbers whose sum fits in 63 bits."""
-    if weights.ndim != 1 or weights.dtype.kind not in "iufb":
-        raise InputError("weights of rows", expected="one number per row", received=f"{weights.dtype}{weights.shape}")
-    wrong = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
-    if wrong.size:
-        raise InputError(
-            f"the weight of row {wrong[0]}", expected="a number of at least 0", received=str(weights[wrong[0]])
-        )
-    total = float(weights.sum(dtype=np.float64))
-    if weights.dtype.kind != "f" and total < 2**62:
-        return weights.astype(np.int64)
-    if total and not 1e-250 < total < np.inf:  # the scale factor below would not be finite
-        weights = weights / weights.max()
-        total = float(weights.sum())
-    return np.rint(weights * (_RESOLUTION / total)).astype(np.int64) if total else np.zeros(len(weights), np.int64)
-
-
-def _cuts(boundaries: np.ndarray, rows: int) -> np.ndarray:
-    """Return the possible boundaries: the given rows, 0 and the end."""
-    if boundaries.ndim != 1 or (boundaries.size and boundaries.dtype.kind not in "iu"):
-        raise InputError("boundaries", expected="a list of row numbers", received=f"{boundaries.dtype}")
-    if boundaries.size and (boundaries.min() < 0 or boundaries.max() > rows):
-        raise InputError(
-            "boundaries out of range",
-            expected=f"row numbers from 0 to {rows}",
-            received=f"from {boundaries.min()} to {boundaries.max()}",
-        )
-    return np.union1d(boundaries.astype(np.int64), [0, rows])
 
 
 def _smallest_limit(before: np.ndarray, size: int) -> int:

@@ -4,11 +4,7 @@ from xmc_tf.ranks.communicator import Communicator
 
 
 def equal_rounds(begins: np.ndarray, most: int, communicator: Communicator) -> list[tuple[int, int]]:
-    """Return ranges of documents with at most ``most`` entries each, or of one document with more; collective.
-
-    All ranks get equally many ranges, of which the last may be empty, so that all take part in the same collectives.
-    ``begins`` has the first entry of each document, and the end of the last.
-    """
+    """Return as many ranges on each rank, of one document or of documents with up to ``most`` entries; collective."""
     ranges, low = [], 0
     while low < len(begins) - 1:
         high = max(low + 1, int(np.searchsorted(begins, begins[low] + most, side="right")) - 1)

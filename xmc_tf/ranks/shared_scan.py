@@ -8,10 +8,7 @@ Found = TypeVar("Found")
 
 
 class SharedScan:
-    """A scan in which each rank scans a part of its host's file, so that a disk is read once and not once per rank.
-
-    The files of all hosts must be the same. Making and using it is collective.
-    """
+    """A scan in which each rank scans a part of its host's file, the same on all hosts; all calls are collective."""
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator

@@ -4,7 +4,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,14 +21,7 @@ _HELD_BYTES = 1 << 27  # per rank and kind of matrix
 
 
 class Pieces:
-    """The matrices of a rank for ``stack_rows``: the first ones stay in memory, the others go to disk.
-
-    Example:
-        >>> with Pieces(folder / f"piece-{rank}", ".npz") as pieces:
-        ...     for rows in made():
-        ...         pieces.add(rows)
-        ...     stack_rows(communicator, pieces.all, folder / "all.npz")
-    """
+    """The matrices of a rank for ``stack_rows``: the first ones stay in memory, the others go to disk."""
 
     def __init__(self, beginning: Path, suffix: str) -> None:
         self.all: list[Path | Rows] = []
@@ -38,9 +30,7 @@ class Pieces:
     def __enter__(self) -> "Pieces":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for piece in self.all:
             if isinstance(piece, Path):
                 piece.unlink(missing_ok=True)
@@ -67,18 +57,16 @@ class _LazyMatrix(NamedTuple):
 
 
 def stack_rows(communicator: Communicator, mine: Sequence[Path | Rows], target: Path) -> None:
-    """Stack the matrices of all ranks by rows in one file, as ``save_matrix`` would write it; collective.
-
-    The matrices are CSR (.npz) or dense (.npy), in memory or files of ``save_matrix``, which stay. The file is written
-    atomically. At least one rank must have a matrix.
-    """
+    """Stack the matrices of all ranks, at least one, by rows in one file, as ``save_matrix`` does; collective."""
     pieces = run_on_all_ranks(communicator, lambda: [_piece(one, target.suffix == ".npy") for one in mine])
     summary = (sum(one.rows for one in pieces), sum(one.entries for one in pieces), [one.columns for one in pieces])
     gathered = communicator.allgather(summary)
     shape = (sum(rows for rows, _, _ in gathered), next(columns[0] for _, _, columns in gathered if columns))
     entries = [count for _, count, _ in gathered]
     if target.suffix == ".npy":
-        _stack_dense(communicator, pieces, shape, target)
+        own = _concatenated([piece.entries for piece in pieces], lambda number: pieces[number].open())
+        file = SharedNpy(unfinished_path(target), np.dtype(np.float32), shape)
+        write_own_ranges(communicator, file, target, {SharedNpy.NAME: own})
     else:
         _stack_sparse(communicator, pieces, shape, entries, target)
 
@@ -125,14 +113,6 @@ def _stack_sparse(
             [1, *(piece.rows for piece in pieces)], lambda number: ends(number - 1) if number else np.zeros(1, index)
         )
     write_own_ranges(communicator, file, target, own)
-
-
-def _stack_dense(
-    communicator: Communicator, pieces: Sequence[_LazyMatrix], shape: tuple[int, int], target: Path
-) -> None:
-    file = SharedNpy(unfinished_path(target), np.dtype(np.float32), shape)
-    own = _concatenated([piece.entries for piece in pieces], lambda number: pieces[number].open())
-    write_own_ranges(communicator, file, target, {SharedNpy.NAME: own})
 
 
 def _concatenated(lengths: Sequence[int], array: Callable[[int], np.ndarray]) -> OwnRange:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from xmc_tf.audit import KINDS, Audit, Finding
 from xmc_tf.audit.corrections import HEADER
-from xmc_tf.audit.finding import DUPLICATES, MISSING, SAME_LABELS, SILENT_NAME, WRONG
+from xmc_tf.audit.data import DUPLICATES, MISSING, SAME_LABELS, SILENT_NAME, WRONG
 from xmc_tf.common.files.atomic import atomic_file
-from xmc_tf.report.page.elements import Cell, Column, Html, name, paragraph, section, table, text
+from xmc_tf.report.page.elements import Cell, Html, name, paragraph, section, table, text
 from xmc_tf.report.page.page import GENERATOR, whole_page
 from xmc_tf.report.writing import write_csv
 
@@ -15,8 +15,10 @@ FINDINGS, PAGE = "findings.csv", "audit.html"
 AUDIT_FILES = {FINDINGS: ",".join(HEADER), PAGE: GENERATOR}  # with a text by which each is recognised
 _CSV_TEXT, _PAGE_TEXT = 200, 160  # characters
 _SHOWN = 200
-_SURE = Column("sure", about="How likely the finding is right")
-_GAIN = Column("gain", about="Number of labels of documents that are expected to become right")
+_HINTS = {
+    "sure": "How likely the finding is right",
+    "gain": "Number of labels of documents that are expected to become right",
+}
 _OF_LABEL = ("document", "label", "text", "why")
 _TEXTS = {
     MISSING: _OF_LABEL, WRONG: _OF_LABEL, DUPLICATES: ("document", "text", "why"),
@@ -88,10 +90,10 @@ def _findings(audit: Audit, kind: str) -> Html:
     rows = [_cells(audit, one) for one in found[:_SHOWN]]
     about = f"{KINDS[kind]} The table shows {len(rows):,} of {len(found):,}; {FINDINGS} has all of them."
     caption = f"Findings of the kind {kind}, those with the largest gain first"
-    numbers = [_SURE] if kind in (MISSING, WRONG) else [_SURE, _GAIN]  # of a single label, both are the same
-    columns = [*(Column(title, "text") for title in _TEXTS[kind]), *numbers]
+    numbers = ["sure"] if kind in (MISSING, WRONG) else ["sure", "gain"]  # of a single label, both are the same
     identifier = kind.replace(" ", "")
-    html = table(caption, columns, rows, style="sortable findings", tall=f"{identifier}-table")
+    columns = [*_TEXTS[kind], *numbers]
+    html = table(caption, columns, rows, style="sortable findings", tall=f"{identifier}-table", about=_HINTS)
     return section(identifier, kind.capitalize(), paragraph(text(about, 300), "note"), html)
 
 

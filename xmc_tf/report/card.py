@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,14 @@ def write_card(folder: str | Path, model: Model, report: Report, data: str) -> P
 def card_of(title: str, metadata: ModelMetadata, report: Report, data: str) -> str:
     comparison = report.comparison
     measures = comparison.systems[0].overall
-    measured = {f"{name}@{k}": measures.at(name, k) for name in _SHOWN if name in measures.values for k in measures.ks}
+    shown = [name for name in _SHOWN if name in measures.values]
+    measured = {f"{name}@{k}": measures.at(name, k) for name in shown for k in measures.ks}
     measured = {name: value for name, value in measured.items() if value == value}
     encoder = _encoder(metadata)
     header = _header(title, metadata, measured, data, encoder)
+    table = [f"| | {' | '.join(f'@{k}' for k in measures.ks)} |", f"|---|{'---:|' * len(measures.ks)}"]
+    for name in shown:
+        table.append(f"| {name} | {' | '.join(f'{100 * measures.at(name, k):.2f}' for k in measures.ks)} |")
     return "\n".join([
         # JSON is YAML, and safe for any text.
         "---", *(f"{key}: {json.dumps(value)}" for key, value in header.items()), "---",
@@ -47,10 +51,12 @@ def card_of(title: str, metadata: ModelMetadata, report: Report, data: str) -> s
         f"model = xmc_tf.load({json.dumps(title)})", 'model.best(["a text"], k=5)', "```", "",
         "## Data", "", *_data(metadata, report, data), "", "## Measures", "",
         f"Measured on {comparison.documents:,} documents that were not used in training, in percent.", "",
-        *_table(measures.ks, {name: measures for name in _SHOWN if name in measures.values}), "",
+        *table, "",
         "P: share of the first k labels that are right. R: share of a document's labels that are among them.",
         "nDCG: like P, but the first ranks count more. PSP: like P, but rare labels count more.", "",
-        "## Settings", "", *_settings(metadata, report), "", "## Limits", "", *_limits(report, encoder), "",
+        "## Settings", "", f"- trained with xmc_tf {metadata.versions.get('xmc_tf', '')}, seed {metadata.seed}",
+        *(f"- {_inline(str(key))}: {_inline(str(value))}" for key, value in report.inputs.settings.items()),
+        "- all parameters: `params.json`", "", "## Limits", "", *_limits(report, encoder), "",
     ])  # fmt: skip
 
 
@@ -74,14 +80,6 @@ def _header(
     }  # fmt: skip
 
 
-def _table(ks: Sequence[int], rows: Mapping[str, Any]) -> list[str]:
-    return [
-        f"| | {' | '.join(f'@{k}' for k in ks)} |",
-        f"|---|{'---:|' * len(ks)}",
-        *(f"| {name} | {' | '.join(f'{100 * found.at(name, k):.2f}' for k in ks)} |" for name, found in rows.items()),
-    ]
-
-
 def _data(metadata: ModelMetadata, report: Report, data: str) -> list[str]:
     documents = metadata.content.get("nr_documents")
     lines = [f"- trained on {documents:,} documents"] if isinstance(documents, int) else []
@@ -90,12 +88,6 @@ def _data(metadata: ModelMetadata, report: Report, data: str) -> list[str]:
         lines.append(f"- text columns: {', '.join(map(_inline, columns.texts))}; label column: {columns.labels}")
     lines.append(f"- {report.comparison.labels_per_document:.1f} labels per document")
     return lines
-
-
-def _settings(metadata: ModelMetadata, report: Report) -> list[str]:
-    lines = [f"- trained with xmc_tf {metadata.versions.get('xmc_tf', '')}, seed {metadata.seed}"]
-    lines += [f"- {_inline(str(key))}: {_inline(str(value))}" for key, value in report.inputs.settings.items()]
-    return [*lines, "- all parameters: `params.json`"]
 
 
 def _limits(report: Report, encoder: str) -> list[str]:

@@ -20,8 +20,7 @@ from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.data.vocabularies import LabelHierarchy, load_hierarchy
 from xmc_tf.metrics.category_paths import level_sentence, level_shares
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
-from xmc_tf.metrics.evaluation import load_prediction
-from xmc_tf.metrics.layouts import PECOS_TOPK, pecos_lines
+from xmc_tf.metrics.evaluation import PECOS_TOPK, load_prediction, pecos_lines
 from xmc_tf.metrics.measures import check_ks, check_shapes
 from xmc_tf.metrics.ranking import as_truth
 from xmc_tf.metrics.single_label import is_single_label, measure_single_label

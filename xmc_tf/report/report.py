@@ -22,7 +22,6 @@ from xmc_tf.report.sections.scores import (
     Thresholds,
     decide,
     find_thresholds,
-    is_single_label,
     measure_calibration,
 )
 
@@ -33,7 +32,6 @@ class Report:
 
     inputs: ReportInputs
     comparison: Comparison
-    single_label: bool
     thresholds: Thresholds
     decisions: Decisions
     calibration: Calibration
@@ -41,6 +39,10 @@ class Report:
     confusion: Confusion
     coverage: Coverage | None  # None without training labels
     examples: tuple[Example, ...]
+
+    @property
+    def single_label(self) -> bool:
+        return self.decisions.threshold is None
 
     @property
     def system(self) -> MeasuredSystem:
@@ -51,13 +53,12 @@ class Report:
 def make_report(inputs: ReportInputs) -> Report:
     frequency = inputs.training_frequency
     pairs = Pairs.of(inputs.truth, inputs.predicted)
-    single = is_single_label(inputs.truth)
     thresholds = find_thresholds(pairs)
     decisions = decide(inputs.truth, pairs, thresholds)
     occurs = np.bincount(inputs.truth.indices, minlength=inputs.nr_labels)
     return Report(
-        inputs, inputs.compared(details=True), single, thresholds, decisions,
-        calibration=measure_calibration(pairs, pairs.best_of_documents if single else None),
+        inputs, inputs.compared(details=True), thresholds, decisions,
+        calibration=measure_calibration(pairs, pairs.best_of_documents if decisions.threshold is None else None),
         labels=count_per_label(decisions, occurs, frequency),
         confusion=find_confusion(inputs, decisions),
         coverage=None if frequency is None else measure_coverage(inputs.truth, frequency),

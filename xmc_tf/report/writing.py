@@ -36,13 +36,9 @@ _FILES = {
 
 
 def refuse_report(
-    flag: str,
-    folder: str | Path,
-    inputs: Mapping[str, Named],
-    *,
-    force: bool = False,
+    flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False,
     files: Mapping[str, str] = _FILES,
-) -> None:
+) -> None:  # fmt: skip
     """Refuse an output folder that is an input, or in which a file of others would be replaced without ``force``."""
     refuse_output_folder(flag, folder, inputs)
     for name, mark in files.items():

@@ -19,7 +19,7 @@ from xmc_tf.common.files.log_folder import log_folder
 from xmc_tf.common.process.resuming import resumes_from
 from xmc_tf.common.progress import Progress
 from xmc_tf.matcher.optimizer import Position, Schedule, TrainedVariables, decays
-from xmc_tf.matcher.progress.summaries import Course, StepMeter
+from xmc_tf.matcher.progress import Course, StepMeter
 from xmc_tf.params import SequenceParams
 from xmc_tf.sequences.data.batches import TrainBatches
 from xmc_tf.sequences.model.ranking import DECIDING

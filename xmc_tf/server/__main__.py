@@ -60,23 +60,23 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise InputError(f"--{name} must be a number of seconds from 0 to 86,400")
     folder = model_place(arguments)
     require_server()
-    from xmc_tf.server.predictions import Predictions, ServerOptions
+    from xmc_tf.server.predictions import Predictions
     from xmc_tf.server.versions import ServedModel
 
     bound = bound_socket(arguments.host, arguments.port)
     served = ServedModel(folder, arguments.beam_size, arguments.threshold, arguments.threads, arguments.runtime)
     limits = Limits(arguments.max_mb << 20, arguments.timeout, arguments.max_connections)
-    options = ServerOptions(
-        arguments.name, arguments.only_topk, max(arguments.max_topk, arguments.only_topk), arguments.max_batch,
-        arguments.max_waiting, arguments.poll,
+    routes = Predictions(
+        served, limits, name=arguments.name, k=arguments.only_topk, most=max(arguments.max_topk, arguments.only_topk),
+        max_batch=arguments.max_batch, max_waiting=arguments.max_waiting, poll_s=arguments.poll,
     )  # fmt: skip
     bound.listen(BACKLOG)  # only now, so that a proxy sees before that the server is not ready
-    url = f"{address_of(bound)}/v1/models/{options.name}:predict"
+    url = f"{address_of(bound)}/v1/models/{arguments.name}:predict"
     print(f"""{url}   (press Ctrl-C to stop)
 
   curl -d '{{"inputs": {{"text": ["a text"]}}}}' {url}
 """, flush=True)  # fmt: skip
-    serve(Application(Predictions(served, options, limits), limits), bound)
+    serve(Application(routes, limits), bound)
 
 
 if __name__ == "__main__":

@@ -41,17 +41,13 @@ class Limits(NamedTuple):
     connections: int = 1000  # more get status 503
 
 
-class RequestMemory:
-    held = 0
-
-
 class Request:
     """A request, whose body is received on demand."""
 
-    def __init__(self, scope: Message, receive: Receive, limits: Limits, memory: RequestMemory) -> None:
+    def __init__(self, scope: Message, receive: Receive, application: "Application") -> None:
         self.path, self.method = str(scope["path"]), str(scope["method"])
         self._headers = [(key.decode("latin-1").lower(), value.decode("latin-1")) for key, value in scope["headers"]]
-        self._receive, self._limits, self._memory = receive, limits, memory
+        self._receive, self._limits, self._application = receive, application.limits, application
         self._held = 0
         self._waits = self.header("expect") is not None  # the client waits before it sends the body
         self._length = self.header("content-length") or "0"
@@ -95,7 +91,7 @@ class Request:
             return
 
     def release(self) -> None:
-        self._memory.held -= self._held
+        self._application.held -= self._held
         self._held = 0
 
     async def _piece(self) -> bytes:
@@ -114,9 +110,9 @@ class Request:
         more = size - _SMALL - self._held
         if more <= 0:
             return
-        if self._memory.held + more > _MOST_LARGE * most:
+        if self._application.held + more > _MOST_LARGE * most:
             raise RefusedError(503, "too many large requests; retry later", ("retry-after", "1"))
-        self._memory.held += more
+        self._application.held += more
         self._held += more
 
 
@@ -138,9 +134,8 @@ class Routes(Protocol):
 class Application:
     def __init__(self, routes: Routes, limits: Limits) -> None:
         self.routes, self.limits = routes, limits
-        self.is_crowded: Callable[[], bool] = lambda: False
-        """Whether there are more connections than allowed; set by the server."""
-        self._memory = RequestMemory()
+        self.is_crowded: Callable[[], bool] = lambda: False  # more connections than allowed; set by the server
+        self.held = 0  # bytes of large requests
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -151,7 +146,7 @@ class Application:
             await send({"type": "lifespan.shutdown.complete"})
             return
         began = time.perf_counter()
-        request = Request(scope, receive, self.limits, self._memory)
+        request = Request(scope, receive, self)
         try:
             answer = await self._answer(request)
         finally:

@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 from xmc_tf.common.errors import InputError
@@ -23,14 +24,9 @@ _MOST_REFUSED = 2  # times the limit of connections: above the limit they get st
 
 def require_server() -> None:
     """Raise an error with the installation command if a package that the server needs is missing."""
-    try:
-        import httptools  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"the server needs another package: {error}", fix=f"install it: {pip_install('server')}"
-        ) from None
+    for name in ("httptools", "prometheus_client", "uvicorn"):
+        if find_spec(name) is None:
+            raise InputError(f"the server needs the package {name}", fix=f"install it: {pip_install('server')}")
 
 
 def bound_socket(host: str, port: int) -> socket.socket:

@@ -142,34 +142,28 @@ class ServerMetrics:
         return bytes(generate_latest(self._registry))
 
 
-class ServerOptions(NamedTuple):
-    name: str = "xmc"  # of the model in the paths
-    k: int = 10  # labels per text, unless the request says otherwise
-    most: int = 100  # labels that a request may ask for
-    max_batch: int = 64  # texts in a batch
-    max_waiting: int = 4096  # texts without an answer, and texts in a request
-    poll_s: float = 5.0  # between two searches for a new version
-
-
 class Predictions:
-    """The routes that answer with the labels of texts."""
+    """The routes that answer with the labels of texts: ``k`` of them, or at most ``most`` if a request says so."""
 
     headers: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, served: ServedModel, options: ServerOptions, limits: Limits) -> None:
-        self._served, self._options, self._limits = served, options, limits
+    def __init__(
+        self, served: ServedModel, limits: Limits, *, name: str = "xmc", k: int = 10, most: int = 100,
+        max_batch: int = 64, max_waiting: int = 4096, poll_s: float = 5.0,
+    ) -> None:  # fmt: skip
+        self._served, self._limits, self._name, self._poll_s = served, limits, name, poll_s
+        self._usual, self._most, self._max_batch, self._max_waiting = k, most, max_batch, max_waiting
         self._batcher: Batcher | None = None
         self.metrics = ServerMetrics(
             lambda: float(self._batcher.waiting) if self._batcher else 0.0, lambda: float(served.current.number)
         )
-        model = f"/v1/models/{re.escape(quote(options.name))}"
+        model = f"/v1/models/{re.escape(quote(name))}"
         self._model_path = re.compile(rf"{model}(?:/versions/([0-9]{{1,18}}))?(:predict|/metadata)?")
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Predict batches and look for new versions until the server ends."""
-        options = self._options
-        async with Batcher(options.max_batch, options.max_waiting, self.metrics.batch.observe) as self._batcher:
+        async with Batcher(self._max_batch, self._max_waiting, self.metrics.batch.observe) as self._batcher:
             refreshing = asyncio.create_task(self._refresh())
             yield
             refreshing.cancel()
@@ -182,7 +176,7 @@ class Predictions:
 
     async def _refresh(self) -> None:
         while True:
-            await asyncio.sleep(self._options.poll_s)
+            await asyncio.sleep(self._poll_s)
             try:
                 await asyncio.to_thread(self._served.refresh, lambda result: self.metrics.reloads.labels(result).inc())
             except Exception:  # noqa: BLE001 - a fault of one version must not end the search for later ones
@@ -197,7 +191,7 @@ class Predictions:
             return HttpAnswer(200, self.metrics.page(), self.metrics.content_type)
         found = self._model_path.fullmatch(request.path)
         if found is None:
-            there = f"/v1/models/{self._options.name}:predict"
+            there = f"/v1/models/{self._name}:predict"
             raise RefusedError(404, f"there is nothing at {request.path[:200]}; predictions are at {there}")
         version = self._served.current
         if found[1] and int(found[1]) != version.number:
@@ -214,8 +208,8 @@ class Predictions:
 
     async def _predicted(self, version: Version, body: bytes) -> HttpAnswer:
         question = parse_question(body, self._limits.max_bytes)
-        if len(question.texts) > self._options.max_waiting:
-            raise RefusedError(413, f"too many texts in one request: at most {self._options.max_waiting:,}")
+        if len(question.texts) > self._max_waiting:
+            raise RefusedError(413, f"too many texts in one request: at most {self._max_waiting:,}")
         if question.signature == "about":
             return as_json(200, numbers_of(question, self._numbers(version)))
         k = self._k(question, version)
@@ -246,13 +240,13 @@ class Predictions:
 
     def _numbers(self, version: Version) -> dict[str, int]:
         nr_labels = version.model.metadata.nr_labels
-        most = min(self._options.most, nr_labels)
-        return {"nr_labels": nr_labels, "k": min(self._options.k, most), "most": most}
+        most = min(self._most, nr_labels)
+        return {"nr_labels": nr_labels, "k": min(self._usual, most), "most": most}
 
     def _metadata(self, version: Version) -> dict[str, Any]:
         metadata = version.model.metadata
         return {
-            "model_spec": {"name": self._options.name, "signature_name": "", "version": str(version.number)},
+            "model_spec": {"name": self._name, "signature_name": "", "version": str(version.number)},
             "metadata": {
                 "signatures": {name: list(inputs) for name, inputs in SIGNATURES.items()},
                 "numbers": self._numbers(version),

@@ -45,21 +45,18 @@ def parse_question(body: bytes, limit: int) -> Question:
     names = SIGNATURES[signature]
     columns = _of_rows(content["instances"], names) if by_row else _of_columns(content["inputs"], names)
     texts = [_text(value, row) for row, value in enumerate(columns["text"])]
-    ks = [_whole(value, row) for row, value in enumerate(columns.get("k", []))]
+    ks = columns.get("k", [])
+    for row, value in enumerate(ks):
+        if type(value) is not int:
+            raise InputError(f"k {row} is not a whole number", received=type(value).__name__)
     if "k" in names and len(ks) != len(texts):
         raise InputError("k must have one number for each text", received=f"{len(ks)} numbers, {len(texts)} texts")
-    return Question(signature, texts, ks, by_row, _only_labels(content))
-
-
-def _only_labels(content: dict[str, Any]) -> tuple[str | int, ...]:
-    labels = content.get("only_labels")
-    if labels is None:
-        return ()
-    if not isinstance(labels, list) or not labels or any(type(label) not in (str, int) for label in labels):
+    only = content.get("only_labels")
+    if only is not None and not (isinstance(only, list) and only and all(type(one) in (str, int) for one in only)):
         raise InputError(
             "only_labels is not a list of labels", expected='names or numbers, such as "only_labels": ["baking", 7]'
         )
-    return tuple(labels)
+    return Question(signature, texts, ks, by_row, tuple(only or ()))
 
 
 def _of_rows(rows: Any, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -106,27 +103,19 @@ def _text(value: Any, row: int) -> str:
     return value.encode("utf-8", errors="replace").decode()
 
 
-def _whole(value: Any, row: int) -> int:
-    if type(value) is not int:
-        raise InputError(f"k {row} is not a whole number", received=type(value).__name__)
-    return int(value)
-
-
 def answer_of(
     question: Question, best: Sequence[BestLabels], names: Sequence[str] | None, width: int
 ) -> dict[str, Any]:
     """Return labels, scores and names of each document, padded to ``width`` with label -1."""
-    rows = [_padded(one, names, width) for one in best]
+    rows = []
+    for one in best:
+        labels, missing = one.labels.tolist(), width - len(one.labels)
+        named = [names[label] if names else str(label) for label in labels] + [""] * missing
+        scores = one.scores.tolist() + [0.0] * missing
+        rows.append({"labels": labels + [-1] * missing, "scores": scores, "names": named})
     if question.by_row:
         return {"predictions": rows}
     return {"outputs": {key: [row[key] for row in rows] for key in ("labels", "scores", "names")}}
-
-
-def _padded(best: BestLabels, names: Sequence[str] | None, width: int) -> dict[str, list[Any]]:
-    labels, scores = best.labels.tolist(), best.scores.tolist()
-    missing = width - len(labels)
-    named = [names[label] if names else str(label) for label in labels]
-    return {"labels": labels + [-1] * missing, "scores": scores + [0.0] * missing, "names": named + [""] * missing}
 
 
 def numbers_of(question: Question, numbers: dict[str, int]) -> dict[str, Any]:

@@ -108,7 +108,9 @@ class ServedModel:
 
     def _loaded(self, found: _Found) -> Version:
         model = load(found.folder, runtime=self._runtime)
-        version = Version(self._number(found), model, *self._options)
+        # Without numbers, models that replace each other are counted.
+        number = found.version or (self.current.number + 1 if hasattr(self, "current") else 1)
+        version = Version(number, model, *self._options)
         try:
             version.predict([""], 1)  # compiles and traces, which the first request would wait for
         except InputError as error:
@@ -117,12 +119,6 @@ class ServedModel:
                 expected="a model that was trained on texts, with its own vectorizer",
             ) from None
         return version
-
-    def _number(self, found: _Found) -> int:
-        """Return the version's number; without one, models that replace each other are counted."""
-        if found.version:
-            return found.version
-        return self.current.number + 1 if hasattr(self, "current") else 1
 
     def _newest(self) -> _Found | None:
         """Return the model in the folder, or the one with the highest number, if any."""

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xmc_tf.rankers.deepening import GROWTH
-from xmc_tf.rankers.postprocess import post_processor_code
+from xmc_tf.rankers.ensemble import GROWTH
+from xmc_tf.rankers.kernels.postprocess import post_processor_code
 from xmc_tf.serving.arrangement import Arrangement
 from xmc_tf.serving.query import Query
 
@@ -142,7 +142,7 @@ class MeanSearch:
 
 
 def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int, first: int) -> list[Beam]:
-    """Return the best labels, of which a shorter list is the beginning; see ``xmc_tf.rankers.deepening``."""
+    """Return the best labels, of which a shorter list is the beginning; see ``xmc_tf.rankers.ensemble``."""
     *above, found = search(query, first)
     while first < most:
         first *= GROWTH

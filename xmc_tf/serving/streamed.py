@@ -20,7 +20,7 @@ class StreamedVariables:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
-        self._folder = folder
+        self._folder = folder  # on the same disk as the SavedModel
         self.variables: dict[str, tf.Variable] = {}
         self.bytes = 0
 

@@ -167,7 +167,10 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         documents = checked_documents(self, X, read, fitting=True)
         targets, Y = read_targets(read.labelled())
         check_pair(documents, Y, "X", "y")
-        self.model_: Model = train(params, documents, Y, targets.names, self._threads, self._seed())
+        state = check_random_state(self.random_state)  # refuses what is not a seed
+        whole = isinstance(self.random_state, int | np.integer)
+        seed = int(self.random_state if whole else state.randint(LARGEST_INT32))
+        self.model_: Model = train(params, documents, Y, targets.names, self._threads, seed)
         self.labels_per_document_ = float(Y.nnz / Y.shape[0])
         self.classes_, self._targets, self._columns = targets.classes, targets, read.columns
         return self
@@ -276,12 +279,6 @@ class XMCClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(state.get("model_"), dict):
             state = {**state, "model_": unpack(state["model_"])}
         super().__setstate__(state)
-
-    def _seed(self) -> int:
-        """Return the seed, or draw one."""
-        state = check_random_state(self.random_state)  # refuses what is neither
-        whole = isinstance(self.random_state, int | np.integer)
-        return int(self.random_state if whole else state.randint(LARGEST_INT32))
 
     @property
     def _threads(self) -> int:

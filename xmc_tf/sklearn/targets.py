@@ -14,6 +14,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.models.labels import binary
 from xmc_tf.tables.label_forms import LISTS, SINGLE, SPARSE, LabelData, refuse_mixed
 
 
@@ -67,7 +68,7 @@ def read_targets(found: LabelData) -> tuple[Targets, csr_matrix]:
     else:
         columns = found.columns
         classes = np.arange(values.shape[1]) if columns is None else columns
-        targets, Y = Targets(form, classes, columns is not None, values.dtype), _indicators(values)
+        targets, Y = Targets(form, classes, columns is not None, values.dtype), binary(values)
     if not Y.nnz:
         raise InputError("y contains no label", expected="at least one label in at least one document")
     return targets, Y
@@ -78,11 +79,10 @@ def true_matrix(found: LabelData, targets: Targets) -> tuple[csr_matrix, np.ndar
     if found.is_matrix:
         if found.values.shape[1] != len(targets.classes):
             raise InputError(
-                "y does not fit the labels of the training",
-                expected=f"{len(targets.classes):,} columns, as in fit",
+                "y does not fit the labels of the training", expected=f"{len(targets.classes):,} columns, as in fit",
                 received=f"{found.values.shape[1]:,}",
-            )
-        matrix = _indicators(found.values)
+            )  # fmt: skip
+        matrix = binary(found.values)
         return matrix, np.diff(matrix.indptr)
     column_of = {label: column for column, label in enumerate(targets.classes.tolist())}
     lists = found.lists
@@ -103,10 +103,8 @@ def check_targets(y: Any) -> Any:
         if values.ndim == 2 and values.shape[1] == 1 and isinstance(y, np.ndarray):
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
-                "(n_samples,), for example using ravel().",
-                DataConversionWarning,
-                stacklevel=4,
-            )
+                "(n_samples,), for example using ravel().", DataConversionWarning, stacklevel=4,
+            )  # fmt: skip
         if values.dtype.kind in "biufc":
             assert_all_finite(values, input_name="y")
             if values.ndim == 1 or values.shape[1] == 1:
@@ -129,15 +127,6 @@ def _as_array(documents: list[list[Any]]) -> np.ndarray:
     if not whole:
         refuse_mixed(labels, "y")
     return array
-
-
-def _indicators(values: Any) -> csr_matrix:
-    """Return an indicator matrix with an entry of 1 for each label that applies."""
-    matrix = csr_matrix(values, copy=True).astype(np.float32)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    matrix.data = np.ones_like(matrix.data)
-    return matrix
 
 
 def _pointers(lengths: Iterable[int]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What ``XMCClassifier`` does around its model: checks of documents and options, training, pickling."""
+"""Checks, training and pickling for ``XMCClassifier``."""
 
 import dataclasses
 import weakref
@@ -89,11 +89,9 @@ def _block(params: Mapping[str, Any], name: str) -> Params:
     kinds: tuple[type[Params], ...] = (kind, RankerParams) if name == "ranker" else (kind,)
     if not isinstance(block, kinds):
         raise InputError(
-            f"{name} has the wrong type",
-            expected=" or ".join(one.__name__ for one in kinds) + ", or None",
-            received=f"{type(block).__name__}: {block!r}"[:80],
-            fix=f"{name}={kind.__name__}(...)",
-        )
+            f"{name} has the wrong type", expected=" or ".join(one.__name__ for one in kinds) + ", or None",
+            received=f"{type(block).__name__}: {block!r}"[:80], fix=f"{name}={kind.__name__}(...)",
+        )  # fmt: skip
     return block
 
 
@@ -112,10 +110,9 @@ def checked_documents(estimator: Any, X: Any, read: ReadDocuments, *, fitting: b
     elif (read.texts is None) != hasattr(estimator, "n_features_in_"):
         kinds = ("texts", "features")
         raise InputError(
-            f"X contains {kinds[read.texts is None]}",
-            expected=f"{kinds[read.texts is not None]}, as in fit",
+            f"X contains {kinds[read.texts is None]}", expected=f"{kinds[read.texts is not None]}, as in fit",
             received=kinds[read.texts is None],
-        )
+        )  # fmt: skip
     if read.texts is not None:
         return read.texts
     if isinstance(X, Features):
@@ -140,11 +137,9 @@ def train(
         return XRLinear.train(documents, Y, names=names, params=linear, threads=threads, seed=seed)
     if isinstance(documents, Features):
         raise InputError(
-            'XMCClassifier(model="transformer") needs texts',
-            expected="a list of texts",
-            received="features",
+            'XMCClassifier(model="transformer") needs texts', expected="a list of texts", received="features",
             fix='fit it to the texts, or use model="linear"',
-        )
+        )  # fmt: skip
     try:  # these load TensorFlow, which features do not need
         from xmc_tf.models.xtransformer import TrainingRun, XTransformer
     except ModuleNotFoundError as error:
@@ -153,12 +148,9 @@ def train(
     if params["encoder"] is not None:
         matcher = dataclasses.replace(matcher, model_shortcut=str(params["encoder"]))
     transformer = XTransformerParams(
-        preliminary_indexer_params=tree,
-        refined_indexer_params=tree,
-        matcher_params_chain=matcher,
-        ranker_params=ranker,
-        do_fine_tune=params["fine_tune"],
-    )
+        preliminary_indexer_params=tree, refined_indexer_params=tree, matcher_params_chain=matcher,
+        ranker_params=ranker, do_fine_tune=params["fine_tune"],
+    )  # fmt: skip
     predicting = XTransformerPredParams(matcher_params_chain=MatcherPredParams(truncate_length=params["max_tokens"]))
     run = TrainingRun(threads=threads, seed=seed)
     return XTransformer.train(

@@ -9,7 +9,7 @@ BRACKETS = "[]"
 """Stands for a separator where cells are lists as Python and JSON write them: ``['baking', 'bread']``."""
 FASTTEXT = "__label__"
 _LONGEST_LABEL = 200  # characters
-_MOST_LONG = 0.02  # share of the parts of cells that may be longer: one odd cell must not decide
+_MOST_LONG = 0.02  # share of the parts of cells that may be longer, so that one odd cell does not decide
 _PATH = re.compile(r"\S\s*(?:>|→|»)\s*\S")
 _IN_BRACKETS = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^,\[\]'"\s][^,\[\]]*)""")
 _WHOLE = re.compile(r"-?\d+(\.0+)?")
@@ -35,10 +35,10 @@ def _separates(separator: str, cells: Sequence[str]) -> bool:
     every = [part for cell in cells for part in cell.split(separator)]
     if sum(len(part) > _LONGEST_LABEL for part in every) > max(1, _MOST_LONG * len(every)):
         return False
-    different = dict.fromkeys(cells)  # a cell that occurs again says nothing about its parts
+    different = dict.fromkeys(cells)  # repeated cells tell nothing about their parts
     cut = [cell for cell in different if separator in cell]
     parts = [part for cell in different for part in labels_in(cell, separator)]
-    if cut and separator == "\t":  # no name of a label contains one
+    if cut and separator == "\t":  # label names contain no tabs
         return True
     counts = Counter(parts)
     of_cut = [part for cell in cut for part in labels_in(cell, separator)]

@@ -90,7 +90,7 @@ def prepare(table: Any, database: str | Path, options: PrepareOptions | None = N
         sample = _sample(source)
         columns, guesses = choose_columns(source.name, source.columns, sample, options.columns)
     if source.header_is_guessed and not source.header:
-        guesses = [f"the first row is data, not names of columns ({len(source.columns)} columns; --header)", *guesses]
+        guesses = [f"the first row is data, not a header ({len(source.columns)} columns; --header)", *guesses]
     # Columns of later versions are left out where they are empty, so that earlier data sets stay valid.
     chosen = {name: value for name, value in asdict(columns).items() if name != "ids" and (value or name not in _LATER)}
     wanted = {"source": _identity(table, source, options), "columns": chosen}
@@ -156,8 +156,7 @@ def _read_again(store: TableStore, table: Any, name: str, wanted: Mapping[str, A
         raise InputError(
             f"{store.path} holds the data set of another table" + (f", {of}" if of else ""),
             expected=f"a data set of {name}",
-            fix=f"give another one: train --data-set FILE, prepare -o FILE; or start afresh, without the runs that it "
-            f"records: rm {store.path}",
+            fix=f"name another (train --data-set FILE, prepare -o FILE), or remove it with its runs: rm {store.path}",
         )
     if store.meta("rows_read") != 0:
         changed = ["other columns"] if not store.has_meta(columns=wanted["columns"]) else []

@@ -64,7 +64,7 @@ def split_documents(keys: Sequence[int] | np.ndarray, Y: csr_matrix, options: Sp
     order = np.argsort(_mixed(texts, options.seed), kind="stable")
     order = order[np.argsort(rarest[order], kind="stable")]
     begins = np.flatnonzero(np.diff(rarest[order], prepend=-2))
-    # Rounding errors are carried over to the next label, so that rare labels fill the shares, too.
+    # Remainders are carried over to the next label, so that rare labels fill the shares, too.
     owed = np.zeros(3)
     for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
         if alone[order[begin]]:

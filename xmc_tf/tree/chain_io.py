@@ -12,8 +12,7 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import CHAIN
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.data import load_matrix, save_matrix
-from xmc_tf.tree.grouping import cluster_matrix, upper_splits
-from xmc_tf.tree.label_tree import LabelTree
+from xmc_tf.tree.label_tree import LabelTree, cluster_matrix, upper_splits
 
 CONFIG = "config.json"
 RANKER = Path("ranker", "param.json")  # in a folder of linear rankers
@@ -24,21 +23,15 @@ def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = No
     path = Path(path)
     inside = [*path.glob("C*.npz"), *path.glob("ranker/*.model/C.npz")] if path.is_dir() else [path]
     with verified(path, archives=inside, skip=("W.npz",)):
-        return _load(path, nr_splits, min_codes)
-
-
-def _load(path: Path, nr_splits: int, min_codes: int | None) -> LabelTree:
-    if path.is_dir():
-        ranker = not (path / CONFIG).exists() and (path / RANKER).is_file()
-        files = _ranker_matrices(path) if ranker else [path / f"C{t}.npz" for t in range(_depth(path))]
-        chain = [_read(file) for file in files]
-    else:
-        leaves = _read(path)
-        chain = [*map(cluster_matrix, upper_splits(leaves.shape[1], nr_splits, min_codes)), leaves]
-    try:
-        return LabelTree.from_chain(chain)
-    except InputError as error:
-        raise error.found_in(path) from None
+        if path.is_dir():
+            chain = [_read(file) for file in _matrices(path)]
+        else:
+            leaves = _read(path)
+            chain = [*map(cluster_matrix, upper_splits(leaves.shape[1], nr_splits, min_codes)), leaves]
+        try:
+            return LabelTree.from_chain(chain)
+        except InputError as error:
+            raise error.found_in(path) from None
 
 
 def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]) -> None:
@@ -51,52 +44,43 @@ def save_chain(path: str | Path, chain: LabelTree | Sequence[spmatrix | sparray]
             save_matrix(folder / f"C{t}.npz", matrix)
 
 
-def _depth(folder: Path) -> int:
-    file = folder / CONFIG
+def _matrices(folder: Path) -> list[Path]:
+    """Return the cluster matrices of a tree or of linear rankers (ours or PECOS's), the top first."""
+    file, found = folder / CONFIG, sorted(folder.glob("C*.npz"))
+    if not file.exists() and (folder / RANKER).is_file():
+        files: list[Path] = []
+        while (matrix := folder / "ranker" / f"{len(files)}.model" / "C.npz").is_file():
+            files.append(matrix)
+        if not files:
+            raise InputError(
+                f"{folder} contains no label tree", expected="ranker/0.model/C.npz, as linear rankers have it",
+                fix="copy the whole folder again",
+            )  # fmt: skip
+        return files
     if not file.exists():
         raise InputError(
-            f"{folder} contains no label tree",
-            expected=f"a {CONFIG} beside C0.npz, C1.npz …",
+            f"{folder} contains no label tree", expected=f"a {CONFIG} beside C0.npz, C1.npz …",
             received=", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "an empty folder",
             fix="name the folder tree/ of a model, or a matrix of labels × clusters (.npz)",
-        )
+        )  # fmt: skip
     form = 'a JSON object with the number of matrices, such as {"len": 3}'
     config = read_json(file, expected=form, top=None)
     depth = config.get("len") if isinstance(config, dict) else None
     if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
-        raise InputError(
-            f"{file} does not give the depth of the tree", expected=form, received=json.dumps(config)[:100]
-        )
-    found = len(list(folder.glob("C*.npz")))
-    for t in range(depth):
-        if not (folder / f"C{t}.npz").is_file():
+        problem = f"{file} does not give the depth of the tree"
+        raise InputError(problem, expected=form, received=json.dumps(config)[:100])
+    files = [folder / f"C{t}.npz" for t in range(depth)]
+    for matrix in files:
+        if not matrix.is_file():
             raise InputError(
-                f"{folder / f'C{t}.npz'} is missing",
-                expected=f"{depth} matrices, as {CONFIG} says: C0.npz to C{depth - 1}.npz",
-                received=f"{found} of them",
-                fix="copy the whole folder again",
-            )
+                f"{matrix} is missing", expected=f"{depth} matrices, as {CONFIG} says: C0.npz to C{depth - 1}.npz",
+                received=f"{len(found)} of them", fix="copy the whole folder again",
+            )  # fmt: skip
     if (folder / f"C{depth}.npz").exists():
         raise InputError(
-            f"{folder} holds more matrices than {CONFIG} says",
-            expected=f"{depth} matrices",
-            received=f"{found}",
+            f"{folder} holds more matrices than {CONFIG} says", expected=f"{depth} matrices", received=f"{len(found)}",
             fix="two trees may have been copied over each other: copy it again into an empty folder",
-        )
-    return depth
-
-
-def _ranker_matrices(folder: Path) -> list[Path]:
-    """Return the cluster matrices of a folder of linear rankers (ours or PECOS's), the top first."""
-    files: list[Path] = []
-    while (file := folder / "ranker" / f"{len(files)}.model" / "C.npz").is_file():
-        files.append(file)
-    if not files:
-        raise InputError(
-            f"{folder} contains no label tree",
-            expected="ranker/0.model/C.npz, as linear rankers have it",
-            fix="copy the whole folder again",
-        )
+        )  # fmt: skip
     return files
 
 
@@ -104,9 +88,7 @@ def _read(file: Path) -> spmatrix:
     matrix = load_matrix(file, name="label tree")
     if not issparse(matrix):
         raise InputError(
-            f"{file} is not a sparse matrix",
-            expected="a scipy .npz of labels × clusters with one entry per label",
-            received="a dense array",
-            fix="scipy.sparse.save_npz(path, scipy.sparse.csc_matrix(C))",
-        )
+            f"{file} is not a sparse matrix", expected="a scipy .npz of labels × clusters with one entry per label",
+            received="a dense array", fix="scipy.sparse.save_npz(path, scipy.sparse.csc_matrix(C))",
+        )  # fmt: skip
     return matrix

@@ -24,11 +24,8 @@ def sum_sparse(
     first, last, nr_features, label_start, label_rows, label_weights, begin, indices, values, ends, out_indices,
     out_values, squares
 ):  # fmt: skip
-    """Sum the sparse features of each label's documents, sorted by feature; add the sums' squares to ``squares``.
-
-    A bitmap marks the features that occur, and a second bitmap the words of the first, so that no sorting is needed.
-    ``ends`` receives where each label's sums end in the output, counted from ``first``; the output must have room for
-    the features of all documents.
+    """Sum the features of each label's documents, in order without sorting: bitmaps mark the features that occur, and
+    the bitmap's words in use. ``ends`` receives where each label's sums end in the output, counted from ``first``.
     """
     sums = np.zeros(nr_features, np.float32)
     words = np.zeros((nr_features + 63) // 64, np.uint64)

@@ -32,10 +32,7 @@ class LabelEntries(NamedTuple):
 
 
 class Halving(NamedTuple):
-    """The state of 2-means on one node; its members are the labels that determine the centroids.
-
-    Arrays over features hold the sparse features first, then the dense ones.
-    """
+    """The state of 2-means on a node, whose members determine the centroids; sparse features come before dense ones."""
 
     rows: np.ndarray  # place of each member
     left: np.ndarray  # whether it is on the left side
@@ -79,21 +76,11 @@ def begin_halving(first: int, count: int, members: int, width: int, state: np.nd
     to_right[b + np.int64(b >= a)] = 1
     blocks = (width + BLOCK - 1) // BLOCK
     return Halving(
-        rows,
-        np.zeros(members, np.bool_),
-        np.zeros(members, np.bool_),
-        to_left,
-        to_right,
-        np.zeros(members, np.float32),
-        np.zeros(members, np.float32),
-        np.zeros(members, np.float64),
-        np.arange(members),
-        np.zeros(width, np.float32),
-        np.zeros(width, np.float32),
-        np.zeros(width, np.float32),
-        np.zeros((2, blocks), np.float32),
-        np.zeros(blocks, np.float32),
-    )
+        rows, np.zeros(members, np.bool_), np.zeros(members, np.bool_), to_left, to_right,
+        np.zeros(members, np.float32), np.zeros(members, np.float32), np.zeros(members, np.float64), np.arange(members),
+        np.zeros(width, np.float32), np.zeros(width, np.float32), np.zeros(width, np.float32),
+        np.zeros((2, blocks), np.float32), np.zeros(blocks, np.float32),
+    )  # fmt: skip
 
 
 @inner
@@ -231,10 +218,7 @@ def score(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
 
 @inner
 def pick_doubtful(entries: LabelEntries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
-    """Find the members whose side is uncertain into ``todo``, and set ``goes`` of the others; ``take`` members go left.
-
-    Return the number of doubtful members, and how many of them go left.
-    """
+    """Find the members of uncertain side into ``todo``; return their number, and how many of them go left."""
     count = halving.rows.size
     scores, goes, todo = halving.scores, halving.goes, halving.todo
     slack, bounds = np.empty(count, np.float32), np.empty(count, np.float32)

@@ -21,22 +21,10 @@ from xmc_tf.tree.kmeans_kernels import (
 
 @kernel
 def split_nodes(
-    first: int,
-    last: int,
-    starts: np.ndarray,
-    empties: np.ndarray,
-    widths: np.ndarray,
-    shares: np.ndarray,
-    seeds: np.ndarray,
-    entries: LabelEntries,
-    spherical: bool,
-    rounds: int,
-    result: np.ndarray,
-) -> None:
-    """Split the nodes ``[first, last)`` of a level; ``result`` receives for each place whether it goes left.
-
-    ``shares`` holds for each node the number of labels that determine its centroids, ``seeds`` its random state.
-    """
+    first: int, last: int, starts: np.ndarray, empties: np.ndarray, widths: np.ndarray, shares: np.ndarray,
+    seeds: np.ndarray, entries: LabelEntries, spherical: bool, rounds: int, result: np.ndarray,
+) -> None:  # fmt: skip
+    """Split nodes; ``shares`` is how many labels determine a node's centroids, ``result`` receives what goes left."""
     state = np.empty(1, np.uint64)
     for node in range(first, last):
         filled, take = place_evenly(starts[node], starts[node + 1], empties[node], result)
@@ -69,7 +57,7 @@ def place_evenly(start: int, stop: int, empty: int, result: np.ndarray) -> tuple
 
 @inner
 def halve(entries: LabelEntries, halving: Halving, half: int, spherical: bool, rounds: int) -> None:
-    """Run 2-means on one node in one thread; `kmeans_wide` takes the same steps in several."""
+    """Run 2-means on one node in one thread; `kmeans` takes the same steps in several."""
     width, blocks = halving.direction.size, halving.block_turns.size
     add_rows(entries, halving, 0, width)
     first_direction(halving)
@@ -132,19 +120,11 @@ def settle_all(entries: LabelEntries, halving: Halving, start: int, filled: int,
 
 @kernel
 def keep_shared(
-    first: int,
-    last: int,
-    starts: np.ndarray,
-    widths: np.ndarray,
-    offsets: np.ndarray,
-    entries: LabelEntries,
-    new_indices: np.ndarray,
-    new_values: np.ndarray,
-) -> None:
-    """Make each node's features contiguous; keep and renumber those that several of its labels share. Changes in place.
-
-    The sums over a node then fit the cache. A feature of only one label affects no other label: its square is added to
-    that label's ``private`` weight. The features of a node are written from ``offsets[node]`` on.
+    first: int, last: int, starts: np.ndarray, widths: np.ndarray, offsets: np.ndarray, entries: LabelEntries,
+    new_indices: np.ndarray, new_values: np.ndarray,
+) -> None:  # fmt: skip
+    """Make each node's features contiguous and renumber those that several labels share, so that sums fit the cache.
+    The square of a feature of only one label is added to its ``private`` weight.
     """
     indices, values = entries.indices, entries.values
     widest = 0

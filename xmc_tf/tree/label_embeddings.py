@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.sparse import csr_matrix, hstack, sparray, spmatrix
+from scipy.sparse import csr_matrix, hstack, issparse, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.data.features import Features, as_features
@@ -18,9 +18,80 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.stacking import Pieces, stack_rows
 from xmc_tf.tree.embedding_kernels import keep_strongest, scale_rows, sum_dense, sum_sparse
-from xmc_tf.tree.kmeans_levels import read_only
-from xmc_tf.tree.label_documents import documents_of_labels, inverse_norms, label_matrix, label_work, transposed
-from xmc_tf.tree.threads import ThreadPool, even_cuts
+from xmc_tf.tree.threads import ThreadPool, even_cuts, read_only
+
+DOCUMENT_PIECE_ENTRIES = 1 << 20
+
+
+def label_matrix(Y: Any) -> csr_matrix:
+    """Return the labels as CSR of float32, copied only if they are not; reject NaN and infinity."""
+    if not issparse(Y):
+        raise InputError(
+            "the label matrix is not sparse", expected="a scipy sparse matrix, documents × labels",
+            received=type(Y).__name__, fix="scipy.sparse.csr_matrix(Y) makes it one",
+        )  # fmt: skip
+    as_csr = csr_matrix(Y, dtype=np.float32)
+    if not np.isfinite(np.sum(as_csr.data, dtype=np.float64)):
+        row = int(np.searchsorted(as_csr.indptr, np.flatnonzero(~np.isfinite(as_csr.data))[0], side="right") - 1)
+        problem = f"the labels of document {row} hold NaN or infinity"
+        raise InputError(problem, expected="finite numbers", received="NaN or infinity")
+    return as_csr
+
+
+def documents_of_labels(Y: spmatrix | sparray, first: int = 0, last: int | None = None) -> csr_matrix:
+    """Return labels × documents for labels in ``[first, last)``; the weights of a document have norm 1."""
+    labels = label_matrix(Y)
+    last = labels.shape[1] if last is None else last
+    weights, columns, counts = [np.zeros(0, np.float32)], [np.zeros(0, labels.indices.dtype)], [np.zeros(1, np.int64)]
+    for rows, span in _pieces(labels, 0, labels.shape[0]):
+        count, own, values = np.diff(labels.indptr[rows.start : rows.stop + 1]), labels.indices[span], labels.data[span]
+        document = np.repeat(np.arange(len(rows)), count)
+        squares = np.bincount(document, np.square(values, dtype=np.float64), len(rows))
+        weight = np.repeat(inverse_norms(squares), count) * values
+        wanted: slice | np.ndarray = slice(None)
+        if (first, last) != (0, labels.shape[1]):
+            wanted = (own >= first) & (own < last)
+            count = np.bincount(document[wanted], minlength=len(rows))
+        weights.append(weight[wanted])
+        columns.append(own[wanted] - first)
+        counts.append(count)
+    kept = csr_matrix((labels.shape[0], last - first), dtype=np.float32)
+    kept.indptr = np.cumsum(np.concatenate(counts), dtype=labels.indptr.dtype)
+    kept.indices, kept.data = np.concatenate(columns), np.concatenate(weights)
+    return transposed(kept)
+
+
+def label_work(Y: csr_matrix, entries: np.ndarray, first: int, last: int) -> np.ndarray:
+    """Return how many feature entries the documents in ``[first, last)`` contribute to the sum of each label."""
+    work = np.zeros(Y.shape[1])
+    for rows, span in _pieces(Y, first, last):
+        counts = np.diff(Y.indptr[rows.start : rows.stop + 1])
+        each = np.repeat(entries[rows.start - first : rows.stop - first], counts)
+        work += np.bincount(Y.indices[span], each, Y.shape[1])
+    return work.astype(np.int64)  # sums of whole numbers below 2**53 are exact
+
+
+def transposed(labels: csr_matrix) -> csr_matrix:
+    """Return labels × documents, with the documents of each label in order."""
+    turned = labels.tocsc(copy=True).T
+    turned.sum_duplicates()
+    return turned
+
+
+def inverse_norms(squares: np.ndarray) -> np.ndarray:
+    """Return 1 / root of each number; 0 for 0."""
+    norms = np.sqrt(squares)
+    return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
+
+
+def _pieces(labels: csr_matrix, first: int, last: int) -> Iterator[tuple[range, slice]]:
+    """Yield documents with about ``DOCUMENT_PIECE_ENTRIES`` labels (or one with more), and where their entries are."""
+    while first < last:
+        limit = int(labels.indptr[first]) + DOCUMENT_PIECE_ENTRIES
+        stop = min(last, max(first + 1, int(np.searchsorted(labels.indptr, limit, side="right")) - 1))
+        yield range(first, stop), slice(int(labels.indptr[first]), int(labels.indptr[stop]))
+        first = stop
+
 
 # Maximum number of entries that a rank sums at a time, counted before equal features are summed.
 PIECE_ENTRIES = 1 << 21
@@ -29,18 +100,14 @@ PIECE_ENTRIES = 1 << 21
 def label_embeddings_over_ranks(
     communicator: Communicator, method: str, X: Features, Y: spmatrix, folder: Path, threads: int = -1
 ) -> Features:
-    """Compute ``label_embedding(method, X, Y)`` ("pifa" or "pii") on all ranks, and map it from the shared ``folder``.
-
-    Embeddings that exist already are used. ``X`` is preferably mapped: a rank reads only the documents of its labels.
-    """
+    """Compute "pifa" or "pii" on all ranks, unless ``folder`` (shared) has them already, and map the result."""
     suffixes = [".npz"] if method == "pii" or X.dense is None else [".npy"] if X.sparse is None else [".npz", ".npy"]
-    if not communicator.broadcast(all(_file(folder, method, suffix).exists() for suffix in suffixes)):
+    files = {suffix: folder / f"{method}-all{suffix}" for suffix in suffixes}
+    if not communicator.broadcast(all(file.exists() for file in files.values())):
         share = _share(communicator, X, Y) if method == "pifa" else None
+        name = folder / f"{method}-{communicator.rank}"
         with ExitStack() as stack:
-            pieces = {
-                suffix: stack.enter_context(Pieces(folder / f"{method}-{communicator.rank}", suffix))
-                for suffix in suffixes
-            }
+            pieces = {suffix: stack.enter_context(Pieces(name, suffix)) for suffix in suffixes}
 
             def make() -> None:
                 for ours in _pieces_of_rank(communicator, method, X, Y, threads, share):
@@ -49,24 +116,16 @@ def label_embeddings_over_ranks(
 
             run_on_all_ranks(communicator, make)
             for suffix in suffixes:
-                stack_rows(communicator, pieces[suffix].all, _file(folder, method, suffix))
-    sparse, dense = _file(folder, method, ".npz"), _file(folder, method, ".npy")
-    return Features(
-        open_matrix(sparse) if ".npz" in suffixes else None,
-        read_npy(dense, name="label embeddings") if ".npy" in suffixes else None,
-    )
+                stack_rows(communicator, pieces[suffix].all, files[suffix])
+    sparse = open_matrix(files[".npz"]) if ".npz" in suffixes else None
+    return Features(sparse, read_npy(files[".npy"], name="label embeddings") if ".npy" in suffixes else None)
 
 
 def forget_label_embeddings(folder: Path) -> None:
     """Remove the files of :func:`label_embeddings_over_ranks`, which only building the tree needs."""
-    for method in ("pifa", "pii"):
-        for suffix in (".npz", ".npy"):
-            for path in folder.glob(f"{method}-*{suffix}"):
-                path.unlink()
-
-
-def _file(folder: Path, method: str, suffix: str) -> Path:
-    return folder / f"{method}-all{suffix}"
+    for method, suffix in product(("pifa", "pii"), (".npz", ".npy")):
+        for path in folder.glob(f"{method}-*{suffix}"):
+            path.unlink()
 
 
 def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:
@@ -109,13 +168,9 @@ STRONGEST = 32
 
 
 def label_embedding(
-    method: str,
-    X: spmatrix | sparray | np.ndarray | Features | None,
-    Y: spmatrix | sparray,
-    Z: spmatrix | sparray | np.ndarray | Features | None = None,
-    alpha: float | np.ndarray = 0.5,
-    threads: int = -1,
-) -> Matrix:
+    method: str, X: spmatrix | sparray | np.ndarray | Features | None, Y: spmatrix | sparray,
+    Z: spmatrix | sparray | np.ndarray | Features | None = None, alpha: float | np.ndarray = 0.5, threads: int = -1,
+) -> Matrix:  # fmt: skip
     """Return one embedding per label, labels × features.
 
     =========================  ==========================================================================
@@ -134,16 +189,21 @@ def label_embedding(
         raise InputError("unknown label embedding", expected=f"one of {', '.join(METHODS)}", received=repr(method))
     labels = label_matrix(Y)
     if name == "pii":
-        return _unit_rows(transposed(labels), threads)
+        matrix = transposed(labels)
+        begin, squares = matrix.indptr.astype(np.int64), np.cumsum(np.square(matrix.data, dtype=np.float64))
+        factors = inverse_norms(np.diff(np.concatenate(([0.0], squares))[begin]))
+        with ThreadPool(threads) as pool:
+            cuts = even_cuts(matrix.indptr, pool.parts)
+            pool.run(lambda low, high: scale_rows(low, high, begin, matrix.data, factors), cuts)
+        return matrix
     if X is None:
         raise InputError(f"{name} needs the features of the documents", expected="a matrix X", received="None")
     features = as_features(X)
     if features.nr_rows != labels.shape[0]:
         raise InputError(
             "the features and the labels are not of the same documents",
-            expected=f"{labels.shape[0]:,} rows in X, as in Y",
-            received=f"{features.nr_rows:,} rows",
-        )
+            expected=f"{labels.shape[0]:,} rows in X, as in Y", received=f"{features.nr_rows:,} rows",
+        )  # fmt: skip
     if name == "pifa":
         return _plain(_pifa(features, labels, threads))
     own = _label_features(Z, labels.shape[1], name)
@@ -154,27 +214,8 @@ def label_embedding(
     return _plain(_combined(_pifa(features, labels, threads), own, weights))
 
 
-def _unit_rows(matrix: csr_matrix, threads: int) -> csr_matrix:
-    """Scale the rows of a matrix in place to length 1; empty rows stay empty."""
-    squares = np.concatenate(([0.0], np.cumsum(np.square(matrix.data, dtype=np.float64))))
-    factors = inverse_norms(np.diff(squares[matrix.indptr]))
-    with ThreadPool(threads) as pool:
-        pool.run(
-            lambda low, high: scale_rows(low, high, matrix.indptr.astype(np.int64), matrix.data, factors),
-            even_cuts(matrix.indptr, pool.parts),
-        )
-    return matrix
-
-
 def _pifa(features: Features, labels: csr_matrix, threads: int) -> Features:
     return sum_documents(features, documents_of_labels(labels), threads, strongest_of(features, labels))
-
-
-def label_entries(features: Features, labels: csr_matrix) -> int:
-    """Return the number of sparse features of the documents of each label, summed over the labels."""
-    if features.sparse is None:
-        return 0
-    return int(np.dot(np.diff(labels.indptr).astype(np.int64), np.diff(features.sparse.indptr).astype(np.int64)))
 
 
 def strongest_of(features: Features, labels: csr_matrix) -> int | None:
@@ -184,26 +225,23 @@ def strongest_of(features: Features, labels: csr_matrix) -> int | None:
 
 def are_many(features: Features, labels: csr_matrix) -> bool:
     """Return whether the labels' documents have so many features that the rankers will have many weights."""
-    return label_entries(features, labels) > MANY_ENTRIES
+    if features.sparse is None:
+        return False
+    of_labels, of_features = (np.diff(m.indptr).astype(np.int64) for m in (labels, features.sparse))
+    return bool(of_labels @ of_features > MANY_ENTRIES)
 
 
 def sum_documents(
     features: Features, documents: csr_matrix, threads: int = -1, strongest: int | None = None
 ) -> Features:
-    """Return the weighted sums of the features of documents (labels × documents), scaled to length 1.
-
-    A sum depends on its row alone; ``strongest`` limits its sparse features (None: all).
-    """
-    turned = documents
-    starts = turned.indptr.astype(np.int64)
-    rows, weights = read_only(turned.indices, np.int32), turned.data
-    squares = np.zeros(turned.shape[0])
-    sparse = dense = None
+    """Return weighted sums of documents' features (labels × documents), scaled to length 1; each from its row alone."""
+    starts, squares, sparse, dense = documents.indptr.astype(np.int64), np.zeros(documents.shape[0]), None, None
+    rows, weights = read_only(documents.indices, np.int32), documents.data
     with ThreadPool(threads) as pool:
         if features.sparse is not None:
             sparse = _sum_sparse(features.sparse, starts, rows, weights, squares, pool, strongest)
         if features.dense is not None:
-            dense = np.zeros((turned.shape[0], features.nr_dense), np.float32)
+            dense = np.zeros((documents.shape[0], features.nr_dense), np.float32)
             values = read_only(features.dense, np.float32)
             pool.run(
                 lambda low, high: sum_dense(low, high, starts, rows, weights, values, dense, squares),
@@ -224,8 +262,7 @@ def _sum_sparse(
 ) -> csr_matrix:  # fmt: skip
     """Sum sparse rows label by label, in ranges of labels of about the same work."""
     begin = X.indptr.astype(np.int64)
-    lengths = np.diff(begin)[rows]
-    entries = np.concatenate(([0], np.cumsum(lengths)))[starts]
+    entries = np.concatenate(([0], np.cumsum(np.diff(begin)[rows])))[starts]
     indices = read_only(read_only(X.indices, np.int32).view(np.uint32), np.uint32)
     values = read_only(X.data, np.float32)
 
@@ -258,18 +295,15 @@ def _sum_sparse(
 def _label_features(Z: Any, nr_labels: int, method: str) -> Features:
     if Z is None:
         raise InputError(
-            f"{method} needs the features of the labels",
-            expected="a matrix Z, labels × label features",
-            received="None",
-            fix="give label features, or use pifa",
-        )
+            f"{method} needs the features of the labels", expected="a matrix Z, labels × label features",
+            received="None", fix="give label features, or use pifa",
+        )  # fmt: skip
     own = as_features(Z)
     if own.nr_rows != nr_labels:
         raise InputError(
             "the label features and the label matrix are not of the same labels",
-            expected=f"{nr_labels:,} rows in Z, one per column of Y",
-            received=f"{own.nr_rows:,} rows",
-        )
+            expected=f"{nr_labels:,} rows in Z, one per column of Y", received=f"{own.nr_rows:,} rows",
+        )  # fmt: skip
     return own
 
 
@@ -283,10 +317,9 @@ def _side_by_side(a: Features, b: Features) -> Features:
 
 
 def _check_same_columns(features: Features, own: Features) -> None:
-    pairs = features.sparse is not None and features.dense is not None
-    own_pairs = own.sparse is not None and own.dense is not None
+    pairs = any(one.sparse is not None and one.dense is not None for one in (features, own))
     same_parts = (features.nr_sparse, features.nr_dense) == (own.nr_sparse, own.nr_dense)
-    if features.nr_features != own.nr_features or (not same_parts and (pairs or own_pairs)):
+    if features.nr_features != own.nr_features or (not same_parts and pairs):
         raise InputError(
             "document and label features cannot be combined",
             expected=f"{features.nr_sparse:,} sparse and {features.nr_dense:,} dense columns in Z, as in X",
@@ -299,10 +332,9 @@ def _weights(alpha: Any, nr_labels: int) -> np.ndarray:
     weights = np.asarray(alpha)
     if weights.dtype.kind not in "fiu" or weights.shape not in ((), (nr_labels,)):
         raise InputError(
-            "alpha has the wrong shape",
-            expected=f"a number or an array of {nr_labels:,}",
+            "alpha has the wrong shape", expected=f"a number or an array of {nr_labels:,}",
             received=f"an array of shape {weights.shape}" if weights.dtype.kind in "fiu" else repr(alpha),
-        )
+        )  # fmt: skip
     if not np.all((weights >= 0) & (weights <= 1)):
         wrong = weights[~((weights >= 0) & (weights <= 1))] if weights.ndim else weights
         raise InputError("alpha is out of range", expected="numbers from 0 to 1", received=str(np.atleast_1d(wrong)[0]))
@@ -313,7 +345,7 @@ def _combined(a: Features, b: Features, weights: np.ndarray) -> Features:
     """Return ``weights * a + (1 - weights) * b`` part by part; dense if the two are of different kinds."""
     ours, others = weights[:, None], (np.float32(1.0) - weights)[:, None]
     if (a.sparse is None) != (b.sparse is None):
-        a, b = _all_dense(a), _all_dense(b)
+        a, b = (one if one.sparse is None else Features(dense=one.sparse.toarray()) for one in (a, b))
     sparse = dense = None
     if a.sparse is not None and b.sparse is not None:
         sparse = csr_matrix(a.sparse.multiply(ours) + b.sparse.multiply(others), dtype=np.float32)
@@ -321,10 +353,6 @@ def _combined(a: Features, b: Features, weights: np.ndarray) -> Features:
     if a.dense is not None and b.dense is not None:
         dense = ours * a.dense + others * b.dense
     return Features(sparse, dense)
-
-
-def _all_dense(features: Features) -> Features:
-    return features if features.sparse is None else Features(dense=features.sparse.toarray())
 
 
 def _plain(features: Features) -> Matrix:

@@ -1,85 +1,106 @@
 """The label tree: levels of contiguous children over one permutation of the labels."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
 from scipy.sparse import csc_matrix, issparse, sparray, spmatrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.tree.grouping import cluster_matrix
 
 
-def read_chain(chain: Sequence[spmatrix | sparray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Number the nodes of a chain (matrices child × parent, the top first) so that siblings are neighbours.
+def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
+    """Return how often the labels are halved until a leaf holds at most ``max_leaf_size``; no leaf is empty."""
+    if nr_labels <= max_leaf_size:
+        return 0
+    depth = max(1, math.ceil(math.log2(nr_labels / max_leaf_size)))
+    return min(depth, nr_labels.bit_length() - 1)
 
-    Return the child bounds of each level above the labels, and the original node numbers of each level with the labels.
+
+def half_bounds(size: int, depth: int) -> np.ndarray:
+    """Return the bounds of the ``2**depth`` leaves of repeated halving; of an odd number, the left half is smaller."""
+    bounds = np.array([0, size], np.int64)
+    for _ in range(depth):
+        middle = (bounds[:-1] + bounds[1:]) >> 1
+        finer = np.empty(2 * bounds.size - 1, np.int64)
+        finer[0::2], finer[1::2] = bounds, middle
+        bounds = finer
+    return bounds
+
+
+def upper_splits(nr_leaves: int, nr_splits: int, min_codes: int | None) -> list[np.ndarray]:
+    """Return the child bounds of each level above the leaves, the root first. Each ``nr_splits`` neighbours get one
+    parent, until at most ``min_codes`` nodes are left for the root (default: ``nr_splits``; 1 or less: all leaves).
     """
-    matrices = [_as_csc(matrix, t) for t, matrix in enumerate(chain)]
-    _check_shapes(matrices)
-    splits: list[np.ndarray] = []
-    orders = [np.zeros(1, np.int64)]
-    for t, matrix in enumerate(matrices):
-        _check_parents(matrix, t, is_last=t == len(matrices) - 1)
-        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices
-        counts = np.diff(indptr)[orders[-1]]
-        splits.append(np.concatenate(([0], np.cumsum(counts))))
-        starts = np.repeat(indptr[:-1][orders[-1]] - splits[-1][:-1], counts)
-        orders.append(indices[starts + np.arange(starts.size)].astype(np.int64))
-    return splits, orders
+    if min_codes is None:
+        min_codes = nr_splits
+    if min_codes <= 1:
+        min_codes = nr_leaves
+    levels: list[np.ndarray] = []
+    nodes = nr_leaves
+    while nodes > min_codes:
+        parents = -(-nodes // nr_splits)
+        levels.insert(0, np.minimum(np.arange(parents + 1, dtype=np.int64) * nr_splits, nodes))
+        nodes = parents
+    if nodes > 1:
+        levels.insert(0, np.array([0, nodes], np.int64))
+    return levels
+
+
+def cluster_matrix(splits: np.ndarray, children: np.ndarray | None = None) -> csc_matrix:
+    """Return the matrix child × parent, float32; by default, children are numbered in the order of their parents."""
+    rows = np.arange(splits[-1]) if children is None else children
+    kind = np.int32 if rows.size < 2**31 else np.int64
+    parts = np.ones(rows.size, np.float32), rows.astype(kind), splits.astype(kind)
+    return csc_matrix(parts, shape=(rows.size, splits.size - 1))
 
 
 def _as_csc(matrix: spmatrix | sparray, t: int) -> csc_matrix:
     """Return a copy as CSC with sorted rows and without explicit zeros."""
     if not issparse(matrix):
         raise InputError(
-            f"matrix {t} of the cluster chain is not sparse",
-            expected="a scipy sparse matrix, child × parent",
+            f"matrix {t} of the cluster chain is not sparse", expected="a scipy sparse matrix, child × parent",
             received=type(matrix).__name__,
-        )
+        )  # fmt: skip
     ours = csc_matrix(matrix, copy=True)
     ours.sum_duplicates()
     ours.eliminate_zeros()
     return ours
 
 
-def _check_shapes(matrices: list[csc_matrix]) -> None:
+def _check_chain(matrices: list[csc_matrix]) -> None:
+    """Raise an error unless the matrices fit together, and each node has one parent."""
     if not matrices:
         raise InputError("the cluster chain is empty", expected="at least one matrix", received="none")
     if matrices[0].shape[1] != 1:
         raise InputError(
-            "the cluster chain does not start with one root",
-            expected="a first matrix of one column",
+            "the cluster chain does not start with one root", expected="a first matrix of one column",
             received=f"{matrices[0].shape[1]} columns",
             fix="give a single matrix of labels × clusters as a file; the levels above are then added",
-        )
-    for t in range(1, len(matrices)):
-        if matrices[t].shape[1] != matrices[t - 1].shape[0]:
+        )  # fmt: skip
+    for t, (above, matrix) in enumerate(pairwise(matrices), 1):
+        if matrix.shape[1] != above.shape[0]:
             raise InputError(
                 f"matrices {t - 1} and {t} of the cluster chain do not fit together",
-                expected=f"{matrices[t - 1].shape[0]} columns in matrix {t}, one per row of matrix {t - 1}",
-                received=f"{matrices[t].shape[1]} columns",
+                expected=f"{above.shape[0]} columns in matrix {t}, one per row of matrix {t - 1}",
+                received=f"{matrix.shape[1]} columns",
                 fix="the matrices belong to different trees: copy the folder again",
             )
-
-
-def _check_parents(matrix: csc_matrix, t: int, *, is_last: bool) -> None:
-    parents = np.bincount(matrix.indices, minlength=matrix.shape[0])
-    wrong = np.flatnonzero(parents != 1)
-    if not wrong.size:
-        return
-    child = int(wrong[0])
-    columns = csc_matrix(matrix).tocsr()[child].indices
-    name = f"label {child}" if is_last else f"node {child} of level {t + 1}"
-    raise InputError(
-        f"{name} has {'no parent' if not columns.size else f'{columns.size} parents'} in matrix {t} of the"
-        " cluster chain",
-        expected="exactly one parent for each node",
-        received=f"parents {columns[:8].tolist()}" if columns.size else "an empty row",
-        fix="put each label into exactly one cluster",
-    )
+    for t, matrix in enumerate(matrices):
+        wrong = np.flatnonzero(np.bincount(matrix.indices, minlength=matrix.shape[0]) != 1)
+        if wrong.size:
+            columns = matrix.tocsr()[wrong[0]].indices
+            name = f"label {wrong[0]}" if t == len(matrices) - 1 else f"node {wrong[0]} of level {t + 1}"
+            parents = f"{columns.size} parents" if columns.size else "no parent"
+            raise InputError(
+                f"{name} has {parents} in matrix {t} of the cluster chain", expected="exactly one parent for each node",
+                received=f"parents {columns[:8].tolist()}" if columns.size else "an empty row",
+                fix="put each label into exactly one cluster",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +140,9 @@ class LabelTree:
         object.__setattr__(self, "node_order", order)
         if [level.size for level in order] != list(self.level_sizes[:-1]):
             raise InputError(
-                "the node order does not fit the tree",
-                expected=f"levels of {list(self.level_sizes[:-1])} nodes",
+                "the node order does not fit the tree", expected=f"levels of {list(self.level_sizes[:-1])} nodes",
                 received=f"{[level.size for level in order]}",
-            )
+            )  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
         """Return whether both trees group the same labels in the same way; original node numbers do not count."""
@@ -168,7 +188,7 @@ class LabelTree:
         Args:
             level: 0 for the root, ``depth`` for the labels.
         """
-        self._check_level(level, self.depth)
+        self._check(level, self.depth)
         return self.labels if level == self.depth else self.node_order[level]
 
     def children(self, level: int, node: int) -> range:
@@ -178,8 +198,7 @@ class LabelTree:
             level: level of the tree; 0: the root.
             node: position of the node at its level.
         """
-        self._check_level(level, self.depth - 1)
-        self._check_node(level, node)
+        self._check(level, self.depth - 1, node)
         return range(int(self.splits[level][node]), int(self.splits[level][node + 1]))
 
     def parent(self, level: int, node: int) -> int:
@@ -191,8 +210,7 @@ class LabelTree:
         """
         if level == 0:
             raise InputError("the root has no parent", expected="a level of 1 or more", received="level 0")
-        self._check_level(level, self.depth)
-        self._check_node(level, node)
+        self._check(level, self.depth, node)
         return int(np.searchsorted(self.splits[level - 1], node, side="right") - 1)
 
     def path(self, label: int) -> tuple[int, ...]:
@@ -202,9 +220,8 @@ class LabelTree:
             label: number of the label.
         """
         if not 0 <= label < self.nr_labels:
-            raise InputError(
-                f"the tree has no label {label}", expected=f"0 to {self.nr_labels - 1}", received=str(label)
-            )
+            most = self.nr_labels - 1
+            raise InputError(f"the tree has no label {label}", expected=f"0 to {most}", received=str(label))
         node, nodes = int(self.inverse[label]), []
         for level in range(self.depth, 0, -1):
             node = self.parent(level, node)
@@ -218,8 +235,7 @@ class LabelTree:
             level: level of the tree; 0: the root.
             node: position of the node at its level.
         """
-        self._check_level(level, self.depth)
-        self._check_node(level, node)
+        self._check(level, self.depth, node)
         first, last = node, node + 1
         for splits in self.splits[level:]:
             first, last = int(splits[first]), int(splits[last])
@@ -235,7 +251,7 @@ class LabelTree:
         Args:
             level: the level whose nodes become the root's children.
         """
-        self._check_level(level, self.depth)
+        self._check(level, self.depth)
         first = np.array([0, self.level_sizes[level]])
         if level == self.depth:  # the labels of a cluster are in ascending order
             return type(self)(splits=(first,), labels=np.arange(self.nr_labels))
@@ -259,20 +275,24 @@ class LabelTree:
         Raises:
             InputError: a node has several parents or none, or the matrices do not fit together.
         """
-        splits, orders = read_chain(chain)
+        matrices = [_as_csc(matrix, t) for t, matrix in enumerate(chain)]
+        _check_chain(matrices)
+        splits: list[np.ndarray] = []
+        orders = [np.zeros(1, np.int64)]
+        for matrix in matrices:
+            indptr, indices = matrix.indptr.astype(np.int64), matrix.indices
+            counts = np.diff(indptr)[orders[-1]]
+            splits.append(np.concatenate(([0], np.cumsum(counts))))
+            starts = np.repeat(indptr[:-1][orders[-1]] - splits[-1][:-1], counts)
+            orders.append(indices[starts + np.arange(starts.size)].astype(np.int64))
         return cls(splits=tuple(splits), labels=orders[-1], node_order=tuple(orders[:-1]))
 
-    def _check_level(self, level: int, last: int) -> None:
+    def _check(self, level: int, last: int, node: int = 0) -> None:
         if not 0 <= level <= last:
             raise InputError("the tree has no such level", expected=f"0 to {last}", received=str(level))
-
-    def _check_node(self, level: int, node: int) -> None:
-        if not 0 <= node < self.level_sizes[level]:
-            raise InputError(
-                f"level {level} of the tree has no node {node}",
-                expected=f"0 to {self.level_sizes[level] - 1}",
-                received=str(node),
-            )
+        if not 0 <= node < (size := self.level_sizes[level]):
+            problem = f"level {level} of the tree has no node {node}"
+            raise InputError(problem, expected=f"0 to {size - 1}", received=str(node))
 
 
 def _frozen(values: np.ndarray | Sequence[int], name: str) -> np.ndarray:
@@ -280,10 +300,9 @@ def _frozen(values: np.ndarray | Sequence[int], name: str) -> np.ndarray:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(
-            f"{name} are not a list of whole numbers",
-            expected="one dimension of integers",
+            f"{name} are not a list of whole numbers", expected="one dimension of integers",
             received=f"{array.ndim} dimensions of {array.dtype}",
-        )
+        )  # fmt: skip
     view = array.astype(np.int64, copy=False).view()
     view.flags.writeable = False
     return view
@@ -294,29 +313,24 @@ def _check_splits(splits: tuple[np.ndarray, ...], nr_labels: int) -> None:
         raise InputError("the tree is empty", expected="at least one level and one label", received="none")
     below = [level.size - 1 for level in splits[1:]] + [nr_labels]
     if splits[0].size != 2:
-        raise InputError(
-            "the tree does not start with one root", expected="1 root", received=f"{splits[0].size - 1} nodes"
-        )
+        roots = f"{splits[0].size - 1} nodes"
+        raise InputError("the tree does not start with one root", expected="1 root", received=roots)
     for t, (level, size) in enumerate(zip(splits, below, strict=True)):
         if level.size < 2 or level[0] != 0 or level[-1] != size or np.any(level[1:] < level[:-1]):
             raise InputError(
-                f"the splits of level {t} do not cover the nodes below",
-                expected=f"numbers that rise from 0 to {size}",
+                f"the splits of level {t} do not cover the nodes below", expected=f"numbers that rise from 0 to {size}",
                 received=f"{level[:8].tolist()}{'…' if level.size > 8 else ''}",
-            )
+            )  # fmt: skip
 
 
 def _check_labels(leaves: np.ndarray, labels: np.ndarray) -> None:
     seen = np.zeros(labels.size, np.bool_)
-    inside = labels[(labels >= 0) & (labels < labels.size)]
-    seen[inside] = True
+    seen[labels[(labels >= 0) & (labels < labels.size)]] = True
     if not seen.all():
-        missing = int(np.flatnonzero(~seen)[0])
         raise InputError(
-            f"label {missing} is not in the tree",
-            expected=f"each label of 0 to {labels.size - 1} once",
-            received="other labels twice, or out of range",
-        )
+            f"label {np.flatnonzero(~seen)[0]} is not in the tree",
+            expected=f"each label of 0 to {labels.size - 1} once", received="other labels twice, or out of range",
+        )  # fmt: skip
     falls = np.flatnonzero(labels[1:] < labels[:-1]) + 1
     inner = falls[~np.isin(falls, leaves)]
     if inner.size:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,75 +26,53 @@ from xmc_tf.tree.label_tree import LabelTree
 _NAME_LENGTH = 40
 
 
-def show(
-    tree: LabelTree,
-    names: Sequence[str] | None = None,
-    max_children: int = 16,
-    depth: int = 2,
-    frequencies: np.ndarray | None = None,
-    words: int = 4,
-) -> str:
-    """Return the tree as indented text, each cluster with the names of its most frequent labels.
-
-    ``depth`` counts levels below the root. Without ``frequencies`` (documents per label), the lowest label numbers come
-    first.
-    """
-    shown = _Shown(tree, names, depth, max_children, frequencies, words)
-
-    def below(level: int, node: int, margin: str) -> Iterator[str]:
-        children, hidden = shown.children(level, node)
-        for n, child in enumerate(children):
-            last = n == len(children) - 1 and not hidden
-            yield f"{margin}{'└─' if last else '├─'} {shown.name(level + 1, child)}"
-            yield from below(level + 1, child, margin + ("   " if last else "│  "))
-        if hidden:
-            yield f"{margin}└─ … and {hidden:,} more"
-
-    return "\n".join([shown.name(0, 0), *below(0, 0, "")])
-
-
-def to_dot(
-    tree: LabelTree,
-    names: Sequence[str] | None = None,
-    depth: int = 2,
-    max_children: int = 16,
-    frequencies: np.ndarray | None = None,
-    words: int = 4,
-) -> str:
-    """Return the tree as a Graphviz graph (``dot -Tsvg tree.dot > tree.svg``); for the arguments see :func:`show`."""
-    shown = _Shown(tree, names, depth, max_children, frequencies, words)
-
-    def below(level: int, node: int) -> Iterator[str]:
-        children, hidden = shown.children(level, node)
-        for child in children:
-            yield f"  n{level + 1}_{child} [label={_quoted(shown.name(level + 1, child))}];"
-            yield f"  n{level}_{node} -> n{level + 1}_{child};"
-            yield from below(level + 1, child)
-        if hidden:
-            yield f"  more{level}_{node} [label={_quoted(f'… and {hidden:,} more')}, style=dashed];"
-            yield f"  n{level}_{node} -> more{level}_{node} [style=dashed];"
-
-    head = ["digraph labels {", "  rankdir=LR;", '  node [shape=box, fontname="sans-serif"];']
-    return "\n".join([*head, f"  n0_0 [label={_quoted(shown.name(0, 0))}];", *below(0, 0), "}"])
-
-
-class _Shown:
-    """The shown part of a tree, and its names: a label's name, or a cluster's size and most frequent labels."""
+class TreeView:
+    """The shown part of a tree; ``depth`` counts levels below the root, and ``words`` labels name a cluster."""
 
     def __init__(
-        self, tree: LabelTree, names: Sequence[str] | None, depth: int, most: int, frequencies: np.ndarray | None,
-        words: int,
+        self, tree: LabelTree, names: Sequence[str] | None = None, max_children: int = 16, depth: int = 2,
+        frequencies: np.ndarray | None = None, words: int = 4,
     ) -> None:  # fmt: skip
         self.tree, self.names, self.frequencies = tree, names, frequencies
-        self.depth, self.most = min(_whole("depth", depth, 0), tree.depth), _whole("max_children", most, 1)
-        self.words = _whole("words", words, 1)
+        for name, value, least in (("depth", depth, 0), ("max_children", max_children, 1), ("words", words, 1)):
+            if not isinstance(value, int) or value < least:
+                wanted = f"a whole number of {least} or more"
+                raise InputError(f"{name} is out of range", expected=wanted, received=repr(value))
+        self.depth, self.most, self.words = min(depth, tree.depth), max_children, words
         for what, given in (("names", names), ("frequencies", frequencies)):
             if given is not None and len(given) != tree.nr_labels:
-                raise InputError(
-                    f"the {what} do not fit the tree",
-                    expected=f"{tree.nr_labels:,}, one per label",
-                    received=f"{len(given):,}",
-                )
+                wanted = f"{tree.nr_labels:,}, one per label"
+                raise InputError(f"the {what} do not fit the tree", expected=wanted, received=f"{len(given):,}")
+
+    def text(self) -> str:
+        """Return the tree as indented text."""
+
+        def below(level: int, node: int, margin: str) -> Iterator[str]:
+            children, hidden = self.children(level, node)
+            for n, child in enumerate(children):
+                last = n == len(children) - 1 and not hidden
+                yield f"{margin}{'└─' if last else '├─'} {self.name(level + 1, child)}"
+                yield from below(level + 1, child, margin + ("   " if last else "│  "))
+            if hidden:
+                yield f"{margin}└─ … and {hidden:,} more"
+
+        return "\n".join([self.name(0, 0), *below(0, 0, "")])
+
+    def dot(self) -> str:
+        """Return the tree as a Graphviz graph (``dot -Tsvg tree.dot > tree.svg``)."""
+
+        def below(level: int, node: int) -> Iterator[str]:
+            children, hidden = self.children(level, node)
+            for child in children:
+                yield f"  n{level + 1}_{child} [label={_quoted(self.name(level + 1, child))}];"
+                yield f"  n{level}_{node} -> n{level + 1}_{child};"
+                yield from below(level + 1, child)
+            if hidden:
+                yield f"  more{level}_{node} [label={_quoted(f'… and {hidden:,} more')}, style=dashed];"
+                yield f"  n{level}_{node} -> more{level}_{node} [style=dashed];"
+
+        head = ["digraph labels {", "  rankdir=LR;", '  node [shape=box, fontname="sans-serif"];']
+        return "\n".join([*head, f"  n0_0 [label={_quoted(self.name(0, 0))}];", *below(0, 0), "}"])
 
     def _biggest_first(self, labels: np.ndarray) -> np.ndarray:
         """Return the positions of the labels by falling frequency, then rising number."""
@@ -132,12 +110,6 @@ class _Shown:
         return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"
 
 
-def _whole(name: str, value: int, least: int) -> int:
-    if not isinstance(value, int) or value < least:
-        raise InputError(f"{name} is out of range", expected=f"a whole number of {least} or more", received=repr(value))
-    return value
-
-
 def _quoted(text: str) -> str:
     """Return a quoted Graphviz string, in which only quotes and backslashes need escapes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -172,18 +144,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     if labels is None and is_model and (given / "labels.txt").exists():
         labels = given / "labels.txt"
     names = None if labels is None else load_names(labels, tree.nr_labels)
-    frequencies = None if options.label_path is None else _frequencies(Path(options.label_path), tree.nr_labels)
-    draw: Callable[..., str] = show if options.dot is None else to_dot
-    drawn = draw(
-        tree, names, depth=options.depth, max_children=options.max_children, frequencies=frequencies,
-        words=options.words,
-    )  # fmt: skip
+    frequencies = None
+    if options.label_path is not None:
+        matrix = load_matrix(options.label_path, name="labels")
+        if matrix.shape[1] != tree.nr_labels:
+            raise InputError(
+                f"{options.label_path} does not fit the tree", expected=f"{tree.nr_labels:,} columns, one per label",
+                received=f"{matrix.shape[1]:,}",
+            )  # fmt: skip
+        frequencies = np.bincount(csr_matrix(matrix).indices, minlength=tree.nr_labels)
+    view = TreeView(tree, names, options.max_children, options.depth, frequencies, options.words)
     about = _about(given) if is_model else []
     if options.dot is None:
-        print("\n".join([*about, *([""] if about else []), drawn]))
+        print("\n".join([*about, *([""] if about else []), view.text()]))
         return
     with atomic_file(options.dot) as part:
-        part.write_text(drawn + "\n", encoding="utf-8")
+        part.write_text(view.dot() + "\n", encoding="utf-8")
     path = printable(options.dot)
     print(f"{path}: draw it with  dot -Tsvg {path} -o tree.svg", file=sys.stderr)
 
@@ -207,17 +183,6 @@ def _about_scores(model: Path) -> str:
     if (header := model / MODEL_HEADER).exists() and (why := read_json(header).get(NO_PROBABILITIES)):
         return f"no probabilities: {why}"
     return ""
-
-
-def _frequencies(path: Path, nr_labels: int) -> np.ndarray:
-    matrix = load_matrix(path, name="labels")
-    if matrix.shape[1] != nr_labels:
-        raise InputError(
-            f"{path} does not fit the tree",
-            expected=f"{nr_labels:,} columns, one per label",
-            received=f"{matrix.shape[1]:,}",
-        )
-    return np.bincount(csr_matrix(matrix).indices, minlength=nr_labels)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""A pool of threads for compiled kernels: each free thread takes the next range of the work."""
+"""Threads and arrays for compiled kernels: each free thread of a pool takes the next range of the work."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -19,9 +18,7 @@ class ThreadPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -42,3 +39,10 @@ def even_cuts(before: np.ndarray, parts: int) -> np.ndarray:
     """Return bounds of at most ``parts`` ranges of about the same work, from the cumulative work before each item."""
     cuts = np.searchsorted(before, np.linspace(0, before[-1], parts + 1)[1:-1])
     return np.unique(np.concatenate(([0], cuts, [before.size - 1])))
+
+
+def read_only(array: np.ndarray, kind: type) -> np.ndarray:
+    """Return a read-only view, so that mapped files and own memory share one compiled kernel."""
+    view = np.require(np.asarray(array), dtype=kind, requirements=["C", "A"]).view()
+    view.flags.writeable = False
+    return view

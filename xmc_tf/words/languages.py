@@ -12,6 +12,17 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+# The first and the last character of scripts that are written without spaces between words.
+UNSPACED_RANGES = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x3005, 0x30FF),  # iteration marks, Hiragana, Katakana
+    (0x31F0, 0x31FF),  # Katakana extensions
+    (0x3400, 0x9FFF),  # Han
+    (0xF900, 0xFAFF),  # Han, compatibility
+    (0x20000, 0x3FFFF),  # Han, extensions
+)
 # Languages that write compounds as one word.
 WITH_COMPOUNDS = frozenset({"da", "de", "et", "fi", "hu", "is", "lb", "nb", "nl", "nn", "se", "sv"})
 _SAMPLE = 400  # texts
@@ -22,7 +33,7 @@ _LEAST_SURE = 2 / 3  # of the texts in such languages; otherwise, the texts are 
 _NO_LANGUAGE = "zxx"  # of numbers and the like
 # Languages that share a dictionary with another, or have it under a more general name.
 _DICTIONARY_OF = {"no": "nb", "hr": "hbs", "sr": "hbs", "bs": "hbs", "sh": "hbs", "nds": "de", "pcm": "en"}
-# The codes of three letters that catalogues of libraries have (ISO 639-2, both forms).
+# The codes of three letters in library catalogues (ISO 639-2, both forms).
 _THREE_LETTERS = (
     "afr=af ara=ar arm=hy aze=az baq=eu bel=be ben=bn bos=bs bre=br bul=bg cat=ca ces=cs chi=zh cym=cy cze=cs dan=da "
     "deu=de dut=nl ell=el eng=en epo=eo est=et eus=eu fas=fa fin=fi fra=fr fre=fr geo=ka ger=de gla=gd gle=ga glg=gl "

@@ -14,7 +14,7 @@ from scipy.sparse import block_diag, csc_matrix, csr_matrix, hstack, vstack
 
 from xmc_tf.data import save_matrix
 from xmc_tf.features import Tfidf
-from xmc_tf.models.linear.folder import write_model
+from xmc_tf.models.linear.parts import LinearParts, write_model
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import LinearLevelPredParams, TfidfParams
 from xmc_tf.rankers.level import Level
@@ -52,7 +52,8 @@ def write_generated(folder: Path, nr_labels: int, queries: int, seed: int = 0) -
         "tfidf_params": {},
     }  # fmt: skip
     ranker = XLinear(levels, _FEATURES, 0)
-    write_model(folder / "model", [tree], names, ModelMetadata(content), [ranker.save], tfidf.save)
+    model = LinearParts(ranker, tree, names, ModelMetadata(content))
+    write_model(folder / "model", model, [ranker.save], tfidf.save)
     chosen = np.sort(random.choice(D.shape[0], queries, replace=False))
     save_matrix(folder / "queries.npz", D[chosen])
     words = np.array(tfidf.names)

@@ -22,8 +22,7 @@ from pathlib import Path
 from xmc_tf import train
 from xmc_tf.common.process import cli
 from xmc_tf.matcher.head import LabelHead
-from xmc_tf.matcher.matcher import Matcher
-from xmc_tf.matcher.training import LevelByLevel
+from xmc_tf.matcher.matcher import LevelByLevel, Matcher
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.pipeline.stages import Stages
 

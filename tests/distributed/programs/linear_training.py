@@ -14,12 +14,12 @@ from pathlib import Path
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.launcher import RANK_VARIABLES
 from xmc_tf.linear import train
-from xmc_tf.rankers.distributed import plan, solving, training
+from xmc_tf.rankers.distributed import solving, training
 from xmc_tf.tree import kmeans
 
 rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
 pause, flags = float(sys.argv[1]), [flag.replace("{rank}", rank) for flag in sys.argv[2:]]
-plan.LEAST_WORK = 1000
+solving.LEAST_WORK = 1000
 marks = os.environ.get("XMC_TF_TEST_MARKS")
 hold = Path(os.environ.get("XMC_TF_TEST_HOLD", "/nonexistent"))
 

@@ -20,8 +20,7 @@ from xmc_tf.data import TokenStore
 from xmc_tf.encoder import Encoder
 from xmc_tf.matcher import fine_tune
 from xmc_tf.matcher.bootstrap import bootstrap
-from xmc_tf.matcher.candidates.batches import LevelData
-from xmc_tf.matcher.candidates.choosing import CandidateSampler, parents_matched
+from xmc_tf.matcher.candidates import CandidateSampler, LevelData, parents_matched
 from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.matcher.label_search import load_label_search
@@ -83,7 +82,7 @@ def one_level(folder, params, encoder=None):
     assert strategy.check_replicas(encoder.variables) == len(encoder.variables)
     return {
         "losses": result.losses,
-        "head": head.gathered(world).tolist(),
+        "head": world.allgather_array(head.local()).tolist(),
         "vectors": encode(encoder, store, np.arange(8)).tolist(),
         "route": head.scorer.choice.route if head.scorer.choice else params.route,
     }

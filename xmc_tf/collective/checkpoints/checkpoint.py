@@ -1,13 +1,11 @@
-"""Checkpoints of sharded tables, written by all ranks and readable on any number of ranks.
-
-The folder holds ``manifest.json`` and the data folder that it names. The data of a new checkpoint go into a new folder;
-it becomes valid when the manifest is replaced by one rename. If a save fails before, the previous one stays valid.
-"""
+"""Checkpoints of sharded tables, written by all ranks and readable on any number of ranks."""
 
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -33,32 +31,45 @@ VALUES = "values"  # the name of a table's rows, beside those of its slots
 Write = Callable[[int, np.ndarray], None]
 # By table: the files of a rank's values and slots.
 Written = dict[str, dict[str, ShardFile]]
+Extra = Mapping[str, ArraySource]
 
 
 def save_tables(
     folder: str | Path,
     tables: Sequence[ShardedTable],
     communicator: Communicator,
-    extra: Mapping[str, ArraySource] | None = None,
+    extra: Extra | None = None,
     step: int = 0,
 ) -> None:
-    """Write a checkpoint of tables, their slots, and replicated arrays (``extra``, written by rank 0); collective.
-
-    Each rank writes its own rows in blocks, so all hosts must see the folder. An older checkpoint in it is replaced
-    when the new one is complete.
+    """Write a checkpoint of tables, their slots, and ``extra``, the replicated arrays, on a disk that all hosts share;
+    collective.
     """
     folder, tables = Path(folder), saved_forms(tables, communicator)
-    data = Path(communicator.broadcast(run_on_all_ranks(communicator, lambda: _make_data_folder(folder, communicator))))
+
+    def make_data_folder() -> str:
+        if communicator.rank != 0:
+            return ""
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = [int(old.name.removeprefix("data-")) for old in folder.glob("data-*") if old.name[5:].isdigit()]
+        made = folder / f"data-{max(taken, default=0) + 1:06d}"
+        made.mkdir()
+        return str(made)
+
+    data = Path(communicator.broadcast(run_on_all_ranks(communicator, make_data_folder)))
     try:
         # Errors in the tables are found before anything is written.
         run_on_all_ranks(communicator, lambda: _check_tables(tables, data))
         mine: Written = run_on_all_ranks(communicator, lambda: _write(data, tables, communicator.rank))
         gathered = communicator.gather(mine)
-        run_on_all_ranks(communicator, lambda: _finish(folder, data, tables, gathered, extra or {}, step))
+        run_on_all_ranks(communicator, lambda: _finish(data, tables, gathered, extra or {}, step))
     except BaseException:
-        # If the manifest has been written, these data are the checkpoint, even if another rank fails after that.
-        if communicator.rank == 0 and not _is_current(folder, data):
-            shutil.rmtree(data, ignore_errors=True)
+        if communicator.rank == 0:
+            # If the manifest has been written, these data are the checkpoint, even if another rank fails after that.
+            current = None
+            with suppress(InputError):  # there is none yet
+                current = read_manifest(folder).data
+            if current != data.name:
+                shutil.rmtree(data, ignore_errors=True)
         raise
     if communicator.rank == 0:
         for old in folder.glob("data-*"):
@@ -70,10 +81,7 @@ def save_tables(
 def load_tables(
     folder: str | Path, tables: Sequence[ShardedTable], communicator: Communicator, *, slots: bool = True
 ) -> dict[str, np.ndarray]:
-    """Load tables and slots from a checkpoint of any number of ranks, and return its replicated arrays; collective.
-
-    Each rank reads its own rows. Missing slots of the tables are created. After an error, tables may be partly loaded.
-    """
+    """Load tables and slots, which may be new, and return the checkpoint's replicated arrays; collective."""
     folder = Path(folder)
     here = run_on_all_ranks(communicator, lambda: read_manifest(folder) if communicator.rank == 0 else None)
     manifest = communicator.broadcast(here)
@@ -84,29 +92,17 @@ def load_tables(
         forms = loading_forms(folder, manifest, tables)
         wanted = [part for table in forms for part in _parts_of(folder, manifest, table, slots)]
         for table, shards, _ in wanted:
-            low, high = table.partition.bounds[table.rank : table.rank + 2]
+            low, high = table.partition.range(table.rank)
             for shard in shards:
                 if shard.start < high and shard.stop > low:
                     check_shard(data / shard.file, shard)
         extra = read_arrays(data, manifest.replicated)
         for table, shards, write in wanted:
-            low, high = (int(bound) for bound in table.partition.bounds[table.rank : table.rank + 2])
             for shard in shards:
-                read_rows(data, shard, low, high, write)
+                read_rows(data, shard, *table.partition.range(table.rank), write)
         return extra
 
     return run_on_all_ranks(communicator, read)
-
-
-def _make_data_folder(folder: Path, communicator: Communicator) -> str:
-    """Make the new data folder on rank 0, and return its path there."""
-    if communicator.rank != 0:
-        return ""
-    folder.mkdir(parents=True, exist_ok=True)
-    taken = [int(old.name.removeprefix("data-")) for old in folder.glob("data-*") if old.name[5:].isdigit()]
-    data = folder / f"data-{max(taken, default=0) + 1:06d}"
-    data.mkdir()
-    return str(data)
 
 
 def _check_tables(tables: Sequence[ShardedTable], data: Path) -> None:
@@ -120,7 +116,7 @@ def _check_tables(tables: Sequence[ShardedTable], data: Path) -> None:
     if doubled := {name for name in names if names.count(name) > 1}:
         raise InputError(f"two tables have the name {min(doubled)!r}", expected="different names")
     for table in tables:
-        low, high = table.partition.bounds[table.rank : table.rank + 2]
+        low, high = table.partition.range(table.rank)
         for part, variable in {VALUES: table.variable, **table.slots}.items():
             if len(variable.shape) == 0 or variable.shape[0] != high - low:
                 raise InputError(
@@ -135,33 +131,22 @@ def _write(data: Path, tables: Sequence[ShardedTable], rank: int) -> Written:
     """Write this rank's rows and slots; return their files by table. Rank 0 writes tables that all ranks hold."""
     written: Written = {}
     for number, table in enumerate(tables):
+        written[table.name] = {}
         if table.size == 1 and rank > 0:
-            written[table.name] = {}
             continue
-        low, high = (int(bound) for bound in table.partition.bounds[table.rank : table.rank + 2])
-        written[table.name] = {
-            part: write_shard(
-                data / f"{number:02d}-{_file_name(table.name)}.{_file_name(part)}.{rank:05d}.npy",
-                _reader(variable),
-                low,
-                high,
-                tuple(int(size) for size in variable.shape[1:]),
-                row_type(variable),
-            )
-            for part, variable in {VALUES: table.variable, **table.slots}.items()
-        }
+        for part, variable in {VALUES: table.variable, **table.slots}.items():
+            path = data / f"{number:02d}-{_file_name(table.name)}.{_file_name(part)}.{rank:05d}.npy"
+
+            def read(low: int, high: int, source: Any = variable) -> np.ndarray:
+                return get_rows(source, low, high).numpy()
+
+            shape = tuple(int(size) for size in variable.shape[1:])
+            shard = write_shard(path, read, *table.partition.range(table.rank), shape, row_type(variable))
+            written[table.name][part] = shard
     return written
 
 
-def _finish(
-    folder: Path,
-    data: Path,
-    tables: Sequence[ShardedTable],
-    gathered: list[Written],
-    extra: Mapping[str, ArraySource],
-    step: int,
-) -> None:
-    """Write the replicated arrays, and then the manifest, on rank 0."""
+def _finish(data: Path, tables: Sequence[ShardedTable], gathered: list[Written], extra: Extra, step: int) -> None:
     if not gathered:  # on the other ranks
         return
     for table in tables:
@@ -181,14 +166,7 @@ def _finish(
             check_ranges("the ranks", table.name, table.rows, shards)
         saved[table.name] = SavedTable(table.rows, table.dim, files.pop(VALUES), files)
     replicated = write_arrays(data, extra)
-    write_manifest(folder, Manifest(data.name, int(step), len(gathered), saved, replicated))
-
-
-def _is_current(folder: Path, data: Path) -> bool:
-    try:
-        return read_manifest(folder).data == data.name
-    except InputError:  # there is none yet
-        return False
+    write_manifest(data.parent, Manifest(data.name, int(step), len(gathered), saved, replicated))
 
 
 def _parts_of(
@@ -228,16 +206,13 @@ def _parts_of(
                 expected=f"{row_shape}",
                 received=f"{shards[0].row_shape}",
             )
-        parts.append((table, shards, _writer(variable, int(table.partition.bounds[table.rank]))))
+        first = table.partition.range(table.rank)[0]
+
+        def write(at: int, rows: np.ndarray, to: tf.Variable = variable, first: int = first) -> None:
+            set_rows(to, at - first, rows)
+
+        parts.append((table, shards, write))
     return parts
-
-
-def _reader(variable: tf.Variable) -> Callable[[int, int], np.ndarray]:
-    return lambda low, high: get_rows(variable, low, high).numpy()
-
-
-def _writer(variable: tf.Variable, offset: int) -> Callable[[int, np.ndarray], None]:
-    return lambda start, rows: set_rows(variable, start - offset, rows)
 
 
 def _file_name(name: str) -> str:

@@ -1,17 +1,14 @@
-"""The manifest of a checkpoint: the files of each table's rows, with their checksums."""
-
 import dataclasses
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from xmc_tf.collective.checkpoints.packed_arrays import Packed, SavedArray
-from xmc_tf.collective.checkpoints.shard_files import ShardFile
+from xmc_tf.collective.checkpoints.packed_arrays import Packed, SavedArray, read_arrays, write_arrays
+from xmc_tf.collective.checkpoints.shard_files import ShardFile, flush, read_rows, write_shard
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
@@ -46,12 +43,10 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write a manifest atomically, which makes its checkpoint the valid one."""
     with atomic_file(folder / MANIFEST) as part, part.open("w") as file:
         json.dump(dataclasses.asdict(manifest), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+        flush(file)
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Return the manifest of the checkpoint in ``folder``."""
     path = Path(folder) / MANIFEST
     if not path.is_file():
         raise InputError(
@@ -67,8 +62,17 @@ def read_manifest(folder: str | Path) -> Manifest:
                 received=f"{version}",
                 fix="use the newer xmc_tf that wrote it",
             )
-        tables = {name: _table(entry) for name, entry in content.pop("tables").items()}
-        replicated = (_from_version_1 if version == 1 else _packed)(content.pop("replicated"))
+        tables = {}
+        for name, entry in content.pop("tables").items():
+            slots = {slot: [ShardFile(**shard) for shard in shards] for slot, shards in entry["slots"].items()}
+            values = [ShardFile(**shard) for shard in entry["values"]]
+            tables[name] = SavedTable(entry["rows"], entry["dim"], values, slots)
+        entry = content.pop("replicated")
+        if version == 1:
+            replicated = _from_version_1(entry)
+        else:
+            arrays = {name: SavedArray(**array) for name, array in entry["arrays"].items()}
+            replicated = Packed(dict(entry["files"]), arrays)
         manifest = Manifest(tables=tables, replicated=replicated, **content)
         for name, table in manifest.tables.items():
             for shards in (table.values, *table.slots.values()):
@@ -85,7 +89,6 @@ def read_manifest(folder: str | Path) -> Manifest:
 
 
 def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) -> None:
-    """Check that each row of a table is in exactly one file."""
     at = 0
     for shard in shards:
         if shard.start != at or shard.stop < shard.start:
@@ -102,15 +105,6 @@ def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) 
         )
 
 
-def _table(entry: dict[str, Any]) -> SavedTable:
-    slots = {slot: [ShardFile(**shard) for shard in shards] for slot, shards in entry["slots"].items()}
-    return SavedTable(entry["rows"], entry["dim"], [ShardFile(**shard) for shard in entry["values"]], slots)
-
-
-def _packed(entry: dict[str, Any]) -> Packed:
-    return Packed(dict(entry["files"]), {name: SavedArray(**array) for name, array in entry["arrays"].items()})
-
-
 def _from_version_1(entries: dict[str, Any]) -> Packed:
     """Return the arrays of a version 1 manifest, each of which is a ``.npy`` file: a header and the array."""
     files, arrays = {}, {}
@@ -121,3 +115,36 @@ def _from_version_1(entries: dict[str, Any]) -> Packed:
         arrays[name] = dataclasses.replace(saved, offset=shard.bytes - saved.bytes, block_bytes=block_bytes)
         files[shard.file] = shard.bytes
     return Packed(files, arrays)
+
+
+_DATA = "data-000001"
+
+
+def read_checkpoint(folder: str | Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the tables of a checkpoint of any number of ranks, and its other arrays, both by name."""
+    manifest = read_manifest(folder)
+    data = Path(folder) / manifest.data
+    extra = read_arrays(data, manifest.replicated)
+    tables = {}
+    for name, saved in manifest.tables.items():
+        rows = np.empty((saved.rows, saved.dim), saved.values[0].dtype if saved.values else np.float32)
+
+        def put(start: int, some: np.ndarray, rows: np.ndarray = rows) -> None:
+            rows[start : start + len(some)] = some
+
+        for shard in saved.values:
+            read_rows(data, shard, 0, saved.rows, put)
+        tables[name] = rows
+    return tables, extra
+
+
+def write_checkpoint(folder: str | Path, tables: Mapping[str, np.ndarray], extra: Mapping[str, np.ndarray]) -> None:
+    """Write tables and other arrays as a checkpoint of one rank into a new folder."""
+    data = Path(folder) / _DATA
+    data.mkdir(parents=True)
+    saved = {}
+    for number, (name, rows) in enumerate(tables.items()):
+        path = data / f"{number:02d}.values.00000.npy"
+        shard = write_shard(path, lambda low, high, rows=rows: rows[low:high], 0, len(rows), rows.shape[1:], rows.dtype)  # type: ignore[misc]
+        saved[name] = SavedTable(len(rows), rows.shape[1], [shard], {})
+    write_manifest(Path(folder), Manifest(_DATA, 0, 1, saved, write_arrays(data, extra)))

@@ -1,12 +1,7 @@
-"""Many arrays packed into few files, because each file costs a flush and an encoder has hundreds of arrays.
+"""Many arrays packed into few files, because each file costs a flush and an encoder has hundreds of arrays."""
 
-The manifest has the place of each array and a checksum for each of its blocks. Arrays are made and written one at a
-time, so that they are never all in memory twice.
-"""
-
-import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BufferedWriter, FileIO
@@ -16,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from xmc_tf.collective.checkpoints.shard_files import BLOCK_BYTES, blocks, check_length
+from xmc_tf.collective.checkpoints.shard_files import BLOCK_BYTES, blocks, check_length, flush
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.wire import register
 
@@ -31,8 +26,6 @@ ArraySource: TypeAlias = np.ndarray | Callable[[], np.ndarray]
 @register
 @dataclass(frozen=True)
 class SavedArray:
-    """The place of an array."""
-
     shape: list[int]
     dtype: str  # as NumPy spells it
     file: str
@@ -69,18 +62,19 @@ def write_arrays(folder: Path, given: Mapping[str, ArraySource], stem: str = "re
             if file is None or (file.tell() and _aligned(file.tell()) + value.nbytes > PACK_BYTES):
                 stack.close()
                 file = stack.enter_context((folder / f"{stem}-{len(files):05d}.bin").open("wb"))
-                stack.callback(_flush, file)
+                stack.callback(flush, file)
             file.write(bytes(_aligned(file.tell()) - file.tell()))
-            at, path = file.tell(), Path(file.name)
-            arrays[name] = SavedArray(
-                list(value.shape), value.dtype.str, path.name, at, BLOCK_BYTES, list(_write_blocks(file, value))
-            )
-            files[path.name] = file.tell()
+            at, path, checksums = file.tell(), Path(file.name).name, []
+            raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+            for low, high in blocks(0, len(raw), BLOCK_BYTES):
+                file.write(raw[low:high])
+                checksums.append(zlib.crc32(raw[low:high]))
+            arrays[name] = SavedArray(list(value.shape), value.dtype.str, path, at, BLOCK_BYTES, checksums)
+            files[path] = file.tell()
     return Packed(files, arrays)
 
 
 def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
-    """Return all arrays, in new memory."""
     for name, length in packed.files.items():
         check_length(folder / name, length)
     found = {}
@@ -91,8 +85,10 @@ def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
         with FileIO(folder / saved.file) as file:
             file.seek(saved.offset)
             for number, (low, high) in enumerate(blocks(0, len(raw), saved.block_bytes)):
-                block = raw.data[low:high]
-                wrong |= _fill(file, block) != high - low or saved.checksums[number : number + 1] != [zlib.crc32(block)]
+                block, done = raw.data[low:high], 0
+                while done < len(block) and (count := file.readinto(block[done:])):
+                    done += count
+                wrong |= done != high - low or saved.checksums[number : number + 1] != [zlib.crc32(block)]
         if wrong:
             raise InputError(
                 f"{folder / saved.file}, array {name!r}: the content has changed since it was saved",
@@ -119,26 +115,5 @@ def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> 
         )
 
 
-def _write_blocks(file: BufferedWriter, value: np.ndarray) -> Iterator[int]:
-    """Write an array; yield the checksums of its blocks."""
-    raw = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
-    for low, high in blocks(0, len(raw), BLOCK_BYTES):
-        file.write(raw[low:high])
-        yield zlib.crc32(raw[low:high])
-
-
-def _fill(file: FileIO, block: memoryview) -> int:
-    """Read a block; return the number of bytes read."""
-    done = 0
-    while done < len(block) and (count := file.readinto(block[done:])):
-        done += count
-    return done
-
-
 def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNMENT) * _ALIGNMENT
-
-
-def _flush(file: BufferedWriter) -> None:
-    file.flush()
-    os.fsync(file.fileno())

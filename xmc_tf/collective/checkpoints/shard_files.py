@@ -1,15 +1,11 @@
-"""A rank's rows in a ``.npy`` file, written in blocks, of which any range can be read and checked.
-
-A file is never in memory as a whole. The manifest holds a checksum for each block, so that reading a few rows checks
-only their blocks.
-"""
+"""A rank's rows in a ``.npy`` file with a checksum for each block of rows, of which any range can be read."""
 
 import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -25,8 +21,6 @@ BLOCK_BYTES = 8 << 20
 @register
 @dataclass(frozen=True)
 class ShardFile:
-    """The description of a file in the manifest."""
-
     file: str  # its name in the data folder
     start: int
     stop: int  # exclusive
@@ -39,9 +33,6 @@ class ShardFile:
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.stop - self.start, *self.row_shape)
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 def write_shard(
@@ -61,8 +52,7 @@ def write_shard(
             raw = block.reshape(-1).view(np.uint8)
             checksums.append(zlib.crc32(raw.data))
             file.write(raw.data)
-        file.flush()
-        os.fsync(file.fileno())
+        flush(file)
         length = file.tell()
     return ShardFile(path.name, start, stop, list(row_shape), dtype.str, block_rows, checksums, length)
 
@@ -108,7 +98,6 @@ def check_shard(path: Path, shard: ShardFile) -> Head:
 
 
 def check_length(path: Path, length: int) -> None:
-    """Refuse a file that is missing or has another length."""
     if not path.is_file():
         raise InputError(
             f"{path} is missing",
@@ -122,6 +111,11 @@ def check_length(path: Path, length: int) -> None:
             received=f"{found:,} bytes",
             fix="copy it again, or go back to an earlier checkpoint",
         )
+
+
+def flush(file: IO[Any]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def rows_per_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) -> int:

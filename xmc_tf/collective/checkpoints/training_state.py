@@ -1,5 +1,3 @@
-"""The state that a training needs to resume: the model, its optimizer's state, and the step."""
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +9,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
 from xmc_tf.collective.checkpoints.manifest import MANIFEST, VERSION, read_manifest
-from xmc_tf.collective.optimizers.loss_scale import LossScale
+from xmc_tf.collective.optimizers.keras_optimizer import LossScale
 from xmc_tf.collective.tables.table import ShardedTable, table_of
 from xmc_tf.collective.tables.table_variable import name_of, plain_variable
 from xmc_tf.common.errors import InputError
@@ -21,10 +19,8 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 def save_training(folder: str | Path, model: keras.Model, communicator: Communicator) -> int:
-    """Write a checkpoint of a compiled model with its optimizer, and return the number of steps made; collective.
-
-    Ranks write their own rows of sharded tables and slots; rank 0 writes everything else. An older checkpoint is
-    replaced when the new one is complete. Gradients that are being accumulated are not saved.
+    """Write a checkpoint of a model and its optimizer, without accumulated gradients; return the steps made;
+    collective.
     """
     step = int(model.optimizer.iterations)
     replicated = {name: partial(_to_numpy, variable) for name, variable in _replicated(model).items()}
@@ -34,8 +30,18 @@ def save_training(folder: str | Path, model: keras.Model, communicator: Communic
 
 def load_training(folder: str | Path, model: keras.Model, communicator: Communicator, *, optimizer: bool = True) -> int:
     """Load a checkpoint into a model that is built in the same way, and return the number of steps made; collective."""
+
+    def check_resumable() -> None:
+        # Arrays are numbered, and another array may fit by its shape.
+        if communicator.rank == 0 and read_manifest(folder).version < VERSION:
+            raise InputError(
+                f"{folder} is of a training that xmc_tf 0.2 or an older version began",
+                expected=f"a checkpoint of xmc_tf {__version__}: optimizers of Keras 2 and 3 keep different states",
+                fix="finish the training with the older version, or remove the folder to begin again",
+            )
+
     if optimizer:
-        run_on_all_ranks(communicator, lambda: _check_resumable(folder) if communicator.rank == 0 else None)
+        run_on_all_ranks(communicator, check_resumable)
         model.optimizer.build(list(model.trainable_variables))
     targets = _replicated(model) if optimizer else _model_part(model)
     found = load_tables(folder, tables_of(model), communicator, slots=optimizer)
@@ -52,16 +58,6 @@ def load_training(folder: str | Path, model: keras.Model, communicator: Communic
         plain = plain_variable(variable)
         plain.assign(tf.cast(found[name], plain.dtype))
     return read_manifest(folder).step
-
-
-def _check_resumable(folder: str | Path) -> None:
-    """Refuse checkpoints of Keras 2's optimizers: arrays are numbered, and another array may fit by its shape."""
-    if read_manifest(folder).version < VERSION:
-        raise InputError(
-            f"{folder} is of a training that xmc_tf 0.2 or an older version began",
-            expected=f"a checkpoint of xmc_tf {__version__}: optimizers of Keras 2 and 3 keep different states",
-            fix="finish the training with the older version, or remove the folder to begin again",
-        )
 
 
 def has_checkpoint(folder: str | Path, communicator: Communicator) -> bool:
@@ -83,7 +79,6 @@ def _model_part(model: keras.Model) -> dict[str, tf.Variable]:
 
 
 def _replicated(model: keras.Model) -> dict[str, tf.Variable]:
-    """Return the replicated variables of the model and of the optimizer."""
     optimizer = model.optimizer
     scales = [part for part in vars(optimizer).values() if isinstance(part, LossScale)]
     kept = [*optimizer.variables, *(variable for scale in scales for variable in (scale.value, scale.good_steps))]

@@ -1,16 +1,15 @@
-"""The order of collectives in a graph of TensorFlow 1 (``tf.Graph``), in which nothing else orders operations.
+"""The order of collectives in a ``tf.Graph``, which orders nothing else, and their marks for the stall watch."""
 
-Ranks must call collectives in the same order. Within a ``tf.function``, TensorFlow keeps the order of the program. In a
-plain graph, each collective runs after the one that was added before it. Those of initial values have an order of their
-own, because a session runs the initializers alone.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TypeVar
 
 import tensorflow as tf
+
+from xmc_tf.collective.blocks import set_in_block
+from xmc_tf.ranks.stalls.marks import MARKS, Counts
 
 T = TypeVar("T")
 _CHAIN: ContextVar[str] = ContextVar("chain", default="steps")
@@ -30,14 +29,9 @@ def of_graph(name: str, make: Callable[[], T]) -> T:
     return found
 
 
-@contextmanager
-def of_initial_values() -> Iterator[None]:
+def of_initial_values() -> AbstractContextManager[None]:
     """Order the collectives of the block among themselves only."""
-    token = _CHAIN.set("initial values")
-    try:
-        yield
-    finally:
-        _CHAIN.reset(token)
+    return set_in_block(_CHAIN, "initial values")
 
 
 def in_order(collective: Callable[[], Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:
@@ -50,3 +44,54 @@ def in_order(collective: Callable[[], Sequence[tf.Tensor]]) -> Sequence[tf.Tenso
         results = collective()
     last[chain] = results[0].op
     return results
+
+
+_COUNTERS: dict[str, tuple[tf.Variable, tf.Variable]] = {}
+
+
+def marked(
+    name: str, inputs: Sequence[tf.Tensor], collective: Callable[[], Sequence[tf.Tensor]]
+) -> Sequence[tf.Tensor]:
+    """Return the results of ``collective()``, which waits for ``inputs``, with a mark before and one after it."""
+    if tf.executing_eagerly():
+        with MARKS.waiting_in(name):
+            return collective()
+    if not MARKS.kept or in_plain_graph():  # in a plain graph, the counters would be variables of the user
+        return collective()
+    begun, ended = _counters(name)
+    with tf.control_dependencies(inputs):
+        begins = _counted(begun)
+    with tf.control_dependencies([begins]):
+        results = collective()
+    with tf.control_dependencies(results):
+        ends = _counted(ended)
+    # In the gradient of a function, nothing else would run the second mark.
+    with tf.control_dependencies([ends]):
+        return [tf.identity(result) for result in results]
+
+
+def _counted(counter: tf.Variable) -> tf.Operation:
+    with tf.device("/cpu:0"):
+        return counter.assign_add(1, read_value=False)
+
+
+def _counters(name: str) -> tuple[tf.Variable, tf.Variable]:
+    if name not in _COUNTERS:
+        if not _COUNTERS:
+            MARKS.add_source(_counts)
+        # In a new thread, nothing is traced: a function that makes variables during tracing, even outside of its graph,
+        # is traced a second time.
+        with ThreadPoolExecutor(1) as thread:
+            _COUNTERS[name] = thread.submit(_new_counter).result(), thread.submit(_new_counter).result()
+    return _COUNTERS[name]
+
+
+def _new_counter() -> tf.Variable:
+    with tf.device("/cpu:0"):
+        return tf.Variable(0, dtype=tf.int64, trainable=False)
+
+
+def _counts() -> Counts:
+    # Ends are read first, so that a collective is never seen as ended before it began.
+    ends = {name: int(ended.numpy()) for name, (_, ended) in list(_COUNTERS.items())}
+    return {name: (int(_COUNTERS[name][0].numpy()), end) for name, end in ends.items()}

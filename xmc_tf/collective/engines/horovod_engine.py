@@ -1,8 +1,5 @@
-"""The engine over Horovod: Gloo or MPI on CPUs, NCCL on GPUs.
-
-Horovod matches the ranks' calls by the names of graph nodes, which TensorFlow numbers in the order of tracing: equal on
-all ranks if they run the same program. So the order in which the nodes run does not matter. Outside of graphs,
-operations run and are matched in the program's order.
+"""The engine over Horovod, which matches the ranks' calls by the names of graph nodes, so that nodes may run in any
+order.
 """
 
 import re
@@ -11,12 +8,10 @@ from collections.abc import Sequence
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from xmc_tf.collective.engines.graph_marks import marked
+from xmc_tf.collective.engines.graph_order import marked
 
 
 class HorovodEngine:
-    """The collective operations of Horovod."""
-
     counts_numbers = True
 
     def __init__(self) -> None:
@@ -29,7 +24,6 @@ class HorovodEngine:
         return f"Horovod over {transport}" + (" and NCCL" if hvd.nccl_built() else "")
 
     def alltoall(self, tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-        """Send rows to each rank; see ``MpiEngine``."""
         splits = _not_constant(splits)
         moved, received = marked(
             name, [tensor, splits], lambda: hvd.alltoall(tensor, splits=splits, name=node_name(name))
@@ -37,29 +31,24 @@ class HorovodEngine:
         return moved, received
 
     def sums(self, tensors: Sequence[tf.Tensor], name: str) -> Sequence[tf.Tensor]:
-        """Return the sums over the ranks; see ``MpiEngine``."""
         group = [_not_constant(tensor) for tensor in tensors]
         if len(group) == 1:
             return marked(name, group, lambda: [hvd.allreduce(group[0], op=hvd.Sum, name=node_name(name))])
         return marked(name, group, lambda: hvd.grouped_allreduce(group, op=hvd.Sum, name=node_name(name)))
 
     def allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
-        """Return the rows of all ranks; see ``MpiEngine``."""
         tensor = _not_constant(tensor)
         return marked(name, [tensor], lambda: [hvd.allgather(tensor, name=node_name(name))])[0]
 
 
 def node_name(text: str) -> str:
-    """Return ``text`` as a valid name of a graph node."""
     return re.sub(r"[^A-Za-z0-9_.\-/]", "_", text).lstrip("_-/") or "unnamed"
 
 
 def _not_constant(tensor: tf.Tensor) -> tf.Tensor:
-    """Return the tensor in a form that TensorFlow does not treat as a constant.
-
-    Horovod's operations do not declare their side effects. With constant inputs, TensorFlow would run them during
-    tracing to infer a shape, and then drop them, so that ranks would wait for each other forever. See
-    ``check_constant_ids_in_a_graph`` of ``tests/collective/world_lookup.py``.
+    """Return the tensor in a form that TensorFlow does not treat as a constant. With constant inputs, it would run
+    Horovod's operations, which do not declare their side effects, during tracing, and then drop them, so that ranks
+    would wait for each other forever (``check_constant_ids_in_a_graph`` of ``tests/collective/world_lookup.py``).
     """
     if tf.executing_eagerly():
         return tensor

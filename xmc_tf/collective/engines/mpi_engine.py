@@ -1,9 +1,3 @@
-"""The engine over MPI: mpi4py inside the graph, without a compiler and without a thread of its own.
-
-A step calls mpi4py through ``tf.numpy_function``, a stateful operation, so TensorFlow runs the calls of a graph in the
-program's order: the same on all ranks, which is how MPI matches them.
-"""
-
 import logging
 from collections.abc import Sequence
 
@@ -24,10 +18,9 @@ _SMALL_BYTES = 1 << 16
 
 
 class MpiEngine:
-    """The collective operations of MPI, each kind on a communicator of its own.
-
-    Ranks that are in different operations then wait for each other, which is reported as a stall. On one communicator,
-    MPI would match an exchange with a sum, and mix up their data.
+    """The collective operations of MPI, which matches the ranks' calls by their order: that of the program, in which
+    TensorFlow runs the stateful ``tf.numpy_function``. Each kind has a communicator of its own, so that ranks in
+    different operations wait for each other, which is reported as a stall, instead of mixing up their data.
     """
 
     counts_numbers = False  # an exchange counts rows, so that the number of its numbers is not limited to 32 bits
@@ -47,8 +40,6 @@ class MpiEngine:
         return f"mpi4py over {MPI.get_vendor()[0]} {'.'.join(map(str, MPI.get_vendor()[1]))}"
 
     def alltoall(self, tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-        """Send ``splits[r]`` rows to each rank r; return the rows received and their number from each rank."""
-
         @MARKS.as_wait(name)
         def exchange(rows: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             received = np.empty_like(splits)
@@ -63,8 +54,6 @@ class MpiEngine:
         return moved, received
 
     def sums(self, tensors: Sequence[tf.Tensor], name: str) -> Sequence[tf.Tensor]:
-        """Return the sums over the ranks of tensors of one type, bitwise equal on all ranks."""
-
         @MARKS.as_wait(name)
         def summed(*arrays: np.ndarray) -> list[np.ndarray]:
             finish(self._sums.Ibarrier())
@@ -83,8 +72,6 @@ class MpiEngine:
         return tf.nest.flatten(tf.numpy_function(summed, list(tensors), [tensor.dtype for tensor in tensors]))
 
     def allgather(self, tensor: tf.Tensor, name: str) -> tf.Tensor:
-        """Return the rows of all ranks, in rank order; ranks may have different numbers of rows."""
-
         @MARKS.as_wait(name)
         def gathered(rows: np.ndarray) -> np.ndarray:
             counts = np.empty(self.size, np.int32)

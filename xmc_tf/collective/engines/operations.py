@@ -1,5 +1,3 @@
-"""The collective operations of training steps, over the engine of this process."""
-
 import os
 from collections.abc import Sequence
 from functools import cache, partial
@@ -25,12 +23,7 @@ Engine: TypeAlias = Union["HorovodEngine", "MpiEngine"]
 
 @cache
 def engine() -> Engine:
-    """Return this process's engine, the same object on every call; the first call is collective.
-
-    Processes that MPI has started use mpi4py, and those of ``horovodrun`` over Gloo use Horovod, unless
-    ``XMC_TF_COMMUNICATOR`` (horovod, mpi) overrides this. Never both: a step through mpi4py beside Horovod's polling
-    thread takes several times as long.
-    """
+    """Return this process's engine, that of its communicator; the first call is collective."""
     choose_communicator()  # reports what is missing
     if how_started(os.environ)[0] == "mpi":
         from xmc_tf.collective.engines.mpi_engine import MpiEngine

@@ -9,8 +9,8 @@ from typing import Any
 
 import keras
 
-from xmc_tf.collective.fitting.metrics import announce_own_metrics
-from xmc_tf.collective.fitting.steps import normalized_over_ranks, take_steps_over_ranks
+from xmc_tf.collective.blocks import replaced
+from xmc_tf.collective.fitting.steps import announce_own_metrics, normalized_over_ranks, take_steps_over_ranks
 from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.keras_2 import check_keras_3, keras_2_refused
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
@@ -25,7 +25,6 @@ WITH_TABLES = (ShardedEmbedding, GrowingEmbedding, EmbeddingCollection)
 
 
 def check_keras() -> None:
-    """Refuse a Keras that does not compute with TensorFlow."""
     backend = keras.backend.backend()
     if backend != "tensorflow":
         raise InputError(
@@ -42,11 +41,7 @@ def compiled_over_ranks(
     change: Callable[[keras.Model, CollectiveOptimizer | None], CollectiveOptimizer],
     large: Callable[[int, int], bool],
 ) -> Iterator[None]:
-    """Give models that are compiled in the block the optimizer that ``change`` returns.
-
-    ``change`` receives the model and, if it was compiled with an optimizer over all ranks, that one; ``large`` says
-    whether an embedding scope would shard an embedding of so many rows and columns.
-    """
+    """Give models compiled in the block the optimizer ``change(model, optimizer over all ranks or None)``."""
     # The class that has the method: Keras does not recompile loaded models of a class with a method of its own.
     owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))
     original = owner.compile
@@ -77,19 +72,15 @@ def compiled_over_ranks(
                 announce_own_metrics(self)
             _warn_of_replicated_embeddings(self, large)
 
-    owner.compile = compile_and_change
-    try:
-        with (
-            keras_2_refused("Model", "compile", "a model inside strategy.scope()"),
-            normalized_over_ranks(communicator),
-        ):
-            yield
-    finally:
-        owner.compile = original
+    with (
+        replaced(owner, compile=compile_and_change),
+        keras_2_refused("Model", "compile", "a model inside strategy.scope()"),
+        normalized_over_ranks(communicator),
+    ):
+        yield
 
 
 def _warn_of_replicated_embeddings(model: keras.Model, large: Callable[[int, int], bool]) -> None:
-    """Warn of large embeddings that were made outside of an embedding scope."""
     for layer in model._flatten_layers():
         if not isinstance(layer, keras.layers.Embedding) or getattr(layer, "is_sharded", False):
             continue

@@ -1,23 +1,17 @@
-"""``fit``, ``evaluate``, ``save`` and ``export`` of Keras models on several ranks.
-
-``fit`` shows the metrics over all ranks to the callbacks of each, so that, for example, early stopping decides the same
-everywhere. ``save`` writes whole tables, once. A model that was not compiled over the ranks is reported.
-"""
-
 import functools
 import hashlib
 import inspect
 import logging
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.fitting.metrics import metrics_of_all_ranks
-from xmc_tf.collective.fitting.steps import reduce_losses_over_ranks, same_steps_on_all_ranks
+from xmc_tf.collective.fitting.steps import metrics_of_all_ranks, reduce_losses_over_ranks, same_steps_on_all_ranks
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer
 from xmc_tf.collective.tables.keras_embedding import ShardedEmbedding
 from xmc_tf.collective.tables.lookup import ids_out_of_range_in_one_line
@@ -26,14 +20,22 @@ from xmc_tf.collective.tables.table_variable import name_of, own_rows, save_on_r
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
 
+log = logging.getLogger(__name__)
+Call: TypeAlias = functools.partial[Any]  # a method with its model and arguments
+
+_prepared: Communicator | None = None
+_warned: "weakref.WeakSet[keras.Model]" = weakref.WeakSet()
+
 
 def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communicator) -> int:
-    """Check that replicated variables are bitwise equal on all ranks, and return their number; collective.
-
-    Only digests are sent. Sharded tables, which differ by design, are skipped.
-    """
+    """Check that replicated variables are bitwise equal on all ranks, and return their number; collective."""
     replicated = [variable for variable in variables if table_of(variable) is None]
-    mine = [(name_of(variable), tuple(variable.shape), _digest(variable)) for variable in replicated]
+    mine = []
+    for variable in replicated:
+        # A digest of the bytes, for which -0.0 and 0.0 differ and a NaN equals itself.
+        values = np.ascontiguousarray(variable.numpy()).view(np.uint8).reshape(-1)
+        digest = hashlib.blake2b(values.data, digest_size=16).hexdigest()
+        mine.append((name_of(variable), tuple(variable.shape), digest))
     every = communicator.allgather(mine)
     if any(len(one) != len(every[0]) for one in every):
         raise InputError(
@@ -56,21 +58,8 @@ def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communi
     return len(replicated)
 
 
-def _digest(variable: tf.Variable) -> str:
-    """Return a digest of the bytes, for which -0.0 and 0.0 differ and a NaN equals itself."""
-    values = np.ascontiguousarray(variable.numpy())
-    return hashlib.blake2b(values.view(np.uint8).reshape(-1).data, digest_size=16).hexdigest()
-
-
-def prepare_callback(callback: keras.callbacks.Callback, communicator: Communicator) -> None:
-    """Make a callback of a model over all ranks work as in one process."""
-    if isinstance(callback, keras.callbacks.EarlyStopping):  # remembers weights and sets them again
-        for name in ("on_train_begin", "on_epoch_end", "on_train_end"):
-            setattr(callback, name, _with_own_rows(getattr(callback, name)))
-    if isinstance(callback, keras.callbacks.BackupAndRestore) and communicator.rank > 0:
-        # Rank 0 makes the folder, writes and removes; the others send it their rows.
-        callback._save_model = lambda: callback.model.save_weights(callback._weights_path, overwrite=True)
-        callback.on_train_end = lambda logs=None: None
+def _save_backup(callback: keras.callbacks.BackupAndRestore) -> None:
+    callback.model.save_weights(callback._weights_path, overwrite=True)
 
 
 def _with_own_rows(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,12 +73,6 @@ def _with_own_rows(method: Callable[..., Any]) -> Callable[..., Any]:
     return of_own_rows
 
 
-log = logging.getLogger(__name__)
-
-_prepared: Communicator | None = None
-_warned: "weakref.WeakSet[keras.Model]" = weakref.WeakSet()
-
-
 def prepare_models(communicator: Communicator) -> None:
     """Make the methods of all Keras models work over several ranks from now on."""
     global _prepared
@@ -98,7 +81,7 @@ def prepare_models(communicator: Communicator) -> None:
     _prepared = communicator
     reduce_losses_over_ranks()
     _wrap("fit", _fit)
-    _wrap("evaluate", _over_same_steps)
+    _wrap("evaluate", _evaluate)
     _wrap("predict", _predict)
     for name in ("train_on_batch", "test_on_batch"):
         _wrap(name, _on_batch)
@@ -108,96 +91,92 @@ def prepare_models(communicator: Communicator) -> None:
     _wrap("_get_metrics_result_or_logs", _results)
 
 
-def _wrap(name: str, around: Callable[..., Any]) -> None:
+def _wrap(name: str, around: Callable[[Communicator, Call, keras.Model], Any]) -> None:
     original = getattr(keras.Model, name)
 
     @functools.wraps(original)
     def method(self: keras.Model, *args: Any, **kwargs: Any) -> Any:
         assert _prepared is not None
         with ids_out_of_range_in_one_line():
-            return around(_prepared, functools.partial(original, self), self, *args, **kwargs)
+            return around(_prepared, functools.partial(original, self, *args, **kwargs), self)
 
     setattr(keras.Model, name, method)
 
 
-def _fit(communicator: Communicator, fit: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any) -> Any:
-    """Fit with the same metrics on all ranks."""
+def _fit(communicator: Communicator, fit: Call, model: keras.Model) -> Any:
     if not _over_ranks(model):
         if getattr(model, "optimizer", None) is not None:
             _report_local(communicator, model)
-        return fit(*args, **kwargs)
-    callbacks: Any = kwargs.get("callbacks") or []
+        return fit()
+    callbacks: Any = fit.keywords.get("callbacks") or []
     if isinstance(callbacks, keras.callbacks.CallbackList):
         several = callbacks.callbacks
     else:
-        several = kwargs["callbacks"] = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+        several = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+        fit = functools.partial(fit, callbacks=several)
     stops_on_nan = any(isinstance(one, keras.callbacks.TerminateOnNaN) for one in several)
     for one in several:
-        prepare_callback(one, communicator)
+        if isinstance(one, keras.callbacks.EarlyStopping):  # remembers weights and sets them again
+            for name in ("on_train_begin", "on_epoch_end", "on_train_end"):
+                setattr(one, name, _with_own_rows(getattr(one, name)))
+        if isinstance(one, keras.callbacks.BackupAndRestore) and communicator.rank > 0:
+            # Rank 0 makes the folder, writes and removes; the others send it their rows.
+            one._save_model = functools.partial(_save_backup, one)
+            one.on_train_end = lambda logs=None: None
     several.insert(0, _SameOnAllRanks(communicator, stops_on_nan))
     with same_steps_on_all_ranks(communicator):
-        return fit(*args, **kwargs)
+        return fit()
 
 
-def _over_same_steps(
-    communicator: Communicator, method: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
-) -> Any:
-    if not _over_ranks(model):
-        return method(*args, **kwargs)
-    with same_steps_on_all_ranks(communicator):
-        return method(*args, **kwargs)
+def _evaluate(communicator: Communicator, evaluate: Call, model: keras.Model) -> Any:
+    with same_steps_on_all_ranks(communicator) if _over_ranks(model) else nullcontext():
+        return evaluate()
 
 
-def _predict(
-    communicator: Communicator, predict: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
-) -> Any:
+def _predict(communicator: Communicator, predict: Call, model: keras.Model) -> Any:
     """Predict on all ranks, if the model has sharded tables. Otherwise, a rank may predict alone."""
-    if not sharded_tables(model):
-        return predict(*args, **kwargs)
-    with same_steps_on_all_ranks(communicator):
-        return predict(*args, **kwargs)
+    with same_steps_on_all_ranks(communicator) if sharded_tables(model) else nullcontext():
+        return predict()
 
 
-def _on_batch(
-    communicator: Communicator, method: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
-) -> Any:
+def _on_batch(communicator: Communicator, method: Call, model: keras.Model) -> Any:
     """Return the metrics of a batch over all ranks, if the model works over them."""
     if not _over_ranks(model):
-        return method(*args, **kwargs)
-    given = inspect.signature(method).bind(*args, **kwargs)
+        return method()
+    given = inspect.signature(method.func).bind(*method.args, **method.keywords)
     as_dict = given.arguments.pop("return_dict", False)
-    logs = method(*given.args, **given.kwargs, return_dict=True)
+    logs = method.func(*given.args, **given.kwargs, return_dict=True)
     logs = {name: float(value) for name, value in model._get_metrics_result_or_logs(logs).items()}
     return logs if as_dict else model._flatten_metrics_in_order(logs)
 
 
-def _results(communicator: Communicator, results: Callable[..., Any], model: keras.Model, logs: Any) -> Any:
+def _results(communicator: Communicator, results: Call, model: keras.Model) -> Any:
     """Return the metrics over all ranks, or the means of what the user's own ``train_step`` returns instead."""
     if not _over_ranks(model):
-        return results(logs)
+        return results()
     with metrics_of_all_ranks(model, communicator):
-        found = results(logs)
-    return _mean(communicator, logs) if found is logs and isinstance(logs, dict) else found
+        found = results()
+    logs = [*results.args, *results.keywords.values()][-1]
+    if found is not logs or not isinstance(logs, dict):
+        return found
+    numbers = {name: float(value) for name, value in logs.items() if np.ndim(value) == 0}
+    sums = communicator.allreduce_array(np.array(list(numbers.values()), np.float64))
+    return {**logs, **{name: float(total) / communicator.size for name, total in zip(numbers, sums, strict=True)}}
 
 
-def _save(communicator: Communicator, save: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any) -> Any:
-    """Save on rank 0, if the model works over all ranks."""
+def _save(communicator: Communicator, save: Call, model: keras.Model) -> Any:
     tables = sharded_tables(model)
-    if not tables and not _over_ranks(model):
-        return save(*args, **kwargs)
-    return save_on_rank_0(communicator, tables, functools.partial(save, *args, **kwargs))
+    return save_on_rank_0(communicator, tables, save) if tables or _over_ranks(model) else save()
 
 
-def _export(
-    communicator: Communicator, export: Callable[..., Any], model: keras.Model, *args: Any, **kwargs: Any
-) -> Any:
+def _export(communicator: Communicator, export: Call, model: keras.Model) -> Any:
     if sharded_tables(model):
         raise InputError(
             f"model {model.name!r}: model.export",
             expected="an export that holds the rows of all ranks",
             fix="strategy.export_saved_model(folder, model)",
         )
-    return export(*args, **kwargs)
+    return export()
 
 
 def sharded_tables(model: keras.Model) -> list[ShardedTable]:
@@ -207,12 +186,10 @@ def sharded_tables(model: keras.Model) -> list[ShardedTable]:
 
 
 def _over_ranks(model: keras.Model) -> bool:
-    """Return whether a model was compiled over all ranks."""
     return isinstance(getattr(model, "optimizer", None), CollectiveOptimizer)
 
 
 def _report_local(communicator: Communicator, model: keras.Model) -> None:
-    """Report a model that trains on this rank only."""
     embeddings = (one for one in model._flatten_layers() if isinstance(one, ShardedEmbedding))
     if sharded_tables(model) or any(one.is_sharded for one in embeddings):
         raise InputError(
@@ -232,9 +209,8 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 
 
 class _SameOnAllRanks(keras.callbacks.Callback):
-    """The first callback of a model over all ranks: after the first step, it checks that their replicas are equal.
-
-    ``stops_on_nan``: a loss that is not a number on one rank stops all of them, which would wait for it.
+    """The first callback of a model over all ranks: it checks replicas after the first step, and stops all ranks on
+    NaN.
     """
 
     def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:
@@ -251,10 +227,3 @@ class _SameOnAllRanks(keras.callbacks.Callback):
         if ranks := [rank for rank, one in enumerate(finite) if not one]:
             log.error("batch %d: the loss is not a number on ranks %s; all ranks stop", batch, ranks)
             self.model.stop_training = True
-
-
-def _mean(communicator: Communicator, named: dict[str, Any]) -> dict[str, Any]:
-    """Return the means over the ranks of numbers; other values stay."""
-    numbers = {name: float(value) for name, value in named.items() if np.ndim(value) == 0}
-    sums = communicator.allreduce_array(np.array(list(numbers.values()), np.float64))
-    return {**named, **{name: float(total) / communicator.size for name, total in zip(numbers, sums, strict=True)}}

@@ -1,24 +1,25 @@
-"""Steps and epochs of Keras models over all ranks: the weight of each rank, losses, and batch normalization.
-
-All ranks make the same number of steps, for any number of batches on each. A rank without further batches takes part in
-the steps of the others with empty ones.
-"""
+"""Steps of Keras models over all ranks: their number, the weight of each rank, losses, metrics, and normalization."""
 
 import functools
 import itertools
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer
 from keras.src.losses import loss as keras_loss
 
+from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.engines.operations import gather_rows
-from xmc_tf.collective.optimizers.batches import BatchShare, current_batch, step_over
+from xmc_tf.collective.optimizers.gradients import BatchShare, current_batch, step_over
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator
+
+log = logging.getLogger(__name__)
 
 
 def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> None:
@@ -35,15 +36,13 @@ def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> Non
 @tf.autograph.experimental.do_not_convert
 def _step(step: Callable[[Any], Any], size: int, data: Any) -> Any:
     inputs = keras.utils.unpack_x_y_sample_weight(data)[0]
-    with step_over(BatchShare(_examples(inputs), size)):
-        return step(data)
-
-
-def _examples(inputs: Any) -> tf.Tensor:
     first = next(one for one in tf.nest.flatten(inputs) if one is not None)
     if isinstance(first, tf.RaggedTensor):
-        return first.nrows()
-    return first.dense_shape[0] if isinstance(first, tf.SparseTensor) else tf.shape(first)[0]
+        examples = first.nrows()
+    else:
+        examples = first.dense_shape[0] if isinstance(first, tf.SparseTensor) else tf.shape(first)[0]
+    with step_over(BatchShare(examples, size)):
+        return step(data)
 
 
 def reduce_losses_over_ranks() -> None:
@@ -82,22 +81,18 @@ def reduce_losses_over_ranks() -> None:
 @contextmanager
 def normalized_over_ranks(communicator: Communicator) -> Iterator[None]:
     """Make layers of batch normalization that are created in the block use the batches of all ranks."""
-    layers = keras.layers.BatchNormalization
     if communicator.size == 1:
         yield
         return
-    original = layers.__new__
+    original = keras.layers.BatchNormalization.__new__
 
     def new(cls: type, *args: Any, **kwargs: Any) -> keras.layers.BatchNormalization:
         layer = original(cls, *args, **kwargs)
         _normalize_over_ranks(layer, communicator)
         return layer
 
-    layers.__new__ = new
-    try:
+    with replaced(keras.layers.BatchNormalization, __new__=new):
         yield
-    finally:
-        del layers.__new__
 
 
 def _normalize_over_ranks(layer: keras.layers.BatchNormalization, communicator: Communicator) -> None:
@@ -130,29 +125,23 @@ def _moments(
     return mean, tf.math.divide_no_nan(tf.reduce_sum(squares, axis=0), total)
 
 
-@contextmanager
-def same_steps_on_all_ranks(communicator: Communicator) -> Iterator[None]:
+def same_steps_on_all_ranks(communicator: Communicator) -> AbstractContextManager[None]:
     """Make the epochs of ``fit``, ``evaluate`` and ``predict`` in the block end on all ranks at the same step."""
-    original = trainer.TFEpochIterator
-    trainer.TFEpochIterator = functools.partial(_EpochOfRanks, communicator)
-    try:
-        yield
-    finally:
-        trainer.TFEpochIterator = original
+    return replaced(trainer, TFEpochIterator=functools.partial(_EpochOfRanks, communicator))
 
 
 class _EpochOfRanks(trainer.TFEpochIterator):
-    """The batches of an epoch, as Keras iterates over them."""
-
     def __init__(self, communicator: Communicator, **options: Any) -> None:
         super().__init__(**options)
         self._communicator = communicator
         self._current_iterator: Iterator[Any] | None = None
 
     def _enumerate_iterator(self) -> Iterator[tuple[int, int, Any]]:
-        own = (self.data_adapter.num_batches or self._cardinality(), self.steps_per_epoch or 0)
+        dataset, unknown = self._distributed_dataset, tf.data.UNKNOWN_CARDINALITY
+        number = int(dataset.cardinality()) if isinstance(dataset, tf.data.Dataset) else unknown
+        own = (self.data_adapter.num_batches or number, self.steps_per_epoch or 0)
         each = self._communicator.allgather(own)
-        if own[0] != tf.data.UNKNOWN_CARDINALITY and all(one == own for one in each):
+        if own[0] != unknown and all(one == own for one in each):
             yield from super()._enumerate_iterator()
             return
         self.data_adapter.on_epoch_begin()
@@ -170,10 +159,6 @@ class _EpochOfRanks(trainer.TFEpochIterator):
             begin = step if self.steps_per_epoch else step * self.steps_per_execution
             yield begin, begin + len(batches) - 1, iter(batches)
         self.data_adapter.on_epoch_end()
-
-    def _cardinality(self) -> int:
-        dataset = self._distributed_dataset
-        return int(dataset.cardinality()) if isinstance(dataset, tf.data.Dataset) else tf.data.UNKNOWN_CARDINALITY
 
 
 def batches_in_step(batches: Iterator[Any], communicator: Communicator) -> Iterator[Any]:
@@ -199,3 +184,39 @@ def _without_examples(part: Any) -> Any:
     if isinstance(part, tf.SparseTensor):
         return tf.sparse.slice(part, tf.zeros_like(part.dense_shape), tf.concat([[0], part.dense_shape[1:]], axis=0))
     return part[:0] if isinstance(part, tf.Tensor | tf.RaggedTensor) else part
+
+
+@contextmanager
+def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iterator[None]:
+    """Give the metrics of a model the states over all ranks in the block, by each variable's ``aggregation``;
+    collective.
+    """
+    variables = [variable for metric in model.metrics for variable in metric.variables]
+    kinds = [getattr(variable, "aggregation", "sum") for variable in variables]
+    own = [np.asarray(variable.numpy()) for variable in variables]
+    totals = communicator.allreduce_array(np.concatenate([np.zeros(0), *(one.reshape(-1) for one in own)]))
+    at = 0
+    for variable, kind, one in zip(variables, kinds, own, strict=True):
+        total = totals[at : at + one.size].reshape(one.shape)
+        at += one.size
+        if kind in ("sum", "mean"):
+            variable.assign((total if kind == "sum" else total / communicator.size).astype(one.dtype))
+    try:
+        yield
+    finally:
+        for variable, one in zip(variables, own, strict=True):
+            variable.assign(one)
+
+
+def announce_own_metrics(model: keras.Model) -> None:
+    """Warn that the states of metrics that are not from Keras are added up."""
+    compiled = model._compile_metrics  # those that the user has passed to ``compile``
+    passed = [] if compiled is None else [compiled._user_metrics, compiled._user_weighted_metrics]
+    for metric in dict.fromkeys(keras.tree.flatten([passed, model.metrics])):
+        is_metric = isinstance(metric, keras.metrics.Metric)
+        if is_metric and not type(metric).__module__.startswith(("keras.", "keras_rs.")):
+            log.warning(
+                "metric %r: its variables are added up over the ranks, as sums and counts must be; for others, use "
+                'add_variable(..., aggregation="mean") or "only_first_replica"',
+                metric.name,
+            )

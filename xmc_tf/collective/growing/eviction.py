@@ -1,5 +1,3 @@
-"""Rules that evict ids from a growing table, with the same result on any number of ranks."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -62,7 +60,6 @@ Rule: TypeAlias = OlderThan | LeastFrequent
 
 
 def rules_of(evict: "Rule | Sequence[Rule] | None") -> tuple[Rule, ...]:
-    """Return rules as a tuple, after checking their types."""
     rules = () if evict is None else (evict,) if isinstance(evict, OlderThan | LeastFrequent) else tuple(evict)
     for rule in rules:
         if not isinstance(rule, OlderThan | LeastFrequent):
@@ -72,11 +69,6 @@ def rules_of(evict: "Rule | Sequence[Rule] | None") -> tuple[Rule, ...]:
                 received=repr(rule),
             )
     return rules
-
-
-def too_old(entries: IndexedIds, rule: OlderThan, step: int) -> np.ndarray:
-    """Return for each id whether it was last seen before the last ``rule.steps`` steps."""
-    return entries.last < step - rule.steps
 
 
 def keys_of(entries: IndexedIds) -> np.ndarray:

@@ -1,8 +1,4 @@
-"""The forms of a growing table, with a fixed number of rows, in a checkpoint and in an exported model.
-
-Both are in the order of the hashes, which is that of the ranks too. So a checkpoint's content does not depend on the
-number of ranks, and each rank reads one range of rows. A server finds an id by bisection, in standard operations.
-"""
+"""The forms of a growing table in a checkpoint and in an exported model, in the order of the hashes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.checkpoints.manifest import Manifest
 from xmc_tf.collective.checkpoints.shard_files import read_rows
 from xmc_tf.collective.growing.index import HASHES, NO_ROW, IndexedIds
@@ -43,9 +40,8 @@ def saved_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> l
         values = SomeRows(table.variable, rows)
         forms.append(ShardedTable(table.name, of_rows.rows, table.dim, of_rows, table.rank, values, slots))
         ids = np.stack([entries.hashes, entries.counts, entries.last, entries.rows != NO_ROW], axis=1).astype(np.int64)
-        forms.append(
-            ShardedTable(_ids_of(table), of_ids.rows, _COLUMNS, of_ids, table.rank, SomeRows(ids, range(len(ids))))
-        )
+        every = SomeRows(ids, range(len(ids)))
+        forms.append(ShardedTable(_ids_of(table), of_ids.rows, _COLUMNS, of_ids, table.rank, every))
     return forms
 
 
@@ -61,14 +57,11 @@ def in_order(entries: IndexedIds) -> IndexedIds:
 
 
 def partition_of(counts: Sequence[int]) -> Partition:
-    """Return the partition into ranges of these lengths."""
     return Partition(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class _Loading(ShardedTable):
-    """The rows of a growing table while they are loaded."""
-
     source: GrowingTable = field(kw_only=True)
     order: np.ndarray = field(kw_only=True)
 
@@ -87,7 +80,7 @@ def _loaded(folder: Path, manifest: Manifest, table: GrowingTable) -> ShardedTab
             received=f"{sorted(manifest.tables)}",
             fix="create the model as it was when it was saved",
         )
-    low, high = table.partition.bounds[table.rank : table.rank + 2]
+    low, high = table.partition.range(table.rank)
     last_rank = table.rank == table.size - 1
     kept: list[np.ndarray] = []
     before = 0
@@ -107,17 +100,10 @@ def _loaded(folder: Path, manifest: Manifest, table: GrowingTable) -> ShardedTab
     bounds = np.full(table.size + 1, before + count, np.int64)
     bounds[1 : table.rank + 1], bounds[0], bounds[-1] = before, 0, rows.rows
     order = np.arange(1, count + 1)
-    return _Loading(
-        table.name,
-        rows.rows,
-        table.dim,
-        Partition(bounds),
-        table.rank,
-        SomeRows(table.variable, order),
-        {name: SomeRows(variable, order) for name, variable in table.slots.items()},
-        source=table,
-        order=order,
-    )
+    values, partition = SomeRows(table.variable, order), Partition(bounds)
+    slots = {name: SomeRows(variable, order) for name, variable in table.slots.items()}
+    of_rows = (table.name, rows.rows, table.dim, partition, table.rank, values, slots)
+    return _Loading(*of_rows, source=table, order=order)
 
 
 def _ids_of(table: ShardedTable) -> str:
@@ -125,10 +111,7 @@ def _ids_of(table: ShardedTable) -> str:
 
 
 class ServedForm(NamedTuple):
-    """A growing table as a table of rows, ordered by hash, and one of the hashes.
-
-    After the last id comes one more entry with a row of zeros: the result for unknown ids.
-    """
+    """A growing table as tables of its rows, with a last one of zeros for unknown ids, and of their sorted hashes."""
 
     rows: ShardedTable  # the last one is zeros
     hashes: ShardedTable  # the last one is at least as large as all others
@@ -146,29 +129,25 @@ _SERVED: ContextVar[dict[GrowingTable, ServedForm] | None] = ContextVar("served_
 @contextmanager
 def served_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> Iterator[list[ShardedTable]]:
     """Yield tables with each growing one replaced by its served form, which lookups in the block use; collective."""
-    forms = {one: _form_of(one, communicator) for one in tables if isinstance(one, GrowingTable)}
-    token = _SERVED.set(forms)
-    try:
+    forms = {}
+    for table in tables:
+        if not isinstance(table, GrowingTable):
+            continue
+        entries = in_order(table.index.entries)
+        admitted = entries.rows != NO_ROW
+        rows, hashes = entries.rows[admitted], entries.hashes[admitted]
+        if table.rank == table.size - 1:
+            rows, hashes = np.append(rows, NO_ROW), np.append(hashes, HASHES)
+        partition = partition_of(communicator.allgather(len(rows)))
+        values, keys = SomeRows(table.variable, rows), SomeRows(hashes[:, None], range(len(hashes)))
+        forms[table] = ServedForm(
+            ShardedTable(table.name, partition.rows, table.dim, partition, table.rank, values),
+            ShardedTable(_ids_of(table), partition.rows, 1, partition, table.rank, keys),
+        )
+    with set_in_block(_SERVED, forms):
         yield [part for table in tables for part in (forms[table] if isinstance(table, GrowingTable) else (table,))]
-    finally:
-        _SERVED.reset(token)
 
 
 def served_form(table: GrowingTable) -> ServedForm | None:
     """Return the table's served form within ``served_forms``, otherwise None."""
     return (_SERVED.get() or {}).get(table)
-
-
-def _form_of(table: GrowingTable, communicator: Communicator) -> ServedForm:
-    entries = in_order(table.index.entries)
-    admitted = entries.rows != NO_ROW
-    rows, hashes = entries.rows[admitted], entries.hashes[admitted]
-    if table.rank == table.size - 1:
-        rows, hashes = np.append(rows, NO_ROW), np.append(hashes, HASHES)
-    partition = partition_of(communicator.allgather(len(rows)))
-    return ServedForm(
-        ShardedTable(table.name, partition.rows, table.dim, partition, table.rank, SomeRows(table.variable, rows)),
-        ShardedTable(
-            f"{table.name}/ids", partition.rows, 1, partition, table.rank, SomeRows(hashes[:, None], range(len(hashes)))
-        ),
-    )

@@ -1,11 +1,4 @@
-"""The index of a rank's ids, by their hashes: their rows, how often they were seen, and when last.
-
-A hash is a number of 63 bits. Whole numbers have different hashes, because every operation can be inverted. Strings are
-first hashed by TensorFlow. All operations are standard ones, so that a server computes the same hashes.
-
-The index is an open hash table in compiled code. On a million ids it finds and counts a batch faster than TensorFlow's
-MutableHashTable and DenseHashTable find it (``python -m tests.benchmarks.growing_table``).
-"""
+"""The index of a rank's ids: their hashes, rows, and counts, faster than TensorFlow's MutableHashTable."""
 
 from typing import NamedTuple
 
@@ -69,11 +62,13 @@ class IndexedIds(NamedTuple):
 class IdIndex:
     """An index from hashes of ids to rows; an id gets a row when it is seen in the ``admit_after``-th step."""
 
+    _entries: IndexedIds
+    _used: int
+    _places: np.ndarray
+
     def __init__(self, admit_after: int = 1) -> None:
         self.admit_after = admit_after
-        self._entries = _empty(_FEWEST)
-        self._used = 0
-        self._places = _rebuilt(self._entries.hashes[:0], 2 * _FEWEST)
+        self._set(IndexedIds(*(np.empty(0, np.int64) for _ in range(4))), _FEWEST)
         self._free = np.empty(0, np.int64)  # rows of evicted ids
         self.next_row = NO_ROW + 1  # all rows from here on are unused
 
@@ -88,14 +83,17 @@ class IdIndex:
         return self.next_row - 1 - len(self._free)
 
     def find(self, hashes: np.ndarray) -> np.ndarray:
-        """Return the rows of ids, ``NO_ROW`` for those without one."""
         rows = np.empty(len(hashes), np.int64)
         kernels.find(self._places, self._entries.hashes, self._entries.rows, hashes, rows)
         return rows
 
     def see(self, hashes: np.ndarray, step: int) -> FoundIds:
         """Return the rows of ids, possibly repeated, seen in a step; new ids are added, admitted ones get a row."""
-        self._make_room(len(hashes))
+        needed, room = self._used + len(hashes), len(self._entries.hashes)
+        if needed > room:
+            while room < needed:
+                room *= 2
+            self._set(self.entries, room)
         rows, new = np.empty(len(hashes), np.int64), np.empty(len(hashes), np.int64)
         counters = np.array([self._used, len(self._free), self.next_row, 0], np.int64)
         kernels.see(self._places, *self._entries, hashes, step, self.admit_after, self._free, counters, rows, new)
@@ -116,39 +114,14 @@ class IdIndex:
         """Replace all entries, whose hashes must differ; ``free`` are the lower rows that no entry has."""
         self._free = np.empty(0, np.int64) if free is None else free
         self.next_row = 1 + int(max(entries.rows.max(initial=NO_ROW), self._free.max(initial=NO_ROW)))
+        self._set(entries, max(_FEWEST, len(entries.hashes)))
+
+    def _set(self, entries: IndexedIds, room: int) -> None:
+        """Copy entries to arrays with room for more, and rebuild the places: the number of an entry, or -1."""
         self._used = len(entries.hashes)
-        self._entries = _empty(max(_FEWEST, self._used))
+        self._entries = IndexedIds(*(np.empty(room, np.int64) for _ in range(4)))
         for target, values in zip(self._entries, entries, strict=True):
             target[: self._used] = values
-        self._places = _rebuilt(entries.hashes, _places_for(len(self._entries.hashes)))
-
-    def _make_room(self, more: int) -> None:
-        """Make room for more entries, by doubling."""
-        needed, room = self._used + more, len(self._entries.hashes)
-        if needed <= room:
-            return
-        while room < needed:
-            room *= 2
-        larger = _empty(room)
-        for target, values in zip(larger, self.entries, strict=True):
-            target[: self._used] = values
-        self._entries = larger
-        self._places = _rebuilt(larger.hashes[: self._used], _places_for(room))
-
-
-def _empty(room: int) -> IndexedIds:
-    return IndexedIds(
-        np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    )
-
-
-def _places_for(room: int) -> int:
-    """Return the number of places: a power of two, at most half of them taken."""
-    return 1 << int(2 * room - 1).bit_length()
-
-
-def _rebuilt(hashes: np.ndarray, places: int) -> np.ndarray:
-    """Return the places of all hashes: the number of an entry, or -1."""
-    made = np.full(places, -1, np.int32 if places <= 2**31 else np.int64)
-    kernels.put(made, hashes)
-    return made
+        places = 1 << int(2 * room - 1).bit_length()  # a power of two; at most half of them are taken
+        self._places = np.full(places, -1, np.int32 if places <= 2**31 else np.int64)
+        kernels.put(self._places, self._entries.hashes[: self._used])

@@ -11,7 +11,7 @@ from xmc_tf.collective.growing.eviction import Rule, rules_of
 from xmc_tf.collective.growing.forms import served_form
 from xmc_tf.collective.growing.index import hash_ids
 from xmc_tf.collective.growing.table import GrowingTable
-from xmc_tf.collective.tables.bags import Combiner, Ids, flat_ids
+from xmc_tf.collective.tables.bags import Combiner, DenseOrRagged, Ids, flat_ids
 from xmc_tf.collective.tables.keras_embedding import embedding_scope_of
 from xmc_tf.collective.tables.lookup import lookup, request_from_owners
 from xmc_tf.collective.tables.table_variable import TableVariable
@@ -25,14 +25,11 @@ def growing_lookup(
     ids: Ids,
     combiner: Combiner = None,
     *,
-    weights: tf.Tensor | tf.RaggedTensor | None = None,
+    weights: DenseOrRagged | None = None,
     wire: WireFormat = "fp32",
     training: bool = True,
-) -> tf.Tensor | tf.RaggedTensor:
-    """Return the rows of ids; collective. See ``tables.lookup.lookup``.
-
-    In training, new ids are added. The result for an id without a row is zeros.
-    """
+) -> DenseOrRagged:
+    """Return the rows of ids, zeros for an id without a row; collective. In training, new ids are added."""
     hashes = hash_ids(ids)
     served = served_form(table)
     if served is not None:

@@ -1,5 +1,3 @@
-"""Compiled loops over ids: the search in an index, and the draw of initial values."""
-
 import numpy as np
 
 from xmc_tf.common.compiled import kernel

@@ -1,12 +1,12 @@
-"""A table whose rows are made when their ids are first seen.
-
-It is a table over all hashes of ids, of which only the rows of known ids take memory. Each rank owns a range of hashes.
-Its rows are in one variable with room for more. Row 0 stays zero: it is the row of ids that have none.
+"""A table over all hashes of ids, of which only the rows of known ids take memory. Each rank owns a range of hashes;
+its rows are in one variable with room for more. Row 0 stays zero: it is the row of ids that have none.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
+from typing import Any
 
 import keras
 import numpy as np
@@ -22,7 +22,6 @@ from xmc_tf.collective.growing.eviction import (
     kind_of,
     limit_of,
     rules_of,
-    too_old,
 )
 from xmc_tf.collective.growing.index import HASHES, NO_ROW, IdIndex, IndexedIds
 from xmc_tf.collective.tables.initial_values import table_seed
@@ -35,10 +34,8 @@ InitialRows = Callable[[np.ndarray], np.ndarray]
 
 
 def initial_rows(initializer: str | keras.initializers.Initializer, name: str, dim: int, seed: int) -> InitialRows:
-    """Return a function from hashes of ids to initial rows; tables of different names get different values.
-
-    Each number is drawn from a hash of the id's hash, the seed and the column, so that neither the order in which ids
-    arrive nor the number of ranks matters.
+    """Return a function from hashes of ids to initial rows, which depend on the hash, the table's name, and the seed
+    alone.
     """
     made = keras.initializers.get(initializer)
     transform = _transform(made, name)
@@ -81,8 +78,6 @@ _FIRST_ROOM, _GROWTH = 1024, 1.5
 
 @dataclass(frozen=True, eq=False)
 class GrowingTable(ShardedTable):
-    """A rank's part of a growing table; see ``strategy.growing_table``."""
-
     index: IdIndex = field(kw_only=True)
     initial: InitialRows = field(kw_only=True)
     rules: tuple[Rule, ...] = field(kw_only=True)
@@ -92,7 +87,6 @@ class GrowingTable(ShardedTable):
 
     @property
     def local_rows(self) -> int:
-        """The number of ids of this rank that have a row."""
         return self.index.rows
 
     @property
@@ -102,7 +96,6 @@ class GrowingTable(ShardedTable):
 
     @property
     def room(self) -> int:
-        """The number of local rows for which there is memory."""
         return int(tf.raw_ops.VariableShape(input=self.variable.handle)[0])  # without a copy, unlike tf.shape
 
     def slot(self, name: str, value: float = 0.0) -> tf.Variable:
@@ -121,10 +114,7 @@ class GrowingTable(ShardedTable):
         return tf.where((local != NO_ROW)[:, None], rows, tf.zeros_like(rows))
 
     def rows_of(self, hashes: tf.Tensor, training: bool) -> tf.Tensor:
-        """Return the local rows of flat hashes that this rank owns.
-
-        In training, the ids count as seen and get rows. Otherwise unknown ids have ``NO_ROW``.
-        """
+        """Return the local rows of flat hashes that this rank owns; training gives unknown ids rows."""
 
         def see(given: np.ndarray, step: np.ndarray) -> np.ndarray:
             with self.lock:
@@ -132,7 +122,9 @@ class GrowingTable(ShardedTable):
                     return self.index.find(given)
                 found = self.index.see(given, int(step))
                 if len(found.new_rows):
-                    self._make_rows(found.new_rows, found.new_hashes)
+                    self._reserve(self.index.next_row)
+                    values = tf.constant(self.initial(found.new_hashes))
+                    self.variable.scatter_update(tf.IndexedSlices(values, tf.constant(found.new_rows)))
                 return found.rows
 
         # Reading the step also makes a lookup wait for the end of the step before it.
@@ -147,10 +139,8 @@ class GrowingTable(ShardedTable):
         with tf.control_dependencies(updated):
             for rule in self.rules:
                 with tf.control_dependencies(done):
-                    due = tf.equal(step % rule.every, 0)
-                    done.append(
-                        tf.cond(due, lambda rule=rule: self._apply(rule, step), lambda: tf.constant(0, tf.int64))
-                    )
+                    due, nothing = tf.equal(step % rule.every, 0), partial(tf.constant, 0, tf.int64)
+                    done.append(tf.cond(due, partial(self._apply, rule, step), nothing))
         with tf.control_dependencies([*updated, *done]):
             self.step.assign(step)
             if self.index.admit_after == 1:
@@ -178,7 +168,7 @@ class GrowingTable(ShardedTable):
             with self.lock:
                 entries = self.index.entries
                 if isinstance(rule, OlderThan):
-                    gone = too_old(entries, rule, int(step))
+                    gone = entries.last < int(step) - rule.steps
                 else:
                     gone = keys_of(entries) <= np.where(kind_of(entries, True), rows, candidates)
                 if gone.any():
@@ -186,11 +176,6 @@ class GrowingTable(ShardedTable):
                 return np.asarray(gone.sum(), np.int64)
 
         return tf.ensure_shape(tf.numpy_function(evict, [step, *limits], tf.int64), [])
-
-    def _make_rows(self, rows: np.ndarray, hashes: np.ndarray) -> None:
-        """Give rows their initial values, after making room."""
-        self._reserve(self.index.next_row)
-        self.variable.scatter_update(tf.IndexedSlices(tf.constant(self.initial(hashes)), tf.constant(rows)))
 
     def _reserve(self, rows: int) -> None:
         """Make room for this many local rows, by a factor that keeps the number of copies small."""
@@ -204,7 +189,6 @@ class GrowingTable(ShardedTable):
             variable.assign(tf.gather(variable, numbers))
 
     def _reset_slots(self, rows: np.ndarray) -> None:
-        """Give the slots of freed rows their initial values."""
         for name, variable in self.slots.items():
             fresh = tf.fill([len(rows), self.dim], tf.constant(self.slot_values[name], tf.float32))
             variable.scatter_update(tf.IndexedSlices(fresh, tf.constant(rows)))
@@ -223,27 +207,15 @@ def make_growing_table(
     trainable: bool = True,
 ) -> GrowingTable:
     """Return this rank's part of a new growing table; see ``strategy.growing_table`` for the arguments."""
-    if dim < 1 or admit_after < 1:
-        wrong, number = (
-            ("columns (dim)", dim) if dim < 1 else ("sightings before an id gets a row (admit_after)", admit_after)
-        )
-        raise InputError(f"growing table {name!r}: {wrong}", expected="1 or more", received=str(number))
+    for what, number in (("columns (dim)", dim), ("sightings before an id gets a row (admit_after)", admit_after)):
+        if number < 1:
+            raise InputError(f"growing table {name!r}: {what}", expected="1 or more", received=str(number))
     initial, rules = initial_rows(initializer, name, dim, seed), rules_of(evict)
     with tf.init_scope(), not_replicated():
         variable = _variable(name, _FIRST_ROOM, dim, 0.0, trainable)
         step = tf.Variable(0, dtype=tf.int64, trainable=False, name=f"{name}/step")
-    table = GrowingTable(
-        name,
-        HASHES,
-        dim,
-        even_rows(HASHES, size),
-        rank,
-        variable,
-        index=IdIndex(admit_after),
-        initial=initial,
-        rules=rules,
-        step=step,
-    )
+    options: dict[str, Any] = {"index": IdIndex(admit_after), "initial": initial, "rules": rules, "step": step}
+    table = GrowingTable(name, HASHES, dim, even_rows(HASHES, size), rank, variable, **options)
     mark_rows(variable, table)
     return table
 

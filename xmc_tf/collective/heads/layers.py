@@ -1,9 +1,6 @@
-"""Products of vectors with all rows of an Embedding or a table: the scores of all rows, and the best rows.
+"""Products of vectors with all rows of a table: each rank multiplies the vectors of all ranks by its own rows."""
 
-Each rank multiplies the vectors of all ranks by its own rows, and sends each rank its part of the result.
-"""
-
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import keras
 import tensorflow as tf
@@ -11,34 +8,23 @@ import tensorflow as tf
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded, table_of
 from xmc_tf.collective.tables.table_variable import plain_variable
-from xmc_tf.collective.tables.wire import WireFormat, exchange
+from xmc_tf.collective.tables.wire import WireFormat, exchange_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import even_rows
 
 
-class _Gathered(NamedTuple):
-    """The vectors of all ranks, and the numbers of vectors sent to and received from each."""
-
-    vectors: tf.Tensor
-    sent: tf.Tensor
-    received: tf.Tensor
-
-
 @tf.autograph.experimental.do_not_convert
 def scores_of_rows(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat = "fp32") -> tf.Tensor:
-    """Return ``vectors @ table.T``, ``[..., rows]``, float32; collective and differentiable.
-
-    Each rank passes its own vectors, if any. They are sent in the format ``wire``, and scores as fp32.
-    """
+    """Return ``vectors @ table.T``, ``[..., rows]`` of each rank's own vectors; collective, differentiable."""
     table, flat, leading = serving_or_sharded(table), *_flat(table, vectors)
     if table.size == 1:
         scores = _scores_here(table, flat)
     else:
-        everyone = _gathered(table, flat, wire)
-        local, widest = _scores_here(table, everyone.vectors), max(_sizes(table))
+        everyone, sent, received = _gathered(table, flat, wire)
+        local, widest = _scores_here(table, everyone), max(_sizes(table))
         # Rows of an exchange have one width, but ranks may differ in their number of rows.
         padded = tf.pad(local, [[0, 0], [0, widest - table.local_rows]])
-        back = _returned(table, padded, everyone, "scores")
+        back = exchange_of(table, padded, received, sent, "scores")
         parts = tf.unstack(tf.reshape(back, [table.size, tf.shape(flat)[0], widest]))
         scores = tf.concat([part[:, :size] for part, size in zip(parts, _sizes(table), strict=True)], axis=1)
     return _shaped(scores, leading, vectors, table.rows)
@@ -46,10 +32,7 @@ def scores_of_rows(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat = "
 
 @tf.autograph.experimental.do_not_convert
 def top_rows(table: ShardedTable, vectors: tf.Tensor, k: int, wire: WireFormat = "fp32") -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the k largest of ``vectors @ table.T`` and their rows, exactly as ``tf.math.top_k``; collective.
-
-    Each rank passes its own vectors, if any. Scores are differentiable. Of equal scores, the lower row comes first.
-    """
+    """Return the k best rows of each vector, as ``tf.math.top_k`` does, the lower of equal ones first; collective."""
     table, flat, leading = serving_or_sharded(table), *_flat(table, vectors)
     if not 1 <= k <= table.rows:
         raise InputError(
@@ -60,9 +43,9 @@ def top_rows(table: ShardedTable, vectors: tf.Tensor, k: int, wire: WireFormat =
         scores, rows = tf.math.top_k(_scores_here(table, flat), k)
         rows = tf.cast(rows, number)
     else:
-        everyone = _gathered(table, flat, wire)
+        everyone, sent, received = _gathered(table, flat, wire)
         width = min(k, max(_sizes(table)))
-        best = _scores_here(table, everyone.vectors)
+        best = _scores_here(table, everyone)
         at = tf.zeros_like(best, tf.int32)  # of no row, if this rank has none, which top_k's gradient does not allow
         if table.local_rows:
             best, at = tf.math.top_k(best, min(width, table.local_rows))
@@ -70,10 +53,10 @@ def top_rows(table: ShardedTable, vectors: tf.Tensor, k: int, wire: WireFormat =
         best = tf.pad(best, missing, constant_values=-float("inf"))
         own = tf.pad(tf.cast(at, number) + table.start, missing)
         # By rank, so that of equal scores the lower row comes first.
-        best = _by_vector(table, _returned(table, best, everyone, "scores"), flat, width)
-        sent, _ = operations.alltoall(own, everyone.received, f"{table.name}/best")
+        best = _by_vector(table, exchange_of(table, best, received, sent, "scores"), flat, width)
+        of_best, _ = operations.alltoall(own, received, f"{table.name}/best")
         scores, at = tf.math.top_k(best, k)
-        rows = tf.gather(_by_vector(table, sent, flat, width), at, batch_dims=1)
+        rows = tf.gather(_by_vector(table, of_best, flat, width), at, batch_dims=1)
     return _shaped(scores, leading, vectors, k), _shaped(rows, leading, vectors, k)
 
 
@@ -102,27 +85,14 @@ def _scores_here(table: ShardedTable, vectors: tf.Tensor) -> tf.Tensor:
     return tf.matmul(vectors, tf.cast(table.variable, tf.float32), transpose_b=True)
 
 
-def _gathered(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat) -> _Gathered:
-    """Send all vectors to all ranks."""
+def _gathered(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Send all vectors to all ranks; return those of all ranks, and the numbers sent to and received from each."""
     count = tf.shape(vectors)[0]
     received = operations.allgather(tf.reshape(count, [1]), f"{table.name}/counts")
     received.set_shape([table.size])
     sent = tf.fill([table.size], count)
-    moved = exchange(
-        tf.tile(vectors, [table.size, 1]),
-        sent,
-        received,
-        rank=table.rank,
-        name=f"{table.name}/vectors",
-        wire=wire,
-        kind="vectors",
-    )
-    return _Gathered(moved, sent, received)
-
-
-def _returned(table: ShardedTable, rows: tf.Tensor, everyone: _Gathered, kind: str) -> tf.Tensor:
-    """Send the rows of each vector to the rank that has passed it; differentiable."""
-    return exchange(rows, everyone.received, everyone.sent, rank=table.rank, name=f"{table.name}/{kind}", kind=kind)
+    moved = exchange_of(table, tf.tile(vectors, [table.size, 1]), sent, received, "vectors", wire)
+    return moved, sent, received
 
 
 def _by_vector(table: ShardedTable, received: tf.Tensor, vectors: tf.Tensor, width: int) -> tf.Tensor:
@@ -132,10 +102,7 @@ def _by_vector(table: ShardedTable, received: tf.Tensor, vectors: tf.Tensor, wid
 
 
 def table_of_all_rows(owner: Any) -> ShardedTable:
-    """Return the table of an Embedding, of its variable, or of a result of ``strategy.variable``.
-
-    An Embedding that is not sharded is a table of one rank.
-    """
+    """Return the table of an Embedding, of its variable, or of a result of ``strategy.variable``."""
     variable = owner
     if isinstance(owner, keras.layers.Embedding):
         if not owner.built:

@@ -19,13 +19,15 @@ def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -
 
 def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation | None:
     """Count bytes, and return an operation that the sending must depend on to run it in the graph of a gradient.
-
     Nothing is counted in a ``tf.Graph``, whose variables are the user's.
     """
     if in_plain_graph():
         return None
     with tf.device("/cpu:0"):
-        return _counter(kind).assign_add(count, read_value=False)
+        if kind not in _COUNTERS:
+            with tf.init_scope(), tf.device("/cpu:0"):
+                _COUNTERS[kind] = tf.Variable(0, dtype=tf.int64, trainable=False)
+        return _COUNTERS[kind].assign_add(count, read_value=False)
 
 
 def after(counted: tf.Operation | None) -> AbstractContextManager:
@@ -60,10 +62,3 @@ class TrafficSummaries(keras.callbacks.Callback):
                 tf.summary.scalar(f"bytes sent/{kind}", new, step=epoch)
                 tf.summary.scalar(f"bytes sent per step/{kind}", new / max(self._steps, 1), step=epoch)
         self._writer.flush()
-
-
-def _counter(kind: str) -> tf.Variable:
-    if kind not in _COUNTERS:
-        with tf.init_scope(), tf.device("/cpu:0"):
-            _COUNTERS[kind] = tf.Variable(0, dtype=tf.int64, trainable=False)
-    return _COUNTERS[kind]

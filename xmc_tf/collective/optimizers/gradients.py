@@ -1,22 +1,62 @@
-"""The gradients of a step: sums over the ranks, their norms, and clipping.
-
-The loss of a step is the mean (or the sum) of the ranks' losses. The gradients of replicated variables are summed over
-the ranks; that of a row of a sharded table is already summed on the rank that owns the row.
-
-Keras' optimizers receive the gradient of an embedding as it is: one row for each id that was looked up. Most of them
-square the gradients of equal ids one by one, so summing them first would change the training.
-"""
+"""The gradients of a step: sums over batches and ranks, their norms, and clipping."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_bytes
 from xmc_tf.collective.tables.row_sums import sum_by_number
 from xmc_tf.collective.tables.table import ShardedTable, table_of
+
+
+class BatchShare:
+    """A rank's part of the batch of a step."""
+
+    def __init__(self, examples: tf.Tensor, size: int) -> None:
+        self._examples, self.size, self.is_weighted = tf.cast(examples, tf.float64), size, False
+        self._over_ranks: tf.Tensor | None = None
+
+    @property
+    def weight(self) -> tf.Tensor:
+        """This rank's weight in the mean of the ranks' losses: 1 if all have equally many examples; collective."""
+        return tf.cast(tf.math.divide_no_nan(self._examples * self.size, self._sums[0]), tf.float32)
+
+    @property
+    def is_even(self) -> tf.Tensor:
+        """Whether all ranks have the same number of examples; collective."""
+        return tf.equal(self._sums[1] * self.size, tf.square(self._sums[0]))
+
+    def weight_by(self, number: tf.Tensor, what: str) -> tf.Tensor:
+        """Return a number of this rank as a multiple of its mean over the ranks; collective."""
+        number = tf.cast(number, tf.float32)
+        return tf.math.divide_no_nan(number * self.size, operations.allreduce_sum(number, f"xmc_tf/batch/{what}"))
+
+    @property
+    def _sums(self) -> tf.Tensor:
+        """The sums over the ranks of the numbers of examples, and of their squares; collective on first use."""
+        if self._over_ranks is None:
+            own = tf.stack([self._examples, tf.square(self._examples)])
+            self._over_ranks = operations.allreduce_sum(own, "xmc_tf/batch/examples")
+        return self._over_ranks
+
+
+_BATCH: ContextVar[BatchShare | None] = ContextVar("batch", default=None)
+
+
+def current_batch() -> BatchShare | None:
+    """Return the batch of the step over all ranks in which this is called, if any."""
+    return _BATCH.get()
+
+
+def step_over(batch: BatchShare) -> AbstractContextManager[None]:
+    return set_in_block(_BATCH, batch)
+
 
 Reduction = Literal["mean", "sum"]
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
@@ -74,7 +114,10 @@ class Gradients(NamedTuple):
         if not values:
             return tf.zeros([0]), tf.constant(True)
         tables = [*map(table_of, self.variables), *self.tables]
-        found = tf.stack([_squares(values), _infinite(values)])
+        squares = [tf.reduce_sum(tf.square(tf.cast(one, tf.float32))) for one in values]
+        # 1 for each tensor with an element that is not finite, and 0 for the others.
+        infinite = [1.0 - tf.cast(tf.reduce_all(tf.math.is_finite(one)), tf.float32) for one in values]
+        found = tf.stack([tf.stack(squares), tf.stack(infinite)])
         shards = np.array([_is_shard(table, size) for table in tables])
         if size > 1 and shards.any():
             # The others are equal on all ranks already.
@@ -92,7 +135,12 @@ class Gradients(NamedTuple):
     def _times(self, factors: Sequence[float | tf.Tensor]) -> "Gradients":
         """Return each gradient times its factor."""
         count = len(self.of_variables)
-        of_variables = [_product(one, by) for one, by in zip(self.of_variables, factors[:count], strict=True)]
+        of_variables: list[Gradient] = []
+        for one, by in zip(self.of_variables, factors[:count], strict=True):
+            values = _values(one)
+            values *= tf.cast(by, values.dtype)
+            is_sparse = isinstance(one, tf.IndexedSlices)
+            of_variables.append(tf.IndexedSlices(values, one.indices, one.dense_shape) if is_sparse else values)
         rows = [one._replace(values=one.values * by) for one, by in zip(self.rows, factors[count:], strict=True)]
         return self._replace(of_variables=of_variables, rows=rows)
 
@@ -100,10 +148,8 @@ class Gradients(NamedTuple):
 def split(
     gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], *, rowwise: bool, each_id: bool
 ) -> Gradients:
-    """Return the gradients of variables and tables, without missing ones, such as a pooler's.
-
-    ``rowwise``: tables are updated row by row; otherwise, they are variables like all others. ``each_id``: the gradient
-    of an embedding without a table keeps a row for each id; otherwise, it is dense.
+    """Return the gradients of variables and tables, without missing ones. Tables are updated row by row if ``rowwise``;
+    with ``each_id``, the gradient of an embedding without a table keeps a row for each id.
     """
     found = Gradients([], [], [], [])
     for gradient, variable in zip(gradients, variables, strict=True):
@@ -119,8 +165,13 @@ def split(
         if isinstance(gradient, tf.IndexedSlices) and (each_id or table is not None):
             shape = tf.constant(list(variable.shape), gradient.indices.dtype)
             found.of_variables.append(tf.IndexedSlices(gradient.values, gradient.indices, shape))
-        else:
-            found.of_variables.append(_dense(gradient, variable))
+            continue
+        if isinstance(gradient, tf.IndexedSlices):  # these have different rows on each rank
+            gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, variable.shape[0])
+        # A gradient loses its static shape in reshapes by dynamic sizes, but counting its bytes needs it
+        # (tests/distributed/test_matcher.py, "bert").
+        gradient.set_shape(variable.shape)
+        found.of_variables.append(gradient)
     return found
 
 
@@ -139,24 +190,6 @@ def _values(gradient: Gradient) -> tf.Tensor:
     return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
 
 
-def _product(gradient: Gradient, factor: float | tf.Tensor) -> Gradient:
-    values = _values(gradient)
-    values *= tf.cast(factor, values.dtype)
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
-    return values
-
-
-def _dense(gradient: Gradient, variable: tf.Variable) -> tf.Tensor:
-    """Return a variable's gradient as a dense tensor: sparse ones have different rows on each rank."""
-    if isinstance(gradient, tf.IndexedSlices):
-        gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, variable.shape[0])
-    # A gradient loses its static shape in reshapes by dynamic sizes, but counting its bytes needs it
-    # (tests/distributed/test_matcher.py, "bert").
-    gradient.set_shape(variable.shape)
-    return gradient
-
-
 def _summed(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
     """Return the gradients of replicated variables summed over the ranks."""
     if not gradients:
@@ -164,9 +197,8 @@ def _summed(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
     # Horovod's all-reduce does not support bfloat16.
     wide = [tf.cast(one, tf.float32) if one.dtype == tf.bfloat16 else one for one in gradients]
     whole = sum(one.shape.num_elements() * one.dtype.size for one in wide)
-    with after(
-        count_bytes("gradients of replicated", 2 * (size - 1) * whole // size)
-    ):  # the traffic of a ring all-reduce
+    ring = 2 * (size - 1) * whole // size  # the traffic of a ring all-reduce
+    with after(count_bytes("gradients of replicated", ring)):
         sums = operations.grouped_sum(wide, "xmc_tf/gradients")
     return [tf.cast(total, one.dtype) for total, one in zip(sums, gradients, strict=True)]
 
@@ -196,10 +228,9 @@ def _gathered(gradients: Sequence[tf.IndexedSlices], size: int) -> list[tf.Index
 
 
 def _of_one_lookup(values: tf.Tensor, rows: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the gathered rows of a lookup; summed if all ranks looked up the same ids in the same order.
-
-    Such ids, as those of positions, do not depend on the batch: in one process, each has one gradient, which optimizers
-    such as Adagrad square as a whole.
+    """Return the gathered rows of a lookup; summed if all ranks looked up the same ids in the same order. In one
+    process, each of such ids, as those of positions, has one gradient, which Adagrad, for example, squares as a
+    whole.
     """
     each = tf.size(rows) // size
     ids = rows[:each]
@@ -223,15 +254,6 @@ def _summed_rows(gradient: RowGradient, table: ShardedTable) -> RowGradient:
     values = operations.allgather(gradient.values, f"{name}/values")
     with after(count_bytes("gradients of replicated", tf.size(gradient.values, tf.int64) * 4)):
         return merge_rows(RowGradient(tf.identity(rows), values))
-
-
-def _squares(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    return tf.stack([tf.reduce_sum(tf.square(tf.cast(one, tf.float32))) for one in tensors])
-
-
-def _infinite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return 1 for each tensor with an element that is not finite, and 0 for the others."""
-    return tf.stack([1.0 - tf.cast(tf.reduce_all(tf.math.is_finite(one)), tf.float32) for one in tensors])
 
 
 class Accumulator(tf.Module):
@@ -271,9 +293,8 @@ class Accumulator(tf.Module):
 
     def take(self, last: Gradients) -> Gradients:
         """Return the accumulated gradients of the variables and tables of ``last``; the next batch starts a new sum.
-
-        The gradients are not cleared: if an empty value is assigned in a condition, TensorFlow's graph optimizer infers
-        that the variable is always empty (world_optimizers.check_accumulation).
+        They are not cleared: if an empty value is assigned in a condition, TensorFlow's graph optimizer infers that
+        the variable is always empty (world_optimizers.check_accumulation).
         """
         self.count.assign(0)
         rows = [

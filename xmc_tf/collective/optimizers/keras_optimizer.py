@@ -1,35 +1,71 @@
 import functools
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from xmc_tf.collective.blocks import replaced
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.keras_2 import check_keras_3
-from xmc_tf.collective.optimizers.batches import current_batch
-from xmc_tf.collective.optimizers.gradients import Accumulator, Gradient, Gradients, Reduction, local_rows, split
-from xmc_tf.collective.optimizers.loss_scale import LossScale
+from xmc_tf.collective.optimizers.gradients import (
+    Accumulator,
+    Gradient,
+    Gradients,
+    Reduction,
+    current_batch,
+    local_rows,
+    split,
+)
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer, differences_of, row_wise_of
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, table_of, updated_over_ranks
 from xmc_tf.collective.tables.table_variable import load_rows, own_rows, plain_variable, whole_rows
 from xmc_tf.common.errors import InputError
 
 log = logging.getLogger(__name__)
+# fp32 ends below 2^128; larger scales would turn every loss into infinity.
+_LARGEST = 2.0**100
 
+
+class LossScale(tf.Module):
+    """The loss scale, which doubles after ``growth_steps`` consecutive finite steps; with None, it is constant."""
+
+    def __init__(self, initial: float = 2.0**15, growth_steps: int | None = 2000) -> None:
+        super().__init__(name="loss_scale")
+        self._growth_steps = growth_steps
+        with tf.init_scope():
+            self.value = tf.Variable(initial, dtype=tf.float32, trainable=False, name="value")
+            self.good_steps = tf.Variable(0, dtype=tf.int64, trainable=False, name="good_steps")
+
+    def scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        return loss * tf.cast(self.value, loss.dtype)
+
+    def update(self, finite: tf.Tensor) -> None:
+        """Update the scale after a step; ``finite`` must be the same on all ranks."""
+        if self._growth_steps is None:
+            return
+        good = tf.where(finite, self.good_steps + 1, tf.zeros([], tf.int64))
+        grow = good >= self._growth_steps
+        larger = tf.where(grow, tf.minimum(self.value * 2.0, _LARGEST), self.value)
+        self.value.assign(tf.where(finite, larger, tf.maximum(self.value / 2.0, 1.0)))
+        self.good_steps.assign(tf.where(grow, tf.zeros([], tf.int64), good))
+
+
+_NOT_WEIGHTED = (
+    "the ranks have batches of different sizes, but train_step does not weight its loss by them: compute the gradients "
+    "of self.optimizer.scale_loss(loss)"
+)
 # Optimizers that update each number by itself, so that the shards of a table can be updated one by one.
 ELEMENTWISE = ("SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "Nadam", "Ftrl", "Lion")
 
 
 class CollectiveOptimizer(keras.optimizers.Optimizer):
-    """An optimizer that combines the gradients of all ranks and makes the same step on all of them.
-
-    ``inner`` updates replicated variables with gradients summed over the ranks. Its row-wise form (or
-    ``table_optimizer``) updates the rows of sharded tables that a step looks up, each rank its own. With ``exact``,
-    ``inner`` updates all rows of them. With a loss scale, ``apply_gradients`` expects gradients of
+    """An optimizer that combines the gradients of all ranks and makes the same step on all of them. ``inner`` updates
+    replicated variables; its row-wise form (or ``table_optimizer``) updates the rows of sharded tables that a step
+    looks up. With ``exact``, ``inner`` updates all rows. ``apply_gradients`` takes gradients of
     ``scale_loss(loss)``.
     """
 
@@ -50,11 +86,11 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         if exact and table_optimizer is not None:
             raise InputError("table_optimizer, CollectiveStrategy(exact=True)", expected="one of them", received="both")
         super().__init__(learning_rate=0.0, name=f"collective_{inner.name}")
-        self.inner = inner
-        self.exact = exact
-        self._size, self._reduction = size, reduction
+        self.inner, self.exact, self._size, self._reduction = inner, exact, size, reduction
         self._table_optimizer = table_optimizer
-        self._each_id = table_optimizer is None and not _is_linear(inner)
+        # With plain SGD, a step with the sum of gradients equals that with the gradients one by one.
+        clips = inner.clipnorm or inner.global_clipnorm or inner.clipvalue
+        self._each_id = table_optimizer is None and (type(inner) is not keras.optimizers.SGD or bool(clips))
         self._state_of_tables: dict[int, tuple[ShardedTable, str]] = {}  # by the id of a variable of ``inner``
         self._said = table_optimizer is not None
         # With a rate that depends on the step, Keras counts batches.
@@ -69,11 +105,10 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         with tf.init_scope():
             # Neither is saved. The norm, before clipping, is only computed with clipping or loss scaling.
             self.gradient_norm = tf.Variable(0.0, trainable=False, name="gradient_norm")
-            self.last_rate = tf.Variable(0.0, trainable=False, name="last_rate")  # not saved
+            self.last_rate = tf.Variable(0.0, trainable=False, name="last_rate")
 
     @property
     def iterations(self) -> keras.Variable:
-        """The number of steps made."""
         return self.inner.iterations if self.exact else self.inner._iterations
 
     @property
@@ -134,21 +169,16 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             )
         with self._only_updates(), self._slots_of_tables():
             self.inner.build([local_rows(one) for one in self.trained] if self.exact else replicated)
-        self._exclude_layers_by_name()
+        # Make ``exclude_from_weight_decay(var_names=...)`` find the rows of layers by their names in Keras.
+        if (pattern := getattr(self.inner, "_exclude_from_weight_decay_pattern", None)) is not None:
+            of_layers = [one for one in self.trained if table_of(one) is not None and isinstance(one, keras.Variable)]
+            for variable in of_layers:
+                if pattern.search(f"{variable.path.rpartition('/')[0]}/embeddings:0"):
+                    self.inner._exclude_from_weight_decay_cache[self.inner._var_key(local_rows(variable))] = False
         if not self.exact:
             for table in tables:
                 self._row_wise().make_slots(table)
         self.built = True
-
-    def _exclude_layers_by_name(self) -> None:
-        """Make ``exclude_from_weight_decay(var_names=...)`` find the rows of layers by their names in Keras."""
-        pattern = getattr(self.inner, "_exclude_from_weight_decay_pattern", None)
-        if pattern is None:
-            return
-        of_layers = [one for one in self.trained if table_of(one) is not None and isinstance(one, keras.Variable)]
-        for variable in of_layers:
-            if pattern.search(f"{variable.path.rpartition('/')[0]}/embeddings:0"):
-                self.inner._exclude_from_weight_decay_cache[self.inner._var_key(local_rows(variable))] = False
 
     def check_tables(self, names: Sequence[str]) -> None:
         """Refuse what sharded tables do not support, and warn once how their training differs from Keras'."""
@@ -189,8 +219,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
     @tf.autograph.experimental.do_not_convert
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient | None, tf.Variable]]) -> keras.Variable:
         """Make a step, or accumulate the gradients for one; collective."""
-        gradients, variables = (list(part) for part in zip(*grads_and_vars, strict=True))
-        self.apply(gradients, variables)
+        self.apply(*(list(part) for part in zip(*grads_and_vars, strict=True)))
         return self.iterations
 
     @tf.autograph.experimental.do_not_convert
@@ -199,39 +228,21 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         variables = list(self.trained if trainable_variables is None else trainable_variables)
         with tf.init_scope():
             self.build(variables)
-        self._check_weighted()
+        batch = current_batch()
+        if batch is not None and not batch.is_weighted and self._reduction != "sum":
+            with tf.device("/cpu:0"):  # assertions do nothing on a GPU
+                tf.debugging.assert_equal(batch.is_even, True, _NOT_WEIGHTED)
         with tf.name_scope(self.name):
             each_id = self._each_id and self._accumulator is None
             found = split(grads, variables, rowwise=not self.exact, each_id=each_id)
             if self.loss_scale is not None:
                 found = found.scaled(1.0 / self.loss_scale.value)
-            if self._accumulator is None:
+            if (accumulator := self._accumulator) is None:
                 self._step(found)
                 return
-            self._accumulator.add(found)
+            accumulator.add(found)
             # The count is the same on all ranks, so all of them take the same branch.
-            tf.cond(
-                self._accumulator.full(),
-                lambda: self._true_after(self._step, self._accumulator.take(found)),
-                lambda: tf.constant(False),
-            )
-
-    def _check_weighted(self) -> None:
-        """Refuse a step with batches of different sizes whose loss has not been weighted."""
-        batch = current_batch()
-        if batch is None or batch.is_weighted or self._reduction == "sum":
-            return
-        message = (
-            "the ranks have batches of different sizes, but train_step does not weight its loss by them: compute the "
-            "gradients of self.optimizer.scale_loss(loss)"
-        )
-        with tf.device("/cpu:0"):  # assertions do nothing on a GPU
-            tf.debugging.assert_equal(batch.is_even, True, message)
-
-    @staticmethod
-    def _true_after(work: Callable[[Gradients], None], gradients: Gradients) -> tf.Tensor:
-        work(gradients)
-        return tf.constant(True)
+            _do_if(accumulator.full(), lambda: self._step(accumulator.take(found)))
 
     def save_own_variables(self, store: Any) -> None:
         """Save the state as that of ``inner`` over all variables in one process."""
@@ -273,8 +284,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         first = len(every) - each * len(replicated)
         state: list[tuple[Any, ShardedTable | None, str]] = [(variable, None, "") for variable in every[:first]]
         rest = iter(every[first:])
-        for variable in self.trained:
-            table = table_of(variable)
+        for table in map(table_of, self.trained):
             if table is None:
                 state += [(next(rest), None, "") for _ in range(each)]
             else:
@@ -282,7 +292,6 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         return state
 
     def _step(self, gradients: Gradients) -> None:
-        """Sum the gradients over the ranks, clip them, and update the variables."""
         gradients = gradients.summed(self._size)
         if self._reduction == "mean" and self._size > 1:
             gradients = gradients.scaled(1.0 / self._size)
@@ -291,11 +300,10 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             return
         squares, finite = gradients.squares_and_finiteness(self._size)
         self.gradient_norm.assign(tf.sqrt(tf.reduce_sum(squares)))
-        tf.cond(finite, lambda: self._true_after(self._update, gradients), lambda: tf.constant(False))
+        _do_if(finite, lambda: self._update(gradients))
         self.loss_scale.update(finite)
 
     def _clipped(self, gradients: Gradients) -> Gradients:
-        """Return the gradients scaled down to the maximum norm; the norms are those over all ranks."""
         each, total = self.inner.clipnorm, self.inner.global_clipnorm
         if not each and not total:
             return gradients
@@ -304,7 +312,6 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         return gradients.clipped(squares, each, total)
 
     def _update(self, gradients: Gradients) -> None:
-        """Clip the gradients, and update this rank's variables."""
         if not self.exact:
             gradients = self._clipped(gradients)
         with self._only_updates(gradients.variables):
@@ -338,7 +345,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             changed["_clip_gradients"] = lambda of_variables: (
                 self._clipped(Gradients(list(variables), of_variables, [], [])).of_variables
             )
-        with updated_over_ranks(), own_rows(), _changed(inner, changed):
+        with updated_over_ranks(), own_rows(), replaced(inner, **changed):
             yield
 
     @contextmanager
@@ -357,33 +364,19 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             self._state_of_tables[id(made)] = (table, name or "var")
             return made
 
-        with _changed(self.inner, {"add_variable_from_reference": create_and_keep}):
+        with replaced(self.inner, add_variable_from_reference=create_and_keep):
             yield
 
 
-@contextmanager
-def _changed(optimizer: keras.optimizers.Optimizer, attributes: Mapping[str, Any]) -> Iterator[None]:
-    """Set attributes or methods of an optimizer in the block, untracked by Keras."""
-    before = {name: vars(optimizer)[name] for name in attributes if name in vars(optimizer)}
-    for name, value in attributes.items():
-        object.__setattr__(optimizer, name, value)
-    try:
-        yield
-    finally:
-        for name in attributes:
-            object.__delattr__(optimizer, name)
-        for name, value in before.items():
-            object.__setattr__(optimizer, name, value)
+def _do_if(condition: tf.Tensor, work: Callable[[], None]) -> None:
+    def done() -> tf.Tensor:
+        work()
+        return tf.constant(True)
 
-
-def _is_linear(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Return whether a step with the sum of gradients equals that with the gradients one by one."""
-    clips = (optimizer.clipnorm, optimizer.global_clipnorm, optimizer.clipvalue)
-    return type(optimizer) is keras.optimizers.SGD and not any(clips)
+    tf.cond(condition, done, lambda: tf.constant(False))
 
 
 def _check(inner: keras.optimizers.Optimizer, reduction: str, accumulate: int) -> None:
-    """Refuse options that are not supported over ranks."""
     check_keras_3("optimizer", inner)
     if not isinstance(inner, keras.optimizers.Optimizer):
         raise InputError("optimizer", expected="one of keras.optimizers", received=type(inner).__name__)

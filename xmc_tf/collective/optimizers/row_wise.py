@@ -1,8 +1,4 @@
-"""Optimizers that update only the touched rows of a shard and their slots.
-
-SGD without momentum equals its dense form; so does Adagrad, if a step has no id twice. Momentum and Adam decay a row's
-slots, and AdamW the row, only in steps that touch the row (the usual lazy form).
-"""
+"""Optimizers that update only the touched rows of a shard and their slots (the usual lazy form)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -16,6 +12,8 @@ from xmc_tf.common.errors import InputError
 
 # A number, a variable (which a callback may change), or a function that returns a number.
 Rate: TypeAlias = float | tf.Variable | Callable[[], float | tf.Tensor]
+# What is added to rows, and the new values of their slots.
+Move: TypeAlias = tuple[tf.Tensor, Sequence[tf.Tensor]]
 
 
 class TableOptimizer(ABC):
@@ -58,10 +56,8 @@ class TableOptimizer(ABC):
         table.variable.scatter_update(tf.IndexedSlices(rows + move, unique_rows))
 
     @abstractmethod
-    def _move(
-        self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
-        """Return what is added to the rows, and the new values of their slots."""
+    def _move(self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]) -> Move:
+        """Return the move of rows with these gradients and slots."""
 
 
 class RowSGD(TableOptimizer):
@@ -80,9 +76,7 @@ class RowSGD(TableOptimizer):
         super().__init__(learning_rate, weight_decay, **({"momentum": 0.0} if momentum else {}))
         self.momentum, self.nesterov = momentum, nesterov
 
-    def _move(
-        self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+    def _move(self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]) -> Move:
         if not self.momentum:
             return -rate * gradients, []
         velocity = self.momentum * states[0] - rate * gradients
@@ -109,9 +103,7 @@ class RowAdagrad(TableOptimizer):
         super().__init__(learning_rate, weight_decay, accumulator=initial_accumulator_value)
         self.epsilon = epsilon
 
-    def _move(
-        self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+    def _move(self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]) -> Move:
         squares = states[0] + tf.square(gradients)
         return -rate * gradients / tf.sqrt(squares + self.epsilon), [squares]
 
@@ -141,9 +133,7 @@ class RowAdam(TableOptimizer):
         super().__init__(learning_rate, weight_decay, m=0.0, v=0.0)
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
 
-    def _move(
-        self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]
-    ) -> tuple[tf.Tensor, Sequence[tf.Tensor]]:
+    def _move(self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]) -> Move:
         mean = self.beta_1 * states[0] + (1 - self.beta_1) * gradients
         squares = self.beta_2 * states[1] + (1 - self.beta_2) * tf.square(gradients)
         alpha = rate * tf.sqrt(1 - tf.pow(self.beta_2, step)) / (1 - tf.pow(self.beta_1, step))
@@ -156,21 +146,20 @@ def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:
     def rate() -> tf.Tensor:
         return tf.convert_to_tensor(optimizer.learning_rate)
 
-    config, decay = optimizer.get_config(), optimizer.weight_decay or 0.0
-    kind = type(optimizer)
+    config, decay, kind = optimizer.get_config(), optimizer.weight_decay or 0.0, type(optimizer)
     found: TableOptimizer | None = None
-    special = [flag for flag in ("amsgrad",) if config.get(flag)]
+    amsgrad = bool(config.get("amsgrad"))
     if kind is keras.optimizers.SGD:
         found = RowSGD(rate, config["momentum"], config["nesterov"], decay)
     elif kind is keras.optimizers.Adagrad:
         found = RowAdagrad(rate, config["initial_accumulator_value"], config["epsilon"], decay)
-    elif kind in (keras.optimizers.Adam, keras.optimizers.AdamW) and not special:
+    elif kind in (keras.optimizers.Adam, keras.optimizers.AdamW) and not amsgrad:
         found = RowAdam(rate, config["beta_1"], config["beta_2"], config["epsilon"], decay)
     if found is None:
         raise InputError(
             "this optimizer cannot update the touched rows of sharded tables only",
             expected="SGD, Adagrad, Adam or AdamW (without amsgrad) of keras.optimizers",
-            received=" with ".join([kind.__name__, *special]),
+            received=kind.__name__ + " with amsgrad" * amsgrad,
             fix="CollectiveStrategy(exact=True), which updates all rows as Keras does; or give the tables their own "
             "optimizer: strategy.optimizer(yours, table_optimizer=RowAdam(1e-3))",
         )

@@ -1,7 +1,6 @@
 """A Keras layer that looks up many features in many tables, with one exchange for all tables of the same width."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
@@ -9,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.several.planner import EmbeddingTable, Plan, partition_of
-from xmc_tf.collective.tables.bags import Bags, Combiner, bags, combine, flat_ids
+from xmc_tf.collective.tables.bags import Bags, DenseOrRagged, bags, combine, flat_ids
 from xmc_tf.collective.tables.initial_values import first_values
-from xmc_tf.collective.tables.lookup import RowRequest, check_ids_of_all_ranks, fetch, lookup, request_rows
+from xmc_tf.collective.tables.lookup import check_ids_of_all_ranks, fetch, lookup, request_rows
 from xmc_tf.collective.tables.table import ShardedTable, SomeRows, make_table, serving_or_sharded
 from xmc_tf.collective.tables.table_variable import TableVariable
 from xmc_tf.collective.tables.wire import WireFormat
@@ -34,16 +33,8 @@ class StackedTable(ShardedTable):
     def __init__(self, stack: ShardedTable, one: TableRows, rank: int, offset: int) -> None:
         start, stop = one.partition.range(rank)
         rows = SomeRows(stack.variable, range(offset, offset + stop - start))
-        attributes = {
-            "name": one.table.name,
-            "rows": one.table.rows,
-            "dim": one.table.dim,
-            "partition": one.partition,
-            "rank": rank,
-            "variable": rows,
-            "members": [],
-            "stack": stack,
-        }
+        attributes = {"name": one.table.name, "rows": one.table.rows, "dim": one.table.dim, "partition": one.partition}
+        attributes |= {"rank": rank, "variable": rows, "members": [], "stack": stack}
         for name, value in attributes.items():
             object.__setattr__(self, name, value)
 
@@ -59,21 +50,26 @@ class StackedTable(ShardedTable):
         return SomeRows(slot, self.variable.order)
 
 
-@dataclass(frozen=True, eq=False)
 class Stack:
-    """Tables of the same width as one sharded table, so that a lookup in all of them is one lookup in the stack.
-
-    The rows of a rank are adjacent in the stack: first those of the first table, then those of the next. So requests,
-    exchanges and optimizers treat all its tables at once.
+    """Tables of the same width, all replicated or none, as one sharded table, which is looked up at once. The rows of a
+    rank are adjacent: first those of the first table, then those of the next. ``rank`` is 0 if all ranks hold all
+    rows.
     """
 
-    table: ShardedTable
-    parts: tuple[TableRows, ...]
+    def __init__(self, name: str, parts: Sequence[TableRows], rank: int, seed: int, each_id: bool = False) -> None:
+        self.parts = parts
+        begins, rows = _begins(parts), sum(one.table.rows for one in parts)
+        partition = Partition(np.concatenate([begins[:, 0], [rows]]))
+        options: dict[str, Any] = {"initializer": _initial_values(parts, seed), "each_id": each_id}
+        self.table = make_table(name, rows, parts[0].table.dim, partition=partition, rank=rank, **options)
+        offsets = (begins[rank] - begins[rank, 0]).tolist()
+        self.table.members.extend(
+            StackedTable(self.table, one, rank, offset) for one, offset in zip(parts, offsets, strict=True)
+        )
 
     def rows_of(self, numbers: Sequence[int], ids: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return the rows in the stack of flat ids, concatenated; ``numbers`` has the table of each tensor of ids.
-
-        An id out of range becomes ``-1 - number`` of its table, which the lookup reports on all ranks.
+        """Return the stack's rows of flat ids of its tables ``numbers``; an invalid id becomes ``-1 - number`` of its
+        table.
         """
         flat = tf.concat([tf.cast(one, tf.int64) for one in ids], axis=0)
         if len(self.parts) == 1:
@@ -88,30 +84,6 @@ class Stack:
         global_row = tf.where(valid, flat + tf.gather(tf.constant(bases), number), 0)
         at = tf.searchsorted(tf.constant(starts), global_row, side="right") - 1
         return tf.where(valid, global_row + tf.gather(tf.constant(shift), at), -1 - number)
-
-
-def make_stack(name: str, parts: Sequence[TableRows], rank: int, seed: int, each_id: bool = False) -> Stack:
-    """Return this rank's part of a new stack of tables of the same width, all of them replicated or none.
-
-    ``rank`` is 0 if all ranks hold all rows.
-    """
-    begins = _begins(parts)
-    rows = sum(one.table.rows for one in parts)
-    partition = Partition(np.concatenate([begins[:, 0], [rows]]))
-    table = make_table(
-        name,
-        rows,
-        parts[0].table.dim,
-        partition=partition,
-        rank=rank,
-        initializer=_initial_values(parts, seed),
-        each_id=each_id,
-    )
-    first = int(begins[rank, 0])
-    table.members.extend(
-        StackedTable(table, one, rank, int(begins[rank, number]) - first) for number, one in enumerate(parts)
-    )
-    return Stack(table, tuple(parts))
 
 
 def _begins(parts: Sequence[TableRows]) -> np.ndarray:
@@ -143,12 +115,10 @@ def _initial_values(parts: Sequence[TableRows], seed: int) -> Callable[[np.ndarr
     return values
 
 
-Features = Mapping[str, tf.Tensor | tf.RaggedTensor | tf.SparseTensor]
+Features = Mapping[str, DenseOrRagged | tf.SparseTensor]
 
 
 class _Slot(NamedTuple):
-    """A feature, and the stack in which its table is."""
-
     feature: str
     table: EmbeddingTable
     stack: int
@@ -156,9 +126,8 @@ class _Slot(NamedTuple):
 
 
 class EmbeddingCollection(keras.layers.Layer):
-    """A layer of several embedding tables: it takes the ids of all features and returns their embeddings; collective.
-
-    With ``joint``, tables of the same width share each exchange. Initial values do not depend on placements and ranks.
+    """A layer of several tables, which returns the embeddings of all features; with ``joint``, tables of one width
+    share each exchange.
     """
 
     def __init__(
@@ -179,9 +148,15 @@ class EmbeddingCollection(keras.layers.Layer):
         for what, names in (("table", [one.table.name for one in plan.decisions]), ("feature", features)):
             if twice := sorted({one for one in names if names.count(one) > 1}):
                 raise InputError(f"two tables have the {what} {twice[0]!r}", expected=f"each {what} once")
-        groups = _groups(plan, joint)
+        groups: dict[str, list[TableRows]] = {}  # by the name of their stack
+        for one in plan.decisions:
+            table = TableRows(one.table, partition_of(one.table, one.placement, plan.size))
+            key = f"width_{one.table.dim}" if joint else one.table.name
+            if table.partition.size < plan.size:
+                key += "/replicated"
+            groups.setdefault(key, []).append(table)
         self.stacks: list[Stack] = [
-            make_stack(f"{name}/{key}", parts, 0 if parts[0].partition.size == 1 else rank, seed, each_id)
+            Stack(f"{name}/{key}", parts, 0 if parts[0].partition.size == 1 else rank, seed, each_id)
             for key, parts in groups.items()
         ]
         self._slots = [
@@ -199,29 +174,36 @@ class EmbeddingCollection(keras.layers.Layer):
         """The tables, as checkpoints and exports see them."""
         return [member for stack in self.stacks for member in stack.table.members]
 
-    def call(self, inputs: Features, weights: Features | None = None) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    def call(self, inputs: Features, weights: Features | None = None) -> dict[str, DenseOrRagged]:
         """Return each feature's embeddings, combined over the last dimension of ids with two dimensions; collective."""
         return self._looked_up(inputs, weights or {})
 
     @tf.autograph.experimental.do_not_convert
-    def _looked_up(self, inputs: Features, weights: Features) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    def _looked_up(self, inputs: Features, weights: Features) -> dict[str, DenseOrRagged]:
         features = self._bags(inputs, weights)
+        found: dict[str, DenseOrRagged] = {}
         if any(serving_or_sharded(table) is not table for table in self.tables):
-            return self._served(features)
-        requests = self._requests_of(features)
-        rows = [fetch(stack.table, request, self.wire) for stack, request in zip(self.stacks, requests, strict=True)]
-        return self._found(features, rows, requests)
-
-    def _found(
-        self, features: Mapping[str, Bags], rows: Sequence[tf.Tensor], requests: Sequence[RowRequest]
-    ) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-        """Return the embeddings of each feature, given the different rows of each stack."""
-        found: dict[str, tf.Tensor | tf.RaggedTensor] = {}
-        for number, stack in enumerate(self.stacks):
-            slots = self._slots_of(number)
-            wanted = [features[slot.feature] for slot in slots]
-            combined = combine(rows[number], requests[number].positions, wanted, stack.table.dim)
-            found |= {slot.feature: self._cast(part) for slot, part in zip(slots, combined, strict=True)}
+            for slot in self._slots:
+                member, one = self.stacks[slot.stack].table.members[slot.number], features[slot.feature]
+                found[slot.feature] = self._cast(lookup(member, one.ids, one.combiner, weights=one.weights))
+            return {name: found[name] for name in self._features}
+        slots = [[slot for slot in self._slots if slot.stack == number] for number in range(len(self.stacks))]
+        ids = [
+            stack.rows_of([slot.number for slot in own], [flat_ids(features[slot.feature].ids) for slot in own])
+            for stack, own in zip(self.stacks, slots, strict=True)
+        ]
+        tables, checks = [stack.table for stack in self.stacks], []
+        replicated = [number for number, table in enumerate(tables) if table.size < self.plan.size]
+        if replicated:  # their ids are checked so that all ranks raise an error and none waits
+            own_tables, own_ids = [tables[number] for number in replicated], [ids[number] for number in replicated]
+            checks = [check_ids_of_all_ranks(own_tables, own_ids, self.plan.size, f"{self.name}/replicated_ids")]
+        with tf.control_dependencies(checks):
+            requests = [request_rows(table, of_table) for table, of_table in zip(tables, ids, strict=True)]
+        rows = [fetch(table, request, self.wire) for table, request in zip(tables, requests, strict=True)]
+        for number, own in enumerate(slots):
+            wanted = [features[slot.feature] for slot in own]
+            combined = combine(rows[number], requests[number].positions, wanted, tables[number].dim)
+            found |= {slot.feature: self._cast(part) for slot, part in zip(own, combined, strict=True)}
         return {name: found[name] for name in self._features}
 
     def compute_output_spec(self, inputs: Mapping[str, Any], weights: Any = None) -> dict[str, keras.KerasTensor]:
@@ -246,9 +228,6 @@ class EmbeddingCollection(keras.layers.Layer):
         """Refuse: a collection belongs to its strategy."""
         raise NotImplementedError("an EmbeddingCollection is saved by save_training and exported by export_saved_model")
 
-    def _slots_of(self, stack: int) -> list[_Slot]:
-        return [slot for slot in self._slots if slot.stack == stack]
-
     def _bags(self, inputs: Features, weights: Features) -> dict[str, Bags]:
         if missing := [name for name in self._features if name not in inputs]:
             raise InputError(
@@ -259,54 +238,15 @@ class EmbeddingCollection(keras.layers.Layer):
         combiners = {slot.feature: slot.table.combiner for slot in self._slots}
         if unknown := sorted(set(weights) - set(combiners)):
             raise InputError(f"{self.name}: weights of an unknown feature {unknown[0]!r}")
-        return {name: _bags(name, inputs[name], combiners[name], weights.get(name)) for name in self._features}
-
-    def _requests_of(self, features: Mapping[str, Bags]) -> list[RowRequest]:
-        ids = []
-        for number, stack in enumerate(self.stacks):
-            slots = self._slots_of(number)
-            flat = [flat_ids(features[slot.feature].ids) for slot in slots]
-            ids.append(stack.rows_of([slot.number for slot in slots], flat))
-        with tf.control_dependencies(self._checks_of_replicated(ids)):
-            return [request_rows(stack.table, of_stack) for stack, of_stack in zip(self.stacks, ids, strict=True)]
-
-    def _checks_of_replicated(self, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Check the ids for replicated tables, so that all ranks raise an error and none waits."""
-        replicated = [number for number, stack in enumerate(self.stacks) if stack.table.size < self.plan.size]
-        if not replicated:
-            return []
-        tables = [self.stacks[number].table for number in replicated]
-        return [
-            check_ids_of_all_ranks(tables, [ids[n] for n in replicated], self.plan.size, f"{self.name}/replicated_ids")
-        ]
-
-    def _served(self, features: Mapping[str, Bags]) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-        """Return the embeddings from the whole tables of a server."""
         found = {}
-        for slot in self._slots:
-            member, one = self.stacks[slot.stack].table.members[slot.number], features[slot.feature]
-            found[slot.feature] = self._cast(lookup(member, one.ids, one.combiner, weights=one.weights))
-        return {name: found[name] for name in self._features}
-
-    def _cast(self, rows: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
-
-
-def _bags(name: str, ids: Any, combiner: Combiner, weights: Any) -> Bags:
-    """Return the ids of a feature; one dimension is one id for each example."""
-    found = bags(f"ids of feature {name!r}", ids, combiner, weights)
-    if combiner is None or isinstance(found.ids, tf.RaggedTensor) or found.ids.shape.rank != 1:
+        for name in self._features:
+            one = bags(f"ids of feature {name!r}", inputs[name], combiners[name], weights.get(name))
+            # One dimension is one id for each example.
+            if one.combiner is not None and not isinstance(one.ids, tf.RaggedTensor) and one.ids.shape.rank == 1:
+                factors = None if one.weights is None else tf.reshape(one.weights, [-1, 1])
+                one = Bags(one.ids[:, None], one.combiner, factors)
+            found[name] = one
         return found
-    return Bags(found.ids[:, None], combiner, None if weights is None else tf.reshape(weights, [-1, 1]))
 
-
-def _groups(plan: Plan, joint: bool) -> dict[str, list[TableRows]]:
-    """Return the tables of each stack, by the stack's name."""
-    groups: dict[str, list[TableRows]] = {}
-    for one in plan.decisions:
-        table = TableRows(one.table, partition_of(one.table, one.placement, plan.size))
-        key = f"width_{one.table.dim}" if joint else one.table.name
-        if table.partition.size < plan.size:
-            key += "/replicated"
-        groups.setdefault(key, []).append(table)
-    return groups
+    def _cast(self, rows: DenseOrRagged) -> DenseOrRagged:
+        return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)

@@ -1,7 +1,5 @@
-"""The description of several tables, and the choice of where each is placed, by memory and bytes sent per step."""
-
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -111,17 +109,11 @@ class PlacedTable:
 
 @dataclass(frozen=True)
 class Plan:
-    """The placements of all tables, in the order of the tables."""
-
     decisions: list[PlacedTable]
     size: int
     options: PlanOptions
-    _header: tuple[str, ...] = field(
-        default=("table", "placement", "rows", "dim", "MiB per rank", "KiB sent per step"), repr=False
-    )
 
     def memory(self) -> np.ndarray:
-        """Return the bytes of tables and slots of each rank."""
         return sum((self._memory_of(one) for one in self.decisions), np.zeros(self.size))
 
     def traffic(self) -> float:
@@ -142,7 +134,8 @@ class Plan:
             for one in self.decisions
         ]
         rows.append(["all", "", "", "", f"{self.memory().max() / 2**20:.2f}", f"{self.traffic() / 2**10:.1f}"])
-        lines = [format_table(self._header, rows, left=2, width=120)]
+        header = ("table", "placement", "rows", "dim", "MiB per rank", "KiB sent per step")
+        lines = [format_table(header, rows, left=2, width=120)]
         reasons: dict[str, list[str]] = {}
         for one in self.decisions:
             reasons.setdefault(f"{_words(one.placement)}: {one.reason}", []).append(one.table.name)
@@ -154,20 +147,17 @@ class Plan:
 
 
 def make_plan(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions) -> Plan:
-    """Return the placement of each table; a table's own ``placement`` is kept."""
     for table in tables:
         check_placement(table, size)
-    decisions = {
-        table.name: PlacedTable(table, table.placement, "as the table asks")
-        for table in tables
-        if table.placement is not None
-    }
+    placed = [PlacedTable(one, one.placement, "as the table asks") for one in tables if one.placement is not None]
     free = [table for table in tables if table.placement is None]
     if size == 1:
-        decisions |= {table.name: PlacedTable(table, "replicated", "there is one rank") for table in free}
+        placed += [PlacedTable(table, "replicated", "there is one rank") for table in free]
     else:
-        _replicate_small(free, decisions, size, options)
-        _shard_others([table for table in free if table.name not in decisions], decisions, size, options)
+        small = _replicate_small(free, size, options)
+        names = {one.table.name for one in small}
+        placed += [*small, *_shard_others([one for one in free if one.name not in names], size, options)]
+    decisions = {one.table.name: one for one in placed}
     plan = Plan([decisions[table.name] for table in tables], size, options)
     _fit_memory(plan)
     return plan
@@ -187,28 +177,25 @@ def expected_bytes(table: EmbeddingTable, placement: Placement, size: int, optio
 
 
 def memory_of(table: EmbeddingTable, placement: Placement, size: int, slots: int) -> np.ndarray:
-    """Return the bytes of a table and its slots on each rank."""
     # A replicated table has the range of one rank, which all ranks hold.
     rows = np.diff(partition_of(table, placement, size).bounds)
     return np.broadcast_to(rows * table.dim * 4.0 * (1 + slots), size)
 
 
-def _replicate_small(
-    tables: Sequence[EmbeddingTable], decisions: dict[str, PlacedTable], size: int, options: PlanOptions
-) -> None:
+def _replicate_small(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions) -> list[PlacedTable]:
     """Replicate the smallest tables, as long as this sends few bytes."""
+    small: list[PlacedTable] = []
     left = REPLICATED_SHARE * sum(expected_bytes(table, "rows", size, options) for table in tables)
     for table in sorted(tables, key=lambda one: (one.rows * one.dim, one.name)):
         left -= expected_bytes(table, "replicated", size, options)
         if left < 0 or 4 * table.rows * table.dim > options.replicate_below:
-            return
+            break
         reason = "few rows: all gradients are cheap to send, and no rank waits for rows"
-        decisions[table.name] = PlacedTable(table, "replicated", reason)
+        small.append(PlacedTable(table, "replicated", reason))
+    return small
 
 
-def _shard_others(
-    tables: Sequence[EmbeddingTable], decisions: dict[str, PlacedTable], size: int, options: PlanOptions
-) -> None:
+def _shard_others(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions) -> Iterator[PlacedTable]:
     """Shard tables with much traffic or memory; give each of the others to the rank with the least traffic."""
     traffic = {table.name: expected_bytes(table, "rows", size, options) for table in tables}
     memory = {table.name: 4.0 * table.rows * table.dim for table in tables}
@@ -217,18 +204,17 @@ def _shard_others(
     for table in sorted(tables, key=lambda one: (-traffic[one.name], one.name)):
         if traffic[table.name] > share[0]:
             reason = f"more than {ONE_RANK_SHARE:.0%} of a rank's share of the bytes: all ranks serve it"
-            decisions[table.name] = PlacedTable(table, "rows", reason)
+            yield PlacedTable(table, "rows", reason)
         elif memory[table.name] > share[1]:
             reason = f"more than {ONE_RANK_SHARE:.0%} of a rank's share of the memory: all ranks hold it"
-            decisions[table.name] = PlacedTable(table, "rows", reason)
+            yield PlacedTable(table, "rows", reason)
         else:
             owner = int(np.argmin(load))
             load[owner] += traffic[table.name]
-            decisions[table.name] = PlacedTable(table, owner, "a small share of bytes and memory: one rank serves it")
+            yield PlacedTable(table, owner, "a small share of bytes and memory: one rank serves it")
 
 
 def _fit_memory(plan: Plan) -> None:
-    """Shard more tables by rows until the memory suffices."""
     limit = plan.options.memory
     if limit is None:
         return

@@ -9,15 +9,16 @@ from xmc_tf.collective.tables.row_sums import sum_rows
 from xmc_tf.common.errors import InputError
 
 Combiner = Literal["sum", "mean"] | None
-Ids: TypeAlias = tf.Tensor | tf.RaggedTensor | tf.SparseTensor
+DenseOrRagged: TypeAlias = tf.Tensor | tf.RaggedTensor
+Ids: TypeAlias = DenseOrRagged | tf.SparseTensor
 
 
 class Bags(NamedTuple):
     """The ids of a feature; the last dimension is a bag, or with ``combiner`` None, there is one row for each id."""
 
-    ids: tf.Tensor | tf.RaggedTensor
+    ids: DenseOrRagged
     combiner: Combiner
-    weights: tf.Tensor | tf.RaggedTensor | None = None  # in the shape of the ids
+    weights: DenseOrRagged | None = None  # in the shape of the ids
 
     @property
     def is_one_row_each(self) -> bool:
@@ -25,7 +26,6 @@ class Bags(NamedTuple):
         return self.combiner is None or bool(is_single and self.weights is None)
 
     def nr_rows(self) -> tf.Tensor:
-        """Return the number of rows of the result."""
         if self.is_one_row_each:
             return tf.size(flat_ids(self.ids))
         if isinstance(self.ids, tf.RaggedTensor):
@@ -44,7 +44,7 @@ class Bags(NamedTuple):
             return tf.ones([tf.size(flat_ids(self.ids))])
         return tf.cast(flat_ids(self.weights), tf.float32)
 
-    def shaped(self, rows: tf.Tensor, dim: int) -> tf.Tensor | tf.RaggedTensor:
+    def shaped(self, rows: tf.Tensor, dim: int) -> DenseOrRagged:
         """Return the rows of the result in the shape of the ids, or of the bags."""
         ids = self.ids
         if isinstance(ids, tf.RaggedTensor):
@@ -57,7 +57,7 @@ class Bags(NamedTuple):
         return tf.ensure_shape(tf.reshape(rows, shape), [*ids.shape[:last], dim])
 
 
-def bags(name: str, ids: Ids, combiner: Combiner, weights: tf.Tensor | tf.RaggedTensor | None = None) -> Bags:
+def bags(name: str, ids: Ids, combiner: Combiner, weights: DenseOrRagged | None = None) -> Bags:
     """Return the checked ids of a feature, which errors call ``name``."""
     if combiner not in (None, "sum", "mean"):
         raise InputError("combiner", expected="None, 'sum' or 'mean'", received=repr(combiner))
@@ -81,7 +81,6 @@ def bags(name: str, ids: Ids, combiner: Combiner, weights: tf.Tensor | tf.Ragged
 
 
 def flat_ids(ids: Ids) -> tf.Tensor:
-    """Return the ids, or numbers in their shape, as a flat tensor."""
     if isinstance(ids, tf.SparseTensor):
         return ids.values
     if isinstance(ids, tf.RaggedTensor):
@@ -89,25 +88,21 @@ def flat_ids(ids: Ids) -> tf.Tensor:
     return tf.reshape(ids, [-1])
 
 
-def combine(
-    rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], dim: int
-) -> list[tf.Tensor | tf.RaggedTensor]:
+def combine(rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], dim: int) -> list[DenseOrRagged]:
     """Return each feature's rows, combined; ``positions`` has the row of each id, feature by feature."""
     counts = tf.stack([one.nr_rows() for one in features])
     if all(one.is_one_row_each for one in features):
         sums = tf.gather(rows, positions)
     else:
-        starts = tf.unstack(tf.cumsum(counts, exclusive=True), num=len(features))
-        row_of_id = tf.concat([one.row_of_id() + start for one, start in zip(features, starts, strict=True)], axis=0)
-        sums = _combined(rows, positions, row_of_id, features, counts)
+        sums = _combined(rows, positions, features, counts)
     parts = tf.split(sums, counts, num=len(features)) if len(features) > 1 else [sums]
     return [one.shaped(part, dim) for one, part in zip(features, parts, strict=True)]
 
 
-def _combined(
-    rows: tf.Tensor, positions: tf.Tensor, row_of_id: tf.Tensor, features: Sequence[Bags], counts: tf.Tensor
-) -> tf.Tensor:
+def _combined(rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], counts: tf.Tensor) -> tf.Tensor:
     """Return the sums or means of all features, concatenated."""
+    starts = tf.unstack(tf.cumsum(counts, exclusive=True), num=len(features))
+    row_of_id = tf.concat([one.row_of_id() + start for one, start in zip(features, starts, strict=True)], axis=0)
     total = tf.reduce_sum(counts)
     weighted = any(one.weights is not None for one in features)
     if weighted:
@@ -129,8 +124,6 @@ def _combined(
 def _sums(
     rows: tf.Tensor, positions: tf.Tensor, row_of_id: tf.Tensor, total: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[..., tuple[tf.Tensor, None, None, None]]]:
-    """Return for each row of the result the sum of the rows of its ids."""
-
     def back(upstream: tf.Tensor) -> tuple[tf.Tensor, None, None, None]:
         return sum_rows(upstream, positions, tf.shape(rows)[0], take=row_of_id), None, None, None
 

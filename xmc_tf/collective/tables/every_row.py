@@ -1,17 +1,14 @@
-"""Losses of every instance against every row of a table, computed where the rows are.
-
-Each rank multiplies the vectors of all ranks by its own rows and computes its share of each instance's loss. It sends
-only vectors and their gradients: 2·B·dim numbers to each other rank, for any number of rows.
-"""
+"""Losses of every instance against every row of a table, each rank computing its share for its own rows."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, serving_or_sharded
-from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
+from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of
 
 # Scores, targets (1 for positives, otherwise 0) and weights, all [B, rows] -> losses in that shape.
 RowLoss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -32,10 +29,8 @@ class EveryRow:
         loss: RowLoss,
         weights: tf.RaggedTensor | None = None,
     ) -> tf.Tensor:
-        """Return the sum of each instance's losses over all rows of the table, ``[B]``.
-
-        ``positives`` has each positive row of an instance once; ``weights`` are those of the positives (others weigh
-        1).
+        """Return the sum of each instance's losses over all rows of the table, ``[B]``; ``weights`` are those of the
+        positives.
         """
         table = serving_or_sharded(self.table)
         here = gather_instances(table, vectors, positives, weights, self.wire)
@@ -88,13 +83,8 @@ def gather_instances(
     received = tf.math.bincount(tf.boolean_mask(sources, is_mark), minlength=table.size, maxlength=table.size)
     sent = tf.fill([table.size], count)
     pairs_in = received_counts - received
-    moved = exchange(
-        tf.tile(vectors, [table.size, 1]), sent, received, rank=table.rank, name=f"{table.name}/vectors", wire=wire,
-        kind="vectors",
-    )  # fmt: skip
-    weighted = exchange(
-        tf.gather(factors, order), pairs_out, pairs_in, rank=table.rank, name=f"{table.name}/weights", kind="weights"
-    )
+    moved = exchange_of(table, tf.tile(vectors, [table.size, 1]), sent, received, "vectors", wire)
+    weighted = exchange_of(table, tf.gather(factors, order), pairs_out, pairs_in, "weights")
     instance = tf.boolean_mask(tf.cumsum(tf.cast(is_mark, tf.int32)) - 1, ~is_mark)
     row = tf.cast(tf.boolean_mask(received_ids, ~is_mark) - table.start, tf.int32)
     return GatheredInstances(moved, instance, row, weighted, sent, received)
@@ -104,25 +94,21 @@ def sum_of_shares(table: ShardedTable, shares: tf.Tensor, here: GatheredInstance
     """Return the sum over the ranks of the losses of each of this rank's instances, ``[count]``; collective."""
     if table.size == 1:
         return shares
-    back = exchange(shares, here.received, here.sent, rank=table.rank, name=f"{table.name}/shares", kind="losses")
+    back = exchange_of(table, shares, here.received, here.sent, "losses")
     return tf.reduce_sum(tf.reshape(back, [table.size, count]), axis=0)
 
 
 class RowStep(NamedTuple):
-    """The properties of a step on which the update of the rows depends."""
-
     number: tf.Tensor  # from 1
     rate: tf.Tensor
     factor: tf.Tensor  # the derivative of the step's loss by an instance's loss, the same for all instances
 
 
 class FusedRows:
-    """A loss of instances against all rows, as ``EveryRow`` computes it, which also updates the rows; collective.
-
-    The rows are scored block by block, and the gradient of a block updates its rows at once, so the gradient of the
-    whole table is never in memory: with rows in bfloat16, which are rounded stochastically, it needs 2 bytes per
-    weight. Rows in float32 with Adam and a dense gradient take 16. The update is that of Adam without momentum, with
-    one mean of squares per row. The table, of bfloat16 or float32, must not be trainable and needs no other optimizer.
+    """A loss of instances against all rows, as ``EveryRow`` computes it, which also updates the rows, block by block,
+    so that there is never a gradient of the whole table; collective. The update is that of Adam without momentum,
+    with one mean of squares per row. The table, of bfloat16 or float32, must not be trainable and needs no other
+    optimizer.
     """
 
     def __init__(
@@ -152,11 +138,7 @@ class FusedRows:
         *,
         step: RowStep,
     ) -> tf.Tensor:
-        """Return the sum of each instance's losses over all rows before the update, ``[B]``, and update the rows.
-
-        Gradients of the vectors are those of the rows before the update. The arguments are those of
-        ``EveryRow.losses``.
-        """
+        """Return what ``EveryRow.losses`` returns for the rows before the update, and update them."""
         here = gather_instances(self.table, vectors, positives, weights, self.wire)
         fixed = tf.stop_gradient(here.vectors)
         order = tf.argsort(here.row, stable=True)
@@ -166,9 +148,25 @@ class FusedRows:
         def block(low: tf.Tensor, shares: tf.Tensor, slopes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             high = tf.minimum(low + self.rows_at_once, size)
             first, last = tf.unstack(tf.searchsorted(rows, tf.stack([low, high])))
-            at = tf.stack([instances[first:last], rows[first:last] - low], axis=1)
-            found, slope = self._block(fixed, at, factors[first:last], loss, low, high, step)
-            return high, shares + found, slopes + slope
+            at, numbers = tf.stack([instances[first:last], rows[first:last] - low], axis=1), tf.range(low, high)
+            before = tf.gather(self.table.variable, numbers)
+            inputs = tf.cast(fixed, before.dtype)
+            scores = tf.cast(tf.matmul(inputs, before, transpose_b=True), tf.float32)
+            targets = tf.tensor_scatter_nd_max(tf.zeros_like(scores), at, tf.ones_like(factors[first:last]))
+            weighted = tf.tensor_scatter_nd_update(tf.ones_like(scores), at, factors[first:last])
+            with tf.GradientTape() as tape:
+                tape.watch(scores)
+                losses = loss(scores, targets, weighted)
+            of_scores = tf.cast(tape.gradient(losses, scores), before.dtype)
+            slopes += tf.cast(tf.matmul(of_scores, before), tf.float32)
+            gradient = tf.matmul(of_scores, inputs, transpose_a=True)
+            now = RowStep(*(tf.cast(one, tf.float32) for one in step))
+            settings = [tf.constant(self.beta), tf.constant(self.epsilon), tf.constant(self.weight_decay)]
+            old = tf.gather(self.squares, numbers)
+            after, squares = _updated(before, gradient, old, now, settings, low + self.table.start)
+            self.table.variable.scatter_update(tf.IndexedSlices(after, numbers))
+            self.squares.scatter_update(tf.IndexedSlices(squares, numbers))
+            return high, shares + tf.reduce_sum(losses, axis=1), slopes
 
         start = (tf.constant(0), tf.zeros(tf.shape(fixed)[:1]), tf.zeros_like(fixed))
         # Not in parallel: each block writes the table, and the scores of one block at a time are in memory.
@@ -178,38 +176,6 @@ class FusedRows:
         shares += tf.reduce_sum(slopes * (here.vectors - fixed), axis=1)
         return sum_of_shares(self.table, shares, here, tf.shape(vectors)[0])
 
-    def _block(
-        self,
-        vectors: tf.Tensor,
-        at: tf.Tensor,
-        factors: tf.Tensor,
-        loss: RowLoss,
-        low: tf.Tensor,
-        high: tf.Tensor,
-        step: RowStep,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Update the rows ``[low, high)``; return their losses and the gradients of the vectors."""
-        numbers = tf.range(low, high)
-        before = tf.gather(self.table.variable, numbers)
-        inputs = tf.cast(vectors, before.dtype)
-        scores = tf.cast(tf.matmul(inputs, before, transpose_b=True), tf.float32)
-        targets = tf.tensor_scatter_nd_max(tf.zeros_like(scores), at, tf.ones_like(factors))
-        weighted = tf.tensor_scatter_nd_update(tf.ones_like(scores), at, factors)
-        with tf.GradientTape() as tape:
-            tape.watch(scores)
-            losses = loss(scores, targets, weighted)
-        of_scores = tf.cast(tape.gradient(losses, scores), before.dtype)
-        slopes = tf.cast(tf.matmul(of_scores, before), tf.float32)
-        gradient = tf.matmul(of_scores, inputs, transpose_a=True)
-        after, squares = _updated(
-            before, gradient, tf.gather(self.squares, numbers),
-            tf.cast(step.factor, tf.float32), tf.cast(step.rate, tf.float32), tf.cast(step.number, tf.float32),
-            tf.constant(self.beta), tf.constant(self.epsilon), tf.constant(self.weight_decay), low + self.table.start,
-        )  # fmt: skip
-        self.table.variable.scatter_update(tf.IndexedSlices(after, numbers))
-        self.squares.scatter_update(tf.IndexedSlices(squares, numbers))
-        return tf.reduce_sum(losses, axis=1), slopes
-
 
 # Compiled, so that each number of a block is read and written once.
 @tf.function(jit_compile=True, autograph=False)
@@ -217,41 +183,29 @@ def _updated(
     before: tf.Tensor,
     gradient: tf.Tensor,
     squares: tf.Tensor,
-    factor: tf.Tensor,
-    rate: tf.Tensor,
-    number: tf.Tensor,
-    beta: tf.Tensor,
-    epsilon: tf.Tensor,
-    weight_decay: tf.Tensor,
+    step: RowStep,
+    settings: list[tf.Tensor],
     first: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the rows and their means of squares after a step."""
-    gradient = tf.cast(gradient, tf.float32) * factor
+    beta, epsilon, weight_decay = settings
+    gradient = tf.cast(gradient, tf.float32) * step.factor
     squares = beta * squares + (1 - beta) * tf.reduce_mean(tf.square(gradient), axis=1, keepdims=True)
-    length = tf.sqrt(squares / (1 - tf.pow(beta, number))) + epsilon
-    after = tf.cast(before, tf.float32) * (1 - rate * weight_decay) - rate * gradient / length
+    length = tf.sqrt(squares / (1 - tf.pow(beta, step.number))) + epsilon
+    after = tf.cast(before, tf.float32) * (1 - step.rate * weight_decay) - step.rate * gradient / length
     if before.dtype == tf.bfloat16:
-        after = rounded_stochastically(after, first, tf.cast(number, tf.uint32))
+        after = rounded_stochastically(after, first, tf.cast(step.number, tf.uint32))
     return after, squares
 
 
 def rounded_stochastically(values: tf.Tensor, first: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-    """Return float32 rows as bfloat16, rounded up or down with probabilities whose mean is the value.
-
-    Otherwise, steps smaller than half the distance of two bfloat16 numbers would change nothing. The random number
-    depends on the row's number, the column and the step alone, not on blocks or ranks.
-    """
-    shape = tf.shape(values)
+    """Return float32 rows as bfloat16, rounded by a random number of the row, the column and the step, unbiased."""
+    shape, uint32 = tf.shape(values), partial(tf.constant, dtype=tf.uint32)
     places = tf.cast(tf.range(shape[0])[:, None] + first, tf.uint32) * tf.cast(shape[1], tf.uint32)
     places += tf.cast(tf.range(shape[1]), tf.uint32)
     # A hash of place and step: two rounds of multiplying and mixing high bits into low ones.
-    mixed = (places + step * _constant(0x85EBCA77)) * _constant(0x9E3779B1)
-    mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, _constant(15))) * _constant(0x85EBCA6B)
-    chance = tf.bitwise.right_shift(mixed, _constant(16))
+    mixed = (places + step * uint32(0x85EBCA77)) * uint32(0x9E3779B1)
+    mixed = tf.bitwise.bitwise_xor(mixed, tf.bitwise.right_shift(mixed, uint32(15))) * uint32(0x85EBCA6B)
+    chance = tf.bitwise.right_shift(mixed, uint32(16))
     # bfloat16 is the upper half of float32: the carry from the lower half is the rounding.
-    bits = tf.bitwise.bitwise_and(tf.bitcast(values, tf.uint32) + chance, _constant(0xFFFF0000))
+    bits = tf.bitwise.bitwise_and(tf.bitcast(values, tf.uint32) + chance, uint32(0xFFFF0000))
     return tf.cast(tf.bitcast(bits, tf.float32), tf.bfloat16)
-
-
-def _constant(value: int) -> tf.Tensor:
-    return tf.constant(value, tf.uint32)

@@ -1,8 +1,4 @@
-"""Initial values of a sharded table, which depend on the seed and the row, not on the number of ranks.
-
-Rows are drawn in blocks of fixed size, each from a generator that is seeded with the block's number. A rank draws the
-blocks that its range touches, and keeps its rows.
-"""
+"""Initial values of a sharded table, drawn in blocks of rows: they depend on the seed and the row, not on the ranks."""
 
 import logging
 import math
@@ -30,11 +26,7 @@ Initializer: TypeAlias = str | keras.initializers.Initializer | np.ndarray | Cal
 
 
 def first_values(initializer: Initializer, name: str, rows: int, dim: int, seed: int) -> Values | None:
-    """Return a function from ``(start, stop)`` to the initial values of these rows, or None for zeros.
-
-    Tables of different names get different values. Keras initializers that are not known to draw rows independently,
-    such as the user's own, compute the whole table on each rank.
-    """
+    """Return a function from ``(start, stop)`` to the initial values of these rows, or None for zeros."""
     if isinstance(initializer, np.ndarray):
         return _rows_of(initializer, name, rows, dim)
     if isinstance(initializer, str):
@@ -77,8 +69,6 @@ def table_seed(name: str, seed: int, initializer: keras.initializers.Initializer
 
 
 def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Values:
-    """Return a function that draws whole blocks and returns the requested rows."""
-
     def values(start: int, stop: int) -> tf.Tensor:
         first, last = start // BLOCK_ROWS, -(-stop // BLOCK_ROWS)
         drawn = [draw(tf.constant([table_seed, block], tf.int32), BLOCK_ROWS) for block in range(first, last)]

@@ -1,5 +1,3 @@
-"""The sharded form of Keras' Embedding, which large embeddings get inside ``embedding_scope()``."""
-
 import functools
 import logging
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ import tensorflow as tf
 from keras.src.api_export import REGISTERED_OBJS_TO_NAMES
 from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 
+from xmc_tf.collective.blocks import replaced, set_in_block
 from xmc_tf.collective.heads.layers import scores_of_rows
 from xmc_tf.collective.keras_2 import keras_2_refused
 from xmc_tf.collective.tables.initial_values import Initializer, OfShape
@@ -29,8 +28,6 @@ MakeTable = Callable[[str, int, int, Initializer, bool], ShardedTable]
 
 
 class EmbeddingScope(NamedTuple):
-    """The settings of an embedding scope, and the makers of its tables."""
-
     make: MakeTable
     wants: Callable[[int, int], bool]  # whether an embedding of so many rows and columns is sharded
     wire: WireFormat
@@ -48,11 +45,7 @@ def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
 
 
 class ShardedEmbedding(keras.layers.Embedding):
-    """An Embedding of which each rank holds a range of rows.
-
-    ``embeddings`` stands for the whole table; ``table`` has this rank's rows. A subclass of Keras' Embedding gets a
-    form with this class as a base (``sharded_form``); with few rows, it works as in one process.
-    """
+    """An Embedding of which each rank holds a range of rows, in ``table``, or, with few rows, a plain one."""
 
     table: ShardedTable
     _make_table: MakeTable | None = None
@@ -88,7 +81,6 @@ class ShardedEmbedding(keras.layers.Embedding):
         )
 
     def build(self, input_shape: Any = None) -> None:
-        """Create this rank's rows."""
         if self._make_table is None:
             super().build(input_shape)
             return
@@ -101,7 +93,6 @@ class ShardedEmbedding(keras.layers.Embedding):
         self.built = True
 
     def call(self, inputs: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """Return the rows for ids; collective."""
         if self._make_table is None:
             return super().call(inputs)
         if isinstance(inputs, tf.SparseTensor):
@@ -128,8 +119,6 @@ class ShardedEmbedding(keras.layers.Embedding):
 
 
 class _Reversing:
-    """The call of a sharded ReversibleEmbedding."""
-
     def call(self: Any, inputs: tf.Tensor, reverse: bool = False) -> tf.Tensor:
         """Return the rows for ids, or the scores of all rows for vectors; collective."""
         table = getattr(self, "table", None)
@@ -185,11 +174,9 @@ def shard_embeddings(scope: EmbeddingScope) -> Iterator[None]:
         logger.info("an embedding of %d rows is small and stays replicated", rows)
         return original(cls, *args, **kwargs)
 
-    token = _SCOPE.set(scope)
-    keras.layers.Embedding.__new__ = new
-    try:
-        with keras_2_refused("layers.Embedding", "__init__", "an Embedding inside embedding_scope()"):
-            yield
-    finally:
-        del keras.layers.Embedding.__new__
-        _SCOPE.reset(token)
+    with (
+        set_in_block(_SCOPE, scope),
+        replaced(keras.layers.Embedding, __new__=new),
+        keras_2_refused("layers.Embedding", "__init__", "an Embedding inside embedding_scope()"),
+    ):
+        yield

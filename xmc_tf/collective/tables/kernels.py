@@ -1,5 +1,3 @@
-"""Compiled loops over the ids and rows of a batch, several times as fast as TensorFlow's operations."""
-
 import numpy as np
 
 from xmc_tf.common.compiled import kernel
@@ -9,11 +7,10 @@ _MIXING = np.uint64(0x9E3779B97F4A7C15)
 
 @kernel
 def unique_by_owner(ids, bounds, places, unique, owners, positions, counts):
-    """Find the different ids, ordered by owner and then by first occurrence, and return their number.
-
-    ``bounds``: the first id of each owner but the first. ``places``: a power of two of -1, more than there are ids.
-    ``unique``, ``positions`` (of each id among the unique ones) and ``counts`` (of each owner, zeros at first) are
-    filled; ``owners`` is working memory. ``unique`` and ``owners`` are as long as ``ids``.
+    """Find the different ids, ordered by owner and then by first occurrence, and return their number. ``bounds``: the
+    first id of each owner but the first; ``places``: a power of two of -1, more than there are ids; ``counts``:
+    zeros. ``unique``, ``positions`` and ``counts`` are filled; ``unique`` and ``owners``, which is working memory,
+    are as long as ``ids``.
     """
     mask, found = np.uint64(len(places) - 1), 0
     for number in range(len(ids)):

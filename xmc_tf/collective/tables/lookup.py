@@ -1,13 +1,9 @@
-"""Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag.
-
-One exchange of ids tells each rank which rows to send and to expect. Before its ids, a rank sends the number of
-different ids that are out of range, and the first three of them. So all ranks raise an error at the same point, and
-none waits for a rank that has failed.
-"""
+"""Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +11,14 @@ import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
-from xmc_tf.collective.tables.bags import Combiner, Ids, bags, combine, flat_ids
+from xmc_tf.collective.tables.bags import Combiner, DenseOrRagged, Ids, bags, combine, flat_ids
 from xmc_tf.collective.tables.row_sums import EachId, UniqueIds
 from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
-from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange
+from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of
 from xmc_tf.common.errors import InputError
 
+# Before its ids, a rank sends how many different ids are out of range, and the first three of them, so that all ranks
+# raise an error at the same point.
 HEADER = 4
 
 
@@ -34,9 +32,8 @@ def ids_out_of_range_in_one_line() -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        if (
-            line := re.search(r"(table \S+ has rows \d+ to \d+; )?ids out of range on rank [^\n]*", str(error))
-        ) is None:
+        line = re.search(r"(table \S+ has rows \d+ to \d+; )?ids out of range on rank [^\n]*", str(error))
+        if line is None:
             raise
         short = InputError(line[0])
         short.on_all_ranks = True
@@ -46,8 +43,6 @@ def ids_out_of_range_in_one_line() -> Iterator[None]:
 
 
 class RowRequest(NamedTuple):
-    """A request for the rows of a batch of ids."""
-
     positions: tf.Tensor  # of each id's row among the received rows
     local: tf.Tensor  # the local rows to send, by rank
     send: tf.Tensor  # the number of rows to send to each rank
@@ -57,7 +52,6 @@ class RowRequest(NamedTuple):
 @tf.autograph.experimental.do_not_convert
 def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
     """Return the request for flat ``ids``, possibly repeated; collective. An invalid id is an error on all ranks."""
-    table = serving_or_sharded(table)
     ids = tf.cast(ids, tf.int64)
     if table.size > 1:
         return request_from_owners(table, ids, lambda wanted: wanted - table.start, check=True)
@@ -69,10 +63,7 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
 def request_from_owners(
     table: ShardedTable, ids: tf.Tensor, local: Callable[[tf.Tensor], tf.Tensor], *, check: bool
 ) -> RowRequest:
-    """Return the request for flat int64 ids of a table on several ranks; collective.
-
-    ``local`` returns the local rows of ids that this rank owns; ``check`` says whether ids must be row numbers.
-    """
+    """Return the request for flat int64 ids on several ranks; ``local`` returns the owner's local rows; collective."""
     bounds = table.partition.bounds[1:-1].astype(np.int64)
 
     def ask(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -119,13 +110,9 @@ def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 def exchange_ids(
     table: ShardedTable, ids: tf.Tensor, counts: tf.Tensor, check: tf.Tensor, name: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ids to their owners; return the received ids, by rank, and their number from each rank; collective.
-
-    ``ids`` are ordered by owner and may be encoded; ``check`` are the ids to check against the table's range.
-    """
-    message = tf.numpy_function(
-        lambda *arrays: _message(table, *arrays), [ids, counts, tf.cast(check, tf.int64)], _number_type(table)
-    )
+    """Send ids, ordered by owner, to their owners; return those received, by rank, and their number; collective."""
+    arrays = [ids, counts, tf.cast(check, tf.int64)]
+    message = tf.numpy_function(partial(_message, table), arrays, _number_type(table))
     message.set_shape([None])
     return _exchanged(table, message, counts, name)
 
@@ -156,7 +143,6 @@ def _number_type(table: ShardedTable) -> tf.DType:
 
 
 def _message(table: ShardedTable, ids: np.ndarray, counts: np.ndarray, check: np.ndarray) -> np.ndarray:
-    """Return the ids with a header before those for each rank."""
     message = np.empty(len(ids) + HEADER * table.size, _number_type(table).as_numpy_dtype)
     header, low, at = _header(table, check), 0, 0
     for count in counts.tolist():
@@ -167,8 +153,6 @@ def _message(table: ShardedTable, ids: np.ndarray, counts: np.ndarray, check: np
 
 
 def _exchanged(table: ShardedTable, message: tf.Tensor, counts: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send messages, check the headers of those that are received, and return the ids in them."""
-
     def unpack(received: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parts = np.split(received, np.cumsum(splits[:-1]))
         _check(table, np.stack([part[:HEADER] for part in parts]))
@@ -195,7 +179,6 @@ def _header(table: ShardedTable, ids: np.ndarray) -> np.ndarray:
 
 
 def _check(table: ShardedTable, headers: np.ndarray) -> None:
-    """Raise an error that names ranks and ids if an id is out of range."""
     if not (headers[:, 0] > 0).any():
         return
     culprits = []
@@ -222,14 +205,12 @@ def lookup(
     ids: Ids,
     combiner: Combiner = None,
     *,
-    weights: tf.Tensor | tf.RaggedTensor | None = None,
+    weights: DenseOrRagged | None = None,
     wire: WireFormat = "fp32",
     request: RowRequest | None = None,
-) -> tf.Tensor | tf.RaggedTensor:
-    """Return rows of ``table`` for each rank's own ids, if any; collective. An invalid id is an error on all ranks.
-
-    ``combiner`` is for the last dimension of the ids; an empty bag gives zeros. ``request`` is that of the flat ids, if
-    they have been exchanged before.
+) -> DenseOrRagged:
+    """Return rows of ``table`` for each rank's own ids, if any; collective. An invalid id is an error on all ranks; an
+    empty bag gives zeros. ``request`` is that of the flat ids, if they have been exchanged before.
     """
     table = serving_or_sharded(table)
     check_format(wire)
@@ -246,8 +227,4 @@ def lookup(
 @tf.autograph.experimental.do_not_convert
 def fetch(table: ShardedTable, request: RowRequest, wire: WireFormat = "fp32") -> tf.Tensor:
     """Return the unique rows of a request; ``tf.gather(rows, request.positions)`` has one row per id."""
-    table = serving_or_sharded(table)
-    rows = table.gather(request.local)
-    if table.size == 1:
-        return rows
-    return exchange(rows, request.send, request.receive, rank=table.rank, name=f"{table.name}/rows", wire=wire)
+    return exchange_of(table, table.gather(request.local), request.send, request.receive, "rows", wire)

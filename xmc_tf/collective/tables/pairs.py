@@ -1,9 +1,4 @@
-"""Scores of (instance, row) pairs, computed by one of two routes with the same result.
-
-*rows*: rows are sent to the instances. The cost grows with the number of different rows in the batch.
-*features*: the instances' vectors are sent to the owners of the rows, at most once to each, which return scores or,
-for a loss that is a sum over pairs, only its shares. The cost hardly depends on the number of rows per instance.
-"""
+"""Scores of (instance, row) pairs: either rows are sent to the instances, or vectors to the owners of the rows."""
 
 import logging
 from collections.abc import Callable
@@ -13,21 +8,25 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
+from xmc_tf.collective.tables.bags import DenseOrRagged, flat_ids
 from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids, fetch, request_rows
 from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
-from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange, row_bytes
+from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of, row_bytes
 from xmc_tf.common.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 # The size of the rows that are gathered at once. Tests lower it.
 BLOCK_BYTES = 8 * 2**20
+RouteName = Literal["auto", "rows", "features"]
+# Scores and targets of pairs -> the pairs' losses, elementwise.
+PairLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 @tf.custom_gradient
 def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Return ``sum(left[at_left] * right[at_right], axis=1)``; the gradients of both sides are dense.
-
-    Gathering both sides and multiplying them takes gigabytes for a batch of 256 with 500 candidates of width 768. Here,
-    scores are computed in blocks that fit in the cache, and gradients are products of a dense and a sparse matrix.
+    """Return ``sum(left[at_left] * right[at_right], axis=1)`` with dense gradients. It takes blocks that fit in the
+    cache; gathering both sides would take gigabytes for 256 documents with 500 candidates of width 768.
     """
 
     def back(upstream: tf.Tensor | tf.IndexedSlices) -> tuple[tf.Tensor, None, tf.Tensor, None]:
@@ -42,38 +41,22 @@ def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: t
         of_right = tf.sparse.sparse_dense_matmul(pairs, left, adjoint_a=True)
         return tf.ensure_shape(of_left, left.shape), None, tf.ensure_shape(of_right, right.shape), None
 
-    return _in_blocks(left, at_left, right, at_right), back
-
-
-def _in_blocks(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: tf.Tensor) -> tf.Tensor:
     size = max(1, BLOCK_BYTES // (4 * left.shape[1]))
     blocks = tf.maximum(1, -(-tf.size(at_left) // size))
 
-    def dots(number: tf.Tensor) -> tf.Tensor:
-        block = slice(number * size, (number + 1) * size)
-        return tf.reduce_sum(tf.gather(left, at_left[block]) * tf.gather(right, at_right[block]), axis=1)
-
     def add(number: tf.Tensor, made: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
-        return number + 1, made.write(number, dots(number))
+        block = slice(number * size, (number + 1) * size)
+        dots = tf.reduce_sum(tf.gather(left, at_left[block]) * tf.gather(right, at_right[block]), axis=1)
+        return number + 1, made.write(number, dots)
 
     made = tf.TensorArray(tf.float32, size=blocks, infer_shape=False, element_shape=[None])
     # Sequential, so that only one block is in memory.
     _, made = tf.while_loop(lambda number, _: number < blocks, add, (0, made), parallel_iterations=1)
-    return tf.reshape(made.concat(), tf.shape(at_left))
-
-
-logger = logging.getLogger(__name__)
-
-RouteName = Literal["auto", "rows", "features"]
-# Scores and targets of pairs -> the pairs' losses, elementwise.
-PairLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+    return tf.reshape(made.concat(), tf.shape(at_left)), back
 
 
 class PairScorer:
-    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``; collective.
-
-    The route "auto" is the one that sends fewer bytes for the first batch.
-    """
+    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``; collective."""
 
     def __init__(self, table: ShardedTable, route: RouteName = "auto", wire: WireFormat = "fp32") -> None:
         if route not in ("auto", "rows", "features"):
@@ -83,44 +66,49 @@ class PairScorer:
         self.choice: Choice | None = None
 
     @tf.autograph.experimental.do_not_convert
-    def scores(self, vectors: tf.Tensor, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+    def scores(self, vectors: tf.Tensor, ids: DenseOrRagged) -> DenseOrRagged:
         """Return the score of each pair, in the shape of ``ids``: ``[B, C]``, dense or ragged."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         if self._decided(table, ids, instances, flat) == "rows":
-            return _like(ids, _score_here(table, vectors, instances, flat, self.wire))
-        sent = _send(table, vectors, instances, flat, self.wire)
-        back = _exchange(table, _score(table, sent), sent.pairs_in, sent.pairs_out, "scores")
-        return _like(ids, tf.gather(back, tf.math.invert_permutation(sent.order)))
+            scores = self._score_here(table, vectors, instances, flat)
+        else:
+            sent = _send(table, vectors, instances, flat, self.wire)
+            back = exchange_of(table, _score(table, sent), sent.pairs_in, sent.pairs_out, "scores")
+            scores = tf.gather(back, tf.math.invert_permutation(sent.order))
+        if isinstance(ids, tf.RaggedTensor):
+            return ids.with_flat_values(scores)
+        return tf.ensure_shape(tf.reshape(scores, tf.shape(ids)), ids.shape)
 
     @tf.autograph.experimental.do_not_convert
     def losses(
         self,
         vectors: tf.Tensor,
-        ids: tf.Tensor | tf.RaggedTensor,
-        targets: tf.Tensor | tf.RaggedTensor,
+        ids: DenseOrRagged,
+        targets: DenseOrRagged,
         loss: PairLoss,
-        weights: tf.Tensor | tf.RaggedTensor | None = None,
+        weights: DenseOrRagged | None = None,
     ) -> tf.Tensor:
         """Return the sum of the weighted losses of each instance's pairs, ``[B]``."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
-        wanted, factors = _flat_like(ids, targets), None if weights is None else _flat_like(ids, weights)
+        wanted = tf.cast(flat_ids(targets), tf.float32)
+        factors = None if weights is None else tf.cast(flat_ids(weights), tf.float32)
         if self._decided(table, ids, instances, flat) == "rows":
-            of_pairs = _weighted(loss(_score_here(table, vectors, instances, flat, self.wire), wanted), factors)
+            of_pairs = loss(self._score_here(table, vectors, instances, flat), wanted)
+            of_pairs = of_pairs if factors is None else of_pairs * factors
             return tf.math.unsorted_segment_sum(of_pairs, instances, tf.shape(vectors)[0])
         sent = _send(table, vectors, instances, flat, self.wire)
-        wanted = _to_owners(table, wanted, sent, "targets")
-        factors = None if factors is None else _to_owners(table, factors, sent, "weights")
-        of_pairs = _weighted(loss(_score(table, sent), wanted), factors)
+        wanted = exchange_of(table, tf.gather(wanted, sent.order), sent.pairs_out, sent.pairs_in, "targets")
+        if factors is not None:
+            factors = exchange_of(table, tf.gather(factors, sent.order), sent.pairs_out, sent.pairs_in, "weights")
+        of_pairs = loss(_score(table, sent), wanted)
+        of_pairs = of_pairs if factors is None else of_pairs * factors
         of_groups = tf.math.unsorted_segment_sum(of_pairs, sent.group_of_pair, tf.shape(sent.vectors)[0])
-        back = _exchange(table, of_groups, sent.groups_in, sent.groups_out, "losses")
+        back = exchange_of(table, of_groups, sent.groups_in, sent.groups_out, "losses")
         return tf.math.unsorted_segment_sum(back, sent.instance_of_group, tf.shape(vectors)[0])
 
-    def _decided(
-        self, table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor, instances: tf.Tensor, flat: tf.Tensor
-    ) -> str:
-        """Return the route; the first call chooses it."""
+    def _decided(self, table: ShardedTable, ids: DenseOrRagged, instances: tf.Tensor, flat: tf.Tensor) -> str:
         if self.route != "auto":
             return self.route
         if table.size == 1:
@@ -129,6 +117,10 @@ class PairScorer:
             self.choice = choose_route(table, ids, instances, flat, self.wire)
             logger.info("table %r: %s", table.name, self.choice.reason)
         return self.choice.route
+
+    def _score_here(self, table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        request = request_rows(table, ids)
+        return pair_dots(vectors, instances, fetch(table, request, self.wire), request.positions)
 
 
 class _Sent(NamedTuple):
@@ -146,7 +138,6 @@ class _Sent(NamedTuple):
 
 
 def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor, wire: WireFormat) -> _Sent:
-    """Send pairs and vectors to the owners of the rows."""
     if table.size == 1:
         pairs, groups = tf.reshape(tf.size(ids), [1]), tf.shape(vectors)[:1]
         local = checked_ids(table, ids)
@@ -161,7 +152,6 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
     first = tf.concat([tf.ones([tf.minimum(tf.size(ids), 1)], tf.bool), changes], axis=0)
     marked = tf.where(first, -1 - ordered_ids, ordered_ids)
     received, pairs_in = exchange_ids(table, marked, pairs_out, ids, f"{table.name}/pairs")
-
     begins = received < 0
     local = tf.where(begins, -1 - received, received) - table.start
     group_of_pair = tf.cumsum(tf.cast(begins, tf.int32)) - 1
@@ -169,79 +159,32 @@ def _send(table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf
     groups_in = tf.math.bincount(tf.boolean_mask(sources, begins), minlength=table.size, maxlength=table.size)
     groups_out = tf.math.bincount(tf.boolean_mask(owners, first), minlength=table.size, maxlength=table.size)
     instance_of_group = tf.boolean_mask(ordered_instances, first)
-    moved = exchange(
-        _gather_dense_gradient(vectors, instance_of_group),
-        groups_out,
-        groups_in,
-        rank=table.rank,
-        name=f"{table.name}/vectors",
-        wire=wire,
-        kind="vectors",
-    )
+
+    @tf.custom_gradient
+    def gathered(vectors: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        # With a dense gradient, because an encoder cannot use sparse ones.
+        def back(upstream: tf.Tensor) -> tf.Tensor:
+            return tf.math.unsorted_segment_sum(upstream, instance_of_group, tf.shape(vectors)[0])
+
+        return tf.gather(vectors, instance_of_group), back
+
+    moved = exchange_of(table, gathered(vectors), groups_out, groups_in, "vectors", wire)
     return _Sent(order, pairs_out, groups_out, instance_of_group, pairs_in, groups_in, group_of_pair, local, moved)
 
 
-def _score_here(
-    table: ShardedTable, vectors: tf.Tensor, instances: tf.Tensor, ids: tf.Tensor, wire: WireFormat
-) -> tf.Tensor:
-    """Return the scores of this rank's pairs, after fetching their rows."""
-    request = request_rows(table, ids)
-    return pair_dots(vectors, instances, fetch(table, request, wire), request.positions)
-
-
 def _score(table: ShardedTable, sent: _Sent) -> tf.Tensor:
-    """Return the scores of the received pairs."""
     unique, positions = tf.unique(sent.local)
     rows = tf.cast(tf.gather(table.variable, unique), tf.float32)
     return pair_dots(sent.vectors, sent.group_of_pair, rows, positions)
 
 
-@tf.custom_gradient
-def _gather_dense_gradient(vectors: tf.Tensor, at: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Gather rows, with a dense gradient, because an encoder cannot use sparse ones."""
-
-    def back(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
-        return tf.math.unsorted_segment_sum(upstream, at, tf.shape(vectors)[0]), None
-
-    return tf.gather(vectors, at), back
-
-
-def _to_owners(table: ShardedTable, values: tf.Tensor, sent: _Sent, kind: str) -> tf.Tensor:
-    """Send a number per pair to the owners of the pairs' rows."""
-    return _exchange(table, tf.gather(values, sent.order), sent.pairs_out, sent.pairs_in, kind)
-
-
-def _exchange(table: ShardedTable, values: tf.Tensor, send: tf.Tensor, receive: tf.Tensor, kind: str) -> tf.Tensor:
-    """Send numbers in full precision, as there are few of them."""
-    if table.size == 1:
-        return values
-    return exchange(values, send, receive, rank=table.rank, name=f"{table.name}/{kind}", kind=kind)
-
-
-def _pairs(ids: tf.Tensor | tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the instance and the row of each pair."""
+def _pairs(ids: DenseOrRagged) -> tuple[tf.Tensor, tf.Tensor]:
     if isinstance(ids, tf.RaggedTensor):
         return tf.cast(ids.value_rowids(), tf.int32), tf.cast(ids.flat_values, tf.int64)
     if ids.shape.rank != 2:
         raise InputError("ids of pairs", expected="[instances, rows for each]", received=str(ids.shape))
     instances, per_instance = tf.shape(ids)[0], tf.shape(ids)[1]
     return tf.repeat(tf.range(instances), per_instance), tf.cast(tf.reshape(ids, [-1]), tf.int64)
-
-
-def _flat_like(ids: tf.Tensor | tf.RaggedTensor, values: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    flat = values.flat_values if isinstance(values, tf.RaggedTensor) else tf.reshape(values, [-1])
-    return tf.cast(flat, tf.float32)
-
-
-def _like(ids: tf.Tensor | tf.RaggedTensor, flat: tf.Tensor) -> tf.Tensor | tf.RaggedTensor:
-    """Return a flat tensor in the shape of ``ids``."""
-    if isinstance(ids, tf.RaggedTensor):
-        return ids.with_flat_values(flat)
-    return tf.ensure_shape(tf.reshape(flat, tf.shape(ids)), ids.shape)
-
-
-def _weighted(losses: tf.Tensor, weights: tf.Tensor | None) -> tf.Tensor:
-    return losses if weights is None else losses * weights
 
 
 class Choice(NamedTuple):
@@ -255,20 +198,12 @@ def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
 
 
 def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
-    """Return the bytes of a step that sends vectors to the owners of rows and receives their gradients.
-
-    A group is an instance with those of its pairs whose rows one other rank owns; ``pairs`` counts pairs of other
-    ranks.
-    """
+    """Return the bytes of a step that sends each instance once to each rank with its rows, and receives gradients."""
     return groups * 2 * row_bytes(dim, wire) + pairs * (id_bytes + 8)  # 8: a score and its gradient
 
 
 def choose_route(
-    table: ShardedTable,
-    ids: tf.Tensor | tf.RaggedTensor,
-    instances: tf.Tensor,
-    flat: tf.Tensor,
-    wire: WireFormat,
+    table: ShardedTable, ids: DenseOrRagged, instances: tf.Tensor, flat: tf.Tensor, wire: WireFormat
 ) -> Choice:
     """Choose a route by the bytes of this batch or, while tracing, by those expected for its shape; collective."""
     eager = not tf.is_symbolic_tensor(flat)
@@ -305,7 +240,7 @@ def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tup
     return float(len(np.unique(ids[away]))), float(len(groups)), float(away.sum())
 
 
-def _expected(table: ShardedTable, ids: tf.Tensor | tf.RaggedTensor) -> tuple[float, float, float] | None:
+def _expected(table: ShardedTable, ids: DenseOrRagged) -> tuple[float, float, float] | None:
     """Return these numbers for uniformly drawn ids, or None if the shape is unknown."""
     if isinstance(ids, tf.RaggedTensor) or not ids.shape.is_fully_defined():
         return None

@@ -10,10 +10,8 @@ from xmc_tf.collective.tables.kernels import add_rows, unique_by_owner
 
 
 class UniqueIds:
-    """The different values of int64 numbers, ordered by owner and then by first occurrence.
-
-    ``positions`` has the place of each number among ``values``, ``counts`` the number of values of each owner;
-    ``bounds`` is the first number of each owner but the first.
+    """The different values of int64 numbers, by owner (whose first numbers are ``bounds``) and then by first
+    occurrence.
     """
 
     def __init__(self, numbers: np.ndarray, bounds: np.ndarray = np.empty(0, np.int64)) -> None:  # noqa: B008

@@ -1,7 +1,7 @@
 """A table of which each rank holds a contiguous range of rows."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.engines.graph_order import in_plain_graph
 from xmc_tf.collective.tables.initial_values import BLOCK_ROWS, Initializer, Values, first_values
 from xmc_tf.common.errors import InputError
@@ -44,7 +45,6 @@ def get_rows(rows: tf.Variable | SomeRows, low: int, high: int) -> tf.Tensor:
 
 
 def set_rows(rows: tf.Variable | SomeRows, low: int, values: tf.Tensor | np.ndarray) -> None:
-    """Write rows from ``low`` on, in place."""
     variable, numbers = _of(rows, low, low + int(values.shape[0]))
     variable.scatter_update(tf.IndexedSlices(tf.cast(values, variable.dtype), numbers))
 
@@ -56,14 +56,11 @@ def _of(rows: tf.Variable | SomeRows, low: int, high: int) -> tuple[Any, np.ndar
 
 
 def row_type(variable: Any) -> np.dtype:
-    """Return the NumPy type of the rows that ``get_rows`` returns."""
     return np.dtype(np.float32 if variable.dtype == tf.bfloat16 else variable.dtype.as_numpy_dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class ShardedTable:
-    """A rank's part of a table: its rows and their optimizer slots."""
-
     name: str  # the same on all ranks; it names messages and files
     rows: int  # of all ranks
     dim: int
@@ -79,7 +76,6 @@ class ShardedTable:
 
     @property
     def size(self) -> int:
-        """The number of ranks that share the table."""
         return len(self.partition.bounds) - 1
 
     @property
@@ -100,15 +96,11 @@ class ShardedTable:
         """Return the slot of that name; the first call creates it, filled with ``value``."""
         if name not in self.slots:
             with tf.init_scope(), not_replicated():
-                self.slots[name] = tf.Variable(
-                    tf.fill([self.local_rows, self.dim], tf.constant(value, tf.float32)),
-                    trainable=False,
-                    name=f"{self.name}/{name}",
-                )
+                filled = tf.fill([self.local_rows, self.dim], tf.constant(value, tf.float32))
+                self.slots[name] = tf.Variable(filled, trainable=False, name=f"{self.name}/{name}")
         return self.slots[name]
 
     def gather(self, local: tf.Tensor) -> tf.Tensor:
-        """Return local rows by their numbers, float32."""
         return tf.cast(tf.gather(self.variable, local), tf.float32)
 
     def finish_step(self, step: tf.Tensor) -> None:
@@ -129,7 +121,6 @@ def make_table(
     dtype: tf.DType = tf.float32,
     each_id: bool = False,
 ) -> ShardedTable:
-    """Return this rank's part of a new table; the initial values do not depend on the number of ranks."""
     if rows < 1 or dim < 1:
         raise InputError(f"table {name!r}", expected="at least one row and one column", received=f"({rows}, {dim})")
     partition = even_rows(rows, size) if partition is None else partition
@@ -139,29 +130,21 @@ def make_table(
             expected=f"{rows} rows",
             received=f"{int(partition.bounds[-1])} rows",
         )
-    start, stop = int(partition.bounds[rank]), int(partition.bounds[rank + 1])
+    start, stop = partition.range(rank)
     first = partial(first_values, initializer, name, rows, dim, seed)
     if in_plain_graph():
         variable = _variable_of_graph(name, (start, stop, dim), dtype, trainable, first)
     else:
-        variable = _filled_variable(name, (start, stop, dim), dtype, trainable, first())
+        values = first()
+        with tf.init_scope(), not_replicated():
+            variable = tf.Variable(tf.zeros([stop - start, dim], dtype), trainable=trainable, name=name)
+            if values is not None:
+                # In place and in blocks, so that the table is never in memory twice.
+                for at in range(start, stop, 16 * BLOCK_ROWS):
+                    set_rows(variable, at - start, values(at, min(at + 16 * BLOCK_ROWS, stop)))
     table = ShardedTable(name, rows, dim, partition, rank, variable, each_id=each_id)
     mark_rows(variable, table)
     return table
-
-
-def _filled_variable(
-    name: str, range_and_dim: tuple[int, int, int], dtype: tf.DType, trainable: bool, values: Values | None
-) -> tf.Variable:
-    start, stop, dim = range_and_dim
-    with tf.init_scope(), not_replicated():
-        variable = tf.Variable(tf.zeros([stop - start, dim], dtype), trainable=trainable, name=name)
-        if values is not None:
-            # In place and in blocks, so that the table is never in memory twice.
-            for at in range(start, stop, 16 * BLOCK_ROWS):
-                end = min(at + 16 * BLOCK_ROWS, stop)
-                set_rows(variable, at - start, values(at, end))
-    return variable
 
 
 def _variable_of_graph(
@@ -193,9 +176,8 @@ def mark_rows(variable: tf.Variable, table: ShardedTable) -> None:
 
 
 class _NotByOneRank:
-    """The answer to Keras' optimizers, which ask first whether the gradient of a variable replaces it: never.
-
-    Only they ask. A rank that updated its shard alone would train a model of its own.
+    """The answer to Keras' optimizers, which ask first whether the gradient of a variable replaces it: never. Only they
+    ask, and a rank that updated its shard alone would train a model of its own.
     """
 
     def __init__(self, table: ShardedTable) -> None:
@@ -216,14 +198,9 @@ class _NotByOneRank:
 _OVER_RANKS: ContextVar[bool] = ContextVar("over_ranks", default=False)
 
 
-@contextmanager
-def updated_over_ranks() -> Iterator[None]:
+def updated_over_ranks() -> AbstractContextManager[None]:
     """Allow Keras' optimizers to update shards in the block, with gradients that are those of all ranks."""
-    token = _OVER_RANKS.set(True)
-    try:
-        yield
-    finally:
-        _OVER_RANKS.reset(token)
+    return set_in_block(_OVER_RANKS, True)
 
 
 def table_of(variable: tf.Variable) -> ShardedTable | None:
@@ -234,14 +211,8 @@ def table_of(variable: tf.Variable) -> ShardedTable | None:
 _NOT_REPLICATED: ContextVar[bool] = ContextVar("not_replicated", default=False)
 
 
-@contextmanager
-def not_replicated() -> Iterator[None]:
-    """Do not replicate the variables made in the block."""
-    token = _NOT_REPLICATED.set(True)
-    try:
-        yield
-    finally:
-        _NOT_REPLICATED.reset(token)
+def not_replicated() -> AbstractContextManager[None]:
+    return set_in_block(_NOT_REPLICATED, True)
 
 
 def replicated_here() -> bool:
@@ -251,14 +222,9 @@ def replicated_here() -> bool:
 _SERVING_TABLES: ContextVar[dict[ShardedTable, ShardedTable] | None] = ContextVar("serving_tables", default=None)
 
 
-@contextmanager
-def serve_from(whole: dict[ShardedTable, ShardedTable]) -> Iterator[None]:
+def serve_from(whole: dict[ShardedTable, ShardedTable]) -> AbstractContextManager[None]:
     """Make lookups in a key of ``whole`` use its value in the block, for SavedModels: a server has no other ranks."""
-    token = _SERVING_TABLES.set(whole)
-    try:
-        yield
-    finally:
-        _SERVING_TABLES.reset(token)
+    return set_in_block(_SERVING_TABLES, whole)
 
 
 def serving_or_sharded(table: ShardedTable) -> ShardedTable:

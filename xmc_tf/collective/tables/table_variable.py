@@ -1,11 +1,7 @@
-"""The local rows of a table as a variable of Keras, which layers track and optimizers receive.
-
-To its user it is the whole table, with the shape, copies and assignments of all rows. Uses that would need all rows in
-one place, or write only some of them, raise an error that names the equivalent over the ranks.
-"""
+"""The rows of a table as a variable of Keras, which to its user is the whole table, or else an error."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
@@ -13,13 +9,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.checkpoints.shard_files import blocks, rows_per_block
 from xmc_tf.collective.tables.table import ShardedTable, SomeRows, get_rows, row_type, set_rows
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator
 
-# The rows that are sent at a time.
+# The bytes of rows that are sent at once.
 BLOCK_BYTES = 64 << 20
 
 _SAVING: ContextVar[tuple[Communicator, list[ShardedTable]] | None] = ContextVar("saving", default=None)
@@ -57,10 +54,8 @@ def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
 
 
 def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save: Callable[[], Any]) -> Any:
-    """Call ``save``, which may call ``whole_rows``, on rank 0, while the other ranks send the rows; collective.
-
-    ``tables`` has the same order on all ranks. If rank 0 fails, the others raise an OSError. Keras needs whole tables
-    in the memory of rank 0; ``save_training`` and ``export_saved_model`` write larger ones.
+    """Call ``save``, which needs whole rows of ``tables``, on rank 0; if it fails, the other ranks raise OSError;
+    collective.
     """
     if communicator.rank == 0:
         token = _SAVING.set((communicator, tables))
@@ -112,14 +107,9 @@ class TableVariable(keras.Variable):
     def __init__(self, table: ShardedTable) -> None:
         self.sharded_table = table
         rows, dim = self._own_shape()  # of a growing table, the room when the layer is built: Keras needs a number
-        super().__init__(
-            "zeros",
-            (table.rows if table.has_row_numbers else rows, dim),
-            table.variable.dtype.name,
-            trainable=table.variable.trainable,
-            autocast=False,
-            name=table.name.replace("/", "_"),
-        )
+        shape, dtype = (table.rows if table.has_row_numbers else rows, dim), table.variable.dtype.name
+        name, trainable = table.name.replace("/", "_"), table.variable.trainable
+        super().__init__("zeros", shape, dtype, trainable=trainable, autocast=False, name=name)
 
     def _own_shape(self) -> list[int]:
         with tf.init_scope():
@@ -127,7 +117,6 @@ class TableVariable(keras.Variable):
 
     @property
     def shape(self) -> tf.TensorShape:
-        """The shape of the whole table."""
         return tf.TensorShape(self._own_shape()) if _OWN_ROWS.get() else super().shape
 
     def _initialize_with_initializer(self, initializer: Any) -> None:
@@ -161,11 +150,9 @@ class TableVariable(keras.Variable):
         return value
 
     def __repr__(self) -> str:
-        return f"<Variable path={self.path}, shape={tuple(self.shape)}, dtype={self.dtype}, {self._where()}>"
-
-    def _where(self) -> str:
         table = self.sharded_table
-        return f"rows {table.start} to {table.start + table.local_rows - 1} on this rank"
+        where = f"rows {table.start} to {table.start + table.local_rows - 1} on this rank"
+        return f"<Variable path={self.path}, shape={tuple(self.shape)}, dtype={self.dtype}, {where}>"
 
     def _serialize_to_tensors(self) -> Any:
         self._refuse_partial_file("tf.train.Checkpoint")
@@ -180,7 +167,6 @@ class TableVariable(keras.Variable):
         return super()._export_to_saved_model_graph(*args, **kwargs)
 
     def _refuse_partial_file(self, what: str) -> None:
-        """Refuse a file that would have only this rank's rows."""
         if self.sharded_table.size > 1:
             raise InputError(
                 f"table {self.sharded_table.name!r} is sharded, and {what} would write this rank's rows only",
@@ -196,14 +182,9 @@ class TableVariable(keras.Variable):
         return bool(self.sharded_table.variable.overwrite_with_gradient)
 
 
-@contextmanager
-def own_rows() -> Iterator[None]:
+def own_rows() -> AbstractContextManager[None]:
     """Make variables stand for this rank's rows only in the block, for optimizers and copies that are restored."""
-    token = _OWN_ROWS.set(True)
-    try:
-        yield
-    finally:
-        _OWN_ROWS.reset(token)
+    return set_in_block(_OWN_ROWS, True)
 
 
 def load_rows(table: ShardedTable, whole: Any, slot: str | None = None) -> None:

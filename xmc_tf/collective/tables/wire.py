@@ -7,6 +7,7 @@ import tensorflow as tf
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
 from xmc_tf.collective.tables.row_sums import sum_rows
+from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.common.errors import InputError
 
 WireFormat = Literal["fp32", "fp16", "bf16", "int8"]
@@ -36,12 +37,10 @@ def exchange(
     wire: WireFormat = "fp32",
     kind: str = "rows",
 ) -> tf.Tensor:
-    """Send ``send[r]`` rows to each rank r, and return the ``receive[r]`` rows received; differentiable, collective.
-
-    The gradient is sent back in the same format. A row of int8 has one scale, so numbers much smaller than its largest
-    are lost; single numbers are then sent as fp32. ``kind`` names the traffic in the byte counts.
+    """Send ``send[r]`` rows to each rank r, and return the ``receive[r]`` rows received; differentiable in the same
+    format, collective. A row of int8 has one scale, so numbers much smaller than its largest are lost; single
+    numbers are then sent as fp32. ``kind`` names the traffic in the byte counts.
     """
-
     if wire == "int8" and rows.shape.rank == 1:
         wire = "fp32"
 
@@ -62,8 +61,16 @@ def exchange(
         return there(tf.identity(rows))
 
 
+def exchange_of(
+    table: ShardedTable, rows: tf.Tensor, send: tf.Tensor, receive: tf.Tensor, kind: str, wire: WireFormat = "fp32"
+) -> tf.Tensor:
+    """Exchange rows, or other values, between the ranks of a table, if it has several."""
+    if table.size == 1:
+        return rows
+    return exchange(rows, send, receive, rank=table.rank, name=f"{table.name}/{kind}", wire=wire, kind=kind)
+
+
 def _assert_countable(send: tf.Tensor, receive: tf.Tensor, width: int, name: str) -> tf.Tensor:
-    """Assert that the counts fit in 32 bits, because Horovod does not check for overflow."""
     most = tf.cast(tf.maximum(tf.reduce_sum(send), tf.reduce_sum(receive)), tf.int64)
 
     def stop() -> tf.Tensor:

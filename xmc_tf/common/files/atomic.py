@@ -26,17 +26,12 @@ def staged(folder: Path) -> Iterator[None]:
 
 
 def is_staged(path: Path) -> bool:
-    """Return whether a path lies in a folder that this process has marked as ``staged``."""
     return bool(_STAGED) and any(parent in _STAGED for parent in path.parent.resolve().joinpath(path.name).parents)
 
 
 @contextmanager
 def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
-    """Yield a path beside ``path`` to write to; it is renamed to ``path`` if the block succeeds.
-
-    In a ``staged`` folder, it is ``path`` itself. With ``new``, a file that has appeared at ``path`` raises
-    FileExistsError instead of being replaced.
-    """
+    """Yield a path to write to, renamed to ``path`` if the block succeeds; ``new``: fail if that exists then."""
     path = Path(path)
     if is_staged(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,12 +42,9 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
             raise named_error(error, path) from None
         return
     if path.exists() and not path.is_file():  # replacing would delete a device or a pipe
-        raise InputError(
-            f"{path} cannot be replaced by a file",
-            expected="the name of a file",
-            received="a folder" if path.is_dir() else "a device or a pipe",
-            fix="write to a file first",
-        )
+        problem = f"{path} cannot be replaced by a file"
+        received = "a folder" if path.is_dir() else "a device or a pipe"
+        raise InputError(problem, expected="the name of a file", received=received, fix="write to a file first")
     path.parent.mkdir(parents=True, exist_ok=True)
     # numpy's and scipy's writers need the suffix.
     handle, name = tempfile.mkstemp(prefix=hidden_prefix(path.stem), suffix=path.suffix, dir=path.parent)
@@ -61,10 +53,15 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
         _lock(handle)  # while it is written: see remove_leftovers
         yield part
         part.chmod(0o666 & ~umask())
-        if not new:
+        if new:
+            try:
+                os.link(part, path)  # fails if there is a file
+            except OSError:  # also of a disk without hard links
+                if os.path.lexists(path):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+                part.replace(path)
+        else:
             part.replace(path)
-        elif not _linked(part, path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     except OSError as error:
         raise named_error(error, path) from None
     finally:
@@ -75,19 +72,6 @@ def atomic_file(path: str | Path, *, new: bool = False) -> Iterator[Path]:
 def hidden_prefix(name: str) -> str:
     """Return the prefix of our temporary names beside ``name``, which no other program uses; 8 characters follow."""
     return f".{name}.xmc_tf-"
-
-
-def _linked(part: Path, path: Path) -> bool:
-    """Give a file its final name; return False if another file has it."""
-    try:
-        os.link(part, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a disk without hard links
-        if os.path.lexists(path):
-            return False
-        part.replace(path)
-    return True
 
 
 def named_error(error: OSError, path: str | Path) -> OSError:

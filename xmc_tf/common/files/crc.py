@@ -1,7 +1,4 @@
-"""The CRC-32 of files, read in pieces, and of bytes from the CRC-32 of their parts.
-
-A CRC is the remainder of a division of polynomials over bits. Bytes that follow shift it by a power of x per bit.
-"""
+"""CRC-32: the remainder of a division of polynomials over bits; bytes that follow shift it by a power of x per bit."""
 
 import zlib
 from collections.abc import Iterable

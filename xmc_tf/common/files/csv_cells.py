@@ -7,11 +7,6 @@ _NOT_IN_CELLS = dict.fromkeys([*(set(range(0x20)) - {9, 10}), 0x7F], " ")
 
 
 def safe_cell(value: Any) -> str:
-    """Return a cell that no spreadsheet program runs as a formula: other than in a number, such a beginning is quoted.
-
-    Example:
-        >>> safe_cell("=1+1"), safe_cell("-1.5"), safe_cell("plain")
-        ("'=1+1", '-1.5', 'plain')
-    """
+    """Return a cell that no spreadsheet program runs as a formula: ``=1+1`` becomes ``'=1+1``, and ``-1.5`` stays."""
     text = "" if value is None else str(value).translate(_NOT_IN_CELLS)
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text

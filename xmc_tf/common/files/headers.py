@@ -6,25 +6,15 @@ from xmc_tf.common.files.json_files import read_json
 
 
 def read_header(path: Path, format: str, *versions: int, of: str, fix: str) -> dict[str, Any]:
-    """Return the content of a folder's JSON header, after checking its format and version.
-
-    ``of`` says what the folder holds, and ``fix`` what to do when it is damaged, for messages.
-    """
-    folder = path.parent
+    """Return the content of the JSON header of a folder ``of`` some data, after checking its format and version."""
     if not path.exists():
-        raise InputError(
-            f"{path} does not exist",
-            expected=f"the folder of {of}",
-            received="a folder without it" if folder.is_dir() else "no folder of that name",
-        )
+        received = "a folder without it" if path.parent.is_dir() else "no folder of that name"
+        raise InputError(f"{path} does not exist", expected=f"the folder of {of}", received=received)
     header: dict[str, Any] = read_json(path, expected="the file as it was saved", fix=fix)
     if header.get("format") != format:
         raise InputError(f"{path} has unexpected content", expected=f'"format": "{format}"', fix=fix)
     if header.get("version") not in versions:
-        raise InputError(
-            f"{path} has an unknown version",
-            expected=" or ".join(map(str, versions)),
-            received=repr(header.get("version")),
-            fix=f"read it with the version of xmc_tf that wrote it, or {fix.rsplit(' or ', 1)[-1]}",
-        )
+        expected, received = " or ".join(map(str, versions)), repr(header.get("version"))
+        fix = f"read it with the version of xmc_tf that wrote it, or {fix.rsplit(' or ', 1)[-1]}"
+        raise InputError(f"{path} has an unknown version", expected=expected, received=received, fix=fix)
     return header

@@ -1,8 +1,4 @@
-"""The reader of all JSON: files of models and parameters, and messages from a socket.
-
-The input may be damaged, come from others, or not be a file. The reader never waits for a pipe, never recurses without
-limit, and never returns a number that numpy and TensorFlow cannot hold.
-"""
+"""The reader of all JSON, which may be hostile: it never waits for a pipe, nor recurses without limit."""
 
 import contextlib
 import json
@@ -29,24 +25,11 @@ _TYPE_NAMES: dict[type, str] = {
 }
 
 
-def read_json(
-    path: str | Path,
-    *,
-    what: str = "",  # the file's purpose, for messages
-    expected: str = "",
-    fix: str = "",
-    top: type | None = dict,  # type of the outermost value; None for any
-    limit: int = MOST_BYTES,
-    unique_keys: bool = False,  # refuse an object that gives a key twice
-    foreign: bool = False,  # of another library, which may write NaN, Infinity and very large numbers
-) -> Any:
-    """Return the content of a JSON file; raise InputError if it cannot be read or does not hold such JSON."""
-    name = f"{what}: {path}" if what else str(path)
+def read_json(path: str | Path, *, what: str = "", fix: str = "", limit: int = MOST_BYTES, **options: Any) -> Any:
+    """Return the content of a JSON file for this purpose, with options of ``parse_json``."""
     with open_regular(path, what, fix=fix) as file:
         content = file.read(limit + 1)
-    return parse_json(
-        content, of=name, expected=expected, fix=fix, top=top, limit=limit, unique_keys=unique_keys, foreign=foreign
-    )
+    return parse_json(content, of=f"{what}: {path}" if what else str(path), fix=fix, limit=limit, **options)
 
 
 def read_unchanged_json(path: Path, *, expected: str = "", fix: str = "") -> Any:
@@ -69,10 +52,10 @@ def parse_json(
     of: str,
     expected: str = "",
     fix: str = "",
-    top: type | None = dict,
+    top: type | None = dict,  # type of the outermost value; None for any
     limit: int = MOST_BYTES,
-    unique_keys: bool = False,
-    foreign: bool = False,
+    unique_keys: bool = False,  # refuse an object that gives a key twice
+    foreign: bool = False,  # of another library, which may write NaN, Infinity and very large numbers
 ) -> Any:
     """Return the value of a JSON text, or of its bytes in UTF-8, whose name for messages is ``of``."""
 
@@ -150,14 +133,8 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _is_deeper(value: Any, most: int) -> bool:
     level = [value]
     for _ in range(most):
-        level = [
-            child
-            for one in level
-            if isinstance(one, dict | list)
-            for child in (one.values() if isinstance(one, dict) else one)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
+        blocks = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        if not (level := [child for block in blocks for child in block if isinstance(child, dict | list)]):
             return False
     return True
 

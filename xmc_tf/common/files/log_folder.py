@@ -4,13 +4,9 @@ from xmc_tf.common.errors import InputError
 
 
 def log_folder(folder: str | Path) -> str:
-    """Return the folder of TensorBoard's files, created if missing."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            f"{folder} cannot hold TensorBoard's files: {error.strerror}",
-            expected="a folder, or a new name",
-            fix="give another logdir",
-        ) from None
+        problem = f"{folder} cannot hold TensorBoard's files: {error.strerror}"
+        raise InputError(problem, expected="a folder, or a new name", fix="give another logdir") from None
     return str(folder)

@@ -1,10 +1,4 @@
-"""Outputs are checked before any work.
-
-An output must be a place that can be written to, no input, and no part of a model. A file that exists is replaced if
-the same command has written it, which its content shows (``marks.py``), or with ``--force``; else it is refused.
-Files are compared by identity (device and inode), because links, bind mounts, relative paths and file systems that
-ignore case lead to the same file by different names.
-"""
+"""Outputs are checked before any work, by the identity of files: links and mounts lead to one file by many names."""
 
 import os
 import stat
@@ -28,19 +22,19 @@ def refuse_output(
     *,
     force: bool = False,
 ) -> None:
-    """Refuse a file to write that is an input, part of a model, or somebody else's; remove what killed runs left of it.
-
-    A file beside a model's parts, such as ``model/pred.npz``, is accepted: PECOS's scripts keep predictions there.
-
-    Example:
-        >>> refuse_output("-o", "pred.npz", {"-x": ["X.npz"], "-m": "model"}, PREDICTIONS)
-    """
+    """Refuse a file that is an input, part of a model, or somebody else's; remove what killed runs left of it."""
     if path is None:
         return
     _refuse_clash(flag, path, inputs)
     _refuse_place(flag, path, "a file")
-    if marks is not None and not force and os.path.isfile(path):
-        _refuse_foreign(flag, Path(path), marks)
+    kept = marks is not None and not force and os.path.isfile(path)
+    if kept and not (os.access(path, os.R_OK) and is_marked(Path(path), marks or ())):
+        raise InputError(
+            f"{flag} {path} exists, and this command has not written it",
+            expected="a new file, or one that this command has written",
+            received=f"a file of {os.path.getsize(path):,} bytes",
+            fix=f"give another name with {flag}, or replace the file with --force",
+        )
     remove_leftovers(path)
 
 
@@ -51,7 +45,6 @@ def refuse_output_folder(flag: str, path: str | Path, inputs: Mapping[str, Named
 
 
 def _refuse_clash(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:
-    """Refuse an output that is an input, or part of a model."""
     for other, read in _each(inputs):
         if _same(path, read) or (os.path.isdir(read) and _is_read_there(path, read)):
             raise _also_read(f"{flag} {path}", other, read)
@@ -60,11 +53,9 @@ def _refuse_clash(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> N
         kind = kind_at(folder)
         if kind is not None and kind.has_part(inside[0]):
             raise InputError(
-                f"{flag} {path} is part of {kind.the} in {folder}",
-                expected="a file that does not belong to a model",
-                received="/".join(inside),
-                fix=f"give another name with {flag}",
-            )
+                f"{flag} {path} is part of {kind.the} in {folder}", expected="a file that does not belong to a model",
+                received="/".join(inside), fix=f"give another name with {flag}",
+            )  # fmt: skip
 
 
 def _refuse_place(flag: str, path: str | Path, wanted: str) -> None:
@@ -94,44 +85,22 @@ def _refuse_place(flag: str, path: str | Path, wanted: str) -> None:
 
 
 def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
-    """Refuse two outputs of a command that are the same file."""
     flags: dict[str, str] = {}
     for flag, path in outputs.items():
-        if path is None:
-            continue
-        place = os.path.realpath(path)
-        if place in flags:
+        if path is not None and (other := flags.setdefault(os.path.realpath(path), flag)) != flag:
             raise InputError(
-                f"{flags[place]} and {flag} are the same file: {path}", expected="a file of its own for each output",
+                f"{other} and {flag} are the same file: {path}", expected="a file of its own for each output",
                 fix=f"give another name with {flag}",
             )  # fmt: skip
-        flags[place] = flag
-
-
-def _refuse_foreign(flag: str, path: Path, marks: Sequence[str]) -> None:
-    """Refuse to replace a file that this command has not written."""
-    if not os.access(path, os.R_OK) or not is_marked(path, marks):
-        raise InputError(
-            f"{flag} {path} exists, and this command has not written it",
-            expected="a new file, or one that this command has written",
-            received=f"a file of {path.stat().st_size:,} bytes",
-            fix=f"give another name with {flag}, or replace the file with --force",
-        )
 
 
 def refuse_model_folder(
     flag: str, path: str | Path, inputs: Mapping[str, Named], *, export: bool = False, unchanged: Sequence[str] = ()
 ) -> None:
-    """Refuse a folder for a model or an export that is an input, lies in another model, or would replace an input.
-
-    ``unchanged`` names flags of inputs that the new model keeps: those may be parts of the model that it replaces.
-    """
+    """Refuse a model's folder that is an input, lies in a model, or would replace an input (but ``unchanged`` ones)."""
     if not os.fspath(path):
-        raise InputError(
-            f"{flag} is empty",
-            expected="a folder to write",
-            fix=f"give a folder with {flag}; in a script, a variable may be unset",
-        )
+        fix = f"give a folder with {flag}; in a script, a variable may be unset"
+        raise InputError(f"{flag} is empty", expected="a folder to write", fix=fix)
     written = EXPORT if export else MODEL
     for other, read in _each(inputs):
         if _same(path, read):
@@ -139,21 +108,17 @@ def refuse_model_folder(
         kept = other in unchanged and kind_at(Path(path)) is written
         for folder, inside in _around(read):
             if not kept and _same(folder, path) and written.has_part(inside[0]):
-                raise InputError(
-                    f"{flag} {path} would replace {read}, which is the input {other}",
-                    expected="inputs outside the folder, or under names that no part of a model has",
-                    received="/".join(inside),
-                    fix=f"move the input elsewhere, or give another folder with {flag}",
-                )
+                problem = f"{flag} {path} would replace {read}, which is the input {other}"
+                expected = "inputs outside the folder, or under names that no part of a model has"
+                fix = f"move the input elsewhere, or give another folder with {flag}"
+                raise InputError(problem, expected=expected, received="/".join(inside), fix=fix)
     for folder, inside in _around(path):
         kind = kind_at(folder)
         if kind is not None and kind.is_model:
             raise InputError(
-                f"{flag} {path} lies inside {kind.the} in {folder}",
-                expected="a folder outside other models",
-                received="/".join(inside),
-                fix=f"give another folder with {flag}",
-            )
+                f"{flag} {path} lies inside {kind.the} in {folder}", expected="a folder outside other models",
+                received="/".join(inside), fix=f"give another folder with {flag}",
+            )  # fmt: skip
     _refuse_place(flag, path, "a folder")
 
 
@@ -173,11 +138,10 @@ def refuse_work_folder(flag: str, path: str | Path, inputs: Mapping[str, Named])
     """Refuse a folder for unfinished work that holds an input (it is removed at the end) or is part of a model."""
     for other, read in _each(inputs):
         if _same(path, read) or any(_same(folder, path) for folder, _ in _around(read)):
-            raise InputError(
-                f"{path}, the work folder of {flag}, holds {read}, which is the input {other}",
-                expected="a folder without inputs: it is removed when the model is complete",
-                fix=f"move the input elsewhere, or give another folder with {flag}",
-            )
+            problem = f"{path}, the work folder of {flag}, holds {read}, which is the input {other}"
+            expected = "a folder without inputs: it is removed when the model is complete"
+            fix = f"move the input elsewhere, or give another folder with {flag}"
+            raise InputError(problem, expected=expected, fix=fix)
     refuse_output_folder(flag, path, {})
 
 
@@ -190,28 +154,21 @@ def _each(inputs: Mapping[str, Named]) -> Iterator[tuple[str, str]]:
 
 
 def _also_read(output: str, flag: str, read: str) -> InputError:
-    return InputError(
-        f"{output} is also the input {flag} {read}",
-        expected="an output that is not read",
-        received="the same file" if not os.path.isdir(read) else "a file of that folder, or the folder itself",
-        fix=f"give another name with {output.split()[0]}",
-    )
+    problem, fix = f"{output} is also the input {flag} {read}", f"give another name with {output.split()[0]}"
+    received = "the same file" if not os.path.isdir(read) else "a file of that folder, or the folder itself"
+    return InputError(problem, expected="an output that is not read", received=received, fix=fix)
 
 
 def _is_read_there(path: str | Path, folder: str) -> bool:
     """Return whether the command reads a file of a folder; of a model's folder, it reads the parts only."""
-    found, kind = _identity(path), kind_at(Path(folder))
-    if found is None:
+    if not os.path.exists(path):
         return False
-    with os.scandir(folder) as entries:
-        tops = [entry for entry in entries if kind is None or kind.has_part(entry.name)]
-    for top in tops:
-        if _identity(top.path) == found:
-            return True
-        for place, _, names in os.walk(top.path) if kind is not None else ():
-            if any(_identity(os.path.join(place, name)) == found for name in names):
-                return True
-    return False
+    kind = kind_at(Path(folder))
+    read = [os.path.join(folder, name) for name in os.listdir(folder) if kind is None or kind.has_part(name)]
+    if kind is not None:
+        walks = [walk for top in read for walk in os.walk(top)]
+        read += [os.path.join(place, name) for place, _, names in walks for name in names]
+    return any(_same(one, path) for one in read)
 
 
 def _around(path: str | Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
@@ -227,14 +184,8 @@ def _around(path: str | Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
                 yield folder, inside
 
 
-def _identity(path: str | Path) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return found.st_dev, found.st_ino
-
-
 def _same(one: str | Path, other: str | Path) -> bool:
-    first = _identity(one)
-    return first is not None and first == _identity(other)
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return False

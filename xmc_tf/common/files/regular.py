@@ -6,6 +6,9 @@ from typing import BinaryIO
 
 from xmc_tf.common.errors import InputError
 
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
+
 
 def existing_file(path: str | Path, what: str) -> Path:
     """Return ``path`` if it is a readable file; ``what`` it is for goes into messages ("labels", "parameters")."""
@@ -13,14 +16,15 @@ def existing_file(path: str | Path, what: str) -> Path:
     if path.is_dir():
         raise InputError(f"{what}: {path} is a folder", expected="a file", fix="name a file inside it")
     if not path.exists():
-        raise InputError(f"{what}: {path} does not exist", expected="an existing file", fix=_neighbour(path))
+        fix = f"there is no folder {path.parent} either"
+        if path.parent.is_dir():
+            close = difflib.get_close_matches(path.name, os.listdir(path.parent), n=1)
+            fix = f"did you mean {path.parent / close[0]}?" if close else "check the name"
+        raise InputError(f"{what}: {path} does not exist", expected="an existing file", fix=fix)
     if not path.is_file():
-        raise InputError(
-            f"{what}: {path} is not an ordinary file",
-            expected="a file that can be read more than once and from any place",
-            received="a pipe or a device",
-            fix="write it to a file first",
-        )
+        problem, fix = f"{what}: {path} is not an ordinary file", "write it to a file first"
+        expected = "a file that can be read more than once and from any place"
+        raise InputError(problem, expected=expected, received="a pipe or a device", fix=fix)
     if not os.access(path, os.R_OK):
         raise InputError(f"{what}: {path} may not be read", fix="check its permissions")
     return path
@@ -43,23 +47,5 @@ def open_regular(path: str | Path, what: str = "", *, fix: str = "") -> BinaryIO
     except (OSError, ValueError) as error:  # no permission, a circle of links, a name that is too long
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{name} cannot be opened", expected="a readable file", received=reason, fix=fix) from None
-    raise InputError(f"{name} is not a regular file", expected="a regular file", received=_kind_of_file(kind), fix=fix)
-
-
-def _kind_of_file(mode: int) -> str:
-    kinds = {
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a pipe",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-    }
-    return kinds.get(stat.S_IFMT(mode), "something else")
-
-
-def _neighbour(path: Path) -> str:
-    """Return advice with the most similar file name in the folder."""
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent} either"
-    close = difflib.get_close_matches(path.name, [entry.name for entry in path.parent.iterdir()], n=1)
-    return f"did you mean {path.parent / close[0]}?" if close else "check the name"
+    received = _KINDS.get(stat.S_IFMT(kind), "something else")
+    raise InputError(f"{name} is not a regular file", expected="a regular file", received=received, fix=fix)

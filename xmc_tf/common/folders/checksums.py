@@ -1,8 +1,4 @@
-"""Checksums of a model's files, recorded in its header when it is written, and compared while it is read.
-
-In the header, ``"files"`` maps each file (a relative posix path) to its length and CRC-32, and ``"checksum"`` is the
-checksum of the header's other content.
-"""
+"""Checksums of a model's files, recorded in its header when it is written, and compared while it is read."""
 
 import json
 import mmap
@@ -100,8 +96,6 @@ def is_unchanged(content: Mapping[str, Any]) -> bool | None:
 
 @dataclass(frozen=True)
 class Records:
-    """The records of a folder's files in its header."""
-
     folder: Path
     header: Path
     files: Mapping[str, tuple[int, str]]  # length and CRC-32 by relative posix path
@@ -145,37 +139,28 @@ class Records:
     def problem(self, name: str, stop: Event | None = None, *, all_bytes: bool = True) -> InputError | None:
         """Compare a file with its record; return the problem, or None. A reader that maps the file passes ``stop``."""
         path, (size, checksum) = self.folder / name, self.files[name]
+
+        def wrong(problem: str, expected: str, received: str = "") -> InputError:
+            fix = self.fix or _FIXES.get(self.header.name, _FIX_EXPORT)
+            if self.unchanged is False:  # either may be wrong
+                fix += f"; {self.header.name} has changed too"
+            return InputError(f"{path} {problem}", expected=expected, received=received, fix=fix)
+
         if not path.is_file():
             other = "something that is not a file" if path.exists() else ""
-            return InputError(f"{path} is missing", expected=f"a file of {size:,} bytes", received=other, fix=self._fix)
-        found = path.stat().st_size
-        if found != size:
-            return InputError(
-                f"{path} is damaged: its size has changed since it was saved",
-                expected=f"{size:,} bytes",
-                received=f"{found:,} bytes",
-                fix=self._fix,
-            )
+            return wrong("is missing", f"a file of {size:,} bytes", other)
+        if (found := path.stat().st_size) != size:
+            return wrong("is damaged: its size has changed since it was saved", f"{size:,} bytes", f"{found:,} bytes")
         if not all_bytes:
             return None
         try:
             now = _crc_of_mapped(path, stop) if stop is not None and found else crc_of_file(path)
         except OSError as error:
-            return InputError(f"{path} cannot be read: {error.strerror}", expected=f"{size:,} bytes", fix=self._fix)
-        if now != checksum:
-            return InputError(
-                f"{path} is damaged: its content has changed since it was saved",
-                expected=f"checksum {checksum} (CRC-32)",
-                received=f"checksum {now}",
-                fix=self._fix,
-            )
-        return None
-
-    @property
-    def _fix(self) -> str:
-        fix = self.fix or _FIXES.get(self.header.name, _FIX_EXPORT)
-        # If both have changed, either may be wrong.
-        return f"{fix}; {self.header.name} has changed too" if self.unchanged is False else fix
+            return wrong(f"cannot be read: {error.strerror}", f"{size:,} bytes")
+        if now == checksum:
+            return None
+        problem = "is damaged: its content has changed since it was saved"
+        return wrong(problem, f"checksum {checksum} (CRC-32)", f"checksum {now}")
 
     def _below(self, place: Path) -> dict[str, tuple[int, str]]:
         inside = place.relative_to(self.folder).as_posix()
@@ -194,15 +179,7 @@ def verified(
     archives: Iterable[Path] = (),  # mapped by the block; those without records have checksums of their own
     records: Records | None = None,  # default: those found around ``place``
 ) -> Iterator[None]:
-    """Compare the files of a part of a model with their records, in threads, while the block reads them.
-
-    Short files are compared before the block begins. If both the block and the comparison fail, the error of the
-    comparison is raised, because it names the cause. Models without records pass.
-
-    Example:
-        >>> with verified(folder / "tree"):
-        ...     tree = load_chain(folder / "tree")
-    """
+    """Compare a part's files with their records while the block reads them (short files before); raise what differs."""
     first, then = _comparisons(place, skip, archives, records)
     if not first and not then:
         yield
@@ -258,23 +235,14 @@ def _checked_records(files: Any, header: Path) -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for name, record in files.items() if isinstance(files, dict) else [("files", None)]:
         inside = not name.startswith("/") and "\0" not in name and ".." not in name.split("/")
-        one = _record(record)
-        if one is None or not inside:
+        one = record if isinstance(record, dict) else {}
+        size, crc = one.get("bytes"), one.get("crc32")
+        if not inside or type(size) is not int or not isinstance(crc, str) or not _RECORD.fullmatch(crc):
             raise InputError(
                 f"{header}: the record of the file {name!r} cannot be read",
                 expected='a path inside the folder, with "bytes" (a whole number) and "crc32" (8 hex digits)',
                 received=json.dumps(record)[:100],
                 fix="copy the model again",
             )
-        found[name] = one
+        found[name] = size, crc
     return found
-
-
-def _record(record: Any) -> tuple[int, str] | None:
-    """Return the length and checksum in a record, or None if it is invalid."""
-    if not isinstance(record, dict):
-        return None
-    size, crc = record.get("bytes"), record.get("crc32")
-    if type(size) is int and isinstance(crc, str) and _RECORD.fullmatch(crc):
-        return size, crc
-    return None

@@ -61,10 +61,7 @@ class FolderKind:
         return self._read(folder / self.header) is not None
 
     def check_place(self, folder: Path, fix: str = "use another folder") -> None:
-        """Refuse a folder in which files of others would be replaced.
-
-        A folder is accepted if it does not exist, is empty, is of this kind, or holds only files with other names.
-        """
+        """Refuse a folder in which files of others have names that we write."""
         if not os.path.lexists(folder):
             return
         if not folder.is_dir():
@@ -74,12 +71,10 @@ class FolderKind:
         if not in_the_way:
             return
         more = len(in_the_way) - _MOST_NAMED
-        raise InputError(
-            f"{folder} holds files that are not part of {self.what} and would be replaced",
-            expected=f"a new folder, an empty one, {self.what}, or files with other names",
-            received=", ".join(sorted(in_the_way)[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else ""),
-            fix=f"move these files elsewhere, or {fix}",
-        )
+        problem = f"{folder} holds files that are not part of {self.what} and would be replaced"
+        expected = f"a new folder, an empty one, {self.what}, or files with other names"
+        received = ", ".join(sorted(in_the_way)[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        raise InputError(problem, expected=expected, received=received, fix=f"move these files elsewhere, or {fix}")
 
     def _inside(self, top: str) -> str | None:
         """Return the pattern of paths inside an entry of the folder; None for a file, ``_NOT_OURS`` if not ours."""

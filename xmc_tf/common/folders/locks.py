@@ -1,16 +1,12 @@
-"""Locks on the folders that commands write, with one run at a time.
+"""Locks on the folders that commands write: ``flock`` on a file beside the folder, which names the holder."""
 
-A lock is a kernel lock (``flock``) on a small file beside the folder, so it ends with its process in any case. The file
-names the process that holds it. A file of that name without such a record is somebody else's, and is refused.
-"""
-
+import contextlib
 import errno
 import fcntl
 import glob
 import json
 import logging
 import os
-import re
 import socket
 import sys
 import tempfile
@@ -32,10 +28,7 @@ _LONGEST_RECORD = 4096
 
 
 def place_beside(folder: Path) -> Path:
-    """Return the folder for files that belong to ``folder`` without being part of it: its parent, if possible.
-
-    The parent of a mount point is on another disk, and a parent may not be writable; then it is ``folder`` itself.
-    """
+    """Return the folder for files beside ``folder``: its parent, or itself if that is read-only or another disk."""
     parent = folder.parent
     if folder.is_dir() and (os.path.ismount(folder) or not os.access(parent, os.W_OK | os.X_OK)):
         return folder
@@ -93,9 +86,12 @@ def _acquire(folder: Path) -> tuple[Path, int, list[Path]]:
             f"{path} is not a lock of xmc_tf", expected="no file of this name, or a lock that an interrupted run left",
             received=f"a file of {size:,} bytes", fix="move that file, or use another folder",
         )  # fmt: skip
+    program = getattr(sys.modules.get("__main__"), "__spec__", None)
+    command = command_name() or getattr(program, "name", None) or Path(sys.argv[0] or "python").name
+    record = {"host": socket.gethostname(), "pid": os.getpid(), "command": command}
     try:
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(_new_record()).encode(), 0)
+        os.pwrite(descriptor, json.dumps(record | {"started": time.strftime("%Y-%m-%d %H:%M:%S %Z")}).encode(), 0)
     except OSError as error:  # a full disk
         _release(path, descriptor, made)
         raise named_error(error, folder) from None
@@ -107,29 +103,16 @@ def _release(path: Path, descriptor: int, made: list[Path]) -> None:
     if _has_path(path, descriptor):
         path.unlink(missing_ok=True)
     os.close(descriptor)
-    for parent in made:
-        try:
+    with contextlib.suppress(OSError):  # one is no longer empty
+        for parent in made:
             parent.rmdir()
-        except OSError:
-            break  # no longer empty
 
 
 def _has_path(path: Path, descriptor: int) -> bool:
-    """Return whether the open file still has this path."""
     try:
         return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def _new_record() -> dict[str, object]:
-    program = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return {
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
-        "command": command_name() or getattr(program, "name", None) or Path(sys.argv[0] or "python").name,
-    }
 
 
 def _read(descriptor: int) -> str:
@@ -153,6 +136,4 @@ def temporary_folder_beside(folder: Path) -> Path:
 
 def leftovers_beside(folder: Path) -> list[Path]:
     """Return what killed runs that wrote ``folder`` left beside it; the caller must hold its lock."""
-    ours = re.compile(rf"{re.escape(hidden_prefix(folder.name))}[a-z0-9_]{{8}}")
-    found = place_beside(folder).glob(f"{glob.escape(hidden_prefix(folder.name))}*")
-    return sorted(path for path in found if ours.fullmatch(path.name))
+    return sorted(place_beside(folder).glob(f"{glob.escape(hidden_prefix(folder.name))}????????"))

@@ -1,6 +1,5 @@
 """The content of model folders, exports and their parts: one table, on which loading, saving, checks and docs rely."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,11 +82,9 @@ MODEL = FolderKind(
     parts={r"param\.json": None, **{part.name.replace(".", r"\."): part.inside for part in PARTS}},
 )
 RANKERS = FolderKind(
-    "a folder of linear rankers",
-    header="param.json",
-    recognises=_is_rankers,
+    "a folder of linear rankers", header="param.json", recognises=_is_rankers,
     parts={r"param\.json": None, "ranker": _LEVEL_FILES, "search": _SEARCH_FILES},
-)
+)  # fmt: skip
 PECOS = FolderKind(
     "a model of PECOS",
     header="param.json",
@@ -98,31 +95,20 @@ PECOS = FolderKind(
     },
 )
 CHAIN = FolderKind(
-    "a label tree",
-    header="config.json",
-    recognises=lambda config: isinstance(config.get("len"), int),
-    parts={_CHAIN_FILES: None},
-    is_model=False,
-)
+    "a label tree", header="config.json", recognises=lambda config: isinstance(config.get("len"), int),
+    parts={_CHAIN_FILES: None}, is_model=False,
+)  # fmt: skip
 TFIDF_FORMAT = "xmc_tf.features.Tfidf"
 TFIDF = FolderKind(
-    "a fitted TF-IDF",
-    header="params.json",
-    recognises=lambda header: header.get("format") == TFIDF_FORMAT,
-    parts={_TFIDF_FILES: None},
-    is_model=False,
-)
+    "a fitted TF-IDF", header="params.json", recognises=lambda header: header.get("format") == TFIDF_FORMAT,
+    parts={_TFIDF_FILES: None}, is_model=False,
+)  # fmt: skip
 ABOUT = "assets.extra/xmc_tf.json"  # what was exported, and how
 SERVING, PLAIN = "xmc_tf.serving", "xmc_tf.saved_model"  # a model of ours, and any other
 EXPORT = FolderKind(
-    "an export of xmc_tf",
-    header=ABOUT,
-    recognises=lambda about: about.get("format") in (SERVING, PLAIN),
-    parts={
-        r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb": None,
-        r"variables|assets|assets\.extra": ".+",
-    },
-)
+    "an export of xmc_tf", header=ABOUT, recognises=lambda about: about.get("format") in (SERVING, PLAIN),
+    parts={r"saved_model\.pb|fingerprint\.pb|keras_metadata\.pb": None, r"variables|assets|assets\.extra": ".+"},
+)  # fmt: skip
 
 
 def kind_at(folder: Path) -> FolderKind | None:
@@ -130,33 +116,18 @@ def kind_at(folder: Path) -> FolderKind | None:
     if (folder / "saved_model.pb").is_file():
         return EXPORT
     if (folder / MODEL_HEADER).is_file():
-        content = _json(folder / MODEL_HEADER)
-        if content is None:  # damaged, or no permission
+        try:
+            content = read_json(folder / MODEL_HEADER)
+        except InputError:  # damaged, or no permission
             return MODEL if any((folder / part).is_dir() for part in (RANKER, TREE)) else None
         if MODEL.recognises(content):
             return MODEL
         if (folder / "vocabulary.txt").is_file() and str(content.get("format", "")).startswith("xmc_tf."):
             return TFIDF
     if (folder / "param.json").is_file():
-        names = _names(folder)
-        if names & {"ranker", "text_encoder", "concat_model", "0.model"} or {"W.npz", "C.npz"} <= names:
+        is_whole = any((folder / name).exists() for name in ("ranker", "text_encoder", "concat_model", "0.model"))
+        if is_whole or ((folder / "W.npz").exists() and (folder / "C.npz").exists()):
             return PECOS
     if (folder / "config.json").is_file() and (folder / "C0.npz").is_file():
         return CHAIN
     return None
-
-
-def _names(folder: Path) -> set[str]:
-    try:
-        return set(os.listdir(folder))
-    except OSError:
-        return set()
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    """Return a header's content; None if it cannot be read."""
-    try:
-        content: dict[str, Any] = read_json(path)
-    except InputError:
-        return None
-    return content

@@ -1,13 +1,9 @@
 """Replacement of folders as a whole, which keeps files of others in them.
 
-A new folder is filled beside the old one. Then, in order of preference:
-
-- if nothing is at the path, the new folder is renamed;
-- if an older folder of xmc_tf is there, files of others in it are hard-linked into the new folder, and the two folders
-  are exchanged in one step. So the path always leads to a complete folder, and a file that another process writes
-  stays the same file;
-- otherwise (only files of others, a mount point, a disk without exchange or links) the new folder is moved into the
-  folder, and its files from there to their places, the header last. The next run, or a reader, completes this.
+A new folder, filled beside the old one, is renamed if nothing is at the path. An older folder is exchanged with it in
+one step, after files of others in it have been hard-linked into the new one, so the path always leads to a complete
+folder. Otherwise (only files of others, a mount point, a disk without exchange or links) the new folder is moved into
+the folder, and its files from there to their places, the header last; the next run, or a reader, completes this.
 """
 
 import contextlib
@@ -46,10 +42,7 @@ def named_folder(path: str | Path) -> Path:
 
 @contextmanager
 def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another folder") -> Iterator[Path]:
-    """Hold a folder's lock, after completing or removing what a killed run has left; refuse one with files of others.
-
-    A command that fills the folder at its end uses this to check at its start that it may.
-    """
+    """Hold a folder's lock, after completing what a killed run has left; refuse a folder with files of others."""
     folder = Path(path).resolve()
     with folder_lock(folder):
         _recover(folder, kind)
@@ -59,14 +52,9 @@ def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another f
 
 @contextmanager
 def placed_folder(path: str | Path, kind: FolderKind) -> Iterator[Path]:
-    """Yield a folder to fill, whose files are placed in ``path`` if the block succeeds.
+    """Yield a folder to fill, whose files replace our older ones in ``path`` if the block succeeds; all others stay.
 
-    Files of an older folder of this kind in ``path`` are removed; all others stay. Within another folder that is being
-    filled, it is ``path`` itself: staging and renaming happens once, at the top.
-
-    Example:
-        >>> with placed_folder("model", MODEL) as part:
-        ...     write_all_parts(part)
+    Within another folder that is being filled, it is ``path`` itself: staging and renaming happens once, at the top.
     """
     if is_staged(Path(path)):
         Path(path).mkdir(parents=True, exist_ok=True)
@@ -170,18 +158,12 @@ def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
 
 
 def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = False) -> None:
-    """Move files of others that are missing in the new folder from the old folder, which will be removed.
-
-    Nearly all have been linked; the others were added between linking and exchange. With ``newer``, a file that differs
-    is newer in ``old``, because it was replaced after linking.
-    """
+    """Move files of others that were added (``newer``: or changed) after linking from the old folder to the new one."""
     own = kind.own_files(old)
     for name in list(files_of(old)):
-        if name in own or not folder.is_dir() or _same_file(old / name, folder / name):
-            continue
-        if newer or not os.path.lexists(folder / name):
+        if name not in own and folder.is_dir() and (newer or not os.path.lexists(folder / name)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (old / name).replace(folder / name)
+            (old / name).replace(folder / name)  # does nothing if both are links to one file
 
 
 def _remove_files(folder: Path, names: set[str]) -> None:
@@ -195,13 +177,6 @@ def _remove_files(folder: Path, names: set[str]) -> None:
 
 def _folders_of(names: Iterable[str]) -> set[Path]:
     return {parent for name in names for parent in Path(name).parents if parent != Path()}
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    try:
-        return os.path.samestat(os.lstat(one), os.lstat(other))
-    except FileNotFoundError:
-        return False
 
 
 def exchange(one: Path, other: Path) -> bool:

@@ -25,11 +25,19 @@ def _writable(folder: Path) -> Path:
     try:
         other.mkdir(mode=0o700, exist_ok=True)
         found = other.lstat()
+        # The folder holds code: nobody else may have made it, or may write to it.
+        is_safe = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
     except OSError:
-        return _of_this_run(folder, other)
-    # The folder holds code: nobody else may have made it, or may write to it.
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        return _of_this_run(folder, other)
+        is_safe = False
+    if not is_safe:
+        made = tempfile.mkdtemp(prefix="xmc_tf-")
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        os.environ["XMC_TF_CACHE"] = made  # for processes that this one starts
+        _LOG.warning(
+            "the cache folder %s cannot be written, and %s is not private to this user: kernels are compiled again in "
+            "each run; XMC_TF_CACHE names another folder", folder, other,
+        )  # fmt: skip
+        return Path(made)
     _LOG.warning(
         "the cache folder %s cannot be written: compiled code is kept in %s; XMC_TF_CACHE names another folder", folder,
         other,
@@ -37,20 +45,7 @@ def _writable(folder: Path) -> Path:
     return other
 
 
-def _of_this_run(folder: Path, other: Path) -> Path:
-    """Return a new folder, which is removed when this process ends."""
-    found = tempfile.mkdtemp(prefix="xmc_tf-")
-    atexit.register(shutil.rmtree, found, ignore_errors=True)
-    os.environ["XMC_TF_CACHE"] = found  # for processes that this one starts
-    _LOG.warning(
-        "the cache folder %s cannot be written, and %s is not of this user alone: kernels are compiled again in each "
-        "run; XMC_TF_CACHE names another folder", folder, other,
-    )  # fmt: skip
-    return Path(found)
-
-
 def _is_writable(folder: Path) -> bool:
-    """Return whether files can be created in a folder, which is created if missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder)

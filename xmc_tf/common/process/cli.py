@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,16 +24,12 @@ _on_interrupt: list[Callable[[], str]] = []
 
 
 class _Handler(logging.StreamHandler):
-    """A handler that notes when something has been written."""
-
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
         activity.wrote()
 
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Show defaults, and keep the line breaks of descriptions."""
-
     def format_help(self) -> str:
         """Return the help; its examples call the commands as the user called this one."""
         return as_called(super().format_help())
@@ -62,26 +59,18 @@ class _Parser(argparse.ArgumentParser):
     def format_help(self) -> str:
         if self._usual is None:
             return super().format_help()
-        return as_called(f"{self.format_usage()}\n{self._usual.description}\n{self._usual_lines()}")
-
-    def format_full_help(self) -> str:
-        return super().format_help()
-
-    def _usual_lines(self) -> str:
-        assert self._usual is not None
         spelled = {
             spelling: self._spelling(action)
             for action in self._actions
             for spelling in (*action.option_strings, *([] if action.option_strings else [str(action.metavar)]))
         }
-        lines = []
+        lines = [f"{self.format_usage()}\n{self._usual.description}"]
         for title, flags in self._usual.groups.items():
             lines += ["", f"{title}:", *(f"  {spelled[flag]:<29} {text}" for flag, text in flags.items())]
         count = sum(action.help != argparse.SUPPRESS for action in self._actions)
-        return "\n".join([*lines, "", f"{self.prog} --help-all shows all {count} options.\n"])
+        return as_called("\n".join([*lines, "", f"{self.prog} --help-all shows all {count} options.\n"]))
 
     def _spelling(self, action: argparse.Action) -> str:
-        """Return the first spelling of a flag, and its value."""
         value = action.metavar or ("|".join(map(str, action.choices)) if action.choices else "")
         return " ".join([*action.option_strings[:1], *([] if action.nargs == 0 else [str(value)])])
 
@@ -100,19 +89,12 @@ class _FullHelp(argparse.Action):
         super().__init__(**{**options, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS})
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        assert isinstance(parser, _Parser)
-        print(parser.format_full_help(), end="")
+        print(argparse.ArgumentParser.format_help(parser), end="")
         parser.exit()
 
 
 class GivenFlags(argparse.Namespace):
-    """Parsed flags that distinguish those of the command line from defaults.
-
-    Example:
-        >>> arguments = parser().parse_args(["--trees", "1"], GivenFlags())
-        >>> arguments.given
-        {'trees'}
-    """
+    """Parsed flags that distinguish those of the command line (``given``) from defaults."""
 
     __slots__ = ("given",)  # beside the flags, which are in the dictionary
     given: set[str]
@@ -134,7 +116,6 @@ class GivenFlags(argparse.Namespace):
             raise InputError(f"{', '.join(found)} cannot be used {where}", fix=fix or f"leave out {found[0]}")
 
     def only_given(self) -> argparse.Namespace:
-        """Return the flags of the command line alone."""
         return argparse.Namespace(**{name: value for name, value in vars(self).items() if name in self.given})
 
 
@@ -142,13 +123,8 @@ def make_parser(
     module: str, description: str, *, usual: UsualFlags | None = None, **options: Any
 ) -> argparse.ArgumentParser:
     """Return a parser without flags for a command, whose help shows the call that the user typed."""
-    return _Parser(
-        prog=as_called(f"python -m {module}"),
-        description=description,
-        formatter_class=HelpFormatter,
-        usual=usual,
-        **options,
-    )
+    options |= {"description": description, "formatter_class": HelpFormatter}
+    return _Parser(prog=as_called(f"python -m {module}"), usual=usual, **options)
 
 
 def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None = None) -> None:
@@ -168,11 +144,23 @@ def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except (Exception, KeyboardInterrupt) as error:
-        if (number := _ended_by(error)) is not None:
-            _leave_interrupted(number)
+        # Some libraries turn what a signal raises inside them into an exception of their own.
+        number = signals.received()
+        if isinstance(error, KeyboardInterrupt) and not isinstance(error, signals.Interrupted):
+            number = signal.SIGINT
+        if number is not None:
+            with contextlib.suppress(OSError):  # a launcher that was killed reads nothing any more
+                sys.stdout.flush()
+            signals.announce(number, *(text() for text in _on_interrupt))
+            _end_others(128 + number)
+            _end_at_once(128 + number)
         if (failure := _explain(error)) is None:
             raise
-        _leave(*failure)
+        code, message = failure
+        sys.stdout.flush()
+        print(printable(as_called(message), keep="\n"), file=sys.stderr, flush=True)
+        _end_others(code)
+        sys.exit(code)
     else:
         _end_at_once(0)
 
@@ -183,10 +171,7 @@ def on_interrupt(text: Callable[[], str]) -> None:
 
 
 def on_failure(action: Callable[[int], object]) -> None:
-    """Register ``action(code)``, which is called after a command has printed its error and before the process ends.
-
-    A rank ends the other ranks this way, which would wait for it.
-    """
+    """Register ``action(code)``, called after a command's error has been printed: a rank ends the others this way."""
     _on_failure.append(action)
 
 
@@ -195,19 +180,12 @@ def set_verbosity(level: int) -> None:
     logging.getLogger("xmc_tf").setLevel({0: logging.WARNING, 1: logging.INFO}.get(level, logging.DEBUG))
 
 
-def _ended_by(error: BaseException) -> int | None:
-    """Return the number of the signal that is the cause of an exception, or None."""
-    if isinstance(error, KeyboardInterrupt) and not isinstance(error, signals.Interrupted):
-        return signal.SIGINT
-    # Some libraries turn what a signal raises inside them into an exception of their own.
-    return signals.received()
-
-
 def _explain(error: BaseException) -> tuple[int, str] | None:
     """Return the exit status and the message for an exception that is no fault of the program, or None."""
     if isinstance(error, InputError):
         return 2, f"error: {error}"
-    if isinstance(error, UnicodeEncodeError) and _has_surrogates(error.object[error.start : error.end]):
+    # Surrogates represent bytes that are not UTF-8, of the command line or of a file's name.
+    if isinstance(error, UnicodeEncodeError) and re.search("[\ud800-\udfff]", error.object[error.start : error.end]):
         return 2, f"error: a name or text is not UTF-8: {error.object}\n  expected: names and texts in UTF-8"
     if isinstance(error, FileNotFoundError):
         return 2, f"error: {error.filename} does not exist"
@@ -226,38 +204,14 @@ def _explain(error: BaseException) -> tuple[int, str] | None:
     return (1, f"failed: {error}") if isinstance(error, OSError) else None
 
 
-def _has_surrogates(text: str) -> bool:
-    """Return whether a text represents bytes that are not UTF-8, of the command line or of a file's name."""
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
 def _end_at_once(code: int) -> NoReturn:
-    """End a process whose work is done, without tearing down its modules and without waiting for its threads.
-
-    With TensorFlow loaded the teardown takes 1.4 s of CPU time. The interpreter would wait for threads of a pool that
-    are in the middle of a long task; no public function skips both (``tests/common/test_command_end.py``).
-    """
+    """End a process whose work is done, without tearing down modules (1.4 s) or waiting for threads of pools."""
     signals.end_at_once()
     atexit._run_exitfuncs()  # loggers, MPI, temporary files
     with contextlib.suppress(OSError):  # who read the output has gone: nothing is left to be told
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code)
-
-
-def _leave_interrupted(number: int) -> NoReturn:
-    with contextlib.suppress(OSError):  # a launcher that was killed reads nothing any more
-        sys.stdout.flush()
-    signals.announce(number, *(text() for text in _on_interrupt))
-    _end_others(128 + number)
-    _end_at_once(128 + number)
-
-
-def _leave(code: int, message: str) -> NoReturn:
-    sys.stdout.flush()
-    print(printable(as_called(message), keep="\n"), file=sys.stderr, flush=True)
-    _end_others(code)
-    sys.exit(code)
 
 
 def _end_others(code: int) -> None:

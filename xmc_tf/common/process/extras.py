@@ -46,11 +46,7 @@ def require(package: str) -> None:
 def missing_package(error: ModuleNotFoundError) -> InputError | None:
     """Return the installation hint for a package that is not installed; None if it is in no extra."""
     package = (error.name or "").split(".")[0]
-    extra = EXTRAS.get(package)
-    if extra is None:
+    if (extra := EXTRAS.get(package)) is None:
         return None
-    return InputError(
-        f"{package} is not installed",
-        expected=f"the extra {extra!r} of xmc_tf, which this command needs",
-        fix=pip_install(extra),
-    )
+    expected = f"the extra {extra!r} of xmc_tf, which this command needs"
+    return InputError(f"{package} is not installed", expected=expected, fix=pip_install(extra))

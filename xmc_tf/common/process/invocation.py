@@ -1,4 +1,4 @@
-"""How the user started a command, ``python -m xmc_tf.predict`` or ``xmc-tf predict``, for messages."""
+"""The call by which the user started a command, ``python -m xmc_tf.predict`` or ``xmc-tf predict``, for messages."""
 
 import re
 from collections.abc import Mapping

@@ -1,9 +1,4 @@
-"""The end of a rank when its launcher has ended.
-
-``horovodrun --mpi`` is a shell that runs ``mpirun``. When it is killed, mpirun and the ranks do not notice, and run on.
-So each rank watches the launchers among its ancestors, which normally end after their ranks. The end of other ancestors
-(a shell, sshd, a batch system) has no effect.
-"""
+"""The end of a rank when its launcher has ended, which mpirun does not notice if ``horovodrun --mpi`` is killed."""
 
 import contextlib
 import os
@@ -43,13 +38,18 @@ def find(pid: int) -> Process | None:
 
 
 def is_rank() -> bool:
-    """Return whether a launcher has started this process."""
     return any(name in os.environ for name in RANK_VARIABLES)
 
 
 def launchers() -> list[tuple[Process, str]]:
     """Return this process's ancestors that are launchers, and their names, the nearest first."""
-    return [(process, name) for process in ancestors() if (name := _launcher_name(process.pid))]
+    found = []
+    for process in ancestors():
+        with contextlib.suppress(OSError):  # it has just ended
+            line = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode(errors="replace")
+            if name := launcher_of(line.rstrip("\0").split("\0")):
+                found.append((process, name))
+    return found
 
 
 def ancestors(up_to: Process | None = None) -> list[Process]:
@@ -101,22 +101,8 @@ def _stat(pid: int) -> list[str] | None:
         return None
 
 
-def _launcher_name(pid: int) -> str:
-    """Return the name of a process's launcher, or "" for another program."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-    except OSError:
-        return ""
-    return launcher_of(words)
-
-
 def launcher_of(words: list[str]) -> str:
-    """Return the name of the launcher that a command line starts, or "" for another program.
-
-    Example:
-        >>> launcher_of(["/usr/bin/python3", "/usr/local/bin/horovodrun", "-np", "2", "train.py"])
-        'horovodrun'
-    """
+    """Return the name of the launcher that a command line starts, or "" for another program."""
     program, *rest = words
     name = Path(program).name
     if name in _PROGRAMS:
@@ -129,7 +115,6 @@ def launcher_of(words: list[str]) -> str:
 
 
 def _launcher_in_python(words: list[str]) -> str:
-    """Return the launcher that Python runs with these arguments, or ""."""
     rest = iter(words)
     for word in rest:
         if word == "-m":

@@ -7,10 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def muted_stderr() -> Iterator[None]:
-    """Hold back all output to standard error, also of compiled code, and show it only if the block fails.
-
-    TensorFlow logs missing GPUs as errors during its import, before any setting is read.
-    """
+    """Hold back standard error, also of compiled code such as TensorFlow's, and show it only if the block fails."""
     if os.environ.get("XMC_TF_CHATTER"):
         yield
         return

@@ -9,15 +9,12 @@ def resumes_from(point: str) -> None:
 
 
 def nothing_to_resume(reason: str) -> None:
-    """Record that an interrupted run has to start again, and why."""
     _POINT["text"] = f"Nothing was kept: {reason}. Rerun the command to start again."
 
 
 def finished() -> None:
-    """Record that the result is complete."""
     _POINT["text"] = ""
 
 
 def resume_hint() -> str:
-    """Return the message for the user; empty if nothing was recorded."""
     return _POINT["text"]

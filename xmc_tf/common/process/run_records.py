@@ -1,10 +1,4 @@
-"""Records of files that a run keeps outside its folders, which the next run removes if this one was killed.
-
-A rank under Open MPI has a segment in ``/dev/shm`` and a session folder, horovodrun has semaphores there, and a
-training without ``work_dir`` has a temporary folder. A record in ``xmc-tf-UID``, in the folder for temporary files,
-names the files and their processes. A file is only removed if it is recorded, belongs to this user, and all its
-processes have ended.
-"""
+"""Records of files outside a run's folders, in ``xmc-tf-UID``; the next run removes them if this one was killed."""
 
 import atexit
 import contextlib
@@ -44,7 +38,6 @@ class ProcessRecord:
 
     @property
     def dead(self) -> bool:
-        """Whether all its processes are known to have ended."""
         return self.place == _place() and not any(Process(*owner).alive for owner in self.owners)
 
 
@@ -59,10 +52,7 @@ def start() -> None:
 
 
 class TemporaryFolder:
-    """A temporary folder, removed with this object, or by the next run if this one is killed.
-
-    ``tempfile.TemporaryDirectory`` warns if it is not closed, but a model that needs its folder is just dropped.
-    """
+    """A temporary folder, removed with this object (without a warning), or by the next run if this one is killed."""
 
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="xmc-tf-")
@@ -80,7 +70,6 @@ class TemporaryFolder:
 
 
 def clean_up() -> None:
-    """Remove what killed runs have left on this host."""
     folder = _folder(make=False)
     if folder is None:
         return
@@ -125,7 +114,7 @@ def _remove_leftovers(path: Path) -> None:
     if record is None or not record.dead:
         return
     removed = []
-    for name in _unused(_matching_segments(record.in_memory)):
+    for name in _unused(record.in_memory):
         with contextlib.suppress(OSError):
             (_SHARED_MEMORY / name).unlink()
             removed.append(str(_SHARED_MEMORY / name))
@@ -142,7 +131,6 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def _remember(in_memory: Iterable[str] = (), folders: Iterable[str] = (), owners: Iterable[list[int]] = ()) -> None:
-    """Add to this process's record."""
     place, own = _folder(make=True), find(os.getpid())
     if place is None or own is None:
         return
@@ -167,7 +155,6 @@ def _forget(path: Path, pid: int) -> None:
 
 
 def _read(path: Path) -> ProcessRecord | None:
-    """Return a record, or None if the file is not one of ours."""
     try:
         if not _is_mine(path, stat.S_ISREG) or path.stat().st_size > _LARGEST_RECORD:
             return None
@@ -183,20 +170,14 @@ def _read(path: Path) -> ProcessRecord | None:
         return None
 
 
-def _matching_segments(patterns: Iterable[str]) -> set[str]:
-    """Return the names in shared memory that match the patterns, if they are of the kinds that runs leave."""
+def _unused(patterns: Iterable[str]) -> list[str]:
+    """Return the names in shared memory that match the patterns, are of the kinds that runs leave, and not in use."""
     found = {path for pattern in patterns if "/" not in pattern for path in _SHARED_MEMORY.glob(pattern)}
-    return {path.name for path in found if _OURS_IN_MEMORY.fullmatch(path.name) and _is_mine(path, stat.S_ISREG)}
-
-
-def _unused(names: set[str]) -> list[str]:
-    """Return the names that no process has mapped: a later job may have the same number."""
-    if names:
-        for maps in Path("/proc").glob("[0-9]*/maps"):
-            with contextlib.suppress(
-                OSError
-            ):  # a process of another user, which cannot have mapped ours, or one that has just ended
-                names = names - set(re.findall(rf"{_SHARED_MEMORY}/(\S+)$", maps.read_text(), re.MULTILINE))
+    names = {path.name for path in found if _OURS_IN_MEMORY.fullmatch(path.name) and _is_mine(path, stat.S_ISREG)}
+    for maps in Path("/proc").glob("[0-9]*/maps") if names else ():  # a later job may have the same number
+        # A process of another user cannot have mapped ours, and one may just have ended.
+        with contextlib.suppress(OSError):
+            names -= set(re.findall(rf"{_SHARED_MEMORY}/(\S+)$", maps.read_text(), re.MULTILINE))
     return sorted(names)
 
 

@@ -1,9 +1,8 @@
 """Handlers of SIGINT, SIGTERM and SIGHUP, which end a command with a message, cleanup, and status 128 + signal.
 
-A Python handler runs only when the main thread returns to the interpreter, which a kernel, a TensorFlow session or a
-wait for another rank may delay by hours. Therefore a thread also reads the signals, from the pipe that Python's C
-handler writes to, and ends the process if the command has not ended ``GRACE_S`` after the signal, or the time that
-``allow_slow_end`` has set.
+A Python handler runs only when the main thread returns to the interpreter, which a kernel or a wait for another rank
+may delay by hours. So a thread also reads the signals, from the pipe that Python's C handler writes to, and ends the
+process if the command has not ended in time.
 """
 
 import contextlib
@@ -27,8 +26,6 @@ _END_S = 2.0  # time limit to stop the other ranks
 
 
 class Interrupted(KeyboardInterrupt):
-    """The exception by which a signal ends a command."""
-
     def __init__(self, number: int) -> None:
         self.number = number
         super().__init__(number)
@@ -49,7 +46,6 @@ _FORKING = threading.local()
 
 
 def describe(number: int) -> str:
-    """Return the message of a command that a signal has ended."""
     return "interrupted by Ctrl-C" if number == signal.SIGINT else f"interrupted by {signal.Signals(number).name}"
 
 
@@ -75,10 +71,7 @@ def allow_slow_end(seconds: float | None = None) -> None:
 
 
 def end_at_once() -> None:
-    """Make signals end the process immediately from now on, because there is nothing to clean up.
-
-    A signal that was ignored when Python started, as under ``nohup``, stays ignored.
-    """
+    """Make signals end the process immediately; one that was ignored at its start (``nohup``) stays ignored."""
     if threading.current_thread() is threading.main_thread():
         for number in _handled():
             signal.signal(number, _end)
@@ -86,10 +79,7 @@ def end_at_once() -> None:
 
 @contextmanager
 def raised(end: Callable[[int], object]) -> Iterator[None]:
-    """Make the first signal within the block raise ``Interrupted`` in the main thread.
-
-    If the block has not ended ``GRACE_S`` later, ``end(status)`` is called in another thread, and the process ends.
-    """
+    """Raise ``Interrupted`` on the first signal, and call ``end(status)`` if the block does not end in time."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -135,7 +125,6 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _watch(reader: int, end: Callable[[int], object]) -> None:
-    """Wait, in a thread, for a signal and then for the command's end."""
     while (got := os.read(reader, 1)) and got[0] not in ENDING:
         continue
     if not got:
@@ -151,10 +140,7 @@ def _watch(reader: int, end: Callable[[int], object]) -> None:
 
 
 def _quiet_about_signals(before: Callable[[Any], object]) -> Callable[[Any], object]:
-    """Return a hook that ignores ``Interrupted`` and full disks where exceptions are swallowed (``__del__``).
-
-    A zip file that could not be written is closed once more when it is removed; the error has been reported then.
-    """
+    """Return a hook that ignores ``Interrupted`` and full disks, reported before, where exceptions are swallowed."""
 
     def hook(unraisable: Any) -> None:
         error = unraisable.exc_value

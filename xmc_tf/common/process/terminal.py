@@ -6,12 +6,7 @@ _JOINERS = "\u200c\u200d"
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Return the text with control characters escaped, except those in ``keep``, so that a terminal obeys none.
-
-    Example:
-        >>> printable("red\x1b[31m")
-        'red\\x1b[31m'
-    """
+    """Return the text with control characters escaped, except those in ``keep``, so that a terminal obeys none."""
     if text.isprintable():
         return text
     kept = keep + _JOINERS

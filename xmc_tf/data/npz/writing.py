@@ -5,7 +5,6 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
@@ -168,12 +167,9 @@ class RowFile:
     """An .npy matrix of float32, which one rank creates and several ranks open and fill at the same time."""
 
     def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            head = read_head(file, f"embeddings: {path}")
         self._file = path.open("r+b")
-        try:
-            head = read_head(self._file, f"embeddings: {path}")
-        except BaseException:
-            self._file.close()
-            raise
         self._begin, self._row_bytes = head.length, head.shape[1] * head.dtype.itemsize
 
     @staticmethod
@@ -197,9 +193,7 @@ class RowFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
 

@@ -6,8 +6,8 @@ from tensorflow_text.python.ops.regex_split_ops import gen_regex_split_ops
 
 from xmc_tf.features.kernels.pieces import BEGIN, END, FACTOR, LEAST, OFFSET
 from xmc_tf.words.kernels import LEAST_STEM, LONGEST_ENDING, SHORTEST_ENDING
+from xmc_tf.words.languages import UNSPACED_RANGES
 from xmc_tf.words.lexicon import Lexicon
-from xmc_tf.words.scripts import UNSPACED_RANGES
 
 _LENGTHS = tuple(range(LONGEST_ENDING, SHORTEST_ENDING - 1, -1))
 _PADDING = "\x00" * LONGEST_ENDING

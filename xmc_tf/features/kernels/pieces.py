@@ -7,13 +7,13 @@ from xmc_tf.words.kernels import word_key
 
 LEAST = 6  # characters of a word that is cut
 BEGIN, END = np.uint8(60), np.uint8(62)  # "<" and ">", which are in no word
-# So that no piece has the key of a word. Both are odd.
+# Applied to keys, so that no piece has the key of a word. Both are odd.
 FACTOR, OFFSET = np.int64(-4417276706812531889), np.int64(1609587929392839161)
 
 
 @inner
 def pieces_of_word(letters, begin, end, length, marked, starts, keys, first):
-    """Write the keys of the pieces of a word from ``keys[first]`` on, and return where they end."""
+    """Write the keys of a word's pieces from ``keys[first]`` on; return their end. Buffers need its bytes + 3."""
     if length == 0 or end - begin < LEAST:
         return first
     marked[0] = BEGIN

@@ -68,14 +68,15 @@ def _write(code, letters, at):
 
 @inner
 def split_text(data, start, stop, table, min_length, letters, ends, words, used):
-    """Append the words of a text to those before; return the new numbers of words and letters."""
+    """Append the words of a text, and return the numbers of words and letters."""
+    # letters needs room for 1.5 times the text's bytes and 2 more, ends for its bytes and 2 more.
     begin = used
     length = 0
     cased = False  # whether the last character that was not ignorable is a letter with case
     at = start
     while at <= stop:
         before = used
-        entry = 0  # behind the text is a character that is in no word
+        entry = 0  # the end of the text ends a word
         if at == stop:
             at += 1
         elif data[at] < 0x80:

@@ -12,12 +12,11 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.data import as_features
 from xmc_tf.fusion import ProbabilityModel
-from xmc_tf.fusion.similarity import Embed
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
-from xmc_tf.models.growing.documents import with_documents
+from xmc_tf.models.growing.documents import appended
 from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.metadata import ADDED, ModelMetadata
+from xmc_tf.models.metadata import ADDED
 from xmc_tf.models.parts import Parts
 from xmc_tf.models.prediction import embedded
 from xmc_tf.models.xr_linear import XRLinear
@@ -54,9 +53,15 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
         if linear.training_data is not None:
             _with_names(linear, linear.training_data, lines).save(folder)
             return metadata.nr_labels + len(added)
-    evidence = evidence.with_added(lines, _encoder_of(model, metadata) if evidence.fusion.similarity else None)
+    encoder = Parts({"encoder": model / "encoder"}, metadata, where=model)
+    evidence = evidence.with_added(lines, partial(embedded, encoder) if evidence.fusion.similarity else None)
+
+    def link(source: Path, target: Path) -> None:
+        with verified(source):
+            link_part(source, target)
+
     parts: dict[str, Callable[[Path], object]] = {
-        name: partial(_link_verified, source) for name, source in Parts.at(model, metadata).parts.items()
+        name: partial(link, source) for name, source in Parts.at(model, metadata).parts.items()
     }
     parts |= evidence.parts
     metadata = metadata.replace(**{ADDED: int(metadata.content.get(ADDED, 0)) + len(added)})
@@ -69,17 +74,7 @@ def _with_names(model: XRLinear, training: TrainingData, lines: Sequence[str]) -
     """Return a model to which no documents but the names of new labels are appended."""
     none = as_features(csr_matrix((0, training.X.shape[1]), dtype=np.float32))
     labels = csr_matrix((0, model.nr_labels + len(lines)), dtype=np.float32)
-    return with_documents(model, training, none, labels, lines)
-
-
-def _link_verified(source: Path, target: Path) -> None:
-    with verified(source):
-        link_part(source, target)
-
-
-def _encoder_of(folder: Path, metadata: ModelMetadata) -> Embed:
-    model = Parts({"encoder": folder / "encoder"}, metadata, where=folder)
-    return lambda names: embedded(model, names)
+    return appended(model, training, none, labels, lines)
 
 
 def check_new(added: Sequence[str], names: Sequence[str]) -> None:
@@ -96,10 +91,9 @@ def check_new(added: Sequence[str], names: Sequence[str]) -> None:
         more = f", and {len(doubles) - _SHOWN:,} more" if len(doubles) > _SHOWN else ""
         raise InputError(
             f"labels to add: {len(doubles):,} of {len(added):,} names are not new",
-            expected="names that the model does not have, each once",
-            received="; ".join(doubles[:_SHOWN]) + more,
+            expected="names that the model does not have, each once", received="; ".join(doubles[:_SHOWN]) + more,
             fix="remove these lines, or leave them out with --skip-known",
-        )
+        )  # fmt: skip
 
 
 def only_new(lines: Sequence[str], names: Sequence[str]) -> list[str]:

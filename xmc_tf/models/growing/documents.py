@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
@@ -10,13 +10,14 @@ from scipy.sparse import csr_matrix, vstack
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features, check_labels, check_pair
 from xmc_tf.label_names import NameDocuments, label_vocabulary
+from xmc_tf.models.documents import ReadDocuments
 from xmc_tf.models.growing.training_data import TrainingData, params_of_growth, recounted
 from xmc_tf.models.labels import matrix_of_names, needed_names
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
-from xmc_tf.rankers.growing import Growth, adjusted, place_labels, regrouped, solved_again, with_documents_from
+from xmc_tf.rankers.growing.rankers import Growth, adjusted, place_labels, regrouped, solved_again, with_documents_from
 from xmc_tf.rankers.levels import Levels
 from xmc_tf.rankers.tasks import Instances
 from xmc_tf.tables.label_forms import LabelData
@@ -28,17 +29,28 @@ APPENDED = "nr_appended_documents"
 
 
 def with_documents(
-    model: _Model,
-    training: TrainingData,
-    X: Features,
-    Y: csr_matrix,
-    new_lines: Sequence[str],
-    *,
-    exact: bool = False,
-    threads: int = -1,
+    model: _Model, read: ReadDocuments, new_labels: bool | Sequence[str], *, exact: bool, threads: int
 ) -> _Model:
-    """Return the model with further documents; new labels are the last columns of ``Y``."""
+    """Return the model with further documents."""
+    training = training_of(model)
+    Y, new_lines = further_labels(model, read.labelled(), new_labels)  # new labels are the last columns
+    check_pair(read.documents, Y, "the documents", "the labels")
+    if not Y.shape[0] or not Y.nnz:
+        raise InputError(
+            "there is nothing to append", expected="at least one document with a label",
+            received=f"{Y.shape[0]:,} documents without labels" if Y.shape[0] else "no documents",
+        )  # fmt: skip
+    X = read.documents if read.texts is None else model.features(read.texts, threads)
     training.check_features(X)
+    grown, documents = appended(model, training, X, Y, new_lines, exact=exact, threads=threads), model.trained_documents
+    return grown if documents is None or read.texts is None else grown.knowing(documents.with_texts(read.texts))
+
+
+def appended(
+    model: _Model, training: TrainingData, X: Features, Y: csr_matrix, new_lines: Sequence[str], *,
+    exact: bool = False, threads: int = -1,
+) -> _Model:  # fmt: skip
+    """Return the model with further documents, which may be none, and with the names of new labels."""
     count, known = int(Y.shape[1]), model.ranker.nr_labels
     # The rankers do not know labels that were added by their names, until one of them has documents.
     found_by_name = model.evidence is not None and model.evidence.names is not None
@@ -86,15 +98,15 @@ def _new_names(model: LinearParts, lines: Sequence[str], nr_labels: int) -> Trai
     """Return the names of new labels as documents, if those of the others are documents too."""
     fusion = None if model.evidence is None else model.evidence.fusion
     names = NameDocuments.of(lines if fusion is not None and fusion.names_are_documents else [])
-    X = csr_matrix(model.features(names.texts, threads=1).sparse) if names.texts else _empty(model.ranker.nr_features)
+    X = (
+        csr_matrix(model.features(names.texts, threads=1).sparse)
+        if names.texts
+        else csr_matrix((0, model.ranker.nr_features), dtype=np.float32)
+    )
     Y = names.Y
     first = nr_labels - Y.shape[1] if names.texts else 0
     Y = csr_matrix((Y.data, Y.indices + first, Y.indptr), shape=(Y.shape[0], nr_labels))
     return TrainingData(X, Y, np.ones(Y.shape[0], bool))
-
-
-def _empty(width: int) -> csr_matrix:
-    return csr_matrix((0, width), dtype=np.float32)
 
 
 def training_of(model: LinearParts) -> TrainingData:
@@ -122,11 +134,9 @@ def further_labels(
         free = bool(new_labels) and model.names is None
         if Y.shape[1] > expected and not free:
             raise InputError(
-                "the label matrix has labels that the model does not have",
-                expected=f"at most {expected:,} columns",
-                received=f"{Y.shape[1]:,}",
-                fix="give the names of the further labels (in Python: new_labels=[...])",
-            )
+                "the label matrix has labels that the model does not have", expected=f"at most {expected:,} columns",
+                received=f"{Y.shape[1]:,}", fix="give the names of the further labels (in Python: new_labels=[...])",
+            )  # fmt: skip
         count = max(expected, Y.shape[1])
         return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], count)), lines
     documents = labels.names
@@ -138,26 +148,14 @@ def further_labels(
         name = min(unknown, key=lambda name: (unknown[name], name))
         similar = nearest(name, own)
         raise InputError(
-            "the documents have labels that the model does not have",
-            expected=f"one of its {len(own):,} labels",
+            "the documents have labels that the model does not have", expected=f"one of its {len(own):,} labels",
             received=f"{len(unknown):,}, the first in document {unknown[name]:,}: {name[:60]!r}",
             fix=(f"did you mean {similar!r}? Or " if similar else "")
             + "add the new labels to the model with --new-labels (in Python: new_labels=True)",
-        )
+        )  # fmt: skip
     lines += sorted(unknown)
     names = [*own, *label_vocabulary(lines).preferred]
     return matrix_of_names(documents, names, "the labels of the model"), lines
-
-
-def check_documents(texts: Any, Y: csr_matrix) -> None:
-    """Refuse further documents that do not fit their labels, or without a label."""
-    check_pair(texts, Y, "the documents", "the labels")
-    if not Y.shape[0] or not Y.nnz:
-        raise InputError(
-            "there is nothing to append",
-            expected="at least one document with a label",
-            received=f"{Y.shape[0]:,} documents without labels" if Y.shape[0] else "no documents",
-        )
 
 
 def with_labels(trees: Sequence[LabelTree], data: TrainingData, known: int, threads: int) -> list[LabelTree]:

@@ -9,14 +9,16 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, lil_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, as_features
+from xmc_tf.data import as_features, check_pair
 from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.models.documents import ReadDocuments
+from xmc_tf.models.growing.documents import further_labels, training_of
 from xmc_tf.models.growing.training_data import TrainingData, params_of_growth, recounted
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
-from xmc_tf.rankers.growing import Growth, changed_clusters, regrouped, solved_again
+from xmc_tf.rankers.growing.rankers import Growth, changed_clusters, regrouped, solved_again
 from xmc_tf.rankers.levels import Levels
 from xmc_tf.rankers.tasks import Instances
 from xmc_tf.rankers.xlinear import XLinear
@@ -35,10 +37,9 @@ def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
     in_rankers = kept[kept < model.ranker.nr_labels]
     if len(kept) == model.nr_labels or not len(in_rankers):
         raise InputError(
-            "these labels cannot be removed",
-            expected="at least one label to remove, and one with documents to keep",
+            "these labels cannot be removed", expected="at least one label to remove, and one with documents to keep",
             received=f"{model.nr_labels - len(kept):,} of {model.nr_labels:,} labels",
-        )
+        )  # fmt: skip
     trees = [without_leaves(tree, in_rankers) for tree in (model.tree, *model.more_trees)]
     rankers = [_ranker(ranker, tree, in_rankers) for ranker, tree in zip(trees_of(model.ranker), trees, strict=True)]
     training = model.training_data
@@ -48,13 +49,9 @@ def without_labels(model: _Model, labels: Iterable[str | int]) -> _Model:
 
 
 def with_fewer_labels(
-    model: _Model,
-    number_of: np.ndarray,
-    kept: np.ndarray,
-    rankers: Sequence[XLinear],
-    trees: Sequence[LabelTree],
+    model: _Model, number_of: np.ndarray, kept: np.ndarray, rankers: Sequence[XLinear], trees: Sequence[LabelTree],
     training: TrainingData | None,
-) -> _Model:
+) -> _Model:  # fmt: skip
     """Return a model with the rankers of fewer labels, and the other parts cut to these labels.
 
     ``number_of`` has the new number of each label, or -1; ``kept`` has for each new number the label whose name it
@@ -76,10 +73,9 @@ def with_fewer_labels(
     )  # fmt: skip
 
 
-def with_merged_labels(
-    model: _Model, training: TrainingData, groups: Iterable[Iterable[str | int]], threads: int = -1
-) -> _Model:
+def with_merged_labels(model: _Model, groups: Iterable[Iterable[str | int]], threads: int) -> _Model:
     """Return the model with some labels merged; the first of each group stays."""
+    training = training_of(model)
     stays = _stays(model, groups)
     kept = np.unique(stays)
     number_of = np.searchsorted(kept, stays)
@@ -91,7 +87,11 @@ def with_merged_labels(
     return dataclasses.replace(merged, evidence=recounted(merged.evidence, after))
 
 
-def with_corrections(model: _Model, training: TrainingData, X: Features, Y: csr_matrix, threads: int = -1) -> _Model:
+def with_corrections(model: _Model, read: ReadDocuments, threads: int) -> _Model:
+    training = training_of(model)
+    Y, _ = further_labels(model, read.labelled(), False)
+    check_pair(read.documents, Y, "the documents", "the labels")
+    X = read.documents if read.texts is None else model.features(read.texts, threads)
     nr_labels = model.ranker.nr_labels
     training.check_features(X)
     if Y.nnz and int(Y.indices.max()) >= nr_labels:
@@ -123,13 +123,9 @@ def with_corrections(model: _Model, training: TrainingData, X: Features, Y: csr_
 
 
 def _solved_again(
-    model: LinearParts,
-    before: TrainingData,
-    after: TrainingData,
-    trees: Sequence[LabelTree],
-    kept: np.ndarray,
+    model: LinearParts, before: TrainingData, after: TrainingData, trees: Sequence[LabelTree], kept: np.ndarray,
     threads: int,
-) -> list[XLinear]:
+) -> list[XLinear]:  # fmt: skip
     """Return the rankers for other labels of the same documents; only the clusters that change are solved.
 
     ``kept`` has for each new label the earlier one whose weights are kept.

@@ -1,5 +1,6 @@
-"""The training data that a model keeps, so that it can grow: ``training/X.npz`` and ``training/Y.npz``."""
+"""What a model keeps of its training: the data, so that it can grow, and digests of the documents that it knows."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -12,15 +13,17 @@ from xmc_tf.common.folders.checksums import verified
 from xmc_tf.common.folders.model_parts import TRAINING
 from xmc_tf.data import Features, load_matrix, save_matrix
 from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.models.labels import binary
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import RankerParams
 
 _IS_NAME = "is_name.npy"
+KEYS = "keys.npy"
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Features and labels of the documents that a model was trained on."""
+    """Features and labels of the documents that a model was trained on: ``training/X.npz`` and ``training/Y.npz``."""
 
     X: csr_matrix
     Y: csr_matrix
@@ -44,13 +47,12 @@ class TrainingData:
         """Return the data of a training; refuse those with which a model cannot grow. Names are the last documents."""
         if problem := cls.problem(X, params):
             raise InputError(
-                "this model could not grow by its training data",
-                expected="sparse features, negatives of our own, the full model, no relevance",
-                received=problem,
+                "this model cannot grow with its training data",
+                expected="sparse features, negatives of our own, the full model, no relevance", received=problem,
                 fix="leave out --keep-training-data (in Python: keep_training_data)",
-            )
+            )  # fmt: skip
         assert X.sparse is not None
-        return cls(csr_matrix(X.sparse), _binary(Y), np.arange(X.nr_rows) >= X.nr_rows - nr_names)
+        return cls(csr_matrix(X.sparse), binary(Y), np.arange(X.nr_rows) >= X.nr_rows - nr_names)
 
     @property
     def nr_rows(self) -> int:
@@ -83,10 +85,9 @@ class TrainingData:
     def check_features(self, X: Features) -> None:
         if X.sparse is None or X.nr_dense or X.nr_features != self.X.shape[1]:
             raise InputError(
-                "the features do not fit the model",
-                expected=f"{self.X.shape[1]:,} sparse features, as in training",
+                "the features do not fit the model", expected=f"{self.X.shape[1]:,} sparse features, as in training",
                 received=f"{X.nr_features:,}",
-            )
+            )  # fmt: skip
 
     def save(self, place: Path) -> None:
         save_matrix(place / "X.npz", self.X)
@@ -104,11 +105,9 @@ class TrainingData:
             X, Y = (load_matrix(place / f"{name}.npz", name="training data") for name in "XY")
         if X.shape[0] != Y.shape[0]:
             raise InputError(
-                f"{place} is inconsistent",
-                expected=f"labels of {X.shape[0]:,} documents",
-                received=f"{Y.shape[0]:,}",
+                f"{place} is inconsistent", expected=f"labels of {X.shape[0]:,} documents", received=f"{Y.shape[0]:,}",
                 fix="copy the model again",
-            )
+            )  # fmt: skip
         path = place / _IS_NAME
         is_name = np.load(path, allow_pickle=False) if path.exists() else np.zeros(X.shape[0], bool)
         return cls(csr_matrix(X), csr_matrix(Y), is_name)
@@ -133,9 +132,46 @@ def recounted(evidence: ProbabilityModel | None, training: TrainingData) -> Prob
     return replace(evidence, fusion=fusion)
 
 
-def _binary(Y: spmatrix) -> csr_matrix:
-    out = csr_matrix(Y).copy()
-    out.sum_duplicates()
-    out.eliminate_zeros()
-    out.data = np.ones(out.nnz, np.float32)
-    return out
+@dataclass(frozen=True, eq=False)
+class TrainedDocuments:
+    """The documents that a model was trained on, as ascending digests of their texts."""
+
+    keys: np.ndarray
+
+    @classmethod
+    def of(cls, texts: Iterable[str | bytes]) -> Self:
+        return cls(np.unique(_keys(texts)))
+
+    def include(self, texts: Iterable[str]) -> np.ndarray:
+        """Return for each text whether the model was trained on it."""
+        return np.isin(_keys(texts), self.keys)
+
+    def with_texts(self, texts: Iterable[str | bytes]) -> Self:
+        return type(self)(np.union1d(self.keys, _keys(texts)))
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / KEYS, self.keys)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Read the folder; None if there is none."""
+        path = folder / KEYS
+        with verified(folder):
+            if not path.exists():
+                return None
+            try:
+                keys = np.load(path, allow_pickle=False)
+            except (OSError, ValueError, EOFError) as error:
+                raise InputError(f"{path} cannot be read: {error}", fix="copy the model again") from None
+        if keys.dtype != np.int64 or keys.ndim != 1:
+            raise InputError(f"{path} has no digests of documents", fix="copy the model again")
+        return cls(keys)
+
+
+def _keys(texts: Iterable[str | bytes]) -> np.ndarray:
+    """Return digests of texts, ignoring differences in white space."""
+    from xmc_tf.tables.splits import text_key  # what tables need, a prediction does not
+
+    lines = (text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts)
+    return np.fromiter((text_key(" ".join(line.split())) for line in lines), np.int64)

@@ -1,21 +1,25 @@
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from xmc_tf.common.folders.model_parts import DOCUMENTS, ENSEMBLE, FEATURES, HIERARCHY, RANKER, TRAINING, TREE
 from xmc_tf.data import Features, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
-from xmc_tf.models.folder import load_tfidf
-from xmc_tf.models.growing.trained_documents import TrainedDocuments
-from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.folder import load_tfidf, write_model_folder
+from xmc_tf.models.growing.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.rankers.ensemble import Rankers, trees_of
-from xmc_tf.tree import LabelTree
+from xmc_tf.tree import LabelTree, save_chain
 
 if TYPE_CHECKING:
     from xmc_tf.features import Tfidf
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -72,7 +76,8 @@ class LinearParts:
     @property
     def trained_documents(self) -> TrainedDocuments | None:
         """The documents that the model was trained on, if they were a table's; read again with every use."""
-        return self.own_documents or TrainedDocuments.in_model(self.folder)
+        place = None if self.folder is None else self.folder / DOCUMENTS
+        return self.own_documents or (TrainedDocuments.load(place) if place is not None and place.is_dir() else None)
 
     def knowing(self, documents: TrainedDocuments) -> Self:
         """Return the model with the documents that it was trained on.
@@ -101,3 +106,37 @@ class LinearParts:
     def post_processor(self) -> str:
         """The post-processor of the rankers' scores."""
         return trees_of(self.ranker)[0].levels[-1].pred_params.post_processor
+
+
+def write_model(
+    folder: str | Path,
+    model: LinearParts,
+    write_rankers: Sequence[Callable[[Path], object]],  # of each tree, to a path
+    write_tfidf: Callable[[Path], object] | None,
+) -> None:
+    """Write the folder of a linear model, completely or not at all; an older model there is replaced, other files stay.
+
+    The first tree and its rankers are in ``tree/`` and ``ranker/``; further ones in ``ensemble/1``, ``ensemble/2`` …,
+    each with the same two folders.
+    """
+    training, documents = model.training_data, model.trained_documents
+    if training is None and (Path(folder) / TRAINING).is_dir():
+        _LOG.warning("%s: the training data of the model that is replaced is removed; this one keeps none", folder)
+
+    def write_further(place: Path) -> None:
+        for number, (tree, write_ranker) in enumerate(zip(model.more_trees, write_rankers[1:], strict=True), start=1):
+            save_chain(place / str(number) / TREE, tree.to_chain())
+            write_ranker(place / str(number) / RANKER)
+
+    parts: dict[str, Callable[[Path], object] | None] = {
+        TREE: lambda place: save_chain(place, model.tree.to_chain()),
+        RANKER: write_rankers[0],
+        FEATURES: write_tfidf,
+        ENSEMBLE: write_further if model.more_trees else None,
+        TRAINING: None if training is None else training.save,
+        HIERARCHY: None if model.hierarchy is None else model.hierarchy.save,
+        DOCUMENTS: None if documents is None else documents.save,
+        **({} if model.evidence is None else model.evidence.parts),
+    }
+    given = {name: write for name, write in parts.items() if write is not None}
+    write_model_folder(folder, given, model.names, model.metadata)

@@ -18,9 +18,8 @@ from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import Obstacles, ProbabilityModel, choose_evidence, held_out_folds
 from xmc_tf.label_names import NameDocuments, label_vocabulary
 from xmc_tf.models.growing.training_data import TrainingData
-from xmc_tf.models.linear.in_memory import InMemory
-from xmc_tf.models.linear.over_ranks import OverRanks
 from xmc_tf.models.linear.parts import LinearParts
+from xmc_tf.models.linear.places import InMemory, OverRanks
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, params_of_effort
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, Planted, held_out_scorer
@@ -196,10 +195,9 @@ def _check_one_tree(count: int, given: str) -> None:
     if count > 1:
         raise InputError(
             f"{given} is one tree, but the parameters ask for {count}",
-            expected="one tree, or several that are built from the labels",
-            received=f"{count} trees and {given}",
+            expected="one tree, or several that are built from the labels", received=f"{count} trees and {given}",
             fix=f"train one tree, or leave {given} out",
-        )
+        )  # fmt: skip
 
 
 def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spmatrix]:
@@ -211,11 +209,10 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
     order = trees[0].node_order[-1]
     if negatives[1].shape[1] != len(order):
         raise InputError(
-            f"{called} does not fit the leaf clusters of the tree",
-            expected=f"{len(order):,} columns, one per cluster",
+            f"{called} does not fit the leaf clusters of the tree", expected=f"{len(order):,} columns, one per cluster",
             received=f"{negatives[1].shape[1]:,} columns",
             fix="give the tree that they were computed for with --code-path",
-        )
+        )  # fmt: skip
     return {**negatives, 1: negatives[1][:, order]}
 
 

@@ -29,7 +29,13 @@ class Fingerprint(NamedTuple):
 
 def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fingerprint]:
     """Return size and CRC-32 of this rank's files; ranks of one host that see the same files each read a part."""
-    own = (communicator.host, run_on_all_ranks(communicator, lambda: [_identity(path) for path in paths]))
+
+    def identities() -> list[tuple[int, int, int, int]]:
+        """Return values that two names of one file on one host have in common."""
+        stats = [path.stat() for path in paths]
+        return [(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for one in stats]
+
+    own = (communicator.host, run_on_all_ranks(communicator, identities))
     others = communicator.allgather(own)
     here = [rank for rank, other in enumerate(others) if other == own]
     place, count = here.index(communicator.rank), len(here)
@@ -45,12 +51,6 @@ def fingerprints(communicator: Communicator, paths: Sequence[Path]) -> list[Fing
         Fingerprint(path.name, sum(length for _, length in each), crc_of_all(each))
         for path, each in zip(paths, zip(*parts, strict=True), strict=True)
     ]
-
-
-def _identity(path: Path) -> tuple[int, int, int, int]:
-    """Return values that two names of one file on one host have in common."""
-    found = path.stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def check_same_inputs(
@@ -77,11 +77,10 @@ def check_same_inputs(
                 )
         if other_options != first_options:
             raise InputError(
-                "ranks were started with different options",
-                expected=f"on every rank as on rank 0 on {host}",
+                "ranks were started with different options", expected=f"on every rank as on rank 0 on {host}",
                 received=f"others on rank {rank} on {other_host}: {_first_difference(first_options, other_options)}",
                 fix="use the same command line and version on all ranks",
-            )
+            )  # fmt: skip
     digest = hashlib.sha256(options.encode())
     digest.update(json.dumps([first, kernel_folder().name], sort_keys=True).encode())
     return digest.hexdigest()
@@ -89,9 +88,7 @@ def check_same_inputs(
 
 def _files(named: str | Path, what: str) -> list[Path]:
     path = Path(named)
-    if path.is_dir():
-        return sorted(entry for entry in path.iterdir() if entry.is_file())
-    return [existing_file(path, what)]
+    return sorted(filter(Path.is_file, path.iterdir())) if path.is_dir() else [existing_file(path, what)]
 
 
 def _listed(files: Sequence[Fingerprint]) -> str:

@@ -1,57 +1,289 @@
-"""One rank's part of the work: its threads claim sub-problems, the largest first, until none is left."""
+"""The sub-problems of a training, which do not depend on the number of ranks, and their solution by claims. A claim is
+a file that only one thread can create (``O_EXCL``, atomic on local disks and NFS 3), not a message: that works with
+every launcher, and a rank in a solver need not answer.
+"""
 
+import math
+import os
+import resource
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
+from typing import NamedTuple
 
+import numpy as np
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.common.files.writing import write_in_steps
 from xmc_tf.common.progress import Progress
-from xmc_tf.rankers.distributed.blocks import block_name, is_solved, write_block
-from xmc_tf.rankers.distributed.plan import Claims, SubProblem
+from xmc_tf.common.wire import register
+from xmc_tf.data.matrices import index_type
+from xmc_tf.data.npz.writing import ArraySpec, SharedNpz
 from xmc_tf.rankers.distributed.work_folder import WorkFolder
 from xmc_tf.rankers.kernels.emit import WeightColumns
-from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.levels import LevelProblem
 from xmc_tf.rankers.tasks import Instances, LevelTasks, solve_task, task_labels
 from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.joint_files import unfinished_path, write_from_all_ranks
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+
+_MAGIC = b"xmc_tf solved 1\n"
+_HEAD_BYTES = len(_MAGIC) + 16
+_LABEL_BYTES, _WEIGHT_BYTES = 16, 8
+
+
+class WeightBlock(NamedTuple):
+    """Solved weight columns in a file: a header (numbers of labels and weights), labels, counts, features, weights."""
+
+    path: Path
+    labels: np.ndarray  # label of each column
+    counts: np.ndarray  # number of weights of each column
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features and the weights of all columns, one label after the other; memory-mapped."""
+        nr_weights = int(self.counts.sum())
+        if nr_weights == 0:
+            return np.zeros(0, np.int32), np.zeros(0, np.float32)
+        start = _HEAD_BYTES + _LABEL_BYTES * len(self.labels)
+        both = np.memmap(self.path, np.int32, "r", start, (2, nr_weights)).view(np.ndarray)
+        return both[0], both[1].view(np.float32)
+
+
+def write_block(path: Path, parts: Sequence[WeightColumns]) -> None:
+    """Write the columns of a sub-problem's tasks atomically; only one thread may write each block."""
+    labels = np.concatenate([part.labels for part in parts]).astype(np.int64)
+    counts = np.concatenate([np.diff(part.indptr) for part in parts]).astype(np.int64)
+    head = np.array([len(labels), counts.sum()], np.int64)
+    # There are thousands of blocks: a fixed name needs half the system calls of a unique one.
+    unfinished = f"{path.parent}/.{path.name}.part"
+    try:
+        with open(unfinished, "wb", buffering=0) as file:
+            beginning = _MAGIC + head.tobytes() + labels.tobytes() + counts.tobytes()
+            write_in_steps(file, memoryview(beginning))
+            at = len(beginning)
+            for name, dtype in (("features", np.int32), ("weights", np.float32)):
+                for part in parts:
+                    array = np.ascontiguousarray(getattr(part, name), dtype)
+                    write_in_steps(file, array.data, at)
+                    at += array.nbytes
+        os.replace(unfinished, path)
+    except OSError:
+        Path(unfinished).unlink(missing_ok=True)
+        raise
+
+
+def open_block(path: Path) -> WeightBlock:
+    """Read the labels of a block; raise InputError if it is damaged."""
+    with path.open("rb") as file:
+        head, size = file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
+        if len(head) < _HEAD_BYTES or not head.startswith(_MAGIC):
+            raise InputError(f"{path} is not a solved sub-problem", fix="delete it; it will be solved again")
+        nr_labels, nr_weights = map(int, np.frombuffer(head, np.int64, 2, len(_MAGIC)))
+        whole = size == _HEAD_BYTES + _LABEL_BYTES * nr_labels + _WEIGHT_BYTES * nr_weights
+        numbers = np.fromfile(file, np.int64, 2 * nr_labels if whole else 0)
+    if not whole or numbers[nr_labels:].sum() != nr_weights:
+        raise InputError(f"{path} is inconsistent with its header", fix="delete it; it will be solved again")
+    return WeightBlock(path, numbers[:nr_labels], numbers[nr_labels:])
+
+
+def is_solved(path: Path) -> bool:
+    """Return whether a complete block exists; remove a damaged one."""
+    try:
+        open_block(path)
+    except FileNotFoundError:
+        return False
+    except InputError:
+        path.unlink()
+        return False
+    return True
+
+
+_FIELDS = {"indices": 0, "data": 1}  # the matrix's arrays, and the index of their data in ``WeightBlock.columns``
+_MOST_MAPPED = 4096  # maximum number of blocks mapped at a time, if the process may open so many files
+
+
+class _Columns:
+    """The positions of the labels' columns in the blocks."""
+
+    def __init__(self, blocks: Sequence[WeightBlock], nr_labels: int) -> None:
+        may_open, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        left = math.inf if may_open < 0 else may_open - len(os.listdir("/dev/fd"))
+        mapped = int(min(_MOST_MAPPED, max(1, left // 2)))
+        self._columns = lru_cache(mapped)(lambda number: blocks[number].columns())
+        self._piece = _piece_entries(len(blocks))
+        self.block = np.full(nr_labels, -1, np.int32)
+        self.start, counts = np.zeros(nr_labels, np.int64), np.zeros(nr_labels, np.int64)
+        for number, block in enumerate(blocks):
+            if (self.block[block.labels] >= 0).any():
+                raise InputError("two solved sub-problems contain the same label", fix="delete the work folder")
+            self.block[block.labels] = number
+            self.start[block.labels] = np.cumsum(block.counts) - block.counts
+            counts[block.labels] = block.counts
+        self.indptr = np.concatenate(([0], np.cumsum(counts)))
+
+    def pieces(self, field: int, begin: int, end: int) -> Iterator[np.ndarray]:
+        """Yield the entries ``begin`` to ``end`` of all columns by label, in pieces that share their memory."""
+        room = np.empty(min(self._piece, end - begin), (np.int32, np.float32)[field])
+        while begin < end:
+            stop = min(end, begin + self._piece)
+            for block, start, first, last in self._runs(begin, stop):
+                room[first - begin : last - begin] = self._columns(block)[field][start : start + last - first]
+            yield room[: stop - begin]
+            begin = stop
+
+    def _runs(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+        """Yield runs of entries that are contiguous in one block: block, position in it, begin, end; block by block."""
+        a = int(np.searchsorted(self.indptr, begin, side="right")) - 1
+        b = int(np.searchsorted(self.indptr, end, side="left"))
+        filled = np.flatnonzero(np.diff(self.indptr[a : b + 1])) + a
+        block, start, low = self.block[filled], self.start[filled], self.indptr[filled]
+        low, skipped = np.maximum(low, begin), np.maximum(begin - low, 0)
+        start = start + skipped
+        high = np.minimum(self.indptr[filled + 1], end)
+        follows = (block[1:] == block[:-1]) & (start[1:] == start[:-1] + (high - low)[:-1])
+        at = np.concatenate(([0], np.flatnonzero(~follows) + 1))
+        runs = np.stack([block[at], start[at], low[at], np.append(low[at[1:]], end)], axis=1)
+        yield from runs[np.argsort(runs[:, 0], kind="stable")].tolist()
+
+
+def _piece_entries(nr_blocks: int) -> int:
+    # Small pieces stay in the processor's cache between checksum and writing. But a piece may have labels of all
+    # blocks, and blocks that are too many to stay open are opened again for every piece.
+    return min(1 << 22, max(1 << 18, 512 * nr_blocks))
+
+
+def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[int, int], target: Path) -> int:
+    """Write the matrix of all columns, with the bytes of ``save_matrix``; return its number of weights. Collective."""
+    columns = run_on_all_ranks(communicator, lambda: _Columns([open_block(path) for path in paths], shape[1]))
+    nr_entries = int(columns.indptr[-1])
+    index = index_type(shape, nr_entries)
+    file = SharedNpz(unfinished_path(target), {
+        "indices": ArraySpec(np.dtype(index), nr_entries),
+        "indptr": columns.indptr.astype(index),
+        "format": np.array(b"csc"),
+        "shape": np.array(shape, dtype=np.int64),
+        "data": ArraySpec(np.dtype(np.float32), nr_entries),
+    })  # fmt: skip
+    ranges = {name: partial(columns.pieces, field) for name, field in _FIELDS.items()}
+    write_from_all_ranks(communicator, file, target, ranges)
+    return nr_entries
+
+
+class Claims:
+    """Items that threads of all ranks take from the front; ``folder`` is shared, and new for every run."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._folder, self._count, self._next = folder, count, 0
+        self._lock = Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def take(self) -> int | None:
+        """Claim the first free item and return its number; None if all are taken."""
+        with self._lock:
+            at = self._first_free(self._next)
+            while at < self._count:
+                self._next = at + 1
+                try:
+                    os.close(os.open(self._folder / str(at), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+                except FileExistsError:  # another thread was faster
+                    at = self._first_free(at + 1)
+                else:
+                    return at
+            self._next = self._count
+            return None
+
+    def _first_free(self, start: int) -> int:
+        """Return the first free item by binary search: all take from the front, so taken items precede free ones."""
+        step, low = 1, start
+        while low < self._count and self._taken(low):
+            start, low, step = low + 1, low + step, 2 * step
+        high = min(low, self._count)
+        while start < high:
+            middle = (start + high) // 2
+            if self._taken(middle):
+                start = middle + 1
+            else:
+                high = middle
+        return start
+
+    def _taken(self, number: int) -> bool:
+        return (self._folder / str(number)).exists()
+
+
+# Enough to keep a few thousand threads busy until the end; each sub-problem costs a file and a claim.
+MOST_SUB_PROBLEMS = 8192
+# About a tenth of a second: less is not worth a file.
+LEAST_WORK = 1_000_000
+
+
+@register
+class SubProblem(NamedTuple):
+    """Neighbouring tasks of one level, solved by one thread into one file."""
+
+    level: int
+    first: int  # first task
+    last: int  # exclusive
+    work: int  # number of feature entries that one pass over its labels reads
+
+
+def cut_into_sub_problems(
+    works: Mapping[int, np.ndarray], *, most: int | None = None, least_work: int | None = None
+) -> list[SubProblem]:
+    """Return sub-problems of about the same work, the largest first, from the work of each level's tasks."""
+    total = sum(int(work.sum()) for work in works.values())
+    target = max(1, LEAST_WORK if least_work is None else least_work, total // (most or MOST_SUB_PROBLEMS))
+    found = []
+    for level, work in works.items():
+        if len(work) == 0:
+            continue
+        before = np.concatenate(([0], np.cumsum(work, dtype=np.int64)))
+        starts = np.flatnonzero(np.diff(before[:-1] // target, prepend=-1))
+        for first, last in zip(starts, [*starts[1:], len(work)], strict=True):
+            found.append(SubProblem(int(level), int(first), int(last), int(before[last] - before[first])))
+    return sorted(found, key=lambda one: (-one.work, one.level, one.first))
+
 
 # Seconds between two checks for the other ranks' blocks: each pause is a little longer than the one before.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.2
 
 
-@dataclass(frozen=True, eq=False)
-class SolvingJob:
-    """The sub-problems of some levels, and the data to solve them; the same on all ranks."""
-
-    plan: Sequence[SubProblem]  # the largest first
-    levels: Mapping[int, tuple[LevelProblem, LevelTasks]]
-    instances: Instances
-    seed: int  # of the orders in which the solvers visit the documents
+def block_name(sub: SubProblem, key: str) -> str:
+    return f"{sub.level}.{sub.first}-{sub.last}.{key[:12]}.columns"
 
 
 def solve_over_ranks(
-    communicator: Communicator, work: WorkFolder, job: SolvingJob, *, run: str, title: str, threads: int
-) -> None:
+    communicator: Communicator, work: WorkFolder, plan: Sequence[SubProblem],
+    levels: Mapping[int, tuple[LevelProblem, LevelTasks]], instances: Instances, *,
+    run: str, title: str, threads: int, seed: int,
+) -> None:  # fmt: skip
     """Solve the unsolved sub-problems; return on all ranks when all are solved. ``run`` is a name not used before."""
-    names = [block_name(sub, work.key) for sub in job.plan]
+    names = [block_name(sub, work.key) for sub in plan]
     unsolved: list[int] = []
     if communicator.rank == 0:
         unsolved = [i for i, name in enumerate(names) if not is_solved(work.blocks / name)]
     unsolved = communicator.broadcast(unsolved)
-    claims, stop = Claims(work.claims(run), len(unsolved)), Event()
+    claims, stop = Claims(work.file(f"claims-{run}"), len(unsolved)), Event()
 
     def solve_until_none_is_left() -> None:
         try:
             while not stop.is_set() and (claimed := claims.take()) is not None:
-                sub, block = job.plan[unsolved[claimed]], work.blocks / names[unsolved[claimed]]
-                write_block(block, _solved(job, sub))
+                sub, solved = plan[unsolved[claimed]], []
+                problem, tasks = levels[sub.level]
+                for i in range(sub.first, sub.last):
+                    labels = task_labels(problem, tasks, i)
+                    columns = solve_task(instances, problem, int(tasks.cluster[i]), labels, seed)
+                    count = int(columns.filled[0])
+                    solved.append(columns._replace(labels=columns.labels[:count], indptr=columns.indptr[: count + 1]))
+                write_block(work.blocks / names[unsolved[claimed]], solved)
         except BaseException:
             stop.set()
             raise
 
-    total = sum(sub.work for sub in job.plan)
-    outstanding = {names[i]: job.plan[i].work for i in unsolved}
+    total = sum(sub.work for sub in plan)
+    outstanding = {names[i]: plan[i].work for i in unsolved}
     done = total - sum(outstanding.values())
     show = Progress(title, total=total, unit="units of work", quiet_s=2.0 if communicator.rank == 0 else float("inf"))
     with show as progress, ThreadPoolExecutor(threads) as pool:
@@ -77,18 +309,6 @@ def solve_over_ranks(
                 time.sleep(pause_s)
                 pause_s = min(1.3 * pause_s, _LONGEST_PAUSE_S)
     communicator.barrier()
-
-
-def _solved(job: SolvingJob, sub: SubProblem) -> list[WeightColumns]:
-    """Return the columns of a sub-problem's tasks."""
-    problem, tasks = job.levels[sub.level]
-    blocks = []
-    for i in range(sub.first, sub.last):
-        cluster, begin, end, _ = (int(column[i]) for column in tasks)
-        columns = solve_task(job.instances, problem, cluster, task_labels(problem, cluster, begin, end), job.seed)
-        filled = int(columns.filled[0])
-        blocks.append(columns._replace(labels=columns.labels[:filled], indptr=columns.indptr[: filled + 1]))
-    return blocks
 
 
 def _newly_solved(folder: Path, outstanding: dict[str, int]) -> int:

@@ -1,7 +1,9 @@
 """Training rankers over ranks: from features, labels and a tree to one file of weights per level."""
 
+import logging
 import os
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -9,20 +11,27 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xmc_tf.common.folders.model_parts import RANKERS
+from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.memory import release_freed_memory
 from xmc_tf.common.threads import thread_count, usable_cores
 from xmc_tf.common.wire import register
-from xmc_tf.data import Features, save_matrix
+from xmc_tf.data import Features, check_pair, save_matrix
 from xmc_tf.data.matrices import open_matrix
-from xmc_tf.params import LinearLevelPredParams, RankerPredParams, per_level
-from xmc_tf.rankers.distributed.blocks import block_name
-from xmc_tf.rankers.distributed.joining import join_blocks
-from xmc_tf.rankers.distributed.plan import SubProblem, cut_into_sub_problems
-from xmc_tf.rankers.distributed.solving import SolvingJob, solve_over_ranks
-from xmc_tf.rankers.distributed.work_folder import WorkFolder, is_stored, open_problem, open_tasks, save_problem
+from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level
+from xmc_tf.rankers.disk import level_folder, write_parameters
+from xmc_tf.rankers.distributed.solving import (
+    SubProblem,
+    block_name,
+    cut_into_sub_problems,
+    join_blocks,
+    solve_over_ranks,
+)
+from xmc_tf.rankers.distributed.work_folder import WorkFolder, open_work_folder
 from xmc_tf.rankers.fit import levels_title
+from xmc_tf.rankers.layout.stored import write_search
 from xmc_tf.rankers.level import Level
-from xmc_tf.rankers.levels import Levels
+from xmc_tf.rankers.levels import Levels, RankerData
 from xmc_tf.rankers.tasks import Instances, level_tasks
 from xmc_tf.rankers.xlinear import XLinear
 from xmc_tf.ranks.communicator import Communicator
@@ -31,6 +40,7 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 from xmc_tf.ranks.partition import balanced
 from xmc_tf.ranks.stacking import stack_rows
 
+_LOG = logging.getLogger(__name__)
 DOCUMENTS_A_PIECE = 100_000
 
 
@@ -64,25 +74,15 @@ class _Tree(NamedTuple):
 
 
 def train_trees_over_ranks(
-    communicator: Communicator,
-    work: WorkFolder,
-    X: Features,
-    make_levels: Callable[[], Sequence[Levels]],
-    *,
-    pred_params: Sequence[RankerPredParams],
-    threads: int,
-    seed: int = 0,
-) -> list[XLinear]:
-    """Train the rankers of several trees into the work folder, with one queue for the sub-problems of all trees.
-
-    The weights of the models are mapped and equal those of ``train_trees`` bit for bit. ``make_levels`` is called on
-    rank 0.
-    """
+    communicator: Communicator, work: WorkFolder, X: Features, make_levels: Callable[[], Sequence[Levels]], *,
+    pred_params: Sequence[RankerPredParams], threads: int, seed: int = 0,
+) -> list[XLinear]:  # fmt: skip
+    """Train the rankers of several trees, as ``train_trees`` does bit for bit; ``make_levels`` is called on rank 0."""
     levels = run_on_all_ranks(communicator, lambda: list(make_levels()) if communicator.rank == 0 else [])
     trees: list[_Tree] = []
     for one in levels:
-        first = sum(len(tree.waits) for tree in trees)
-        trees.append(_Tree(first, one.runs(), [one.waits(t) for t in range(one.depth)]))
+        waits = [one.waits(t) for t in range(one.depth)]
+        trees.append(_Tree(sum(len(tree.waits) for tree in trees), one.runs(), waits))
     trees = communicator.broadcast(trees)
     level_preds: list[Sequence[LinearLevelPredParams]] = [
         per_level(one.hlm_args.model_chain, len(tree.waits)) for one, tree in zip(pred_params, trees, strict=True)
@@ -93,13 +93,12 @@ def train_trees_over_ranks(
     for number in range(rounds):
         there = [i for i, tree in enumerate(trees) if number < len(tree.runs)]
         for i in there:
-            tree, run = trees[i], trees[i].runs[number]
-            predicted = None
-            if tree.waits[run.start]:
-                predicted = work.file(f"predicted-{tree.first + run.start}.npz")
+            first, run, predicted = trees[i].first, trees[i].runs[number], None
+            if trees[i].waits[run.start]:
+                predicted = work.file(f"predicted-{first + run.start}.npz")
                 predict_over_ranks(communicator, models[i], X, predicted, threads)
             own = levels[i] if levels else None
-            run_on_all_ranks(communicator, partial(_store, work, own, run, tree.first, predicted, instances))
+            run_on_all_ranks(communicator, partial(_store, work, own, run, first, predicted, instances))
         if number == rounds - 1:
             levels = []  # free rank 0's copy: from here on, all ranks map the problems from disk
         title = levels_title([tree.runs[number] if number < len(tree.runs) else None for tree in trees])
@@ -107,7 +106,7 @@ def train_trees_over_ranks(
         _train_levels(communicator, work, numbers, title, instances, threads, seed)
         for i in there:
             for t in trees[i].runs[number]:
-                problem = open_problem(work.level(trees[i].first + t))
+                problem = work.problem(trees[i].first + t)
                 weights = open_matrix(work.weights(trees[i].first + t))
                 models[i].levels.append(Level(weights, problem.clusters, problem.bias, level_preds[i][t]))
     return models
@@ -120,43 +119,40 @@ def _store(
     if levels is None:
         return
     for t in run:
-        if not is_stored(work.level(first + t)):
+        if not work.has_problem(first + t):
             known = open_matrix(predicted) if predicted is not None and t == run.start else None
             problem = levels.problem(t, known)
-            save_problem(work.level(first + t), problem, level_tasks(instances, problem))
+            work.save_problem(first + t, problem, level_tasks(instances, problem))
 
 
 def _train_levels(
-    communicator: Communicator,
-    work: WorkFolder,
-    numbers: Sequence[int],
-    title: str,
-    instances: Instances,
-    threads: int,
-    seed: int,
-) -> None:
+    communicator: Communicator, work: WorkFolder, numbers: Sequence[int], title: str, instances: Instances,
+    threads: int, seed: int,
+) -> None:  # fmt: skip
     """Train levels that do not wait for each other; on return, their weights are on disk."""
     joined = communicator.broadcast([t for t in numbers if work.weights(t).exists()])
     if len(joined) == len(numbers):
         return
-    levels = {t: (open_problem(work.level(t)), open_tasks(work.level(t))) for t in numbers}
+    levels = {t: (work.problem(t), work.tasks(t)) for t in numbers}
     # The cuts ignore what is already solved, so that the blocks of an earlier run fit.
     plan: list[SubProblem] = []
     if communicator.rank == 0:
         plan = cut_into_sub_problems({t: tasks.work for t, (_, tasks) in levels.items()})
     plan = [sub for sub in communicator.broadcast(plan) if sub.level not in joined]
     name = communicator.broadcast(f"{os.getpid()}-{numbers[0]}")
-    job = SolvingJob(plan, levels, instances, seed)
-    solve_over_ranks(communicator, work, job, run=name, title=title, threads=threads)
-    _join(communicator, work, job)
+    solve_over_ranks(communicator, work, plan, levels, instances, run=name, title=title, threads=threads, seed=seed)
+    shapes = {t: instances.weights_shape(problem) for t, (problem, _) in levels.items()}
+    _join(communicator, work, plan, shapes)
 
 
-def _join(communicator: Communicator, work: WorkFolder, job: SolvingJob) -> None:
+def _join(
+    communicator: Communicator, work: WorkFolder, plan: Sequence[SubProblem], shapes: Mapping[int, tuple[int, int]]
+) -> None:
     """Join the blocks level by level; each rank writes a part of every level."""
     release_freed_memory()  # the solvers' scratch memory: the files to write are as large
-    for t in sorted({sub.level for sub in job.plan}):
-        paths = [work.blocks / block_name(sub, work.key) for sub in job.plan if sub.level == t]
-        join_blocks(communicator, paths, job.instances.weights_shape(job.levels[t][0]), work.weights(t))
+    for t in sorted({sub.level for sub in plan}):
+        paths = [work.blocks / block_name(sub, work.key) for sub in plan if sub.level == t]
+        join_blocks(communicator, paths, shapes[t], work.weights(t))
         remove_from_all_ranks(communicator, paths[communicator.rank :: communicator.size])
 
 
@@ -168,3 +164,50 @@ def threads_of_rank(communicator: Communicator, threads: int) -> int:
         return threads
     here = [cores for host, cores in all_ranks if host == communicator.host]
     return max(1, min(thread_count(threads), len(set().union(*here)) // len(here)))
+
+
+def place_rankers(part: Path, work: WorkFolder, model: XLinear, first: int = 0) -> None:
+    """Fill a folder of rankers from the work folder, where the tree's levels are numbered from ``first``."""
+    write_parameters(model.levels, part)
+    for t in range(model.depth):
+        source, target = work.weights(first + t), level_folder(part, t) / "W.npz"
+        try:
+            os.link(source, target)
+        except OSError:  # a disk without hard links
+            shutil.copyfile(source, target)
+    write_search(part, model.levels, model.nr_dense)
+
+
+def rankers_over_ranks(
+    communicator: Communicator, folders: Sequence[Path], data: RankerData, *, key: str,
+    params: RankerParams | None = None, pred_params: Sequence[RankerPredParams] | None = None, threads: int = -1,
+    seed: int = 0,
+) -> list[XLinear]:  # fmt: skip
+    """Train the rankers of several trees on all ranks, each into a folder with the bytes of ``train_rankers(…).save``.
+    A later call with the same ``key``, which identifies all inputs, resumes from ``<first folder>.work``.
+    """
+    check_pair(data.X, data.Y)
+    params, pred_params = params or RankerParams(), pred_params or [RankerPredParams()] * len(data.trees)
+    for folder in folders:
+        run_on_all_ranks(communicator, partial(RANKERS.check_place, folder))
+    work = open_work_folder(communicator, folders[0], key)
+    models = train_trees_over_ranks(
+        communicator, work, data.X, lambda: data.levels(params),
+        pred_params=pred_params, threads=threads_of_rank(communicator, threads), seed=seed,
+    )  # fmt: skip
+
+    def place() -> None:
+        first = 0
+        for folder, model in zip(folders, models, strict=True):
+            if communicator.rank == 0:
+                with placed_folder(folder, RANKERS) as part:
+                    place_rankers(part, work, model, first)
+            first += model.depth
+
+    run_on_all_ranks(communicator, place)
+    if communicator.rank == 0:
+        weights, levels = sum(model.nr_weights for model in models), sum(model.depth for model in models)
+        _LOG.info("%s: %s weights in %s levels", folders[0], f"{weights:,}", levels)
+        work.remove()
+    communicator.barrier()
+    return run_on_all_ranks(communicator, lambda: [XLinear.load(folder, data.X.nr_dense) for folder in folders])

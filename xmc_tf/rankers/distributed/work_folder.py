@@ -18,57 +18,14 @@ from xmc_tf.data.matrices import open_matrix
 from xmc_tf.data.npz.reading import read_npz
 from xmc_tf.data.npz.writing import write_npz
 from xmc_tf.params import LinearLevelParams
-from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.levels import LevelProblem
 from xmc_tf.rankers.tasks import LevelTasks
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
-_PROBLEM, _TASKS = "problem.json", "tasks.npz"
-
-
-def save_problem(folder: Path, problem: LevelProblem, tasks: LevelTasks) -> None:
-    """Write a level's problem and tasks; ``problem.json`` comes last and marks them as complete."""
-    folder.mkdir(parents=True, exist_ok=True)
-    matrices = {
-        "Y": problem.labels, "C": problem.clusters.astype(np.float32), "M": problem.matched, "R": problem.costs,
-    }  # fmt: skip
-    for name, matrix in matrices.items():
-        if matrix is not None:
-            save_matrix(folder / f"{name}.npz", matrix)
-    content = {
-        "covered": problem.covered,
-        "params": problem.params.to_json(),
-        "matrices": [name for name, matrix in matrices.items() if matrix is not None],
-    }
-    with atomic_file(folder / _TASKS) as part:
-        write_npz(part, tasks._asdict())
-    with atomic_file(folder / _PROBLEM) as part:
-        part.write_text(json.dumps(content), encoding="utf-8")
-
-
-def is_stored(folder: Path) -> bool:
-    return (folder / _PROBLEM).is_file()
-
-
-def open_problem(folder: Path) -> LevelProblem:
-    """Return a problem that :func:`save_problem` wrote, memory-mapped."""
-    content = read_json(folder / _PROBLEM)
-    found = {name: open_matrix(folder / f"{name}.npz") for name in content["matrices"]}
-    return LevelProblem(
-        csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), content["covered"],
-        LinearLevelParams.from_json(content["params"]),
-    )  # fmt: skip
-
-
-def open_tasks(folder: Path) -> LevelTasks:
-    """Return a level's tasks, memory-mapped: computing them reads all matched documents, so one rank does it."""
-    arrays = read_npz(folder / _TASKS, name="work file")
-    return LevelTasks(*(arrays[name] for name in LevelTasks._fields))
-
-
 _LOG = logging.getLogger(__name__)
-_NAME = "work.json"
-_UNFINISHED = ".work-"  # prefix of the file's name until it is complete
+_PROBLEM, _TASKS, _NAME = "problem.json", "tasks.npz", "work.json"
+_UNFINISHED = ".work-"  # prefix of the name of ``work.json`` until it is complete
 
 
 class WorkFolder:
@@ -76,19 +33,7 @@ class WorkFolder:
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
-
-    @property
-    def blocks(self) -> Path:
-        return self.path / "blocks"
-
-    @property
-    def tree(self) -> Path:
-        return self.path / "tree"
-
-    @property
-    def features(self) -> Path:
-        """Folder of the vectorizer, if the model is trained on texts."""
-        return self.path / "features"
+        self.blocks, self.tree, self.features = path / "blocks", path / "tree", path / "features"
 
     def file(self, name: str) -> Path:
         return self.path / name
@@ -100,12 +45,44 @@ class WorkFolder:
     def weights(self, t: int) -> Path:
         return self.level(t) / "W.npz"
 
+    def has_problem(self, t: int) -> bool:
+        return (self.level(t) / _PROBLEM).is_file()
+
+    def save_problem(self, t: int, problem: LevelProblem, tasks: LevelTasks) -> None:
+        """Write a level's problem and tasks; ``problem.json`` comes last and marks them as complete."""
+        folder, clusters = self.level(t), problem.clusters.astype(np.float32)
+        folder.mkdir(parents=True, exist_ok=True)
+        every = {"Y": problem.labels, "C": clusters, "M": problem.matched, "R": problem.costs}
+        matrices = {name: matrix for name, matrix in every.items() if matrix is not None}
+        for name, matrix in matrices.items():
+            save_matrix(folder / f"{name}.npz", matrix)
+        content = {"covered": problem.covered, "params": problem.params.to_json(), "matrices": list(matrices)}
+        with atomic_file(folder / _TASKS) as part:
+            write_npz(part, tasks._asdict())
+        with atomic_file(folder / _PROBLEM) as part:
+            part.write_text(json.dumps(content), encoding="utf-8")
+
+    def problem(self, t: int) -> LevelProblem:
+        """Return a level's problem, memory-mapped."""
+        content = read_json(self.level(t) / _PROBLEM)
+        found = {name: open_matrix(self.level(t) / f"{name}.npz") for name in content["matrices"]}
+        return LevelProblem(
+            csc_matrix(found["Y"]), csc_matrix(found["C"]), found.get("M"), found.get("R"), content["covered"],
+            LinearLevelParams.from_json(content["params"]),
+        )  # fmt: skip
+
+    def tasks(self, t: int) -> LevelTasks:
+        """Return a level's tasks: computing them reads all matched documents, so one rank does it."""
+        arrays = read_npz(self.level(t) / _TASKS, name="work file")
+        return LevelTasks(*(arrays[name] for name in LevelTasks._fields))
+
     def remove(self) -> None:
         """Rename and remove it: after an interruption, a later run must not resume from what remains."""
-        _discard(self.path)
-
-    def claims(self, run: str) -> Path:
-        return self.path / f"claims-{run}"
+        gone = _discarded(self.path)
+        if gone.exists():
+            shutil.rmtree(gone)
+        self.path.rename(gone)
+        shutil.rmtree(gone)
 
 
 def work_path(model: Path) -> Path:
@@ -116,16 +93,11 @@ def open_work_folder(communicator: Communicator, model: Path, key: str) -> WorkF
     """Open the work folder of an earlier run with the same key, or create an empty one; check that all ranks see it."""
     path = work_path(model)
     run_on_all_ranks(communicator, lambda: _prepare(path, key) if communicator.rank == 0 else None)
-    token = communicator.broadcast(secrets.token_hex(8))
-
-    def mark() -> None:
-        if communicator.rank == 0:
-            (path / f"seen-{token}").touch()
-
-    run_on_all_ranks(communicator, mark)
-    run_on_all_ranks(communicator, lambda: _wait_for(path / f"seen-{token}"))
+    seen = path / f"seen-{communicator.broadcast(secrets.token_hex(8))}"
+    run_on_all_ranks(communicator, lambda: seen.touch() if communicator.rank == 0 else None)
+    run_on_all_ranks(communicator, lambda: _wait_for(seen))
     if communicator.rank == 0:
-        (path / f"seen-{token}").unlink()
+        seen.unlink()
     return WorkFolder(path, key)
 
 
@@ -135,14 +107,6 @@ def remove_discarded(model: Path) -> None:
     if gone.exists():
         shutil.rmtree(gone)
         _LOG.info("removed %s, left by an interrupted run", gone)
-
-
-def _discard(path: Path) -> None:
-    gone = _discarded(path)
-    if gone.exists():
-        shutil.rmtree(gone)
-    path.rename(gone)
-    shutil.rmtree(gone)
 
 
 def _discarded(path: Path) -> Path:
@@ -160,7 +124,7 @@ def _prepare(path: Path, key: str) -> None:
             )
         if read_json(path / _NAME, fix=f"remove {path}").get("key") != key:
             _LOG.info("%s belongs to other inputs, options or another version: starting from the beginning", path)
-            _discard(path)
+            WorkFolder(path, key).remove()
         else:
             _LOG.info("resuming from %s", path)
     for old in path.glob("claims-*"):
@@ -181,7 +145,6 @@ def _wait_for(mark: Path, patience_s: float = 10.0) -> None:
             raise InputError(
                 f"{mark.parent} is not the folder that rank 0 created",
                 expected="a folder that all ranks share, for example on NFS",
-                received="a rank that does not see rank 0's files",
-                fix="choose a folder on a shared disk with -m",
-            )
+                received="a rank that does not see rank 0's files", fix="choose a folder on a shared disk with -m",
+            )  # fmt: skip
         time.sleep(0.2)

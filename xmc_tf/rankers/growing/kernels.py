@@ -33,12 +33,9 @@ def adjust_labels(
     indptr, indices, data, earlier, rows, labels, positives, weight_indptr, weight_indices, weight_data, slot, settings,
     squared,
 ):  # fmt: skip
-    """Return the adjusted weights of some labels of a cluster; those that are optimal within ``eps`` are left out.
-
-    ``indptr, indices, data`` are the features of all documents (CSR), ``weight_*`` the present weights (CSC, bias
-    last). ``earlier`` are the cluster's documents that these were trained on, ``rows`` its new ones, ascending.
-    ``slot`` is zeroed scratch memory over all features, and zero again on return. The loss is the hinge, or with
-    ``squared`` its square.
+    """Return the adjusted weights of labels of a cluster, except those that are optimal within ``eps``; ``rows`` are
+    new documents, ``earlier`` those that the weights (CSC, bias last) were trained on. ``slot`` is zero before and
+    after.
     """
     cp, cn, bias, eps, max_iter, threshold, max_nonzeros = settings
     names = _number_features(indptr, indices, rows, slot)

@@ -1,9 +1,6 @@
-"""Growing the rankers of a tree: only the columns that further documents or labels change are computed.
-
-:func:`solved_again` solves the changed clusters on all their documents, which gives the weights, bit for bit, of a
-training with the same tree and takes as long for these clusters. :func:`adjusted` moves their weights to the new
-documents (see ``kernels``) and solves new labels; it takes as long as the new documents take. Both work on the tasks of
-a training, so the result does not depend on the threads.
+"""Growing the rankers of a tree: only the columns that further documents or labels change are computed. `solved_again`
+solves the changed clusters on all their documents, with the bits of a training; `adjusted` moves their weights to the
+new documents (see ``kernels``) and solves new labels, in the time that the new documents take.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +11,11 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.rankers.growing.kernels import adjust_labels
 from xmc_tf.rankers.kernels.emit import WeightColumns, matrix_of_columns
 from xmc_tf.rankers.level import Level
-from xmc_tf.rankers.levels import Levels
-from xmc_tf.rankers.problems import LevelProblem
+from xmc_tf.rankers.levels import LevelProblem, Levels
+from xmc_tf.rankers.query_arrays import sparse_arrays
 from xmc_tf.rankers.tasks import (
     Instances,
     level_tasks,
@@ -34,10 +30,7 @@ from xmc_tf.tree import LabelTree
 
 
 def place_labels(tree: LabelTree, X: csr_matrix, Y: csr_matrix, embeddings: csr_matrix) -> LabelTree:
-    """Return a tree with further labels, each in the leaf cluster with the most similar documents, on average.
-
-    Clusters and levels stay. Labels without an embedding are spread evenly; the new label numbers follow the tree's.
-    """
+    """Return a tree with further labels, each in the cluster with the most similar documents on average, or spread."""
     leaves, count = tree.splits[-1], embeddings.shape[0]
     cluster_of = np.repeat(np.arange(leaves.size - 1), np.diff(leaves))
     members = csc_matrix(
@@ -91,18 +84,13 @@ def with_documents_from(levels: Levels, first: int) -> list[np.ndarray]:
 
 
 def changed_clusters(before: Levels, after: Levels, columns: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return for each level a mask of the clusters whose documents or positives differ.
-
-    ``columns`` holds for each level the earlier column of each node; -1: it is new.
-    """
+    """Return for each level a mask of the clusters whose documents or positives differ; new nodes have column -1."""
     masks = []
     for t in range(after.depth):
         old, new = before.problem(t), after.problem(t)
         known = columns[t] >= 0
-        positives = _differ(csc_matrix(old.labels[:, columns[t][known]]), csc_matrix(new.labels[:, known]))
-        nodes = np.zeros(len(known), bool)
-        nodes[known] = positives
-        nodes[~known] = True
+        nodes = np.ones(len(known), bool)
+        nodes[known] = _differ(csc_matrix(old.labels[:, columns[t][known]]), csc_matrix(new.labels[:, known]))
         mask = np.asarray(new.clusters.T @ nodes.astype(np.float32)).ravel() > 0
         # A cluster's documents change only if a node's documents do, or if a label has left.
         mask |= np.diff(old.clusters.indptr) != np.diff(new.clusters.indptr)
@@ -114,16 +102,15 @@ def _differ(one: csc_matrix, other: csc_matrix) -> np.ndarray:
     """Return for each column whether the entries of two matrices, sorted and without zeros, are at different rows."""
     different = np.diff(one.indptr) != np.diff(other.indptr)
     for j in np.flatnonzero(~different):
-        own = slice(one.indptr[j], one.indptr[j + 1]), slice(other.indptr[j], other.indptr[j + 1])
-        different[j] = not np.array_equal(one.indices[own[0]], other.indices[own[1]])
+        rows, others = (m.indices[m.indptr[j] : m.indptr[j + 1]] for m in (one, other))
+        different[j] = not np.array_equal(rows, others)
     return different
 
 
 def solved_again(growths: Sequence[Growth], instances: Instances, threads: int = -1, seed: int = 0) -> list[XLinear]:
     """Return the rankers of some trees with all changed clusters solved on all their documents."""
 
-    def solve(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
-        del growth, t
+    def solve(_: Growth, problem: LevelProblem, __: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
         return [solve_task(instances, problem, cluster, labels, seed)]
 
     return _grown(growths, instances, solve, threads)
@@ -136,10 +123,9 @@ def adjusted(growths: Sequence[Growth], instances: Instances, threads: int = -1,
             if params.solver_type not in _ADJUSTABLE:
                 raise InputError(
                     "these rankers cannot be adjusted to further documents",
-                    expected=f"a solver among {', '.join(_ADJUSTABLE)}",
-                    received=params.solver_type,
+                    expected=f"a solver among {', '.join(_ADJUSTABLE)}", received=params.solver_type,
                     fix="solve their clusters again (--exact; in Python: exact=True)",
-                )
+                )  # fmt: skip
 
     def adjust(growth: Growth, problem: LevelProblem, t: int, cluster: int, labels: np.ndarray) -> list[WeightColumns]:
         columns = growth.columns[t][labels]
@@ -160,8 +146,7 @@ def _adjusted(
     # The known labels of a level keep their numbers: new ones come last.
     return adjust_labels(
         instances.indptr, instances.indices, instances.data, rows[:split], rows[split:], labels, problem.positives,
-        kernel_view(weights.indptr, np.int64), kernel_view(weights.indices, np.int32),
-        kernel_view(weights.data, np.float32), instances.slot(), settings, _ADJUSTABLE[params.solver_type],
+        *sparse_arrays(weights), instances.slot(), settings, _ADJUSTABLE[params.solver_type],
     )  # fmt: skip
 
 
@@ -178,9 +163,7 @@ def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threa
         for t, problem in enumerate(problems[g]):
             plan = level_tasks(instances, problem)
             for i in np.flatnonzero(growth.changed[t][plan.cluster]):
-                cluster = int(plan.cluster[i])
-                labels = task_labels(problem, cluster, int(plan.begin[i]), int(plan.end[i]))
-                tasks.append((int(plan.work[i]), g, t, cluster, labels))
+                tasks.append((int(plan.work[i]), g, t, int(plan.cluster[i]), task_labels(problem, plan, int(i))))
     tasks.sort(key=lambda task: -task[0])
     calls = [
         (len(labels), partial(solve, growths[g], problems[g][t], t, cluster, labels))
@@ -189,16 +172,14 @@ def _grown(growths: Sequence[Growth], instances: Instances, solve: _Solve, threa
     solved = solve_in_threads(calls, "rankers that change", threads)
     for (_, g, t, *_), columns in zip(tasks, solved, strict=True):
         parts[g][t] += columns
-    return [_model(growth, problems[g], parts[g]) for g, growth in enumerate(growths)]
-
-
-def _model(growth: Growth, problems: Sequence[LevelProblem], parts: Sequence[list[WeightColumns]]) -> XLinear:
-    old = growth.model
-    levels = [
-        Level(_weights(level.weights, growth.columns[t], parts[t]), problems[t].clusters, level.bias, level.pred_params)
-        for t, level in enumerate(old.levels)
-    ]
-    return XLinear(levels, old.nr_sparse, old.nr_dense)
+    models = []
+    for growth, own, new in zip(growths, problems, parts, strict=True):
+        levels = []
+        for level, present, problem, part in zip(growth.model.levels, growth.columns, own, new, strict=True):
+            weights = _weights(level.weights, present, part)
+            levels.append(Level(weights, problem.clusters, level.bias, level.pred_params))
+        models.append(XLinear(levels, growth.model.nr_sparse, growth.model.nr_dense))
+    return models
 
 
 def _weights(old: csc_matrix, columns: np.ndarray, parts: Sequence[WeightColumns]) -> csc_matrix:
@@ -208,8 +189,5 @@ def _weights(old: csc_matrix, columns: np.ndarray, parts: Sequence[WeightColumns
     for part in parts:
         there = columns[part.labels[: int(part.filled[0])]]
         node_of[there[there >= 0]] = -1
-    kept = WeightColumns(
-        node_of, kernel_view(old.indptr, np.int64), kernel_view(old.indices, np.int32),
-        kernel_view(old.data, np.float32), np.array([len(node_of)]),
-    )  # fmt: skip
+    kept = WeightColumns(node_of, *sparse_arrays(old), np.array([len(node_of)]))
     return matrix_of_columns([kept, *parts], (old.shape[0], len(columns)))

@@ -1,13 +1,9 @@
 """Dual coordinate descent for sixteen sibling labels at once (L2-regularised hinge, squared hinge, logistic loss).
 
-The labels of a cluster are trained on the same documents. One visit to a document serves the labels in the sixteen
-lanes: its entries are read once, and the weights of a feature for all sixteen are one cache line. A label that has
-converged leaves its lane to the next in the queue. Every pass visits the documents in a new random order: with a fixed
-order, the same problems need 3 to 6 times as many passes.
-
-References:
-    Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008.
-    Yu, Huang, Lin, Dual coordinate descent methods for logistic regression, Machine Learning 2011.
+One visit to a document serves the labels in the sixteen lanes. A label that has converged leaves its lane to the next
+in the queue. Each pass has a new random order: with a fixed one, the same problems need 3 to 6 times as many passes.
+References: Hsieh et al., A dual coordinate descent method for large-scale linear SVM, ICML 2008; Yu, Huang, Lin, Dual
+coordinate descent methods for logistic regression, Machine Learning 2011.
 """
 
 import math
@@ -17,6 +13,7 @@ import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.rankers.kernels.emit import emit_column, new_columns
+from xmc_tf.rankers.kernels.gather import open_lane
 from xmc_tf.rankers.kernels.lanes import (
     WIDTH,
     at,
@@ -31,7 +28,6 @@ from xmc_tf.rankers.kernels.lanes import (
     store,
     where_positive,
 )
-from xmc_tf.rankers.kernels.task import open_lane
 
 SQUARED_HINGE, HINGE, LOGISTIC = 0, 1, 2
 
@@ -57,10 +53,7 @@ def _shuffle(order, state):
 
 @inner
 def _logistic_root(start, square, margin, upper, tolerance):
-    """Minimize z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start) over 0 < z < C by Newton's method.
-
-    Return the new z and the size of the gradient before the step.
-    """
+    """Minimize z log z + (C-z) log(C-z) + a/2 (z-start)² + margin (z-start), 0 < z < C; return z, first gradient."""
     z = start
     sign = 1.0
     if 0.5 * square * (upper - 2.0 * start) + margin < 0:  # then the mirror image is closer to zero
@@ -96,10 +89,8 @@ def solve_dual(
     problem, in_match, nr_sparse_columns, dense, labels, positives, scratch, loss, settings, seed
 ):  # fmt: skip
     """Train ``labels`` (a queue) on a cluster's documents; return their columns in order of completion, and passes.
-
-    ``in_match`` marks the documents that are negatives of every label; the others count where they are positive. The
-    columns of ``dense`` (of all documents) follow the sparse ones. ``scratch`` must be new. A label is done when its
-    largest and smallest projected gradients differ by at most ``eps``.
+    ``in_match`` marks the negatives of every label. A label is done when its largest and smallest projected gradients
+    differ by at most ``eps``.
     """
     w, alpha, signs, cost = scratch
     # Numba compiles the use of an array faster than that of a tuple's field.

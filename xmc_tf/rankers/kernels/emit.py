@@ -23,12 +23,9 @@ class WeightColumns(NamedTuple):
 def new_columns(capacity):
     """Return empty columns, with room for ``capacity`` of them."""
     return WeightColumns(
-        np.empty(capacity, np.int64),
-        np.zeros(capacity + 1, np.int64),
-        np.empty(256 * capacity, np.int32),
-        np.empty(256 * capacity, np.float32),
-        np.zeros(1, np.int64),
-    )
+        np.empty(capacity, np.int64), np.zeros(capacity + 1, np.int64), np.empty(256 * capacity, np.int32),
+        np.empty(256 * capacity, np.float32), np.zeros(1, np.int64),
+    )  # fmt: skip
 
 
 @inner
@@ -77,11 +74,7 @@ def _sort_by_name(names, values, count):
 
 @inner
 def emit_column(columns, label, lane, problem, nr_sparse, nr_dense, w, alpha, signs, has_bias, threshold, max_nonzeros):
-    """Append one lane's weights as a column and zero them in ``w``; return the columns, whose arrays may be new.
-
-    ``w`` holds the shared sparse features, then the bias, then the dense features; in the column, the dense features
-    follow all ``nr_sparse`` sparse ones and the bias comes last.
-    """
+    """Append one lane's weights as a column and zero them in ``w``, where the bias precedes the dense features."""
     shared = len(problem.names)
     most = shared + nr_dense + 1 + len(problem.private_names)
     columns = _with_room(columns, most)

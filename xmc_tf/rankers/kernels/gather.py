@@ -1,9 +1,6 @@
-"""The problem of one cluster: its documents in consecutive memory, their features renumbered.
-
-A cluster has a few thousand of millions of documents and a few thousand of hundreds of thousands of features. Solvers
-work on a copy, through which a pass streams. Features are numbered by falling frequency, so that the weights in use
-share the cache. A private feature, which only one document has (a quarter of all entries in leaf clusters of short
-texts), is removed: its weight is always alpha * y * x, so its share of the margin is alpha * x², a term on the
+"""The problem of one cluster: its documents in consecutive memory, their features renumbered by falling frequency, so
+that the weights in use share the cache. A private feature, which only one document has (a quarter of all entries in
+leaf clusters), is removed: its weight is always alpha * y * x, so its share of the margin is alpha * x², on the
 diagonal.
 """
 
@@ -75,11 +72,7 @@ def _rank_features(indptr, indices, rows, slot):
 
 @kernel
 def gather(indptr, indices, data, rows, slot, square, bias):
-    """Copy the sorted ``rows`` of a CSR matrix into a :class:`ClusterProblem`.
-
-    ``slot`` is zeroed int32 scratch memory over all features, and zero again on return. ``square`` holds the squared
-    norm of the dense part of every document of the full matrix, or nothing.
-    """
+    """Copy the sorted ``rows`` of a CSR matrix; ``slot`` (over all features) is zero before and after."""
     names, seen = _rank_features(indptr, indices, rows, slot)
     n = len(rows)
     shared = 0
@@ -91,17 +84,10 @@ def gather(indptr, indices, data, rows, slot, square, bias):
             else:
                 private += 1
     out = ClusterProblem(
-        rows,
-        np.zeros(n + 1, np.int64),
-        np.empty(shared, np.int32),
-        np.empty(shared, np.float32),
-        np.zeros(n, np.float32),
-        np.zeros(n, np.float32),
-        names,
-        np.zeros(n + 1, np.int64),
-        np.empty(private, np.int32),
+        rows, np.zeros(n + 1, np.int64), np.empty(shared, np.int32), np.empty(shared, np.float32),
+        np.zeros(n, np.float32), np.zeros(n, np.float32), names, np.zeros(n + 1, np.int64), np.empty(private, np.int32),
         np.empty(private, np.float32),
-    )
+    )  # fmt: skip
     shared = 0
     private = 0
     for i in range(n):
@@ -130,3 +116,41 @@ def gather(indptr, indices, data, rows, slot, square, bias):
     for feature in seen:
         slot[feature] = 0
     return out
+
+
+_TINY = np.float32(1e-8)  # smallest cost of a positive
+
+
+class Positives(NamedTuple):
+    """The positives of a level's labels, as CSC."""
+
+    indptr: np.ndarray  # int64, position of each label's first positive
+    documents: np.ndarray  # int32, documents of each label, ascending
+    costs: np.ndarray  # float32, cost of each positive; empty if all are 1
+
+
+class SolverSettings(NamedTuple):
+    cp: float  # penalty of positives
+    cn: float  # penalty of negatives
+    bias: float  # value of the constant feature; 0 for none
+    eps: float  # tolerance at which a label is done
+    max_iter: int  # maximum number of passes over the documents
+    threshold: float  # weights closer to 0 are dropped
+    max_nonzeros: int  # maximum number of weights kept per label; 0 for all
+
+
+@inner
+def open_lane(lane, label, positives, rows, in_match, signs, cost):
+    """Set a label's signs in a lane: +1 for positives, -1 for other matched documents, 0 elsewhere; and its costs."""
+    for i in range(len(rows)):
+        signs[i, lane] = -1 if in_match[i] else 0
+        if len(cost) > 1:
+            cost[i, lane] = 1.0
+    i = 0
+    for p in range(positives.indptr[label], positives.indptr[label + 1]):
+        while i < len(rows) and rows[i] < positives.documents[p]:
+            i += 1
+        if i < len(rows) and rows[i] == positives.documents[p]:
+            signs[i, lane] = 1
+            if len(cost) > 1:
+                cost[i, lane] = max(positives.costs[p], _TINY)

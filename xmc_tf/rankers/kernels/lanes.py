@@ -1,8 +1,6 @@
-"""Registers of sixteen floats inside Numba kernels: one lane per label.
-
-Numba leaves vectorization to LLVM's loop pass, which gives up if arrays may overlap, as the solver's may. So the solver
-uses registers of ``WIDTH`` float32 directly: a Numba type for LLVM's ``<16 x float>`` (two AVX2 registers or one
-AVX-512 register), loaded from and stored to row ``r`` of a contiguous (rows, 16) array.
+"""Registers of sixteen floats inside Numba kernels, one lane per label: a Numba type for LLVM's ``<16 x float>``,
+loaded from row ``r`` of a (rows, 16) array. LLVM does not vectorize the solver by itself, because its arrays may
+overlap.
 """
 
 import operator

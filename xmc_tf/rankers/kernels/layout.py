@@ -22,10 +22,50 @@ two bytes per feature, so they stay in the processor's cache, and most features 
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import intrinsic
 
 from xmc_tf.common.compiled import inner, kernel
-from xmc_tf.rankers.kernels.bits import LINE, checksum, popcount
+from xmc_tf.common.ordering import sort_ascending
 from xmc_tf.rankers.kernels.lanes import WIDTH
+
+LINE = 8  # 64-bit numbers of a checksum that are read at a time
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+
+
+@intrinsic
+def popcount(typing, value):
+    """Return the number of set bits of a whole number."""
+
+    def codegen(context, builder, signature, args):
+        return builder.ctpop(args[0])
+
+    return value(value), codegen
+
+
+@inner
+def _mixed(state, number):
+    """Return a state that differs if either the previous state or the number differs."""
+    state = (state ^ number) * _FACTOR
+    return state ^ (state >> _HALF)
+
+
+@inner
+def checksum(numbers, first, last):
+    """Return the checksum of a range of uint64 whose length is a multiple of ``LINE``, at memory speed, because the
+    eight states do not wait for each other. It misses no change within one number, and 1 of 2^64 others.
+    """
+    a = b = c = d = e = f = g = h = np.uint64(0)
+    for i in range(first, last, LINE):
+        a, b = _mixed(a, numbers[i]), _mixed(b, numbers[i + 1])
+        c, d = _mixed(c, numbers[i + 2]), _mixed(d, numbers[i + 3])
+        e, f = _mixed(e, numbers[i + 4]), _mixed(f, numbers[i + 5])
+        g, h = _mixed(g, numbers[i + 6]), _mixed(h, numbers[i + 7])
+    total = np.uint64(0)
+    for state in (a, b, c, d, e, f, g, h):
+        total = _mixed(total, state)
+    return total
+
 
 VERSION = 1  # of the layout; increase it with each change
 SHARE = 3  # fast, and small enough
@@ -33,7 +73,6 @@ SMALL_SHARE = 1  # for large models: the smallest form
 LINE_WORDS = 2 * LINE  # chunks begin at multiples of so many words
 _SLOTS = 6  # slots per feature of a chunk
 _HASH = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Knuth's multiplicative hashing)
-_HALF = np.uint64(32)
 _COUNT, _FILLED, _ROW = range(3)  # columns of the state of a feature while a chunk is filled
 
 
@@ -212,3 +251,65 @@ def fill(
         for feature in seen[:found]:
             state[feature, _COUNT], state[feature, _FILLED] = 0, 0
         checksums[chunk] = checksum(lines, begin // 2, start[chunk + 1] // 2)
+
+
+@inner
+def _sibling(all_bytes, at, size, i):
+    """Return the position among the siblings of weight ``i`` of a row whose positions begin at byte ``at``."""
+    sibling = np.int64(0)
+    for b in range(size):
+        sibling |= np.int64(all_bytes[at + size * i + b]) << (8 * b)
+    return sibling
+
+
+@inner
+def _add_row(words, weights, all_bytes, row, length, width, siblings, row_name, at, indices, data):
+    """Append the weights of a row to its siblings' columns; without ``indices``, only count them in ``at``."""
+    size = child_bytes(width)
+    whole = length == padded(width)
+    count = width if whole else row_count(length, size)
+    for i in range(count):
+        value = weights[row + i]
+        if value != 0.0:
+            column = siblings[i if whole else _sibling(all_bytes, 4 * (row + count), size, i)]
+            if len(indices):
+                indices[at[column]], data[at[column]] = row_name, value
+            at[column] += 1
+
+
+@kernel
+def unpack(
+    words, weights, all_bytes, lines, start, rows, checksums, child_indptr, children, nr_sparse, nr_dense, bias, first,
+    last, at, indices, data,
+):  # fmt: skip
+    """Read the weights of chunks ``first`` to ``last``, sorted by feature; return the first damaged chunk, or -1.
+    ``at`` (the next place of each column) is advanced; without ``indices``, weights are only counted.
+    """
+    widest = np.int64(1)
+    for chunk in range(first, last):
+        widest = max(widest, rows[chunk])
+    keys, spare = np.empty(widest, np.int64), np.empty(widest, np.int64)
+    for chunk in range(first, last):
+        begin = start[chunk]
+        if checksum(lines, begin // 2, start[chunk + 1] // 2) != checksums[chunk]:
+            return chunk
+        siblings = children[child_indptr[chunk] : child_indptr[chunk + 1]]
+        width, count = len(siblings), rows[chunk]
+        entries = begin + table_at(width, nr_dense) + 2 * blocks_of(count)
+        stream = entries + 2 * (count + 1)
+        for e in range(count):  # entries are in the order of a hash table
+            keys[e] = np.int64(words[entries + 2 * e]) << 32 | e
+        sort_ascending(keys[:count], spare)
+        for k in range(count):
+            entry = entries + 2 * (keys[k] & 0xFFFFFFFF)
+            row, length = stream + words[entry + 1], words[entry + 3] - words[entry + 1]
+            _add_row(words, weights, all_bytes, row, length, width, siblings, keys[k] >> 32, at, indices, data)
+        for c in range(width):
+            for j in range(nr_dense + 1):
+                place = begin + width + c * nr_dense + j if j < nr_dense else begin + c
+                value = weights[place] if j < nr_dense or bias == 0.0 else weights[place] / bias
+                if value != 0.0:
+                    if len(indices):
+                        indices[at[siblings[c]]], data[at[siblings[c]]] = nr_sparse + j, value
+                    at[siblings[c]] += 1
+    return np.int64(-1)

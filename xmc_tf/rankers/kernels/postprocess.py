@@ -1,14 +1,15 @@
-"""Post-processors: functions of a raw score, whose results are combined with the parent's score.
-
-``noop`` ignores the parent; ``sigmoid`` and ``lp-hinge`` = exp(-max(1 - x, 0)^p) multiply along the path; their
-``log-`` forms add.
+"""Post-processors, whose results are combined with the parent's score: ``noop`` ignores it; ``sigmoid`` and
+``lp-hinge`` = exp(-max(1 - x, 0)^p) multiply; their ``log-`` forms add.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
 from xmc_tf.common.compiled import inner
+from xmc_tf.common.errors import InputError
+from xmc_tf.params import POST_PROCESSORS
 
 NOOP, SIGMOID, LOG_SIGMOID, HINGE, LOG_HINGE = 0, 10, 20, 30, 40
 
@@ -35,9 +36,7 @@ def squash(code, raw):
 @inner
 def least_raw(code, worst, parent):
     """Return a raw score below which a node's combined score is below ``worst``, so that most nodes are dropped early.
-
-    It is a little lower than necessary, so that no node is dropped by rounding: of scores, where ties are decided by
-    the nodes' numbers, or of the post-processor.
+    It is a little too low, so that no node is dropped by rounding.
     """
     if code == NOOP:
         return np.float64(worst)
@@ -81,3 +80,14 @@ def chain(code, own, parent):
 def neutral(code):
     """Return the root's score, with which :func:`chain` does not change the children's."""
     return 0.0 if additive(code) else 1.0
+
+
+@lru_cache
+def post_processor_code(name: str) -> int:
+    """Return a post-processor's number in kernels; the last digit of a hinge's number is its power."""
+    if name not in POST_PROCESSORS:
+        raise InputError(f"unknown post-processor {name!r}", expected=", ".join(POST_PROCESSORS), received=name)
+    if name.endswith("-hinge"):
+        power = int(name.removesuffix("-hinge")[-1])
+        return (LOG_HINGE if name.startswith("log-") else HINGE) + power
+    return {"noop": NOOP, "sigmoid": SIGMOID, "log-sigmoid": LOG_SIGMOID}[name]

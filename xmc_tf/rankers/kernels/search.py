@@ -3,9 +3,18 @@
 import numpy as np
 
 from xmc_tf.common.compiled import inner, kernel
-from xmc_tf.rankers.kernels.bits import checksum, popcount
 from xmc_tf.rankers.kernels.lanes import WIDTH, fma, load_at, prefetch_at, splat, store_at
-from xmc_tf.rankers.kernels.layout import blocks_of, child_bytes, entry_of, first_slot, padded, row_count, table_at
+from xmc_tf.rankers.kernels.layout import (
+    blocks_of,
+    checksum,
+    child_bytes,
+    entry_of,
+    first_slot,
+    padded,
+    popcount,
+    row_count,
+    table_at,
+)
 from xmc_tf.rankers.kernels.postprocess import NOOP, additive, chain, least_raw, neutral, squash
 
 TOGETHER = 32  # features that are looked up at the same time
@@ -48,10 +57,8 @@ def _add_some(weights, positions, begin, length, size, value, scores):
 
 @inner
 def _score_chunk(chunks, chunk, indices, data, start, stop, x_dense, scores, places, found):
-    """Write the raw scores of all children of one chunk for one query.
-
-    Each look-up reads a block, an entry and a row. They are prefetched for some features at a time, so that a query
-    waits for memory once for each of the three, not for each feature.
+    """Write the raw scores of all children of one chunk for one query. Blocks, entries and rows are prefetched for some
+    features at a time, so that a query waits once for each of the three, not for each feature.
     """
     begin = chunks.start[chunk]
     width = chunks.child_start[chunk + 1] - chunks.child_start[chunk]
@@ -198,11 +205,8 @@ def search(
     chunks, indptr, indices, data, dense, codes_indptr, codes_indices, codes_data, beams, posts, first, last, block,
     out_nodes, out_scores, out_counts,
 ):  # fmt: skip
-    """Find the best labels of queries ``first`` to ``last``, best first, and their numbers.
-
-    Queries are searched in blocks, sorted by chunk, so that all queries that need a chunk use it while it is in the
-    cache. ``codes`` are the parents of the first level to start from (CSR); an empty ``codes_indptr`` means all.
-    ``beams`` and ``posts`` are the number of nodes to keep and the post-processor of each level.
+    """Find the best labels of queries ``first`` to ``last``, in blocks sorted by chunk, so that all queries use a chunk
+    while it is in the cache. ``codes`` are the parents to start from (CSR); an empty ``codes_indptr`` means all.
     """
     nr_parents = chunks.level_start[1]
     widest = nr_parents
@@ -258,7 +262,7 @@ def search(
 
 @kernel
 def score_paths(chunks, indptr, indices, data, dense, path_indptr, path_chunk, path_child, path_parent, posts, out):
-    """Score selected nodes of each query, level by level; for the arrays see :class:`~xmc_tf.rankers.paths.Paths`."""
+    """Score selected nodes of each query, level by level; for the arrays see :class:`~xmc_tf.rankers.xlinear.Paths`."""
     raw = np.empty(chunks.widest, np.float32)
     asked, entries = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
     for t in range(len(posts)):

@@ -7,10 +7,7 @@ from xmc_tf.common.compiled import kernel
 
 @kernel
 def unite(nodes, counts, first, last, out_labels, out_counts):
-    """Write the labels that any tree has found for documents ``first`` to ``last``, ascending and each once.
-
-    ``nodes`` and ``counts`` are [trees, documents, most] and [trees, documents].
-    """
+    """Write the labels that any tree has found, [trees, documents, most], ascending and each once."""
     for row in range(first, last):
         size = 0
         for tree in range(nodes.shape[0]):
@@ -39,10 +36,9 @@ def place_scores(nodes, scores, counts, indptr, indices, first, last, out):
 
 @kernel
 def best_by_mean(indptr, indices, scores, first, last, nodes, means, counts):
-    """Write the best labels of documents by their mean score over the trees, the best first.
-
-    Equal means are in the order of the labels, as in the search of a single tree. The sum runs from the first tree to
-    the last in float32, as in an exported graph, which therefore gives the same result.
+    """Write the best labels of documents by their mean score over the trees. The sum runs from the first tree to the
+    last in float32, as in an exported graph, which therefore gives the same result; ties are in the order of the
+    labels.
     """
     trees, most = scores.shape[1], nodes.shape[1]
     for row in range(first, last):

@@ -1,7 +1,8 @@
-"""The layout for search on disk, mapped, so that a model answers at once and processes share it.
+"""The layout for search, in memory and on disk, mapped, so that a model answers at once and processes share it.
 
-search/search.json   the weights from which it was made, by the checksums in their archives search/chunks.npy    rows,
-words and checksum of each chunk search/words.npy     the words of all chunks
+search/search.json   the weights from which it was made, by the checksums in their archives
+search/chunks.npy    rows, words and checksum of each chunk
+search/words.npy     the words of all chunks
 
 If weights in PECOS's format are beside the layout, it can be deleted; if it is missing, damaged, or made from other
 weights, the weights are arranged in memory instead. Models of large data have the layout only: it takes less than half
@@ -14,11 +15,14 @@ import logging
 import os
 import shutil
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy.sparse import csc_matrix
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.archives import member_checksums
@@ -27,11 +31,92 @@ from xmc_tf.common.files.json_files import read_json
 from xmc_tf.common.files.writing import write_in_steps
 from xmc_tf.common.folders.checksums import crc_of_file
 from xmc_tf.common.kernels import kernel_view
+from xmc_tf.common.threads import thread_count
 from xmc_tf.data.npz.reading import read_npy
 from xmc_tf.data.npz.writing import padded_head
-from xmc_tf.rankers.kernels.layout import VERSION, Chunks
-from xmc_tf.rankers.layout.chunks import ChunkTable, build_chunks, chunks_of
+from xmc_tf.rankers.kernels.layout import SHARE, VERSION, Chunks, fill, measure, padded, unpack
 from xmc_tf.rankers.level import Level
+from xmc_tf.rankers.query_arrays import sparse_arrays
+
+
+class ChunkTable(NamedTuple):
+    """Rows, words and checksum of each chunk."""
+
+    rows: np.ndarray  # number of rows
+    lengths: np.ndarray  # number of words
+    checksums: np.ndarray  # of the words
+
+
+def build_chunks(
+    levels: Sequence[Level], nr_sparse: int, nr_dense: int, threads: int = 1,
+    room: Callable[[int], np.ndarray] = lambda count: np.zeros(count, np.int32),
+) -> tuple[ChunkTable, Chunks]:  # fmt: skip
+    """Return all levels' weights, arranged for search; ``room`` returns an array of so many int32, all zero."""
+    threads = thread_count(threads)
+    starts = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
+    rows, lengths = (np.zeros(int(starts[-1]), np.int64) for _ in range(2))
+    table = ChunkTable(rows, lengths, np.zeros(len(rows), np.uint64))
+    places = [slice(int(a), int(b)) for a, b in pairwise(starts)]
+    works = []
+    for level, own in zip(levels, places, strict=True):
+        clusters = kernel_view(level.clusters.indptr, np.int64), kernel_view(level.clusters.indices, np.int32)
+        arrays = sparse_arrays(level.weights)
+        for part in chunk_ranges(own.stop - own.start, threads):
+            works.append((level.bias, own, arrays, (*clusters, nr_sparse, nr_dense, SHARE, *part)))
+    with ThreadPoolExecutor(threads) as pool:
+        jobs: list[tuple[Any, ...]] = [
+            (measure, *arrays[:2], *sizes, rows[own], lengths[own]) for _, own, arrays, sizes in works
+        ]
+        _all_done(pool, jobs)
+        words = room(int(lengths.sum()))
+        chunks = chunks_of(levels, table, words)
+        chunks.verified[:] = 1
+        jobs = [
+            (
+                fill, *arrays, *sizes, bias, chunks.start[own.start : own.stop + 1], words, chunks.weights,
+                chunks.bytes, chunks.lines, table.checksums[own],
+            )
+            for bias, own, arrays, sizes in works
+        ]  # fmt: skip
+        _all_done(pool, jobs)
+    return table, chunks
+
+
+def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> Chunks:
+    """Return the chunks of levels, whose weights are not read; each chunk's checksum is checked on first use."""
+    child_counts = np.concatenate([np.diff(level.clusters.indptr) for level in levels])
+    return Chunks(
+        level_start=np.cumsum([0, *(level.clusters.shape[1] for level in levels)]),
+        child_start=np.concatenate([[0], np.cumsum(child_counts, dtype=np.int64)]),
+        children=np.concatenate([level.clusters.indices for level in levels]).astype(np.int32, copy=False),
+        start=np.concatenate([[0], np.cumsum(table.lengths)]), rows=table.rows, words=words,
+        weights=words.view(np.float32), bytes=words.view(np.uint8), lines=words.view(np.uint64),
+        checksums=table.checksums, verified=np.zeros(len(table.rows), np.uint8), damaged=np.zeros(1, np.uint8),
+        widest=int(padded(int(child_counts.max(initial=1)))),
+    )  # fmt: skip
+
+
+def with_children(chunks: Chunks, levels: Sequence[Level], kept: Sequence[Level]) -> Chunks:
+    """Return chunks of which a search finds only the nodes of ``kept``; the weights stay."""
+    children = []
+    for level, some in zip(levels, kept, strict=True):
+        here = np.zeros(level.clusters.shape[0], bool)
+        here[some.clusters.indices] = True
+        own = level.clusters.indices
+        children.append(np.where(here[own], own, -1).astype(np.int32))
+    return chunks._replace(children=np.concatenate(children))
+
+
+def chunk_ranges(count: int, parts: int) -> list[tuple[int, int]]:
+    """Return the bounds of about equal parts of so many chunks."""
+    bounds = np.linspace(0, count, min(parts, count) + 1).astype(int)
+    return [(int(a), int(b)) for a, b in pairwise(bounds)]
+
+
+def _all_done(pool: ThreadPoolExecutor, jobs: Sequence[tuple[Any, ...]]) -> None:
+    for future in [pool.submit(*job) for job in jobs]:
+        future.result()
+
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = "xmc_tf.search"
@@ -39,8 +124,7 @@ _HEADER, _TABLE, _WORDS = "search.json", "chunks.npy", "words.npy"
 SEARCH = "search"
 SEARCH_ENDINGS = tuple(f"{SEARCH}/{name}" for name in (_HEADER, _TABLE, _WORDS))
 _BLOCK = 1 << 20  # bytes of zeros that are written at a time
-FEWEST_WEIGHTS = 1 << 20
-"""Smaller models are arranged in a fraction of a second, and their folders stay small."""
+FEWEST_WEIGHTS = 1 << 20  # smaller models are arranged in a fraction of a second, and their folders stay small
 
 
 class StoredSearch(NamedTuple):
@@ -61,12 +145,10 @@ class StoredSearch(NamedTuple):
 
 def write_search(folder: Path, levels: Sequence[Level], nr_dense: int, threads: int = -1) -> None:
     """Write the layout of the rankers in a folder, if they are large enough; the file is filled in place."""
-    nr_weights = [level.nr_weights for level in levels]
-    if sum(nr_weights) < FEWEST_WEIGHTS:
+    if sum(level.nr_weights for level in levels) < FEWEST_WEIGHTS:
         return
-    here = folder / SEARCH
+    here, nr_sparse = folder / SEARCH, levels[0].nr_features - nr_dense
     here.mkdir(parents=True)
-    nr_sparse = levels[0].nr_features - nr_dense
     table, _ = build_chunks(levels, nr_sparse, nr_dense, threads, room=lambda count: _mapped(here / _WORDS, count))
     _write_header(folder, levels, nr_dense, table)
 
@@ -96,14 +178,12 @@ class SearchWriter:
     def chunks(self, levels: Sequence[Level]) -> Chunks:
         """Return the chunks written so far, which are those of these levels."""
         self._write_head()
-        table = self._table()
         words = read_npy(self.folder / SEARCH / _WORDS)
-        return chunks_of(levels, table, kernel_view(words, np.int32))
+        return chunks_of(levels, self._table(), kernel_view(words, np.int32))
 
     def finish(self, levels: Sequence[Level], nr_dense: int) -> None:
         """Complete the folder; the levels' parameters and clusters are in it already."""
-        head = self._write_head()
-        size = self._file.tell()
+        head, size = self._write_head(), self._file.tell()
         crc = crc_of_all([(zlib.crc32(head), len(head)), (self._crc, size - len(head))])
         _write_header(self.folder, levels, nr_dense, self._table(), {"bytes": size, "crc32": f"{crc:08x}"})
 
@@ -191,11 +271,9 @@ def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
 def damaged(folder: Path) -> InputError:
     """Return the error for a damaged layout of a model that has no other weights."""
     return InputError(
-        f"{folder} is damaged: its content has changed since it was saved",
-        expected="the checksums in it",
-        received="other checksums",
-        fix="copy the model again from where it is intact, or train it again",
-    )
+        f"{folder} is damaged: its content has changed since it was saved", expected="the checksums in it",
+        received="other checksums", fix="copy the model again from where it is intact, or train it again",
+    )  # fmt: skip
 
 
 def warn_of_damage(folder: Path, problem: str) -> None:
@@ -231,3 +309,37 @@ def _sources(folder: Path, biases: Sequence[float]) -> list[dict[str, Any]]:
         }
         for place, bias in zip(places, biases, strict=True)
     ]
+
+
+def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc_matrix:
+    """Return the weights of level ``t``, which are on disk in their layout for search only."""
+    chunks, level, clusters, threads = stored.chunks(levels), levels[t], levels[t].clusters, thread_count(-1)
+    first, last = (int(chunks.level_start[t + i]) for i in range(2))
+    # As the kernel numbers chunks: those before the level have no children here.
+    indptr = np.concatenate([np.zeros(first, np.int64), clusters.indptr.astype(np.int64)])
+    arguments: tuple[Any, ...] = (
+        unpack, chunks.words, chunks.weights, chunks.bytes, chunks.lines, chunks.start, chunks.rows, chunks.checksums,
+        indptr, kernel_view(clusters.indices, np.int32), stored.nr_sparse, stored.nr_dense, level.bias,
+    )  # fmt: skip
+
+    def read(at: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
+        with ThreadPoolExecutor(threads) as pool:
+            ranges = chunk_ranges(last - first, 4 * threads)
+            jobs = [(*arguments, first + a, first + b, at, indices, data) for a, b in ranges]
+            for future in [pool.submit(*job) for job in jobs]:
+                if future.result() >= 0:
+                    raise damaged(stored.folder)
+
+    counts = np.zeros(clusters.shape[0], np.int64)
+    read(counts, np.zeros(0, np.int32), np.zeros(0, np.float32))
+    out_indptr = np.concatenate([[0], np.cumsum(counts)])
+    indices, data = np.empty(out_indptr[-1], np.int32), np.empty(out_indptr[-1], np.float32)
+    read(out_indptr[:-1].copy(), indices, data)
+    if out_indptr[-1] <= np.iinfo(np.int32).max:
+        out_indptr = out_indptr.astype(np.int32)
+    nr_rows = stored.nr_sparse + stored.nr_dense + (level.bias > 0)
+    matrix = csc_matrix((nr_rows, clusters.shape[0]), dtype=np.float32)
+    matrix.indptr, matrix.indices, matrix.data = out_indptr, indices, data
+    matrix.has_canonical_format = True
+    assert matrix.nnz == stored.nr_weights[t]
+    return matrix

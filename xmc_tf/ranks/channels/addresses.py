@@ -1,5 +1,6 @@
 """The addresses at which other ranks reach this host, so that listeners are not open to other networks."""
 
+import contextlib
 import fcntl
 import ipaddress
 import os
@@ -15,19 +16,11 @@ _ANYWHERE = "192.0.2.1"  # reserved for documentation: belongs to no host, but h
 
 
 def addresses_by_host(world: Communicator) -> dict[str, str]:
-    """Return the address of this host that the ranks of each host use to reach it; collective.
-
-    Ranks on this host use the loopback. Other hosts use the address of the interface that Horovod has chosen, or else
-    of the interface through which this host reaches them.
-    """
-    hosts = dict(world.allgather((world.host, _own_names())))
-    return {host: LOOPBACK if host == world.host else _address_towards([*names, host]) for host, names in hosts.items()}
-
-
-def _own_names() -> tuple[str, ...]:
-    """Return the names by which other hosts may find this host, the best one first."""
+    """Return the address at which the ranks of each host reach this host; collective."""
     given = [os.environ.get("HOROVOD_HOSTNAME", ""), socket.getfqdn(), socket.gethostname()]
-    return tuple(dict.fromkeys(name for name in given if name and name != "localhost"))
+    names = tuple(dict.fromkeys(name for name in given if name and name != "localhost"))  # the best one first
+    hosts = dict(world.allgather((world.host, names)))
+    return {host: LOOPBACK if host == world.host else _address_towards([*names, host]) for host, names in hosts.items()}
 
 
 def _address_towards(names: Sequence[str]) -> str:
@@ -35,10 +28,7 @@ def _address_towards(names: Sequence[str]) -> str:
     for own, (one, _) in interfaces().items():
         if one == interface:
             return own
-    for name in names:
-        if address := address_on_route(name):
-            return address
-    return address_on_route(_ANYWHERE) or LOOPBACK
+    return next(filter(None, map(address_on_route, [*names, _ANYWHERE])), LOOPBACK)
 
 
 def interfaces() -> dict[str, tuple[str, str]]:
@@ -47,14 +37,12 @@ def interfaces() -> dict[str, tuple[str, str]]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             request = struct.pack("256s", name.encode()[:15])
-            try:
+            with contextlib.suppress(OSError):  # the interface has no address
                 address, mask = (
                     socket.inet_ntoa(fcntl.ioctl(probe, question, request)[20:24])
                     for question in (_SIOCGIFADDR, _SIOCGIFNETMASK)
                 )
-            except OSError:  # the interface has no address
-                continue
-            found[address] = (name, str(ipaddress.ip_network(f"{address}/{mask}", strict=False)))
+                found[address] = (name, str(ipaddress.ip_network(f"{address}/{mask}", strict=False)))
     return found
 
 
@@ -65,10 +53,7 @@ def address_on_route(name: str) -> str | None:
     except OSError:
         return None
     for family, kind, protocol, _, address in sorted(found, key=lambda one: one[0] != socket.AF_INET):
-        with socket.socket(family, kind, protocol) as probe:
-            try:
-                probe.connect(address)
-            except OSError:
-                continue
+        with socket.socket(family, kind, protocol) as probe, contextlib.suppress(OSError):
+            probe.connect(address)
             return probe.getsockname()[0]
     return None

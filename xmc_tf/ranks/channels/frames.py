@@ -63,7 +63,6 @@ def number_of(message: dict[str, Any], name: str) -> int:
 
 
 def _field(message: dict[str, Any], name: str, kind: type) -> Any:
-    value = message.get(name)
-    if type(value) is not kind:
+    if type(value := message.get(name)) is not kind:
         raise FrameError(f"message without {name!r} of type {kind.__name__}")
     return value

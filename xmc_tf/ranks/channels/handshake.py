@@ -1,14 +1,8 @@
 """The handshake: both sides prove that they know the run's secret before any byte of the other is interpreted.
 
-All messages have a fixed size, so that nothing is parsed before the proof is checked:
-
-1. listener to caller: the magic bytes and the listener's nonce;
-2. caller to listener: the caller's nonce, who calls whom, and the caller's proof;
-3. listener to caller: the listener's proof.
-
-A proof is an HMAC over the role, the purpose, both nonces and the two numbers. The nonces are new for each connection,
-so a recorded handshake cannot be replayed. What follows the handshake is neither encrypted nor signed: see
-docs/explanation/security.md.
+The listener sends the magic bytes and a nonce; the caller its nonce, who calls whom, and its proof; the listener its
+proof. All messages have a fixed size. A proof is an HMAC over the role, the purpose, both nonces and the two numbers.
+What follows the handshake is neither encrypted nor signed: see docs/explanation/security.md.
 """
 
 import hmac
@@ -62,11 +56,7 @@ def call(
     called: int = 0,
     patience_s: float = 2 * HANDSHAKE_S,
 ) -> socket.socket:
-    """Return an authenticated connection, in blocking mode.
-
-    A listener under attack may drop connections, so the call is repeated until the time limit. ``caller`` and
-    ``called`` are numbers of ranks or threads.
-    """
+    """Return an authenticated connection, in blocking mode; retry, because a listener under attack drops callers."""
     end = time.monotonic() + patience_s
     problem: OSError | None = None
     while True:

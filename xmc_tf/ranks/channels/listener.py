@@ -17,10 +17,9 @@ _REST_S = 0.1  # when this process has no file descriptors left
 class Listener:
     """A listener that hands over the connections whose caller knows the secret, and tolerates any input.
 
-    No caller can block another: each handshake has a thread and one deadline for all its bytes, and when too many are
-    open the oldest one is dropped. A caller that knows the secret needs one round trip, so it gets through a flood of
-    connections that stay silent. ``welcome`` is called with each authenticated connection (in blocking mode), the
-    caller's number and the number that it called, in a thread of its own, and must close connections that it refuses.
+    No caller can block another: each handshake has a thread and one deadline, and when too many are open the oldest one
+    is dropped. ``welcome`` gets each authenticated connection (in blocking mode), the caller's number and the number
+    that it called, in a thread of its own, and must close connections that it refuses.
     """
 
     def __init__(
@@ -33,7 +32,12 @@ class Listener:
         port: int = 0,
     ) -> None:
         self._secret, self._purpose, self._welcome = secret, purpose, welcome
-        self._servers = {address: _server(address, port) for address in dict.fromkeys(addresses)}
+        self._servers = {
+            address: socket.create_server(
+                (address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=_BACKLOG
+            )
+            for address in dict.fromkeys(addresses)
+        }
         self.ports = {address: server.getsockname()[1] for address, server in self._servers.items()}
         self._open: dict[socket.socket, None] = {}  # the oldest first
         self._lock = threading.Lock()
@@ -96,8 +100,3 @@ class Listener:
             with self._lock:
                 self._open.pop(connection, None)
             connection.close()
-
-
-def _server(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return socket.create_server((address, port), family=family, backlog=_BACKLOG)

@@ -1,8 +1,4 @@
-"""Marks of the beginning and end of each collective, which show what this process waits in.
-
-Outside of graphs, Python records the marks. In graphs, each collective has a counter of its beginnings and one of its
-ends (``graph_marks.py``). The process waits in a collective while the first is ahead and neither changes.
-"""
+"""Marks of what this process waits in: calls, and in graphs, counters of collectives begun and ended."""
 
 import threading
 import time
@@ -31,7 +27,6 @@ class Marks:
 
     @contextmanager
     def waiting_in(self, name: str) -> Iterator[None]:
-        """Mark the block as a collective of that name."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._calls[number] = name, time.monotonic()
@@ -42,8 +37,6 @@ class Marks:
                 del self._calls[number]
 
     def as_wait(self, name: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-        """Return a decorator that marks each call of a function as a collective of that name."""
-
         def around(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
             @wraps(function)
             def call(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Result:
@@ -55,14 +48,10 @@ class Marks:
         return around
 
     def add_source(self, read: Callable[[], Counts]) -> None:
-        """Add a function that returns counts kept elsewhere."""
         self._sources.append(read)
 
     def waits(self) -> dict[str, float]:
-        """Return the seconds that this process has been in each collective, by name, the longest wait first.
-
-        A wait in a graph is measured from the first call that sees it, so call this regularly.
-        """
+        """Return the seconds in each collective, the longest first; in a graph, since the first call that sees it."""
         counts = {name: pair for read in self._sources for name, pair in read().items()}
         with self._lock:
             now = time.monotonic()

@@ -28,10 +28,7 @@ def timeout_of(environment: Mapping[str, str], given: float | None = None) -> fl
 
 
 def watch_for_stalls(world: Communicator, stall_timeout: float | None = None) -> StallWatch | None:
-    """Watch this rank's waits from now on; collective. A second call changes the timeout.
-
-    A wait is logged after a minute, and ends the run after ``stall_timeout`` seconds in one collective; default: never.
-    """
+    """Watch this rank's waits: log one after a minute, and end the run after ``stall_timeout`` s; collective."""
     global _watch
     timeout = timeout_of(os.environ, stall_timeout)
     if world.size == 1 or timeout == 0:

@@ -1,8 +1,7 @@
 """The stall watch: a thread of each rank that notices when the rank waits in a collective for too long.
 
-It then asks the other ranks for their states, reports them, and ends the run if there is a timeout. Horovod's own stall
-check reports nothing over Gloo, and a rank that hangs in a collective cannot take part in another one. So the threads
-use their own connections, which they open only after a long wait.
+It then asks the other ranks for their states, over connections of its own, and ends the run if there is a timeout.
+Horovod's own check reports nothing over Gloo, and a rank that hangs in a collective cannot take part in another one.
 """
 
 import atexit
@@ -24,8 +23,7 @@ from xmc_tf.ranks.channels.handshake import call, new_secret
 from xmc_tf.ranks.channels.listener import Listener
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.stalls.marks import MARKS
-from xmc_tf.ranks.stalls.report import describe
-from xmc_tf.ranks.stalls.state import State, current_state
+from xmc_tf.ranks.stalls.report import State, current_state, describe
 
 log = logging.getLogger(__name__)
 
@@ -67,25 +65,20 @@ class StallWatch:
         self._thread = threading.Thread(target=self._watch_waits, name="xmc_tf stall watch", daemon=True)
 
     def start(self) -> None:
-        """Start to watch, until the process ends."""
         MARKS.kept = True
         self._thread.start()
         # The thread reads TensorFlow variables, which the interpreter must not destroy before.
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Stop watching; the run continues."""
         self._stopped.set()
         self._listener.close()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=_ANSWER_TIMEOUT_S)
         atexit.unregister(self.stop)
 
-    def _limit(self) -> float:
-        return min(self.warn_after, self.timeout or self.warn_after)
-
     def _interval(self) -> float:
-        return min(max(self._limit() / 20, 0.05), 2.0)
+        return min(max(min(self.warn_after, self.timeout or self.warn_after) / 20, 0.05), 2.0)
 
     def _watch_waits(self) -> None:
         warned = False
@@ -95,14 +88,14 @@ class StallWatch:
                 self._end_run(self.timeout)
             elif longest >= self.warn_after and not warned:
                 warned = True
-                if self._reports(states := self._all_states(), self.warn_after):
+                if self._reports(states := self._ask(range(len(self._endpoints)), {}), self.warn_after):
                     log.warning("%s", "\n".join(describe(states, self.warn_after)))
             elif longest < self.warn_after:
                 warned = False
 
     def _end_run(self, timeout: float) -> None:
         """Report the stall and end all ranks, unless another rank does so."""
-        states = self._all_states()
+        states = self._ask(range(len(self._endpoints)), {})
         if self._reported.is_set() or states[self.rank].longest < timeout:
             return  # another rank has reported, or the wait is over
         if not self._reports(states, timeout):
@@ -120,52 +113,45 @@ class StallWatch:
         room = max(1.0, 2 * self._interval())
         return self.rank == min(state.rank for state in states if state.longest >= seconds - room)
 
-    def _all_states(self) -> list[State]:
-        return [
-            current_state(self.rank, self.host) if rank == self.rank else self._state_of_rank(rank, answer)
-            for rank, answer in enumerate(self._ask(range(len(self._endpoints)), {}))
-        ]
-
-    def _state_of_rank(self, rank: int, answer: State | str) -> State:
-        if isinstance(answer, State):
-            return answer
-        other, silence = self._endpoints[rank], answer
-        if other.host == self.host:
-            state = process_state(other.pid)
-            if state != "running":
-                silence = "is stopped, by a signal or a debugger" if state == "stopped" else "has ended"
-        return State(rank, other.pid, other.host, silence=silence)
-
-    def _ask(self, ranks: Sequence[int], question: dict) -> list[State | str]:
+    def _ask(self, ranks: Sequence[int], question: dict) -> list[State]:
         """Return the state of each rank, or the reason why it does not answer."""
-        answers: list[State | str] = [""] * len(ranks)
+        states: dict[int, State] = {}
 
-        def ask(number: int) -> None:
-            if ranks[number] != self.rank:
-                answers[number] = self._ask_one(ranks[number], question)
+        def ask(rank: int) -> None:
+            own = rank == self.rank
+            states[rank] = current_state(rank, self.host) if own else self._ask_one(rank, question)
 
         # Thread pools refuse new work while the process exits.
-        asking = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(len(ranks))]
+        asking = [threading.Thread(target=ask, args=(rank,), daemon=True) for rank in ranks]
         for thread in asking:
             thread.start()
         for thread in asking:
             thread.join()
-        return answers
+        return [states[rank] for rank in ranks]
 
-    def _ask_one(self, rank: int, question: dict) -> State | str:
-        address = self._endpoints[rank].addresses[self.host]
+    def _ask_one(self, rank: int, question: dict) -> State:
+        other = self._endpoints[rank]
         try:
             with call(
-                address, self._secret, _PURPOSE, caller=self.rank, called=rank, patience_s=_ANSWER_TIMEOUT_S
-            ) as connection:
+                other.addresses[self.host], self._secret, _PURPOSE, caller=self.rank, called=rank,
+                patience_s=_ANSWER_TIMEOUT_S,
+            ) as connection:  # fmt: skip
                 connection.sendall(frames.frame(question))
-                return _parse_state(rank, frames.receive(connection, _ANSWER_TIMEOUT_S))
+                answer = frames.receive(connection, _ANSWER_TIMEOUT_S)
+            waits = answer.get("waits")
+            if not isinstance(waits, dict) or not all(type(seconds) is float for seconds in waits.values()):
+                raise frames.FrameError("not a state of a rank")
+            host, place = frames.text_of(answer, "host"), frames.text_of(answer, "place")
+            return State(rank, frames.number_of(answer, "pid"), host, waits, place)
         except TimeoutError:
-            return "does not answer: its host hangs, or a call that blocks all its threads"
+            silence = "does not answer: its host hangs, or a call that blocks all its threads"
         except ConnectionRefusedError:
-            return "has ended or is about to end"
+            silence = "has ended or is about to end"
         except (OSError, ValueError) as error:
-            return f"cannot be asked for its state ({error})"
+            silence = f"cannot be asked for its state ({error})"
+        if other.host == self.host and (state := process_state(other.pid)) != "running":
+            silence = "is stopped, by a signal or a debugger" if state == "stopped" else "has ended"
+        return State(rank, other.pid, other.host, silence=silence)
 
     def _answer(self, connection: socket.socket, caller: int, called: int) -> None:
         try:
@@ -179,14 +165,6 @@ class StallWatch:
             self._reported.set()
             time.sleep(_LINGER_S)
             _exit()
-
-
-def _parse_state(rank: int, answer: dict) -> State:
-    waits = answer.get("waits")
-    if not isinstance(waits, dict) or not all(type(seconds) is float for seconds in waits.values()):
-        raise frames.FrameError("not a state of a rank")
-    host, place = frames.text_of(answer, "host"), frames.text_of(answer, "place")
-    return State(rank, frames.number_of(answer, "pid"), host, waits, place)
 
 
 def _exit() -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 from xmc_tf.report.page.elements import Html, text
 
@@ -41,8 +42,8 @@ class Line:
     style: str = ""  # CSS class (default: the colour of its place)
 
 
-def line_chart(lines: Sequence[Line], x: Axis, y: Axis, about: str) -> Html:
-    """Return a line chart; ``about`` describes it for screen readers."""
+def line_chart(lines: Sequence[Line], x: Axis, y: Axis, about: str, caption: str = "") -> Html:
+    """Return a line chart; ``about`` describes it for screen readers, and is the default of the caption."""
     parts = [_axes(x, y)]
     for number, line in enumerate(lines):
         style = line.style or f"s{number % _SERIES}"
@@ -60,13 +61,13 @@ def line_chart(lines: Sequence[Line], x: Axis, y: Axis, about: str) -> Html:
                 for px, py, at, value in points
             ]
     named = [(line.name, line.style or f"s{number % _SERIES}") for number, line in enumerate(lines) if line.name]
-    return _picture(parts, named if len(lines) > 1 else [], about)
+    return _figure(parts, named if len(lines) > 1 else [], about, caption or about)
 
 
 def bar_chart(
     groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], y: Axis, x_title: str, about: str
 ) -> Html:
-    """Return a chart with one bar per series in each group; ``about`` describes it for screen readers."""
+    """Return a chart with one bar per series in each group; ``about`` is its caption, also for screen readers."""
     parts = [_axes(Axis(x_title, 0, 1, (-1.0,)), y)]
     space = (WIDTH - _LEFT - _RIGHT) / max(len(groups), 1)
     wide = min(0.76 * space / max(len(series), 1), 46)
@@ -86,13 +87,14 @@ def bar_chart(
                 f"{values[place]:.2f}</title></rect>"
             )
     named = [(name, f"s{number % _SERIES}") for number, (name, _) in enumerate(series)]
-    return _picture(parts, named if len(series) > 1 else [], about)
+    return _figure(parts, named if len(series) > 1 else [], about, about)
 
 
 def axis_to(values: Sequence[float], title: str) -> Axis:
     """Return a vertical axis from 0 to a round number above all values."""
     top = max((value for value in values if not math.isnan(value)), default=0)
-    return Axis(title, 0, _round_up(top))
+    power = 10 ** math.floor(math.log10(top)) if top > 0 else 1
+    return Axis(title, 0, next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= top))
 
 
 def axis_around(values: Sequence[float], title: str) -> Axis:
@@ -127,7 +129,7 @@ def _axes(x: Axis, y: Axis) -> Html:
     return "\n".join(parts)
 
 
-def _picture(parts: Sequence[Html], named: Sequence[tuple[str, str]], about: str) -> Html:
+def _figure(parts: Sequence[Html], named: Sequence[tuple[str, str]], about: str, caption: str) -> Html:
     """Return the chart with a legend below it, one line per name, so that long names fit."""
     legend = []
     for number, (name, style) in enumerate(named):
@@ -136,16 +138,14 @@ def _picture(parts: Sequence[Html], named: Sequence[tuple[str, str]], about: str
         legend.append(f'<text x="{_LEFT + 34}" y="{at + 10}">{text(name, _NAME_LENGTH)}</text>')
     height = HEIGHT + (6 + _LEGEND * len(named) if named else 0)
     body = "\n".join([*parts, *legend])
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{text(about, 400)}">\n{body}\n</svg>'
+    svg = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{text(about, 400)}">\n{body}\n</svg>'
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def side_by_side(*figures: Html) -> Html:
+    """Return figures beside each other, or below each other on a small screen."""
+    return f'<div class="figures">{"".join(figures)}</div>'
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _round_up(value: float) -> float:
-    """Return the next of 1, 2, 4, 6, 8, 10, 20, 40, … that is not below the value."""
-    if value <= 0:
-        return 1
-    power = 10 ** math.floor(math.log10(value))
-    return next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= value)

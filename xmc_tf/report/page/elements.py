@@ -1,7 +1,7 @@
-"""Escaped texts, numbers, tables and figures. Names, documents and titles must pass through ``text`` or ``name``."""
+"""Escaped texts, numbers and tables. Names, documents and titles must pass through ``text`` or ``name``."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TypeAlias
@@ -9,7 +9,6 @@ from typing import TypeAlias
 Html: TypeAlias = str
 """Text that is HTML already."""
 
-NONE = "–"
 _NAME_LENGTH = 120
 # Embeddings and overrides of the writing direction, which could reverse the text after a name.
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -24,25 +23,13 @@ class Cell:
     shade: float | None = None  # strength of the background, from 0 to 1
 
 
-@dataclass(frozen=True)
-class Column:
-    title: str
-    kind: str = "number"
-    about: str = ""  # tooltip
-
-
 def clean(value: str, most: int = _NAME_LENGTH) -> str:
     """Return the beginning of a text, without control characters."""
     # Cut first: a text can be megabytes long.
     start = value[: most + 1]
-    shown = "".join(
-        " " if one in "\n\r\t" else "\N{REPLACEMENT CHARACTER}" if _is_control(one) else one for one in start
-    )
+    control = {one for one in start if unicodedata.category(one) in ("Cc", "Cs") or ord(one) in _DIRECTIONS}
+    shown = "".join(" " if one in "\n\r\t" else "\N{REPLACEMENT CHARACTER}" if one in control else one for one in start)
     return shown[: most - 1] + "…" if len(value) > most else shown
-
-
-def _is_control(letter: str) -> bool:
-    return unicodedata.category(letter) in ("Cc", "Cs") or ord(letter) in _DIRECTIONS
 
 
 def text(value: str, most: int = _NAME_LENGTH) -> Html:
@@ -57,7 +44,7 @@ def name(value: str) -> Html:
 
 def percent(value: float | None) -> str:
     """Return a share as a percentage with two decimals, or a dash."""
-    return NONE if value is None or value != value else f"{100 * value:.2f}"
+    return "–" if value is None or value != value else f"{100 * value:.2f}"
 
 
 def share(value: float | None) -> Cell:
@@ -65,7 +52,7 @@ def share(value: float | None) -> Cell:
 
 
 def count(value: int | None) -> Cell:
-    return Cell(NONE, -1.0) if value is None else Cell(f"{int(value):,}", float(value))
+    return Cell("–", -1.0) if value is None else Cell(f"{int(value):,}", float(value))
 
 
 def words(value: str) -> Cell:
@@ -73,10 +60,15 @@ def words(value: str) -> Cell:
 
 
 def table(
-    caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, style: str = "", tall: str = ""
-) -> Html:
-    """Return a table that scrolls inside its own box if it is wider than the page."""
-    head = "".join(f'<th scope="col" class="{one.kind}"{_title(one.about)}>{escape(one.title)}</th>' for one in columns)
+    caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, style: str = "", tall: str = "",
+    about: Mapping[str, str] | None = None,
+) -> Html:  # fmt: skip
+    """Return a table that scrolls inside its own box if it is wider than the page; ``about``: tooltips by column."""
+    hints = {column: f' title="{escape(hint)}"' for column, hint in (about or {}).items()}
+    head = "".join(
+        f'<th scope="col" class="{cell.kind}"{hints.get(column, "")}>{escape(column)}</th>'
+        for column, cell in zip(columns, rows[0] if rows else [Cell("")] * len(columns), strict=True)
+    )
     body = "\n".join(
         "<tr>" + "".join(_cell(one, place == 0) for place, one in enumerate(row)) + "</tr>" for row in rows
     )
@@ -98,10 +90,6 @@ def _cell(cell: Cell, is_head: bool) -> Html:
     return f'<{tag}{scope} class="{style}"{sort}{shade}>{cell.html}</{tag}>'
 
 
-def _title(about: str) -> Html:
-    return f' title="{escape(about)}"' if about else ""
-
-
 def section(identifier: str, title: str, *parts: Html) -> Html:
     body = "\n".join(part for part in parts if part)
     return (
@@ -112,12 +100,3 @@ def section(identifier: str, title: str, *parts: Html) -> Html:
 
 def paragraph(html: Html, style: str = "") -> Html:
     return f'<p class="{style}">{html}</p>' if style else f"<p>{html}</p>"
-
-
-def figure(svg: Html, caption: str) -> Html:
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
-def side_by_side(*figures: Html) -> Html:
-    """Return figures beside each other, or below each other on a small screen."""
-    return f'<div class="figures">{"".join(figures)}</div>'

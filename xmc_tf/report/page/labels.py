@@ -7,21 +7,7 @@ from textwrap import shorten
 import numpy as np
 
 from xmc_tf.features.characters import spans_of_words
-from xmc_tf.report.page.elements import (
-    Cell,
-    Column,
-    Html,
-    clean,
-    count,
-    name,
-    paragraph,
-    percent,
-    section,
-    share,
-    table,
-    text,
-    words,
-)
+from xmc_tf.report.page.elements import Cell, Html, clean, count, name, paragraph, section, share, table, text, words
 from xmc_tf.report.report import Report
 from xmc_tf.report.sections.examples import KINDS, TEXT_LENGTH, Example, ExampleLabel, deciding_words
 
@@ -35,10 +21,8 @@ _CALIBRATION = " The calibration turns the scores into probabilities; it was lea
 def labels(report: Report) -> Html:
     found = report.labels
     precision, recall, f1 = found.precision, found.recall, found.f1
-    columns = [
-        Column("label", "text"), *([] if found.training is None else [Column("training documents")]),
-        Column("test documents"), Column("assigned"), Column("right"), Column("P"), Column("R"), Column("F1"),
-    ]  # fmt: skip
+    training = [] if found.training is None else ["training documents"]
+    columns = ["label", *training, "test documents", "assigned", "right", "P", "R", "F1"]
     rows = [
         [
             words(report.inputs.label_name(int(label))),
@@ -67,8 +51,7 @@ def confusion(report: Report) -> Html:
     if not found.pairs:
         return ""
     name_of = report.inputs.label_name
-    titles = ("true label, not assigned", "assigned label, not true")
-    columns = [*(Column(title, "text") for title in titles), Column("documents")]
+    columns = ["true label, not assigned", "assigned label, not true", "documents"]
     rows = [[words(name_of(pair.true)), words(name_of(pair.assigned)), count(pair.documents)] for pair in found.pairs]
     about = (
         f"Wrong labels that documents get while a true one is missing: {report.decisions.rule}. Counted in "
@@ -87,13 +70,15 @@ def _matrix(report: Report) -> Html:
     if not found.kind:
         return ""
     totals = np.maximum(found.matrix.sum(axis=1), 1)
-    columns = [Column("", "text"), *(Column(str(place + 1)) for place in range(len(found.names)))]
+    columns = ["", *(str(place + 1) for place in range(len(found.names)))]
     rows = []
     for place, label in enumerate(found.names):
+        # The background is darker for larger shares of the row.
         cells = [
-            _heat(int(number), number / totals[place], place == other)
-            for other, number in enumerate(found.matrix[place])
-        ]
+            Cell(f"{number:,}" if number else "", float(number), style="own" if place == other else "",
+                 shade=0.1 + 0.9 * (number / totals[place]) if number else None)
+            for other, number in enumerate(found.matrix[place].tolist())
+        ]  # fmt: skip
         rows.append([Cell(f"{place + 1} <bdi>{text(label, _MATRIX_NAME)}</bdi>", kind="text"), *cells])
     about = (
         "Rows are true labels, columns are assigned labels in the same order. The diagonal counts right labels."
@@ -106,20 +91,13 @@ def _matrix(report: Report) -> Html:
     return f"<h3>{title}</h3>" + paragraph(about, "note") + table(title, columns, rows, style="matrix")
 
 
-def _heat(number: int, part: float, own: bool) -> Cell:
-    """Return a cell whose background is darker for larger shares of the row."""
-    if not number:
-        return Cell("", 0.0, style="own" if own else "")
-    return Cell(f"{number:,}", float(number), style="own" if own else "", shade=0.1 + 0.9 * part)
-
-
 def coverage(report: Report) -> Html:
     found = report.coverage
     if found is None:
         return ""
-    columns = [Column("", "text"), Column("all"), Column("without training documents"), Column("share, %")]
+    columns = ["", "all", "without training documents", "share, %"]
     rows = [
-        [Cell(title, kind="text"), count(size), count(unseen), Cell(percent(unseen / max(size, 1)))]
+        [Cell(title, kind="text"), count(size), count(unseen), share(unseen / max(size, 1))]
         for title, size, unseen in (
             ("labels of test documents", found.labels, found.unseen_labels),
             ("true labels of all test documents", found.pairs, found.unseen_pairs),

@@ -4,23 +4,8 @@ import math
 from collections.abc import Sequence
 
 from xmc_tf.report.inputs import Curve
-from xmc_tf.report.page.charts import Axis, Line, axis_around, axis_to, bar_chart, line_chart
-from xmc_tf.report.page.elements import (
-    NONE,
-    Cell,
-    Column,
-    Html,
-    count,
-    figure,
-    paragraph,
-    percent,
-    section,
-    share,
-    side_by_side,
-    table,
-    text,
-    words,
-)
+from xmc_tf.report.page.charts import Axis, Line, axis_around, axis_to, bar_chart, line_chart, side_by_side
+from xmc_tf.report.page.elements import Cell, Html, count, paragraph, percent, section, share, table, text, words
 from xmc_tf.report.report import Report
 from xmc_tf.report.sections.scores import Point
 from xmc_tf.report.sections.summary import sentences
@@ -58,8 +43,8 @@ def metrics(report: Report) -> Html:
             Line(one.name, one.overall.ks, (100 * one.overall.values[measure]).tolist(), dots=True)
             for one in comparison.systems
         ]
-        chart = line_chart(lines, ranks, Axis(f"{measure}@k, %", 0, 100), f"{name} by number of labels")
-        charts.append(figure(chart, f"{name} at k"))
+        axis, about = Axis(f"{measure}@k, %", 0, 100), f"{name} by number of labels"
+        charts.append(line_chart(lines, ranks, axis, about, f"{name} at k"))
     return section(
         "metrics", "Metrics and comparison" if len(comparison.systems) > 1 else "Metrics",
         paragraph(f"All figures in percent. {meaning}.", "note"), _overall(report), side_by_side(*charts),
@@ -95,9 +80,8 @@ def _overall(report: Report) -> Html:
                 for value, top in zip(values, best, strict=True)
             ]
             rows.append([Cell(measure, kind="text"), *([words(system.name)] if many else []), *cells])
-    columns = [Column("metric", "text"), *([Column("prediction", "text")] if many else [])]
-    columns += [Column(f"@{k}") for k in comparison.ks]
-    caption = "All documents and labels; best values are bold" if many else "All documents and labels"
+    columns = ["metric", *(["prediction"] if many else []), *(f"@{k}" for k in comparison.ks)]
+    caption = "All documents and labels" + ("; best values are bold" if many else "")
     return table(caption, columns, rows, style="metrics")
 
 
@@ -114,15 +98,13 @@ def _frequency(report: Report) -> Html:
                 Cell(bucket.bucket, kind="text"), *([words(system.name)] if many else []), count(bucket.labels),
                 *(share(system.buckets[number].at(measure, k)) for measure in comparison.measures),
             ])  # fmt: skip
-    columns = [
-        Column(f"{comparison.occurs_in} documents", "text"), *([Column("prediction", "text")] if many else []),
-        Column("labels"), *(Column(f"{measure}@{k}", about=_ABOUT[measure]) for measure in comparison.measures),
-    ]  # fmt: skip
+    hints = {f"{measure}@{k}": _ABOUT[measure] for measure in comparison.measures}
+    columns = [f"{comparison.occurs_in} documents", *(["prediction"] if many else []), "labels", *hints]
     values = [(s.name, [100 * bucket.at("R", k) for bucket in s.buckets]) for s in comparison.systems]
     highest = axis_to([value for _, row in values for value in row], f"R@{k}, %")
     about = f"Recall at {k} by label frequency"
     names = [bucket.bucket for bucket in first]
-    chart = figure(bar_chart(names, values, highest, f"{comparison.occurs_in} documents of the label", about), about)
+    chart = bar_chart(names, values, highest, f"{comparison.occurs_in} documents of the label", about)
     about = (
         f"Labels are grouped by their number of {comparison.occurs_in} documents. R@{k} of a group is the share of its "
         f"true labels that are among the first {k}; P@{k} of the groups adds up to the total."
@@ -130,7 +112,7 @@ def _frequency(report: Report) -> Html:
     return (
         "<h3>Frequent and rare labels</h3>"
         + paragraph(about, "note")
-        + table("Metrics by label frequency", columns, rows, style="frequency")
+        + table("Metrics by label frequency", columns, rows, style="frequency", about=hints)
         + side_by_side(chart)
     )
 
@@ -150,14 +132,12 @@ def thresholds(report: Report) -> Html:
     least = min((abs(point.threshold) for _, point in goals if point and point.threshold), default=1.0)
     decimals = min(max(2 - math.floor(math.log10(least)), 2), 8)
     rows = [_row(goal, point, decimals) for goal, point in goals]
-    columns = [
-        Column("goal", "text"), Column("threshold"), Column("precision"), Column("recall"), Column("F1"),
-        Column("labels per document"), Column("documents with a label"),
-    ]  # fmt: skip
+    columns = ["goal", "threshold", "precision", "recall", "F1", "labels per document", "documents with a label"]
     curve = found.curve
     chart = line_chart(
         [Line("", [p.recall for p in curve], [p.precision for p in curve])],
         Axis("recall", 0, 1), Axis("precision", 0, 1), "Precision by recall over all thresholds",
+        "Precision and recall of all thresholds",
     )  # fmt: skip
     goal = (
         "A document gets all labels whose score is at least the threshold. For a precision, the lowest threshold that "
@@ -168,15 +148,13 @@ def thresholds(report: Report) -> Html:
     return section(
         "thresholds", "Which threshold?", paragraph(goal, "note"),
         table("Thresholds by goal; shares in percent", columns, rows, style="thresholds"),
-        side_by_side(
-            figure(chart, "Precision and recall of all thresholds"), _by_threshold(curve, found.best.threshold)
-        ),
+        side_by_side(chart, _by_threshold(curve, found.best.threshold)),
     )  # fmt: skip
 
 
 def _row(goal: str, point: Point | None, decimals: int) -> list[Cell]:
     if point is None:
-        return [Cell(goal, kind="text"), Cell("not reached", kind="number", style="quiet"), *[Cell(NONE)] * 5]
+        return [Cell(goal, kind="text"), Cell("not reached", kind="number", style="quiet"), *[Cell("–")] * 5]
     return [
         Cell(goal, kind="text"), Cell(f"{point.threshold:.{decimals}f}"), share(point.precision), share(point.recall),
         share(point.f1), Cell(f"{point.labels_per_document:.2f}"), share(point.documents_with_label),
@@ -196,8 +174,7 @@ def _by_threshold(curve: Sequence[Point], best: float) -> Html:
     xs = [point.threshold for point in curve]
     names = ("precision", "recall", "F1")
     lines = [Line(name, xs, [getattr(point, name.lower()) for point in curve]) for name in names]
-    about = "Precision, recall and F1 by threshold"
-    return figure(line_chart(lines, x, Axis("", 0, 1), about), about)
+    return line_chart(lines, x, Axis("", 0, 1), "Precision, recall and F1 by threshold")
 
 
 def calibration(report: Report) -> Html:
@@ -213,14 +190,13 @@ def calibration(report: Report) -> Html:
              [one.share_correct or 0 for one in seen], dots=True),
         Line("if scores were probabilities", [0, 1], [0, 1], style="ideal"),
     ]  # fmt: skip
-    chart = line_chart(
-        lines, Axis("mean score", 0, 1), Axis("share of true labels", 0, 1), "Share of true labels by score"
-    )
-    columns = [Column("score", "text"), Column("predicted labels"), Column("mean score"), Column("true, %")]
+    x, y = Axis("mean score", 0, 1), Axis("share of true labels", 0, 1)
+    chart = line_chart(lines, x, y, "Share of true labels by score", "Reliability diagram")
+    columns = ["score", "predicted labels", "mean score", "true, %"]
     rows = [
         [
             Cell(f"{one.low:.1f} to {one.high:.1f}", kind="text"), count(one.count),
-            Cell(NONE if one.mean_score is None else f"{one.mean_score:.3f}"), share(one.share_correct),
+            Cell("–" if one.mean_score is None else f"{one.mean_score:.3f}"), share(one.share_correct),
         ]
         for one in found.bins
     ]  # fmt: skip
@@ -231,7 +207,7 @@ def calibration(report: Report) -> Html:
     )
     return section(
         "calibration", title, paragraph(about),
-        side_by_side(figure(chart, "Reliability diagram"), table("True labels by score", columns, rows, style="bins")),
+        side_by_side(chart, table("True labels by score", columns, rows, style="bins")),
     )  # fmt: skip
 
 
@@ -253,7 +229,7 @@ def _chart(title: str, curves: list[Curve]) -> Html:
     x = axis_around([step for line in lines for step in line.xs], curves[0].x_title)
     values = [value for line in lines for value in line.ys]
     y = axis_to(values, "") if min(values, default=0) >= 0 else axis_around(values, "")
-    return figure(line_chart(lines, x, y, title), title)
+    return line_chart(lines, x, y, title)
 
 
 def settings(report: Report) -> Html:
@@ -261,5 +237,5 @@ def settings(report: Report) -> Html:
         [Cell(text(str(key)), kind="text"), Cell(text(str(value), 500), kind="text")]
         for key, value in report.inputs.settings.items()
     ]
-    columns = [Column("setting", "text"), Column("value", "text")]
-    return section("settings", "Settings", table("Settings of this model", columns, rows)) if rows else ""
+    html = table("Settings of this model", ["setting", "value"], rows)
+    return section("settings", "Settings", html) if rows else ""

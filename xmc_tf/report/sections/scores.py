@@ -177,13 +177,9 @@ class Decisions:
         return f"a document gets all labels with a score of at least {self.threshold:g}, the threshold with the best F1"
 
 
-def is_single_label(truth: csr_matrix) -> bool:
-    return int(np.diff(truth.indptr).max(initial=0)) == 1
-
-
 def decide(truth: csr_matrix, pairs: Pairs, thresholds: Thresholds) -> Decisions:
     """Assign the best label if documents have one label each, else all labels above the best threshold."""
-    if is_single_label(truth):
+    if int(np.diff(truth.indptr).max(initial=0)) == 1:
         threshold, which = None, pairs.best_of_documents
     else:
         threshold = thresholds.best.threshold if thresholds.best else 0.0

@@ -1,6 +1,7 @@
 """The result in plain sentences."""
 
 import math
+from collections.abc import Iterator
 
 from xmc_tf.metrics.table import percent
 from xmc_tf.report.report import Report
@@ -13,109 +14,95 @@ _ENOUGH_LABELS = 10  # smaller frequency groups get no sentence
 
 def sentences(report: Report) -> list[str]:
     """Return the sentences, the most important first."""
-    found = [*(_single(report) if report.single_label else _ranking(report)), *_threshold(report), *_rare(report)]
-    found += [*_coverage(report), *_calibration(report), *_comparison(report)]
-    return found
+    first = _single if report.single_label else _ranking
+    return [one for part in (first, _threshold, _rare, _coverage, _calibration, _comparison) for one in part(report)]
 
 
-def _ranking(report: Report) -> list[str]:
+def _ranking(report: Report) -> Iterator[str]:
     overall, k = report.system.overall, report.comparison.ks[-1]
     first = overall.at("P", 1)
-    out = [f"The first label is true for {percent(first)} % of the documents (P@1; {_interval(first, report)})."]
+    yield f"The first label is true for {percent(first)} % of the documents (P@1; {_interval(first, report)})."
     if k > 1:
-        out.append(
+        yield (
             f"Of the first {k} labels, {percent(overall.at('P', k))} % are true (P@{k}); they include "
             f"{percent(overall.at('R', k))} % of a document's true labels (R@{k})."
         )
     if "P-near" in overall.values:
-        out.append(
+        yield (
             f"Of the first {k} labels, {percent(overall.at('P-near', k))} % are true, or broader or narrower terms of "
             "a true label; with siblings, which share a broader term with one, "
             f"{percent(overall.at('P-sibling', k))} %."
         )
-    return out
 
 
-def _single(report: Report) -> list[str]:
+def _single(report: Report) -> Iterator[str]:
     overall = report.system.overall
     accuracy = overall.at("P", 1)
-    return [
-        f"{percent(accuracy)} % of the documents get the right label (accuracy; {_interval(accuracy, report)}).",
-        f"The mean F1 of the labels is {percent(overall.at('macro-F1', 1))} % (macro F1).",
-    ]
+    yield f"{percent(accuracy)} % of the documents get the right label (accuracy; {_interval(accuracy, report)})."
+    yield f"The mean F1 of the labels is {percent(overall.at('macro-F1', 1))} % (macro F1)."
 
 
-def _threshold(report: Report) -> list[str]:
+def _threshold(report: Report) -> Iterator[str]:
     best = report.thresholds.best
     if best is None:
-        return ["Nothing is predicted."]
-    out = []
+        yield "Nothing is predicted."
+        return
     if not report.single_label:
-        out.append(
+        yield (
             f"With the threshold {best.threshold:g}, which gives the best F1 ({percent(best.f1)} %), "
             f"{percent(best.precision)} % of the assigned labels are true and {percent(best.recall)} % of the true "
             f"labels are assigned, {best.labels_per_document:.2f} per document."
         )
     target = dict(report.thresholds.for_precision).get(_TARGET)
     if target is not None:
-        out.append(
+        yield (
             f"For a precision of {_TARGET:.0%}, accept labels with a score of {target.threshold:g} or more: that finds "
             f"{percent(target.recall)} % of the true labels, and {percent(target.documents_with_label)} % of the "
             "documents get a label."
         )
     elif not report.single_label:
-        out.append(f"No threshold gives a precision of {_TARGET:.0%}.")
-    return out
+        yield f"No threshold gives a precision of {_TARGET:.0%}."
 
 
-def _rare(report: Report) -> list[str]:
-    buckets, k = report.system.buckets, report.comparison.ks[-1]
-    seen = [bucket for bucket in buckets if bucket.bucket != "0" and bucket.labels >= _ENOUGH_LABELS]
-    if len(seen) < 2:
-        return []
-    rare, often = seen[0], seen[-1]
-    where = report.comparison.occurs_in
-    return [
-        f"Rare labels ({rare.bucket} {where} documents): {percent(rare.at('R', k))} % are among the first {k}; "
-        f"frequent ones ({often.bucket}): {percent(often.at('R', k))} %."
-    ]
+def _rare(report: Report) -> Iterator[str]:
+    k, where = report.comparison.ks[-1], report.comparison.occurs_in
+    seen = [one for one in report.system.buckets if one.bucket != "0" and one.labels >= _ENOUGH_LABELS]
+    if len(seen) > 1:
+        rare, often = seen[0], seen[-1]
+        yield (
+            f"Rare labels ({rare.bucket} {where} documents): {percent(rare.at('R', k))} % are among the first {k}; "
+            f"frequent ones ({often.bucket}): {percent(often.at('R', k))} %."
+        )
 
 
-def _coverage(report: Report) -> list[str]:
+def _coverage(report: Report) -> Iterator[str]:
     coverage = report.coverage
-    if coverage is None:
-        return []
-    if not coverage.unseen_labels:
-        return ["Every label of the test documents has a training document."]
-    return [
-        f"{coverage.unseen_labels:,} of the {coverage.labels:,} labels of the test documents have no training "
-        f"document: {percent(coverage.share_of_pairs)} % of the true labels cannot be found."
-    ]
+    if coverage is not None and coverage.unseen_labels:
+        yield (
+            f"{coverage.unseen_labels:,} of the {coverage.labels:,} labels of the test documents have no training "
+            f"document: {percent(coverage.share_of_pairs)} % of the true labels cannot be found."
+        )
+    elif coverage is not None:
+        yield "Every label of the test documents has a training document."
 
 
-def _calibration(report: Report) -> list[str]:
-    calibration = report.calibration
-    if calibration.error is None or calibration.bias is None:
-        return []
-    if calibration.error <= _CALIBRATED:
-        return [
-            f"Scores can be read as probabilities: they differ from the share of true labels by "
-            f"{percent(calibration.error)} points on average."
-        ]
-    high = "high" if calibration.bias > 0 else "low"
-    return [
-        f"Scores are not probabilities: they differ from the share of true labels by {percent(calibration.error)} "
-        f"points on average, and are mostly too {high}."
-    ]
+def _calibration(report: Report) -> Iterator[str]:
+    error, bias = report.calibration.error, report.calibration.bias
+    if error is None or bias is None:
+        return
+    distance = f"they differ from the share of true labels by {percent(error)} points on average"
+    if error <= _CALIBRATED:
+        yield f"Scores can be read as probabilities: {distance}."
+    else:
+        yield f"Scores are not probabilities: {distance}, and are mostly too {'high' if bias > 0 else 'low'}."
 
 
-def _comparison(report: Report) -> list[str]:
+def _comparison(report: Report) -> Iterator[str]:
     systems = report.comparison.systems
-    if len(systems) < 2:
-        return []
-    best = max(systems, key=lambda system: system.overall.at("P", 1))
-    values = ", ".join(f"“{system.name}” {percent(system.overall.at('P', 1))} %" for system in systems)
-    return [f"Of {len(systems)} predictions, “{best.name}” has the best P@1: {values}."]
+    if len(systems) > 1:
+        best = max(systems, key=lambda system: system.overall.at("P", 1))
+        values = ", ".join(f"“{system.name}” {percent(system.overall.at('P', 1))} %" for system in systems)
+        yield f"Of {len(systems)} predictions, “{best.name}” has the best P@1: {values}."
 
 
 def _interval(value: float, report: Report) -> str:

@@ -20,11 +20,9 @@ VERSION = 1
 PARTS = "part_*.npz"
 
 PREPARED = FolderKind(
-    "prepared interactions of xmc_tf",
-    header=HEADER,
-    recognises=lambda header: header.get("format") == FORMAT,
+    "prepared interactions of xmc_tf", header=HEADER, recognises=lambda header: header.get("format") == FORMAT,
     parts={r"prepared\.json|items\.txt|item_counts\.npy|part_\d{5}\.npz": None},
-)
+)  # fmt: skip
 
 
 class UserHistories(NamedTuple):
@@ -41,12 +39,9 @@ class PreparedFolder:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.header = read_header(
-            self.folder / HEADER,
-            FORMAT,
-            VERSION,
-            of="prepared interactions",
+            self.folder / HEADER, FORMAT, VERSION, of="prepared interactions",
             fix="run python -m xmc_tf.sequences.prepare interactions.csv -o FOLDER",
-        )
+        )  # fmt: skip
         self._records = Records.read(self.folder, HEADER)
 
     @property

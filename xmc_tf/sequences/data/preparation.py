@@ -168,7 +168,7 @@ def _sort(buckets: InteractionBuckets, options: InteractionOptions) -> np.ndarra
     with Progress("sorting users", buckets.count, "parts") as progress:
         for bucket in range(buckets.count):
             part = _histories(*buckets.load(bucket), frequent, options)
-            write_npz(buckets.folder / _part_name(bucket), part)
+            write_npz(buckets.folder / f"part_{bucket:05d}.npz", part)
             counts += np.bincount(part["items"], minlength=len(counts))
             progress.add()
     return counts
@@ -220,9 +220,10 @@ def _renumber(
     users = 0
     with Progress("numbering items", buckets.count, "parts") as progress:
         for bucket in range(buckets.count):
-            part = read_npz(buckets.folder / _part_name(bucket), name="part")
+            name = f"part_{bucket:05d}.npz"
+            part = read_npz(buckets.folder / name, name="part")
             users += len(part["users"])
-            write_npz(folder / _part_name(bucket), {**part, "items": numbers[part["items"]]})
+            write_npz(folder / name, {**part, "items": numbers[part["items"]]})
             progress.add()
     write_names(folder / ITEMS, [buckets.items.names[number] for number in order.tolist()])
     np.save(folder / COUNTS, counts[order])
@@ -231,7 +232,3 @@ def _renumber(
         "rows_read": buckets.read, "rows_unusable": buckets.bad, "rows_below_min_rating": buckets.low,
         "rows_of_rare_users_and_items": buckets.kept - int(counts.sum()),
     }  # fmt: skip
-
-
-def _part_name(bucket: int) -> str:
-    return f"part_{bucket:05d}.npz"

@@ -28,11 +28,9 @@ VERSION = 1
 HEADER, ITEMS, WEIGHTS = "params.json", "items.txt", "weights"
 
 SEQUENCE_MODEL = FolderKind(
-    "a sequence model of xmc_tf",
-    header=HEADER,
-    recognises=lambda header: header.get("format") == FORMAT,
+    "a sequence model of xmc_tf", header=HEADER, recognises=lambda header: header.get("format") == FORMAT,
     parts={r"params\.json|items\.txt": None, WEIGHTS: ".+"},
-)
+)  # fmt: skip
 
 
 def save_model(folder: str | Path, model: Recommender, names: Sequence[str], metrics: dict[str, Any]) -> None:

@@ -130,13 +130,10 @@ class Ranker:
 
     def __init__(self, model: Recommender) -> None:
         self._model = model
-        inputs = tf.TensorSpec([None, model.params.max_len], tf.int32)
-
-        @tf.function(input_signature=[inputs, tf.TensorSpec([None], tf.int64)], autograph=False)
-        def ranks(inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-            return ranks_of(model.table, model.last_vectors(inputs), targets)
-
-        self._ranks = ranks
+        self._ranks = tf.function(
+            lambda inputs, targets: ranks_of(model.table, model.last_vectors(inputs), targets), autograph=False,
+            input_signature=[tf.TensorSpec([None, model.params.max_len], tf.int32), tf.TensorSpec([None], tf.int64)],
+        )  # fmt: skip
 
     def ranks(self, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[np.ndarray]:
         """Yield the ranks of each batch of inputs and held-out items. All ranks need the same number of batches."""

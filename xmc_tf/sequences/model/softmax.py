@@ -155,19 +155,6 @@ class ItemSoftmax:
             rows = tf.gather(self.table.variable, items - self.table.start)
             part = log_sum_exp(here.vectors, rows, -log_expected, _pairs_of_equals(here.targets, items))
             part = _log_add(part, tf.where(own, target_score, LEAST))
-        return self._combined(here, part, target_score)
-
-    def _own_target_scores(self, here: GatheredPositions) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return which targets are this rank's items, and their scores; 0 for the others."""
-        local = here.targets - self.table.start
-        own = (local >= 0) & (local < self.table.local_rows)
-        positions = tf.cast(tf.where(own)[:, 0], tf.int32)
-        unique, at = tf.unique(tf.gather(local, positions))
-        scores = pair_dots(here.vectors, positions, tf.gather(self.table.variable, unique), at)
-        return own, tf.tensor_scatter_nd_update(tf.zeros_like(here.vectors[:, 0]), positions[:, None], scores)
-
-    def _combined(self, here: GatheredPositions, part: tf.Tensor, target_score: tf.Tensor) -> tf.Tensor:
-        """Return the losses of this rank's positions, from the parts of all ranks."""
         table = self.table
         if table.size == 1:
             return part - target_score
@@ -177,6 +164,15 @@ class ItemSoftmax:
         )  # fmt: skip
         parts = tf.reshape(back, [table.size, here.sent[0], 2])
         return tf.reduce_logsumexp(parts[:, :, 0], axis=0) - tf.reduce_sum(parts[:, :, 1], axis=0)
+
+    def _own_target_scores(self, here: GatheredPositions) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return which targets are this rank's items, and their scores; 0 for the others."""
+        local = here.targets - self.table.start
+        own = (local >= 0) & (local < self.table.local_rows)
+        positions = tf.cast(tf.where(own)[:, 0], tf.int32)
+        unique, at = tf.unique(tf.gather(local, positions))
+        scores = pair_dots(here.vectors, positions, tf.gather(self.table.variable, unique), at)
+        return own, tf.tensor_scatter_nd_update(tf.zeros_like(here.vectors[:, 0]), positions[:, None], scores)
 
     def _of_fetched(self, vectors: tf.Tensor, targets: tf.Tensor, sample: Sample) -> tf.Tensor:
         """Return the losses after fetching the rows of the sample and of the targets."""

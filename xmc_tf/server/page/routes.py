@@ -73,18 +73,15 @@ def page_application(answers: PageAnswers) -> Application:
 def _check_origin(request: Request) -> None:
     """Reject foreign host names, because another site may point its own name to this machine."""
     hosts = request.all_headers("host")
-    if len(hosts) != 1 or _name_of(f"//{hosts[0]}") not in _LOCAL:
+    try:
+        is_local = len(hosts) == 1 and urllib.parse.urlsplit(f"//{hosts[0]}").hostname in _LOCAL
+    except ValueError:
+        is_local = False
+    if not is_local:
         raise RefusedError(403, "this page is only available on this machine")
     origin = request.header("origin")
     if origin is not None and origin != f"http://{hosts[0]}":
         raise RefusedError(403, "this page accepts requests only from itself")
-
-
-def _name_of(address: str) -> str | None:
-    try:
-        return urllib.parse.urlsplit(address).hostname
-    except ValueError:
-        return None
 
 
 async def _run_model(work: Callable[[], Any]) -> HttpAnswer:

@@ -12,7 +12,7 @@ from xmc_tf.tables.reading.text_files import named, text_encoding
 SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _LARGEST_CELL = 64 << 20  # characters; a quote that is never closed ends there
 _SAMPLE = 1 << 18
-_LONGEST_NAME = 80  # characters of a column name, where the file does not say whether its first row is one
+_LONGEST_NAME = 80  # characters of a column name, if the header is guessed
 
 
 class DelimitedFile(TableReader):

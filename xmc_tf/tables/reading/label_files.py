@@ -5,7 +5,6 @@ import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from xmc_tf.common.errors import InputError
@@ -56,8 +55,6 @@ class LabelFile:
         empty = [""] * (2 * (self._most - len(labels)))
         self._csv.writerow([line, *map(safe_cell, cells), *found, *empty])
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._file.close()
-        self._placing.__exit__(kind, error, trace)
+        self._placing.__exit__(*error)

@@ -19,7 +19,7 @@ _PECOS_LINE = re.compile(rb"\d+(,\d+)*\t\S")
 _BOM = b"\xef\xbb\xbf"
 
 
-class _Lines(TableReader):
+class _LineReader(TableReader):
     """A file with one document per line, in UTF-8, possibly gzipped."""
 
     unit = "MB"
@@ -35,7 +35,7 @@ class _Lines(TableReader):
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8", "replace").rstrip("\r\n")
 
 
-class AnnifTsv(_Lines):
+class AnnifTsv(_LineReader):
     r"""Annif's short-text corpus: ``text<TAB><uri> <uri>`` per line, also gzipped."""
 
     kind = "Annif's TSV"
@@ -58,7 +58,7 @@ class AnnifTsv(_Lines):
         return bool(found) and sum(found) >= 0.9 * len(found)
 
 
-class FastTextLines(_Lines):
+class FastTextLines(_LineReader):
     """Lines of labels, each with fastText's prefix, before or after the text."""
 
     kind = "fastText's lines of labels and text"
@@ -77,7 +77,7 @@ class FastTextLines(_Lines):
         return bool(found) and sum(found) >= 0.9 * len(found)
 
 
-class PecosLines(_Lines):
+class PecosLines(_LineReader):
     """PECOS's lines of ``1,2<TAB>text``: label numbers and the text."""
 
     kind = "PECOS's lines of labels and text"
@@ -177,7 +177,7 @@ class TextsAndLabelLists(TableReader):
             yield from zip_longest(texts, labels)
 
 
-class TextLines(_Lines):
+class TextLines(_LineReader):
     """A file of texts, one per line, without labels."""
 
     columns = ("text",)

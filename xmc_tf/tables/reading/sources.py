@@ -101,6 +101,6 @@ def _kind(path: Path) -> str:
     if FastTextLines.matches(lines):
         return "fasttext"
     if packed:
-        raise InputError(f"{path} is packed by gzip", fix="unpack it first (gunzip)")
+        raise InputError(f"{path} is gzipped", fix="unpack it first (gunzip)")
     kind = _SUFFIXES.get(path.suffix.lower(), "csv")
     return "annif-tsv" if kind in ("csv", "tsv") and AnnifTsv.matches(lines) else kind

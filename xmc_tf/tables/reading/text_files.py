@@ -38,14 +38,14 @@ class _Unpacked(gzip.GzipFile):
             if self._unpacked > max(LEAST_BOMB, _LARGEST_RATIO * os.fstat(self.fileno()).st_size):
                 raise InputError(
                     f"{self.name!s} is unpacked to more than {_LARGEST_RATIO} times its size",
-                    expected="texts, which gzip packs to a tenth or so",
+                    expected="texts, which gzip compresses to about a tenth",
                     received=f"{self._unpacked:,} bytes and more",
-                    fix="if the file is meant, unpack it first (gunzip)",
+                    fix="if this is intended, unpack it first (gunzip)",
                 )
             return content
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            expected = "a complete file, packed by gzip"
-            raise InputError(f"{self.name!s} is damaged: {error}", expected=expected, fix="copy it again") from None
+            problem = f"{self.name!s} is damaged: {error}"
+            raise InputError(problem, expected="a complete gzip file", fix="copy it again") from None
 
 
 def is_packed(path: Path) -> bool:

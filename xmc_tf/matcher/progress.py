@@ -1,16 +1,20 @@
-"""Progress of fine-tuning: counts of every step, log lines, and TensorBoard curves."""
+"""Progress of fine-tuning: counts of every step, log lines, TensorBoard, and learning curves with the checkpoints."""
 
+import json
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 from scipy.sparse import spmatrix
 
 from xmc_tf.collective.meters.traffic import bytes_sent
+from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
+from xmc_tf.common.files.json_files import read_json
 from xmc_tf.matcher.head import LabelHead
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.communicator import Communicator
@@ -18,6 +22,11 @@ from xmc_tf.tree import LabelTree
 
 MOST_NODES = 10_000  # browsers are slow with more
 _NAMES_OF_A_CLUSTER = 3
+_FILE = "curves.json"
+_LOSS = "loss"
+_POINTS = 200  # maximum number of points of the loss
+
+Points = list[tuple[int, float]]
 
 
 def write_projector(
@@ -30,7 +39,7 @@ def write_projector(
     for level, head in enumerate(heads, start=1):
         if head.nr_nodes > most:
             break
-        rows = head.gathered(head.strategy.communicator)
+        rows = head.communicator.allgather_array(head.local())
         if head.strategy.rank() != 0:
             continue
         folder = Path(logdir) / "projector"
@@ -81,7 +90,7 @@ class Course(NamedTuple):
             f"padding {self.padding_share:.1%}",
         ]  # fmt: skip
         if self.wire_bytes:
-            parts.append(f"{self.wire_bytes / 2**20:.2f} MiB sent a step, {self.step_ms:.1f} ms a step")
+            parts.append(f"{self.wire_bytes / 2**20:.2f} MiB sent per step, {self.step_ms:.1f} ms per step")
         return ", ".join(parts)
 
 
@@ -136,13 +145,11 @@ class LevelSummaries:
         first = step - len(course.losses) + 1
         for offset, loss in enumerate(course.losses):
             self._scalar("loss", loss, first + offset)
-        self._scalar("learning_rate", learning_rate, step)
-        self._scalar("gradient_norm", gradient_norm, step)
-        self._scalar("documents_per_second", course.documents_per_second, step)
-        self._scalar("tokens_per_second", course.tokens_per_second, step)
-        self._scalar("padding_share", course.padding_share, step)
-        self._scalar("wire_bytes_per_step", course.wire_bytes, step)
-        self._scalar("step_ms", course.step_ms, step)
+        figures = {"learning_rate": learning_rate, "gradient_norm": gradient_norm, **course._asdict()}
+        figures["wire_bytes_per_step"] = figures.pop("wire_bytes")
+        for name, value in figures.items():
+            if name != "losses":
+                self._scalar(name, value, step)
         self._writer.flush()
 
     def write_validation(self, step: int, metrics: dict[str, float]) -> None:
@@ -169,3 +176,50 @@ def write_texts(writer: tf.summary.SummaryWriter, tree: LabelTree, params: Seque
 
 def _sent() -> float:
     return float(sum(bytes_sent().values()))
+
+
+class LevelCurves:
+    """The learning curves of a level from its first step on, even if training was interrupted."""
+
+    def __init__(self, curves: Mapping[str, Points] | None = None) -> None:
+        self.by_name: dict[str, Points] = dict(curves or {})
+
+    @classmethod
+    def load(cls, folder: Path, steps: int) -> Self:
+        """Return the curves in a folder up to the step of the checkpoint; no curves if there is no readable file."""
+        try:
+            found = read_json(folder / _FILE, foreign=True)
+            return cls(
+                {str(name): [(int(at), float(y)) for at, y in points if at <= steps] for name, points in found.items()}
+            )
+        except (InputError, OSError, TypeError, ValueError):  # curves are no reason to stop training
+            return cls()
+
+    def save(self, folder: Path) -> None:
+        with atomic_file(folder / _FILE) as part:
+            part.write_text(json.dumps(self.by_name), encoding="utf-8")
+
+    def add_losses(self, step: int, losses: Sequence[float], total: int) -> None:
+        """Add the losses of the steps up to this one, as means over neighbouring steps."""
+        if not losses:
+            return
+        first, points = step - len(losses), self.by_name.setdefault(_LOSS, [])
+        parts = min(len(losses), math.ceil(len(losses) / max(1, math.ceil(total / _POINTS))))
+        for part in np.array_split(np.asarray(losses), parts):
+            first += len(part)
+            points.append((first, round(float(part.mean()), 6)))
+
+    def add_measures(self, step: int, measures: Mapping[str, float]) -> None:
+        """Add metrics of the validation documents, in percent."""
+        for name, value in measures.items():
+            self.by_name.setdefault(name, []).append((step, round(value, 4)))
+
+
+def named_curves(levels: Sequence[LevelCurves]) -> dict[str, Points]:
+    """Return the curves of all levels by name: "training loss, level 2", "validation precision in %, level 2: P@1"."""
+    out: dict[str, Points] = {}
+    for number, level in enumerate(levels, 1):
+        for name, points in level.by_name.items():
+            title = "training loss" if name == _LOSS else "validation precision in %"
+            out[f"{title}, level {number}" + ("" if name == _LOSS else f": {name}")] = points
+    return out

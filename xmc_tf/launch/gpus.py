@@ -1,5 +1,4 @@
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -18,52 +17,32 @@ class Gpu(NamedTuple):
 
     @property
     def free(self) -> bool:
-        """Whether a training can use it."""
         return self.memory < BUSY_MEMORY and self.utilisation < BUSY_TIME
 
 
 def visible_gpus(environment: Mapping[str, str], library: Any = None) -> list[Gpu]:
-    """Return the visible GPUs, the least busy first; none if the driver or nvidia-ml-py is missing.
-
-    ``CUDA_VISIBLE_DEVICES`` selects GPUs by number or by the beginning of their UUID. ``library`` replaces ``pynvml``.
-    """
-    with _driver(library) as nvml:
-        if nvml is None:
-            return []
+    """Return the visible GPUs, the least busy first; none if the driver or nvidia-ml-py (``library``) is missing."""
+    try:
+        nvml = import_module("pynvml") if library is None else library
+    except ImportError:
+        return []
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return []
+    try:
         all_gpus = [_gpu(nvml, number) for number in range(nvml.nvmlDeviceGetCount())]
+    finally:
+        nvml.nvmlShutdown()
     chosen = _visible(environment.get("CUDA_VISIBLE_DEVICES"), all_gpus)
     return sorted(chosen, key=lambda gpu: (round(gpu.memory, 2), gpu.utilisation))
 
 
 def least_busy(gpus: list[Gpu], count: int) -> list[str]:
-    """Return the names of ``count`` GPUs, the least busy first."""
     if count > len(gpus):
-        raise InputError(
-            "too few GPUs on this host",
-            expected=f"{count}",
-            received=f"{len(gpus)} visible",
-            fix="start fewer ranks, or make more GPUs visible (CUDA_VISIBLE_DEVICES)",
-        )
+        fix = "start fewer ranks, or make more GPUs visible (CUDA_VISIBLE_DEVICES)"
+        raise InputError("too few GPUs on this host", expected=f"{count}", received=f"{len(gpus)} visible", fix=fix)
     return [gpu.name for gpu in gpus[:count]]
-
-
-@contextlib.contextmanager
-def _driver(library: Any) -> Iterator[Any]:
-    """Yield the library of the driver, or None without NVIDIA's driver."""
-    try:
-        nvml = import_module("pynvml") if library is None else library
-    except ImportError:
-        yield None
-        return
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        yield None
-        return
-    try:
-        yield nvml
-    finally:
-        nvml.nvmlShutdown()
 
 
 def _gpu(nvml: Any, number: int) -> tuple[Gpu, str]:

@@ -1,5 +1,7 @@
-"""The nodes of a level on which a document is trained: its labels, and negatives below its matched parents."""
+"""Fine-tuning's candidates (a document's labels, and negatives below its matched parents), and its batches."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +9,7 @@ from scipy.sparse import csr_matrix, spmatrix
 
 from xmc_tf.common.compiled import inner, kernel
 from xmc_tf.common.kernels import kernel_view
+from xmc_tf.data import TokenStore, epoch_batches, share_of_batch
 from xmc_tf.matcher.levels import LevelTask
 
 _NO_CAP = np.iinfo(np.int64).max
@@ -22,11 +25,9 @@ class NodeCandidates(NamedTuple):
 
 
 def parents_matched(
-    task: LevelTask,
-    negative_sampling: str,
-    true_parents: spmatrix | None = None,
+    task: LevelTask, negative_sampling: str, true_parents: spmatrix | None = None,
     predicted_parents: spmatrix | None = None,
-) -> csr_matrix | None:
+) -> csr_matrix | None:  # fmt: skip
     """Return the parents whose children are a document's candidates: documents × parents, all ones; None at the top.
     "tfn" takes the parents of its labels, "man" those that the level above predicts, even with score 0.
     """
@@ -82,9 +83,7 @@ class CandidateSampler:
 
 
 class EveryNode:
-    """A sampler for levels on which every document has all nodes as candidates. It returns only the labels of each
-    document, because all other nodes are negatives.
-    """
+    """A sampler for levels where all nodes are candidates. It returns only the positives; the others are negatives."""
 
     def __init__(self, task: LevelTask) -> None:
         self.task = task
@@ -94,6 +93,85 @@ class EveryNode:
         rows = self.task.targets[np.asarray(documents, np.int64)]
         ids = rows.indices.astype(np.int64)
         return NodeCandidates(ids, rows.indptr.astype(np.int64), np.ones(len(ids), np.float32), rows.data)
+
+
+class Batch(NamedTuple):
+    """One rank's part of a global batch."""
+
+    epoch: int  # from 0
+    step: int  # number of the batch in the epoch, from 0
+    documents: np.ndarray  # int64 [n], the document of each of this rank's windows; n may be 0
+    ids: np.ndarray  # int32 [n, T], padded on the right
+    mask: np.ndarray  # int32 [n, T], 1 for a token
+    candidates: np.ndarray  # int64, flat: the nodes against which each document is scored
+    splits: np.ndarray  # int64 [n + 1], where each document's candidates start
+    targets: np.ndarray  # float32, flat: 1 for a label, 0 for a negative
+    weights: np.ndarray  # float32, flat: the weight of a label, 1 for a negative
+    global_count: int  # number of windows of the batch on all ranks
+
+
+@dataclass(frozen=True, eq=False)
+class LevelData:
+    """The documents of a level's training, and the candidates against which they are scored."""
+
+    store: TokenStore  # each window has the labels of its document
+    sampler: CandidateSampler | EveryNode
+    pad_id: int  # token id of the padding
+    rows: np.ndarray | None = None  # the documents to train on; None: all
+
+
+class TrainingBatches:
+    """The batches of fine-tuning, epoch after epoch. The global batches, of ``batch`` windows and at most
+    ``token_budget`` tokens with padding, do not depend on the number of ranks.
+    """
+
+    def __init__(
+        self, data: LevelData, *, batch: int, seed: int, rank: int = 0, size: int = 1, token_budget: int | None = None
+    ) -> None:
+        store = data.store
+        rows = np.arange(store.nr_documents) if data.rows is None else np.asarray(data.rows, np.int64)
+        self.rows, _ = store.windows_of(rows)
+        self._data, self._batch, self._seed = data, batch, seed
+        self._rank, self._size = rank, size
+        self._token_budget = token_budget
+        self._lengths = store.lengths[self.rows]
+        self._plan: tuple[int, list[np.ndarray]] = -1, []
+
+    def plan(self, epoch: int) -> list[np.ndarray]:
+        """Return the windows of each global batch of an epoch."""
+        known, plan = self._plan
+        if known != epoch:
+            batches = epoch_batches(
+                self._lengths, self._batch, seed=self._seed, epoch=epoch, token_budget=self._token_budget
+            )
+            plan = [self.rows[batch] for batch in batches]
+            self._plan = epoch, plan
+        return plan
+
+    def steps_of(self, epoch: int) -> int:
+        """Return the number of global batches of an epoch; with a token budget, it varies."""
+        return -(-len(self.rows) // self._batch) if self._token_budget is None else len(self.plan(epoch))
+
+    def make(self, epoch: int, step: int) -> Batch:
+        """Return this rank's part of one global batch."""
+        data = self._data
+        whole = self.plan(epoch)[step]
+        windows = share_of_batch(whole, data.store.lengths, self._rank, self._size)
+        # Encoders reject sequences of length 0, so the width is at least 1.
+        width = max(1, int(data.store.lengths[windows].max(initial=0)))
+        ids, mask = data.store.padded(windows, pad_id=data.pad_id, to=width)
+        documents = data.store.document_of(windows)
+        chosen = data.sampler.of(documents, epoch)
+        return Batch(
+            epoch, step, documents, ids, mask, chosen.ids, chosen.splits, chosen.targets, chosen.weights, len(whole)
+        )
+
+    def stream(self, epoch: int = 0, step: int = 0) -> Iterator[Batch]:
+        """Yield the batches, endlessly. A step beyond the epoch's last batch means the start of the next epoch."""
+        while True:
+            for number in range(step, len(self.plan(epoch))):
+                yield self.make(epoch, number)
+            epoch, step = epoch + 1, 0
 
 
 @inner

@@ -1,1 +1,0 @@
-"""The labels to which fine-tuning compares each document."""

@@ -1,1 +1,0 @@
-"""Progress of fine-tuning: figures of the steps, TensorBoard, and learning curves."""

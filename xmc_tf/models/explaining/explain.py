@@ -1,0 +1,196 @@
+"""Explanations of predictions of both models: the evidence of rankers, label names and label head for each label."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from scipy.sparse import csr_matrix
+
+from xmc_tf.common.errors import InputError
+from xmc_tf.data import Features, Texts
+from xmc_tf.fusion import POOL, ProbabilityModel
+from xmc_tf.label_names import Mentions
+from xmc_tf.models.documents import ReadDocuments
+from xmc_tf.models.explaining.explanation import (
+    Contribution,
+    Evidence,
+    Explanation,
+    LabelExplanation,
+    NodeExplanation,
+    Share,
+    shares_of,
+)
+from xmc_tf.models.linear.parts import LinearParts
+from xmc_tf.models.parts import Parts
+from xmc_tf.models.prediction import POOL as ENSEMBLE_POOL
+from xmc_tf.models.prediction import method_of, own_features, predict, predict_by_heads, ranker_features, windows_of
+from xmc_tf.params import PredictionOptions
+from xmc_tf.rankers.contributions import NodeContributions, contributions, labels_below
+from xmc_tf.rankers.ensemble import Rankers, trees_of
+
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
+
+_NAMED_AFTER = 3  # labels in the name of a cluster
+_COMBINED = {
+    "average": "mean of label head and tree",
+    "rank_average": "by mean rank in label head and tree",
+    "round_robin": "label head and tree in turns",
+}
+
+
+def one_text(texts: Texts) -> str:
+    """Return the only text; refuse several, or none."""
+    if len(texts) != 1:
+        raise InputError(
+            "one document is explained at a time", expected="a text", received=f"a list of {len(texts):,}",
+            fix="[model.explain(text) for text in texts]",
+        )  # fmt: skip
+    text = texts[0]
+    return text if isinstance(text, str) else text.decode("utf-8", "replace")
+
+
+def explain_linear(
+    model: LinearParts, read: ReadDocuments, predict: Callable[[Any, int | None], csr_matrix]
+) -> Explanation:
+    """Explain the best labels of a document; ``predict`` returns the labels to explain, or a number of them."""
+    text = None if read.texts is None else one_text(read.texts)
+    X = read.documents if text is None else model.features([text], threads=1)
+    if X.nr_rows != 1:
+        raise InputError("one document is explained at a time", expected="1 row", received=f"{X.nr_rows:,} rows")
+    predicted = predict(X if text is None else [text], None)
+    feature_name = names_of_features(model.tfidf if model.reads_text else None, text)
+    matches = model.evidence.in_text(text) if model.evidence and text is not None else None
+    # Features alone have no names in them: what is missing then is what names add.
+    nameless = predict(X, max(POOL, predicted.nnz)) if matches is not None and len(matches.labels) else None
+    labels = []
+    for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
+        trees, named = tree_evidence(model.ranker, X, label, feature_name, model.names), name_evidence(matches, label)
+        added = score - float(nameless[0, label]) if named and nameless is not None else None
+        shares = shares_of(
+            score, trees, [1 / max(len(trees), 1)] * len(trees), names=added,
+            rest="calibration" if model.evidence else "labels that the search left out",
+        )  # fmt: skip
+        combined = "" if model.evidence is None else source_of_probability(model.evidence)
+        labels.append(LabelExplanation(label, name_of(label, model.names), score, (*trees, *named), combined, shares))
+    return Explanation(tuple(labels))
+
+
+def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -> Explanation:
+    predicted = predict(model, [text], X, options)
+    reading = model.metadata.reading
+    (windows,) = windows_of(model, [text], options.batch_tokens, reading)
+    method = method_of(model, options)
+    heads: dict[int, float] = {}
+    if method != "concat-only":
+        more = dataclasses.replace(options, only_topk=max(predicted.nnz, ENSEMBLE_POOL))
+        by_heads = predict_by_heads(model, windows, more)
+        heads = dict(zip(by_heads.indices.tolist(), by_heads.data.tolist(), strict=True))
+    features: Features | None = None
+    if method != "transformer-only":
+        features = ranker_features(
+            model, [text], own_features(model, [text], X, method),
+            windows.of_documents(reading.combine), options,
+        )  # fmt: skip
+    feature_name = names_of_features(model.tfidf if "features" in model.parts else None, text)
+    fused = model.evidence
+    matches = None if fused is None else fused.in_text(text)
+    labels = []
+    for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
+        evidence: list[Evidence] = []
+        if method != "concat-only":
+            note = "not among its best labels" if label not in heads else ""
+            evidence.append(Evidence("label head", heads.get(label, 0.0), note=note))
+        if features is not None:
+            evidence += tree_evidence(model.ranker, features, label, feature_name, model.names)
+            evidence += name_evidence(matches, label)
+        combined = _COMBINED.get(method, "") if fused is None else source_of_probability(fused)
+        shares = _shares(float(score), evidence, method, probable=fused is not None)
+        labels.append(
+            LabelExplanation(label, name_of(label, model.names), float(score), tuple(evidence), combined, shares)
+        )
+    return Explanation(tuple(labels))
+
+
+def _shares(score: float, evidence: list[Evidence], method: str, *, probable: bool) -> tuple[Share, ...]:
+    """Return what each source adds to a score; ranks have no shares."""
+    if method not in ("average", "concat-only", "transformer-only"):
+        return ()
+    trees, heads = [one for one in evidence if one.path], [one for one in evidence if one.source == "label head"]
+    half = 0.5 if trees and heads else 1.0
+    weights = [half] * len(heads) + [half / max(len(trees), 1)] * len(trees)
+    named = len(evidence) > len(trees) + len(heads)
+    rest = "label name and calibration" if named else "calibration" if probable else "labels that the search left out"
+    return shares_of(score, [*heads, *trees], weights, names=None, rest=rest)
+
+
+def tree_evidence(
+    rankers: Rankers, X: Features, label: int, feature_name: Callable[[int], str], names: Sequence[str] | None
+) -> list[Evidence]:
+    """Return the evidence of each tree for a label of one document."""
+    if label >= rankers.nr_labels:  # it was added after the training
+        return []
+    trees = trees_of(rankers)
+    found = []
+    for number, tree in enumerate(trees, 1):
+        nodes = contributions(tree, X, label)
+        path = []
+        for node in nodes:
+            below = labels_below(tree, node.level, node.node).tolist()
+            of = int(tree.levels[node.level].clusters.shape[0])
+            path.append(_node(node, of, below, feature_name, names))
+        found.append(Evidence("tree" if len(trees) == 1 else f"tree {number}", nodes[-1].score, tuple(path)))
+    return found
+
+
+def source_of_probability(evidence: ProbabilityModel) -> str:
+    """Return how a probability was computed."""
+    sources = ["rankers"]
+    if evidence.names is not None:
+        sources.append("label names")
+    if evidence.fusion.centers is not None:
+        sources.append("the encoder")
+    *first, last = sources
+    return f"probability from {', '.join(first)} and {last}" if first else f"probability from {last}"
+
+
+def name_evidence(mentions: Mentions | None, label: int) -> list[Evidence]:
+    """Return the evidence of a label's name, if all or part of it is in the text."""
+    if mentions is None or label not in mentions.labels:
+        return []
+    own = mentions.only(mentions.labels == label)
+    if not own.full[0] and not own.worth[0]:
+        return []
+    what = "a name of the label occurs" if own.full[0] else "part of a name of the label occurs"
+    note = f"{what} in the text; the share of such labels that are true"
+    return [Evidence("label name", float(own.worth[0]), note=note)]
+
+
+def name_of(label: int, names: Sequence[str] | None) -> str:
+    """Return the name of a label, or its number."""
+    return names[label] if names else str(label)
+
+
+def names_of_features(tfidf: "Tfidf | None", text: str | None = None) -> Callable[[int], str]:
+    """Return a function from the number of a sparse feature to its name: in a text, the word that it comes from."""
+    if tfidf is None:
+        return lambda feature: f"feature {feature}"
+    words = {} if text is None else tfidf.words_of_features(text)
+    names = tfidf.names
+    return lambda feature: words.get(feature, names[feature])
+
+
+def _node(
+    node: NodeContributions, of: int, below: list[int], feature_name: Callable[[int], str], names: Sequence[str] | None
+) -> NodeExplanation:
+    each: dict[str, Contribution] = {}
+    for feature, weight, value in zip(node.features, node.weights, node.values, strict=True):
+        one = Contribution(feature_name(int(feature)), float(weight), float(value))
+        each[one.feature] = each[one.feature].with_part(one) if one.feature in each else one
+    called = [name_of(label, names) for label in below[:_NAMED_AFTER]]
+    return NodeExplanation(
+        name=", ".join(called) + (", …" if len(below) > _NAMED_AFTER else ""), level=node.level + 1, node=node.node,
+        of=of, labels=len(below), raw=node.raw, score=node.score,
+        contributions=tuple(sorted(each.values(), key=lambda one: (-abs(one.amount), one.feature))),
+        embedding=node.dense, bias=node.bias,
+    )  # fmt: skip

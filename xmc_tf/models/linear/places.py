@@ -1,0 +1,214 @@
+"""Places where a linear model is trained: in memory, on disk when solved, or on all ranks through a work folder."""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from scipy.sparse import csr_matrix, spmatrix
+
+from xmc_tf.common.files.atomic import hidden_prefix
+from xmc_tf.data import Features, JoinedTexts, TextFile, Texts, as_features, save_matrix
+from xmc_tf.data.matrices import open_matrix
+from xmc_tf.features.store import fitted_params
+from xmc_tf.fusion import ProbabilityModel
+from xmc_tf.models.linear.parts import LinearParts, write_model
+from xmc_tf.params import RankerParams, RankerPredParams, TfidfParams
+from xmc_tf.rankers.distributed.training import place_rankers, threads_of_rank, train_trees_over_ranks
+from xmc_tf.rankers.distributed.work_folder import open_work_folder
+from xmc_tf.rankers.ensemble import trees_of
+from xmc_tf.rankers.fit import train_streamed, train_trees
+from xmc_tf.rankers.levels import RankerData
+from xmc_tf.rankers.xlinear import XLinear
+from xmc_tf.ranks.communicator import Communicator
+from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
+from xmc_tf.ranks.solo import Solo
+from xmc_tf.tree import LabelTree, load_chain, save_chain
+from xmc_tf.tree.label_embeddings import are_many, forget_label_embeddings, label_embedding, label_embeddings_over_ranks
+
+if TYPE_CHECKING:
+    from xmc_tf.features import Tfidf
+
+_LOG = logging.getLogger(__name__)
+_EVIDENCE = "evidence"
+Result = TypeVar("Result")
+
+
+class InMemory:
+    """The steps of a training whose results stay in the memory of this process."""
+
+    def __init__(self, threads: int = -1) -> None:
+        self.threads = threads
+        self.communicator: Communicator = Solo()
+        self.seconds_of_evidence = 0.0
+        """Time that probabilities and label names took."""
+
+    def agreed(self, work: Callable[[], Result]) -> Result:
+        """Return the result of work that may fail on some ranks only."""
+        return work()
+
+    def features(self, texts: Texts, params: TfidfParams) -> "tuple[Tfidf, Features, TfidfParams]":
+        """Return a vectorizer that is fitted to texts, their features, and the fitted parameters."""
+        tfidf, X = fit_tfidf(texts, params, self.threads)
+        return tfidf, X, tfidf.params
+
+    def label_embedding(self, method: str, X: Features, Y: spmatrix) -> Features:
+        return as_features(label_embedding(method, X, Y, threads=self.threads))
+
+    def trees(self, build: Callable[[], list[LabelTree]], count: int) -> list[LabelTree]:
+        return build()
+
+    def rankers(
+        self, data: RankerData, params: RankerParams, pred_params: Sequence[RankerPredParams], seed: int
+    ) -> list[XLinear]:
+        return train_trees(
+            data.X, data.Y, [tree.to_chain() for tree in data.trees], R=data.R, params=params, pred_params=pred_params,
+            user_negatives=data.user_negatives, threads=self.threads, seed=seed,
+        )  # fmt: skip
+
+    def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
+        """Return the fusion into probabilities."""
+        began = time.monotonic()
+        evidence = learn()
+        self.seconds_of_evidence = time.monotonic() - began
+        return evidence
+
+
+class OnDisk(InMemory):
+    """The steps of a training in one process that writes the rankers of large data to the disk when they are solved.
+
+    The layout "pecos" keeps rankers in memory, and saves them in PECOS's format; "search" writes their layout for
+    search; "auto" is "search" for large data.
+    """
+
+    def __init__(self, folder: Path, threads: int = -1, layout: str = "auto") -> None:
+        super().__init__(threads)
+        self._layout = layout
+        self._place = folder.with_name(f"{hidden_prefix(folder.name)}rankers")
+        self.remove()  # what an interrupted run has left
+
+    def rankers(
+        self, data: RankerData, params: RankerParams, pred_params: Sequence[RankerPredParams], seed: int
+    ) -> list[XLinear]:
+        if self._layout == "pecos" or (self._layout == "auto" and not are_many(data.X, csr_matrix(data.Y))):
+            return super().rankers(data, params, pred_params, seed)
+        folders = [self._place / str(number) for number in range(len(data.trees))]
+        return train_streamed(data, folders, params=params, pred_params=pred_params, threads=self.threads, seed=seed)
+
+    def remove(self) -> None:
+        """Remove the rankers beside the model's folder, which are part of the saved model now."""
+        if self._place.is_dir():
+            shutil.rmtree(self._place)
+
+
+def fit_tfidf(texts: Texts, params: TfidfParams, threads: int = -1) -> "tuple[Tfidf, Features]":
+    from xmc_tf.features import Tfidf  # it loads TensorFlow, which a model of features does not need
+
+    check_texts(texts)
+    tfidf = Tfidf.fit(texts, params, threads=threads)
+    return tfidf, as_features(tfidf.transform(texts, threads=threads))
+
+
+def check_texts(texts: Texts) -> None:
+    """Refuse a file that is not UTF-8, and log the problems of its lines."""
+    for part in texts.sources if isinstance(texts, JoinedTexts) else [texts]:
+        if isinstance(part, TextFile):
+            part.check()
+
+
+class OverRanks:
+    """The steps of a training on all ranks; finished steps are in the work folder, and are not repeated. Collective."""
+
+    def __init__(self, communicator: Communicator, folder: Path, key: str, threads: int = -1) -> None:
+        self.folder, self.communicator = folder, communicator
+        self._work = open_work_folder(communicator, folder, key)
+        self.threads = threads_of_rank(communicator, threads)
+
+    def agreed(self, work: Callable[[], Result]) -> Result:
+        """Return the result of work that may fail on some ranks only; an error on one rank is raised on all."""
+        return run_on_all_ranks(self.communicator, work)
+
+    def features(self, texts: Texts, params: TfidfParams) -> tuple[None, Features, TfidfParams]:
+        """Return the mapped features of texts, and the fitted parameters; the vectorizer is in the work folder."""
+        work, communicator, target = self._work, self.communicator, self._work.file("X.npz")
+
+        def vectorize() -> None:
+            tfidf, X = fit_tfidf(texts, params, self.threads)
+            tfidf.save(work.features)
+            save_matrix(target, X.sparse)
+
+        if not communicator.broadcast(target.exists()):
+            self._on_first(lambda: check_texts(texts))
+            if all(communicator.allgather(find_spec("tensorflow_text") is not None)):
+                from xmc_tf.features.over_ranks import vectorize_over_ranks
+
+                vectorize_over_ranks(communicator, texts, params, work.features, target, threads=self.threads)
+            else:
+                _LOG.warning("not all ranks have TensorFlow: rank 0 computes the TF-IDF features alone")
+                self._on_first(vectorize)
+        fitted = run_on_all_ranks(communicator, lambda: fitted_params(work.features))
+        return None, as_features(open_matrix(target)), fitted
+
+    def label_embedding(self, method: str, X: Features, Y: spmatrix) -> Features:
+        return label_embeddings_over_ranks(self.communicator, method, X, Y, self._work.path, self.threads)
+
+    def trees(self, build: Callable[[], list[LabelTree]], count: int) -> list[LabelTree]:
+        """Return the label trees, and keep them for the next run."""
+        folders = [self._work.tree, *(self._work.file(f"tree-{number}") for number in range(1, count))]
+        if self.communicator.broadcast(folders[-1].exists()):
+            return run_on_all_ranks(self.communicator, lambda: [load_chain(folder) for folder in folders])
+        trees = build()
+        self.communicator.barrier()  # a slower rank may still open the embeddings, which rank 0 removes
+
+        def keep() -> None:
+            for folder, tree in zip(folders, trees, strict=True):  # the last one marks all as complete
+                save_chain(folder, tree)
+            forget_label_embeddings(self._work.path)  # the weights will need the disk space
+
+        self._on_first(keep)
+        return trees
+
+    def rankers(
+        self, data: RankerData, params: RankerParams, pred_params: Sequence[RankerPredParams], seed: int
+    ) -> list[XLinear]:
+        return train_trees_over_ranks(
+            self.communicator, self._work, data.X, partial(data.levels, params), pred_params=pred_params,
+            threads=self.threads, seed=seed,
+        )  # fmt: skip
+
+    def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
+        """Return the fusion into probabilities, which rank 0 learns and keeps for the next run; None on other ranks."""
+        folder = self._work.path / _EVIDENCE
+
+        def keep() -> None:
+            part = folder.with_name(f"{_EVIDENCE}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            learn().save(part)
+            part.rename(folder)
+
+        if not self.communicator.broadcast(folder.exists()):
+            self._on_first(keep)
+        return ProbabilityModel.load(folder) if self.communicator.rank == 0 else None
+
+    def save(self, parts: LinearParts) -> None:
+        """Write the model to its folder by linking the weights, completely or not at all; remove the work folder."""
+        work, models = self._work, trees_of(parts.ranker)
+        starts = [sum(model.depth for model in models[:number]) for number in range(len(models))]
+
+        def write() -> None:
+            places = zip(models, starts, strict=True)
+            write_rankers = [partial(place_rankers, work=work, model=model, first=first) for model, first in places]
+            write_tfidf = partial(shutil.copytree, work.features) if work.features.is_dir() else None
+            write_model(self.folder, parts, write_rankers, write_tfidf)
+            work.remove()
+
+        self._on_first(write)
+        self.communicator.barrier()
+
+    def _on_first(self, work: Callable[[], object]) -> None:
+        """Do something on rank 0; an error there is raised on all ranks."""
+        run_on_all_ranks(self.communicator, lambda: work() if self.communicator.rank == 0 else None)
