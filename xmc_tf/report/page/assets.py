@@ -114,10 +114,11 @@ th.text, td.text { text-align: left; overflow-wrap: anywhere; }
 tbody th { font-weight: 400; min-width: 8rem; max-width: 24rem; }
 tbody th.number { min-width: 0; }
 td.best { font-weight: 700; }
-.findings th.text, .findings td.text { overflow-wrap: break-word; min-width: 6rem; }
-.findings td.label { font-weight: 600; max-width: 11rem; }
+.findings th.text, .findings td.text { overflow-wrap: anywhere; min-width: 5.5rem; }
+.findings td.label { font-weight: 600; min-width: 8rem; max-width: 11rem; }
+.findings td.text:nth-child(3) { min-width: 11rem; }
 .scroll:has(.findings) { max-height: 80vh; }
-.findings .why { min-width: 17rem; }
+.findings td.why { min-width: 14rem; }
 code { font-size: .93em; overflow-wrap: anywhere; }
 tbody tr:hover { background: var(--soft); }
 th button { all: unset; cursor: pointer; font: inherit; color: inherit; }
@@ -192,6 +193,8 @@ footer { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: 1rem;
   .layout { padding: 1rem .9rem 3rem; }
   th, td { padding: .3rem .45rem; }
   .tall { max-height: 75vh; }
+}
+@media (max-width: 46rem) {
   /* A finding is a paragraph here: five columns would be a letter wide each. */
   .findings thead { position: absolute; left: -100rem; }
   .findings, .findings tbody, .findings tr, .findings tbody th, .findings td { display: block; width: auto; }
