@@ -83,7 +83,7 @@ h2 { font-size: 1.25rem; line-height: 1.3; margin: 0 0 .6rem; }
 h3 { font-size: 1rem; line-height: 1.35; margin: 1.6rem 0 .4rem; }
 header p, .note, figcaption, .caption, .quiet { color: var(--quiet); }
 .note, figcaption, .caption { font-size: .9rem; }
-p { margin: 0 0 .7rem; max-width: 46rem; overflow-wrap: anywhere; }
+p { margin: 0 0 .7rem; max-width: 48rem; overflow-wrap: anywhere; }
 a { color: var(--accent); text-underline-offset: .15em; }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; border-radius: .15rem; }
 .skip { position: absolute; left: -100rem; }
@@ -94,7 +94,7 @@ nav a { display: inline-block; padding: .2rem 0; text-decoration: none; }
 nav a:hover { text-decoration: underline; }
 section { padding: 1.5rem 0 .75rem; border-top: 1px solid var(--line); margin-top: 1.25rem; }
 section:first-child { border-top: 0; padding-top: 0; margin-top: 0; }
-.summary { margin: 0 0 1rem; padding-left: 1.2rem; max-width: 46rem; }
+.summary { margin: 0 0 1rem; padding-left: 1.2rem; max-width: 48rem; }
 .summary li { margin-bottom: .35rem; overflow-wrap: anywhere; }
 .tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .6rem;
   margin: 0 0 1.25rem; }
@@ -194,7 +194,7 @@ footer { border-top: 1px solid var(--line); margin-top: 2rem; padding-top: 1rem;
   th, td { padding: .3rem .45rem; }
   .tall { max-height: 75vh; }
 }
-@media (max-width: 46rem) {
+@media (max-width: 48rem) {
   /* A finding is a paragraph here: five columns would be a letter wide each. */
   .findings thead { position: absolute; left: -100rem; }
   .findings, .findings tbody, .findings tr, .findings tbody th, .findings td { display: block; width: auto; }
