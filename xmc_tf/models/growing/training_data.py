@@ -1,4 +1,4 @@
-"""What a model keeps of its training: the data, so that it can grow, and digests of the documents that it knows."""
+"""The training data that a model keeps: ``training/X.npz`` and ``training/Y.npz``."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
