@@ -105,7 +105,7 @@ MODULES_WITHOUT_TENSORFLOW = [
     "models.explaining",
     "models.folder",
     "models.documents",
-    "models.growing",
+    "models.incremental",
     "models.labels",
     "models.auditing",
     "models.linear",

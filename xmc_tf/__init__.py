@@ -80,7 +80,7 @@ def _begin_command_line() -> None:
     A signal that comes while they run shows no traceback, and a rank whose launcher is killed leaves a record.
     """
     module = sys.orig_argv[sys.orig_argv.index("-m") + 1]
-    if not module.startswith("xmc_tf.") or module in ("xmc_tf.launch.node", "xmc_tf.launch.stand_in"):
+    if not module.startswith("xmc_tf.") or module in ("xmc_tf.launch.node", "xmc_tf.launch.rank_proxy"):
         return
     from xmc_tf.common.process import startup
 

@@ -1,13 +1,13 @@
 from xmc_tf.audit.audit import Audit as Audit
-from xmc_tf.collective.growing.eviction import LeastFrequent as LeastFrequent
-from xmc_tf.collective.growing.eviction import OlderThan as OlderThan
-from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding as GrowingEmbedding
+from xmc_tf.collective.dynamic_tables.eviction import LeastFrequent as LeastFrequent
+from xmc_tf.collective.dynamic_tables.eviction import OlderThan as OlderThan
+from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding as GrowingEmbedding
+from xmc_tf.collective.embedding_collection.planner import EmbeddingTable as EmbeddingTable
 from xmc_tf.collective.heads.layers import TiedHead as TiedHead
 from xmc_tf.collective.heads.layers import TopK as TopK
 from xmc_tf.collective.optimizers.row_wise import RowAdagrad as RowAdagrad
 from xmc_tf.collective.optimizers.row_wise import RowAdam as RowAdam
 from xmc_tf.collective.optimizers.row_wise import RowSGD as RowSGD
-from xmc_tf.collective.several.planner import EmbeddingTable as EmbeddingTable
 from xmc_tf.collective.strategy import CollectiveStrategy as CollectiveStrategy
 from xmc_tf.common.errors import InputError as InputError
 from xmc_tf.data.matrices import load_matrix as load_matrix

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.marks import EMBEDDINGS
-from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.data import TextFile, embedding_path, save_matrix
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     path = Path(folder) / f"X.emb.{communicator.rank}.npy" if folder else embedding_path(arguments.save_emb_path)
     inputs = {"-m": arguments.model_folder, "-t": arguments.text_path}
     flag = "--save-emb-folder" if arguments.save_emb_folder else "-o"
-    run_on_all_ranks(communicator, lambda: refuse_output(flag, path, inputs, [EMBEDDINGS], force=arguments.force))
+    run_on_all_ranks(communicator, lambda: check_output_path(flag, path, inputs, [EMBEDDINGS], force=arguments.force))
 
     def encode() -> None:
         model = XTransformer.load(arguments.model_folder, runtime=arguments.runtime)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.params import add_verbosity
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     cli.set_verbosity(arguments.verbose_level)
     table = Path(arguments.table)
     output = Path(arguments.output) if arguments.output else database_of(table)
-    refuse_output("-o", output, {"TABLE": table, "--label-lists": arguments.label_lists}, None)
+    check_output_path("-o", output, {"TABLE": table, "--label-lists": arguments.label_lists}, None)
     store = prepare(table, output, table_options(arguments))
     summary = summary_of(store)
     about = json.dumps(dataclasses.asdict(summary)) if arguments.json else f"{output}\n{summary.text()}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.marks import FEATURES, LABELS, RELEVANCE
-from xmc_tf.common.files.outputs import refuse_output, refuse_output_folder, refuse_same_outputs
+from xmc_tf.common.files.outputs import check_output_folder, check_output_path, refuse_same_outputs
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.folders.model_parts import TFIDF
 from xmc_tf.common.numbers import whole
@@ -99,7 +99,7 @@ def _add_text(command: argparse.ArgumentParser) -> None:
 
 def _build(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.output_model_folder)
-    refuse_output_folder(
+    check_output_folder(
         "-m", folder, {"-i": arguments.input_text_path, "--vectorizer-config-path": arguments.vectorizer_config_path}
     )
     # The folder is replaced as a whole.
@@ -130,7 +130,7 @@ def _run(arguments: argparse.Namespace) -> None:
     }  # fmt: skip
     marks = {"-x": FEATURES, "-y": LABELS, "-r": RELEVANCE}
     for flag, path in outputs.items():
-        refuse_output(flag, path, inputs, [marks[flag]], force=arguments.force)
+        check_output_path(flag, path, inputs, [marks[flag]], force=arguments.force)
     refuse_same_outputs(outputs)
     wants_labels = arguments.output_label_path or arguments.output_rel_path
     if wants_labels and not arguments.label_text_path:

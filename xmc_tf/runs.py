@@ -11,7 +11,7 @@ from pathlib import Path
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
-from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.metrics import format_table, percent
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     path = Path(arguments.data)
     if not TableStore.is_data_set(path) and TableStore.is_data_set(database_of(path)):
         path = database_of(path)
-    refuse_output("-o", arguments.output, {"DATA": path}, [",".join(_HEADER)], force=arguments.force)
+    check_output_path("-o", arguments.output, {"DATA": path}, [",".join(_HEADER)], force=arguments.force)
     store = TableStore.open(path, write=arguments.action == "delete")
     _require(arguments)
     runs = [run_of(store, number) for number in arguments.runs] if arguments.runs else runs_of(store)

@@ -14,7 +14,7 @@ import numpy as np
 from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.marks import EMBEDDINGS
-from xmc_tf.common.files.outputs import refuse_model_folder, refuse_output, refuse_output_folder, refuse_work_folder
+from xmc_tf.common.files.outputs import check_output_folder, check_output_path, refuse_model_folder, refuse_work_folder
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.folders.model_parts import MODEL
 from xmc_tf.common.folders.placing import named_folder
@@ -141,7 +141,7 @@ def _train_on_table(arguments: cli.GivenFlags, argv: Sequence[str]) -> None:
         return
     announce_compiling()
     inputs = {"TABLE": job.table, "--data-set": job.database}
-    refuse_output("--data-set", job.database, {"TABLE": job.table}, None)
+    check_output_path("--data-set", job.database, {"TABLE": job.table}, None)
     refuse_model_folder("-m", job.model, inputs)
     if not job.report:
         arguments.refuse("force", where="without --report")
@@ -234,8 +234,8 @@ def _refuse_outputs(a: cli.GivenFlags, recipe: Recipe) -> None:
     if not a.save_emb_dir:
         a.refuse("force", where="without --save-emb-dir")
     else:
-        refuse_output_folder("--save-emb-dir", a.save_emb_dir, inputs)
-        refuse_output("--save-emb-dir", Path(a.save_emb_dir) / _EMBEDDINGS, inputs, [EMBEDDINGS], force=a.force)
+        check_output_folder("--save-emb-dir", a.save_emb_dir, inputs)
+        check_output_path("--save-emb-dir", Path(a.save_emb_dir) / _EMBEDDINGS, inputs, [EMBEDDINGS], force=a.force)
 
 
 def _recipe(arguments: argparse.Namespace) -> Recipe:

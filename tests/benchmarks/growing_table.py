@@ -16,9 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf import CollectiveStrategy
-from xmc_tf.collective.growing.eviction import LeastFrequent
-from xmc_tf.collective.growing.index import hash_ids
-from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
+from xmc_tf.collective.dynamic_tables.eviction import LeastFrequent
+from xmc_tf.collective.dynamic_tables.index import hash_ids
+from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding
 from xmc_tf.ranks.solo import Solo
 
 BATCH, IDS = 256, 32

@@ -8,8 +8,14 @@ import tensorflow as tf
 from tests.collective.threads import on_ranks, results_of
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
-from xmc_tf.collective.several.collection import EmbeddingCollection
-from xmc_tf.collective.several.planner import EmbeddingTable, PlanOptions, expected_bytes, expected_rows, make_plan
+from xmc_tf.collective.embedding_collection.collection import EmbeddingCollection
+from xmc_tf.collective.embedding_collection.planner import (
+    EmbeddingTable,
+    PlanOptions,
+    expected_bytes,
+    expected_rows,
+    make_plan,
+)
 from xmc_tf.common.errors import InputError
 
 MANY = [EmbeddingTable("days", 7, 16), EmbeddingTable("users", 5_000_000, 16)] + [

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from xmc_tf.common.wire import pack, unpack
+from xmc_tf.common.serialization import pack, unpack
 
 
 class ThreadCommunicator:

@@ -5,8 +5,8 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf import CollectiveStrategy
-from xmc_tf.collective.growing.eviction import LeastFrequent, OlderThan
-from xmc_tf.collective.growing.index import hash_ids
+from xmc_tf.collective.dynamic_tables.eviction import LeastFrequent, OlderThan
+from xmc_tf.collective.dynamic_tables.index import hash_ids
 
 BATCH, DIM, KINDS = 12, 4, 40
 NAMES = np.array([f"item {number}" for number in range(KINDS)])

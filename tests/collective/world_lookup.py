@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.collective.cases import STRIDE, as_dense, bags, draw_case, summed_gradient
 from xmc_tf.collective.engines.operations import counts_numbers
 from xmc_tf.collective.meters.traffic import bytes_sent
-from xmc_tf.collective.tables import wire as wires
+from xmc_tf.collective.tables import row_exchange as wires
 from xmc_tf.collective.tables.lookup import lookup
 from xmc_tf.collective.tables.table import make_table
 

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from tests.collective.cases import STRIDE
 from xmc_tf import CollectiveStrategy
+from xmc_tf.collective.embedding_collection.planner import EmbeddingTable
 from xmc_tf.collective.meters.traffic import bytes_sent
-from xmc_tf.collective.several.planner import EmbeddingTable
 
 STEPS, BATCH = 5, 5
 # Name, rows, dim, combiner, features.

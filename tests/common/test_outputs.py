@@ -13,10 +13,10 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.marks import EMBEDDINGS, LABELS, MATRIX_OF_PREDICTIONS, PREDICTIONS
 from xmc_tf.common.files.outputs import (
+    check_output_folder,
+    check_output_path,
     refuse_model_folder,
     refuse_other_folder,
-    refuse_output,
-    refuse_output_folder,
     refuse_same_outputs,
     refuse_work_folder,
 )
@@ -57,7 +57,7 @@ INPUTS = {"-x": ["X.npz", "exp/X.npz"], "-y": "Y.npz", "-t": None, "-m": "m", "-
      "new/deep/pred.npz", "m/predictions/a.npz", "served/pred.npz", "served/1/notes.txt", "exp/params.json", None],
 )  # fmt: skip
 def test_other_files_are_accepted_beside_a_models_parts_too(place, path):
-    refuse_output("-o", path, INPUTS, None)
+    check_output_path("-o", path, INPUTS, None)
 
 
 PARTS = [
@@ -72,7 +72,7 @@ PARTS = [
 @pytest.mark.parametrize("absolute", [False, True])
 def test_parts_of_a_model_are_refused_whether_they_exist_or_not(place, path, absolute):
     with pytest.raises(InputError, match="is part of the") as caught:
-        refuse_output("-o", place / path if absolute else path, {})
+        check_output_path("-o", place / path if absolute else path, {})
     assert str(caught.value).startswith("-o ")
     assert "give another name with -o" in caught.value.fix
 
@@ -83,7 +83,7 @@ def test_parts_of_a_model_are_refused_whether_they_exist_or_not(place, path, abs
 )
 def test_inputs_are_refused_by_the_flag_that_names_them(place, path, flag):
     with pytest.raises(InputError, match=f"-o {path} is also the input {flag}"):
-        refuse_output("-o", path, INPUTS)
+        check_output_path("-o", path, INPUTS)
 
 
 def test_links_lead_to_the_same_file(place):
@@ -95,49 +95,49 @@ def test_links_lead_to_the_same_file(place):
     os.makedirs("sub")
     os.symlink(os.path.abspath("sub"), "exp/sub")
     with pytest.raises(InputError, match="is also the input -x"):
-        refuse_output("-o", "soft.npz", INPUTS)
+        check_output_path("-o", "soft.npz", INPUTS)
     with pytest.raises(InputError, match="is also the input -x"):
-        refuse_output("-o", "hard.npz", INPUTS)
+        check_output_path("-o", "hard.npz", INPUTS)
     with pytest.raises(InputError, match="is also the input -m m"):
-        refuse_output("-o", "hard-part.npz", INPUTS)
+        check_output_path("-o", "hard-part.npz", INPUTS)
     for path in ("model/tree/new.npz", "rankers/new.npz", "rankers/../params.json"):
         with pytest.raises(InputError, match="is part of the model in"):
-            refuse_output("-o", path, {})
+            check_output_path("-o", path, {})
     with pytest.raises(InputError, match="is also the input -x"):
-        refuse_output("-o", "exp/sub/../X.npz", INPUTS)  # ".." of the folder that the link leads to
+        check_output_path("-o", "exp/sub/../X.npz", INPUTS)  # ".." of the folder that the link leads to
 
 
 def test_a_part_that_is_a_link_to_another_disk_belongs_to_the_model(place):
     shutil.move("m/ranker", "blob")
     os.symlink(os.path.abspath("blob"), "m/ranker")
     with pytest.raises(InputError, match="is part of the model in"):
-        refuse_output("-o", "m/ranker/new.npz", {})
-    refuse_output("-o", "blob/new.npz", {})
+        check_output_path("-o", "m/ranker/new.npz", {})
+    check_output_path("-o", "blob/new.npz", {})
     with pytest.raises(InputError, match="is also the input -m m"):
-        refuse_output("-o", "blob/ranker/0.model/W.npz", {"-m": "m"})
+        check_output_path("-o", "blob/ranker/0.model/W.npz", {"-m": "m"})
 
 
 def test_parts_reached_from_within_a_part(place, monkeypatch):
     monkeypatch.chdir("m/ranker/ranker")
     for path in ("x.npz", "0.model/W.npz", "../../params.json"):
         with pytest.raises(InputError, match="is part of the model"):
-            refuse_output("-o", path, {})
+            check_output_path("-o", path, {})
 
 
 def test_files_of_a_folder_that_is_read_and_is_no_model(place):
     with pytest.raises(InputError, match="is also the input --model-shortcut exp/encoder"):
-        refuse_output("-o", "exp/encoder/config.json", {"--model-shortcut": "exp/encoder"})
-    refuse_output("-o", "exp/encoder/new.npz", {"--model-shortcut": "exp/encoder"})
-    refuse_output("-o", "a/b", {"--model-shortcut": "bert-base-cased"})
+        check_output_path("-o", "exp/encoder/config.json", {"--model-shortcut": "exp/encoder"})
+    check_output_path("-o", "exp/encoder/new.npz", {"--model-shortcut": "exp/encoder"})
+    check_output_path("-o", "a/b", {"--model-shortcut": "bert-base-cased"})
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{", "[" * 100_000])
 def test_a_damaged_header_is_still_a_models_where_its_parts_are(place, content):
     write("m/params.json", content)
     write("exp/params.json", content)
-    refuse_output("-o", "exp/params.json", {}, None)
+    check_output_path("-o", "exp/params.json", {}, None)
     with pytest.raises(InputError, match="is part of the model"):
-        refuse_output("-o", "m/tree/C0.npz", {})
+        check_output_path("-o", "m/tree/C0.npz", {})
 
 
 def test_a_folder_for_a_model(place):
@@ -207,7 +207,7 @@ def test_what_a_killed_run_left_of_an_output_is_removed_and_what_another_run_wri
             assert writer.stdout.readline() == b"writing\n"
         writers[0].kill()
         writers[0].wait()
-        refuse_output("-o", output, {})
+        check_output_path("-o", output, {})
         assert len(list(tmp_path.glob(".pred.xmc_tf-????????.npz"))) == 1
         assert caplog.text.count("left by an interrupted run") == 1
         writers[1].communicate(timeout=60)
@@ -224,10 +224,10 @@ def test_only_files_of_the_command_are_replaced(place):
     write("old.csv", "line,text\n1,a\n")
     write("empty.csv", "")
     for path in ("old.csv", "empty.csv", "new.csv"):
-        refuse_output("-o", path, {}, ["line,text"])
+        check_output_path("-o", path, {}, ["line,text"])
     with pytest.raises(InputError, match=r"-o mine\.csv exists, and this command has not written it"):
-        refuse_output("-o", "mine.csv", {}, ["line,text"])
-    refuse_output("-o", "mine.csv", {}, ["line,text"], force=True)
+        check_output_path("-o", "mine.csv", {}, ["line,text"])
+    check_output_path("-o", "mine.csv", {}, ["line,text"], force=True)
 
 
 def test_matrices_are_replaced_by_the_command_that_wrote_them(place):
@@ -235,15 +235,15 @@ def test_matrices_are_replaced_by_the_command_that_wrote_them(place):
     for path, matrix, mark in (("P.npz", Y, MATRIX_OF_PREDICTIONS), ("X.npy", Y.toarray(), EMBEDDINGS)):
         save_matrix(path, matrix, mark=mark)
         np.testing.assert_array_equal(load_matrix(path) @ np.eye(3), np.eye(3))
-        refuse_output("-o", path, {}, [mark])
+        check_output_path("-o", path, {}, [mark])
         save_matrix(path, matrix)
         with pytest.raises(InputError, match="this command has not written it"):
-            refuse_output("-o", path, {}, [mark])
+            check_output_path("-o", path, {}, [mark])
     np.save("zeros.npy", np.zeros((9, 300), np.uint8))
     save_matrix("Y.npz", Y, mark=LABELS)  # of preprocess run -y; typed for the output of a prediction
     for path in ("zeros.npy", "Y.npz"):
         with pytest.raises(InputError, match="--force"):
-            refuse_output("-o", path, {}, [*PREDICTIONS, EMBEDDINGS])
+            check_output_path("-o", path, {}, [*PREDICTIONS, EMBEDDINGS])
 
 
 @pytest.mark.parametrize(
@@ -255,13 +255,13 @@ def test_places_that_cannot_be_written(place, path, reason):
     os.symlink("loop", "loop")
     os.mkfifo("pipe")
     with pytest.raises(InputError, match=f"cannot be written(.|\n)*received: .*{reason}"):
-        refuse_output("-o", path, {})
+        check_output_path("-o", path, {})
     if path not in ("exp", "pipe"):
         with pytest.raises(InputError, match=f"cannot be written(.|\n)*received: .*{reason}"):
             refuse_model_folder("-m", path, {})
     for folder in ("Y.npz", "Y.npz/report", "pipe"):
         with pytest.raises(InputError, match="cannot be written"):
-            refuse_output_folder("--report", folder, {})
+            check_output_folder("--report", folder, {})
 
 
 def test_two_outputs_are_two_files(place):

@@ -20,7 +20,7 @@ from hypothesis.extra import numpy as npst
 from scipy.sparse import csc_matrix, csr_matrix
 
 import xmc_tf
-from xmc_tf.common.wire import MOST_LEVELS, WireFormatError, pack, register, unpack
+from xmc_tf.common.serialization import MOST_LEVELS, WireFormatError, pack, register, unpack
 
 
 def message(body: bytes, arrays: bytes = b"") -> bytes:
@@ -270,7 +270,7 @@ def test_hostile_bytes_stay_small_in_memory():
     code = (
         "import resource, struct\n"
         "from scipy.sparse import csr_matrix\n"
-        "from xmc_tf.common.wire import unpack, WireFormatError\n"
+        "from xmc_tf.common.serialization import unpack, WireFormatError\n"
         "pages = int(open('/proc/self/statm').read().split()[0])\n"
         "resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (64 << 20),) * 2)\n"
         "for tag in range(256):\n"
@@ -337,7 +337,7 @@ def test_an_array_is_copied_as_often_as_by_pickle():
     code = (
         "import resource\n"
         "import numpy as np\n"
-        "from xmc_tf.common.wire import pack, unpack\n"
+        "from xmc_tf.common.serialization import pack, unpack\n"
         "array = np.ones(16 << 20, np.float32)\n"
         "unpack(pack(array[:9]))\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"

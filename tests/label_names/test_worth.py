@@ -11,8 +11,8 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.label_names import LabelNames, label_vocabulary
 from xmc_tf.label_names.kernels import NR_GRADES
 from xmc_tf.label_names.label_names import _FILE
+from xmc_tf.label_names.match_precision import count_matches, is_right
 from xmc_tf.label_names.matcher import find_matches
-from xmc_tf.label_names.worth import count_matches, is_right
 
 
 def worths(names, texts):

@@ -10,7 +10,7 @@ from xmc_tf.launch.engines import mpiexec_command
 from xmc_tf.launch.gpus import Gpu
 from xmc_tf.launch.hosts import Host, Hosts
 from xmc_tf.launch.options import choose_hosts, inputs_of, parser, shared_folder_of
-from xmc_tf.launch.stand_in import split_command
+from xmc_tf.launch.rank_proxy import split_command
 
 THREE_GPUS = [Gpu("2", 0.0, 0.0), Gpu("0", 0.1, 0.0), Gpu("1", 0.9, 0.9)]
 

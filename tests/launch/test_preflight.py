@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from xmc_tf.launch.checks import COLUMNS, HostCheck, HostChecks, check_hosts
+from xmc_tf.launch.host_probe import look, quick_checksum
 from xmc_tf.launch.hosts import Host, Hosts
-from xmc_tf.launch.looking import look, quick_checksum
 
 HOSTS = Hosts([Host("one", 2), Host("two", 1), Host("three", 1)])
 

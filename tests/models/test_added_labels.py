@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from tests.label_names.cases import many
 from xmc_tf.common.errors import InputError
 from xmc_tf.labels.add import main as add_command
-from xmc_tf.models.growing.added_labels import add_labels
+from xmc_tf.models.incremental.added_labels import add_labels
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.server.page.answering import ExplainedAnswers
 from xmc_tf.serving.local import LocalModel

@@ -13,12 +13,12 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.labels.merge import main as merge_command
 from xmc_tf.labels.remove import main as remove_command
-from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.incremental.training_data import TrainingData
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, RankerParams, XRLinearParams, several_trees
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.rankers.fit import train_rankers
-from xmc_tf.rankers.growing.kernels import adjust_labels
+from xmc_tf.rankers.incremental.kernels import adjust_labels
 from xmc_tf.rankers.kernels.gather import Positives, SolverSettings
 
 FEW = slice(290, 293)

@@ -10,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.evaluate import main as run_evaluate
 from xmc_tf.linear.train import main as run_linear
-from xmc_tf.models.growing.added_labels import add_labels
+from xmc_tf.models.incremental.added_labels import add_labels
 from xmc_tf.models.loading import load
 
 NAMES = ("animals", "cats", "dogs", "tea", "coffee")

@@ -5,7 +5,7 @@ import pytest
 
 from tests.pipeline.corpus import TOPICS, run_train, texts_and_labels
 from xmc_tf.data import load_matrix, save_matrix
-from xmc_tf.models.growing.added_labels import add_labels
+from xmc_tf.models.incremental.added_labels import add_labels
 from xmc_tf.models.xtransformer import XTransformer
 from xmc_tf.serving.local import LocalModel
 

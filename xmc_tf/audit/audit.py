@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from xmc_tf.audit.data import KINDS, MISSING, WRONG, AuditData, Finding
-from xmc_tf.audit.doubts import weigh
 from xmc_tf.audit.evidence import PairEvidence, gather_evidence
+from xmc_tf.audit.label_error_model import weigh
 from xmc_tf.audit.label_findings import different_duplicates, indistinguishable, silent_names
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import POOL

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from xmc_tf.audit.companions import COMPANY, Companions
+from xmc_tf.audit.cooccurrence import COMPANY, Companions
 from xmc_tf.audit.data import AuditData
 from xmc_tf.audit.neighbours import ALIKE, alike_documents, unit_rows
 from xmc_tf.audit.pairs import LabelPairs, random_pairs
 from xmc_tf.label_names import LabelNames, Mentions
+from xmc_tf.label_names.match_precision import worth_elsewhere
 from xmc_tf.label_names.matcher import find_matches
-from xmc_tf.label_names.worth import worth_elsewhere
 
 FOLDS = 5
 _CELLS = 30_000_000  # similarities at a time, to bound memory

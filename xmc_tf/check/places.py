@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.serialization import register
 from xmc_tf.common.threads import usable_cores
-from xmc_tf.common.wire import register
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.ranks.this_host import appears, versions
 

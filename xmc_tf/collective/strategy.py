@@ -11,6 +11,11 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.blocks import replaced
+from xmc_tf.collective.dynamic_tables.eviction import Rule
+from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding, growing_lookup
+from xmc_tf.collective.dynamic_tables.table import GrowingTable, make_growing_table
+from xmc_tf.collective.embedding_collection.collection import EmbeddingCollection
+from xmc_tf.collective.embedding_collection.planner import EmbeddingTable, PlanOptions, make_plan
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.engines.graph_order import in_plain_graph
 from xmc_tf.collective.engines.operations import GatheredRows, gather_rows, start_engine
@@ -23,22 +28,17 @@ from xmc_tf.collective.graphs import (
     sharded_get_variable,
     variable_of,
 )
-from xmc_tf.collective.growing.eviction import Rule
-from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding, growing_lookup
-from xmc_tf.collective.growing.table import GrowingTable, make_growing_table
 from xmc_tf.collective.heads.layers import table_of_all_rows, top_rows
 from xmc_tf.collective.keras_2 import check_keras_3
 from xmc_tf.collective.optimizers.gradients import Reduction
 from xmc_tf.collective.optimizers.keras_optimizer import CollectiveOptimizer, LossScale
 from xmc_tf.collective.optimizers.row_wise import TableOptimizer
-from xmc_tf.collective.several.collection import EmbeddingCollection
-from xmc_tf.collective.several.planner import EmbeddingTable, PlanOptions, make_plan
 from xmc_tf.collective.tables.bags import Combiner, Ids
 from xmc_tf.collective.tables.initial_values import Initializer
 from xmc_tf.collective.tables.keras_embedding import EmbeddingScope, shard_embeddings
 from xmc_tf.collective.tables.lookup import lookup
+from xmc_tf.collective.tables.row_exchange import WireFormat, check_format
 from xmc_tf.collective.tables.table import ShardedTable, make_table, replicated_here
-from xmc_tf.collective.tables.wire import WireFormat, check_format
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.choosing import choose_communicator
 from xmc_tf.ranks.communicator import Communicator

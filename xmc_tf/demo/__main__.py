@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as smat
 
-from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.data import TextFile, load_matrix, load_names
@@ -131,7 +131,7 @@ def _write_table(path: Path, force: bool) -> None:
     """Write the texts and labels as one table, and print the next command."""
     # A light installation has four of these packages, which are enough to try the commands.
     packages = [package for package in PACKAGES if find_spec(package)]
-    refuse_output("--table", path, {}, ["package: "], force=force)  # one of the labels
+    check_output_path("--table", path, {}, ["package: "], force=force)  # one of the labels
     rows = write_table(path, packages)
     quoted = shlex.quote(str(path))
     paragraph(

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from xmc_tf.common.progress import Progress
-from xmc_tf.common.wire import register
+from xmc_tf.common.serialization import register
 from xmc_tf.data import TextFile, Texts, save_matrix
 from xmc_tf.data.matrices import open_matrix
 from xmc_tf.data.text import FileRange

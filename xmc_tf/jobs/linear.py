@@ -22,7 +22,7 @@ from xmc_tf.jobs.settings import COMPARED_TREES, DataShape, Settings, announceme
 from xmc_tf.jobs.train import TableJob, data_set_of, finish, trained_labels
 from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate
-from xmc_tf.models.growing.training_data import TrainedDocuments, TrainingData
+from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.linear.places import InMemory, fit_tfidf
 from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 from xmc_tf.models.xr_linear import XRLinear

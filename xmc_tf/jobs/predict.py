@@ -13,7 +13,7 @@ from xmc_tf.common.compiled import announce_compiling
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.marks import MATRIX_OF_PREDICTIONS, PREDICTIONS
-from xmc_tf.common.files.outputs import Named, refuse_output
+from xmc_tf.common.files.outputs import Named, check_output_path
 from xmc_tf.common.numbers import share
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
@@ -197,7 +197,7 @@ def _checked_output(arguments: argparse.Namespace) -> str | None:
         "TABLE": a.table, "-m": a.model_folder, "-t": a.text_path, "-x": a.feat_path, "-y": a.label_path,
         "-so": a.selected_output, "--only-labels": a.only_labels,
     }  # fmt: skip
-    refuse_output("-o", output, inputs, PREDICTIONS, force=a.force)
+    check_output_path("-o", output, inputs, PREDICTIONS, force=a.force)
     return output
 
 

@@ -15,17 +15,17 @@ from xmc_tf.data import Texts
 from xmc_tf.label_names.characters import runs_of_table, table_of_runs
 from xmc_tf.label_names.index import NameIndex, build_index, extend_index, reordered_index, words_of_names
 from xmc_tf.label_names.kernels import NR_GRADES
-from xmc_tf.label_names.matcher import count_documents, find_matches
-from xmc_tf.label_names.mentions import Mentions
-from xmc_tf.label_names.reading import WordReading, as_written, reading_of
-from xmc_tf.label_names.vocabulary import label_vocabulary
-from xmc_tf.label_names.worth import (
+from xmc_tf.label_names.match_precision import (
     count_matches,
     is_right,
     kinds_of_names,
     shown,
     worth_elsewhere,
 )
+from xmc_tf.label_names.matcher import count_documents, find_matches
+from xmc_tf.label_names.mentions import Mentions
+from xmc_tf.label_names.reading import WordReading, as_written, reading_of
+from xmc_tf.label_names.vocabulary import label_vocabulary
 from xmc_tf.params.tfidf import AS_WRITTEN
 from xmc_tf.words.languages import chosen_languages
 

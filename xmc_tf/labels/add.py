@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.outputs import refuse_output_folder
+from xmc_tf.common.files.outputs import check_output_folder
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.data import load_names
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.folder import read_metadata, read_names
-from xmc_tf.models.growing.added_labels import add_labels, check_new, only_new
+from xmc_tf.models.incremental.added_labels import add_labels, check_new, only_new
 from xmc_tf.params import add_model, add_verbosity
 
 _SHOWN = 10
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not arguments.output and not arguments.dry_run:
         raise InputError("no output is given", expected="-o DIR", fix="add -o, or --dry-run to write nothing")
     if arguments.output:
-        refuse_output_folder("-o", arguments.output, {"-m": arguments.model_folder, "NAMES": arguments.names})
+        check_output_folder("-o", arguments.output, {"-m": arguments.model_folder, "NAMES": arguments.names})
     lines = load_names(arguments.names)
     model = Path(arguments.model_folder)
     names = read_names(model, read_metadata(model).nr_labels) or []

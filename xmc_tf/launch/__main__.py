@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
-from xmc_tf.launch import by_hand
+from xmc_tf.launch import manual_nodes
 from xmc_tf.launch.engines import check_installed, default_controller
 from xmc_tf.launch.gpus import Gpu, least_busy, visible_gpus
 from xmc_tf.launch.hosts import THIS_HOST, Host, Hosts, is_here
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )  # fmt: skip
 
     user_starts_nodes = args.nodes is not None or args.node_rank is not None
-    run = (_run_by_hand if user_starts_nodes else _run_from_here)(args, program, gpus, plan)
+    run = (_run_manual_nodes if user_starts_nodes else _run_from_here)(args, program, gpus, plan)
     if run is None:  # --dry-run
         return
     check_installed(args.controller)
@@ -79,23 +79,23 @@ def _run_from_here(
     return run
 
 
-def _run_by_hand(
+def _run_manual_nodes(
     args: argparse.Namespace, program: Sequence[str], gpus: Sequence[Gpu], plan: Callable[[Hosts], LaunchPlan]
 ) -> Callable[[Output], int] | None:
     """Return what runs the program on nodes that users start, or is such a node; None after ``--dry-run``."""
-    by_hand.check_options(args)
-    here = by_hand.slots_here(args, gpus)
+    manual_nodes.check_options(args)
+    here = manual_nodes.slots_here(args, gpus)
     if args.dry_run:
         hosts = Hosts([Host(THIS_HOST, here), Host("the other nodes", 1)])
         planned = plan(hosts)
-        lines = [by_hand.describe(args, here), planned.describe_settings(), f"engine:  {planned.engine}"]
+        lines = [manual_nodes.describe(args, here), planned.describe_settings(), f"engine:  {planned.engine}"]
         print("\n".join([*lines, _describe_run(args, program, hosts)]))
         return None
 
     def run(output: Output) -> int:
         if args.node_rank:
-            return by_hand.run_node(args, here, output)
-        secret, address = by_hand.read_secret(args.secret_file), by_hand.master_address(args)
+            return manual_nodes.run_node(args, here, output)
+        secret, address = manual_nodes.read_secret(args.secret_file), manual_nodes.master_address(args)
         nodes = Nodes(address, args.timeout, lost_after(args.timeout), secret=secret, port=args.master_port)
         output.note(f"node 0 waits for the other nodes at {address}:{args.master_port}")
         return _run(args, nodes, lambda: plan(nodes.wait(here, args.nodes)), output)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.launch.gpus import Gpu, least_busy
+from xmc_tf.launch.host_probe import PACKAGES, quick_checksum
 from xmc_tf.launch.hosts import Host, Hosts
-from xmc_tf.launch.looking import PACKAGES, quick_checksum
 from xmc_tf.launch.nodes import Nodes
 from xmc_tf.ranks.this_host import versions
 

@@ -17,11 +17,11 @@ from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.launch.hosts import Hosts, is_here
 from xmc_tf.launch.node import RUN, START
 from xmc_tf.launch.nodes import Nodes
-from xmc_tf.launch.stand_in import LAUNCHER, NODE
+from xmc_tf.launch.rank_proxy import LAUNCHER, NODE
 from xmc_tf.ranks.channels.frames import frame, receive, text_of
 
 Controller = Literal["gloo", "mpi"]
-_STAND_IN_S = 10.0
+_PROXY_S = 10.0
 
 
 def default_controller() -> Controller:
@@ -46,7 +46,7 @@ class Launcher(ABC):
 
     def __init__(self) -> None:
         self.tail: deque[str] = deque(maxlen=30)  # the last lines of mpiexec
-        self._stand_ins: list[tuple[str, socket.socket]] = []  # with their hosts, by the number of the command
+        self._proxies: list[tuple[str, socket.socket]] = []  # with their hosts, by the number of the command
 
     @abstractmethod
     def start(self) -> None:
@@ -62,12 +62,12 @@ class Launcher(ABC):
 
     def finish(self, number: int, status: int) -> None:
         with contextlib.suppress(OSError):
-            self._stand_ins[number][1].sendall(frame({"status": status}))
+            self._proxies[number][1].sendall(frame({"status": status}))
 
     def lose(self, host: str) -> None:
-        for name, stand_in in self._stand_ins:
+        for name, proxy in self._proxies:
             if name == host:
-                stand_in.close()
+                proxy.close()
 
 
 class Gloo(Launcher):
@@ -107,7 +107,7 @@ class Mpi(Launcher):
         self._environment = {**environment, LAUNCHER: path}
         for host in hosts:
             if is_here(host.name):
-                self._environment[NODE] = nodes[host.name].stand_ins
+                self._environment[NODE] = nodes[host.name].proxies
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(path)
         self._server.listen(1024)
@@ -133,8 +133,8 @@ class Mpi(Launcher):
             self._process.kill()
             self._process.wait()
         self._server.close()
-        for _, stand_in in self._stand_ins:
-            stand_in.close()
+        for _, proxy in self._proxies:
+            proxy.close()
         self._folder.cleanup()
 
     def _read(self) -> None:
@@ -147,13 +147,13 @@ class Mpi(Launcher):
         """Pass the commands of stand-ins on to the nodes."""
         with contextlib.suppress(OSError):  # the server is closed
             while True:
-                stand_in, _ = self._server.accept()
+                proxy, _ = self._server.accept()
                 with contextlib.suppress(OSError, ValueError, KeyError):
-                    request = receive(stand_in, _STAND_IN_S)
-                    stand_in.settimeout(None)
+                    request = receive(proxy, _PROXY_S)
+                    proxy.settimeout(None)
                     host = text_of(request, "host")
-                    self._stand_ins.append((host, stand_in))
-                    self._nodes[host].send(RUN, number=len(self._stand_ins) - 1, line=text_of(request, "line"))
+                    self._proxies.append((host, proxy))
+                    self._nodes[host].send(RUN, number=len(self._proxies) - 1, line=text_of(request, "line"))
 
 
 def mpiexec_command(hosts: Hosts, networks: Sequence[str] = ()) -> list[str]:
@@ -166,14 +166,14 @@ def mpiexec_command(hosts: Hosts, networks: Sequence[str] = ()) -> list[str]:
     if networks:
         # Other interfaces, such as those of containers, lead nowhere.
         settings |= {"btl_tcp_if_include": ",".join(networks), "oob_tcp_if_include": ",".join(networks)}
-    stand_in = [sys.executable, "-m", "xmc_tf.launch.stand_in"]
+    proxy = [sys.executable, "-m", "xmc_tf.launch.rank_proxy"]
     if not hosts.only_here:
         # In a job of Slurm, Open MPI would start the ranks by srun, and refuse hosts that Slurm calls differently.
-        settings |= {"plm": "rsh", "ras": "^slurm", "plm_rsh_agent": shlex.join(stand_in)}
+        settings |= {"plm": "rsh", "ras": "^slurm", "plm_rsh_agent": shlex.join(proxy)}
         # All connections start here, and end with a host that is lost.
         settings |= {"plm_rsh_no_tree_spawn": "1", "plm_rsh_num_concurrent": str(len(hosts))}
         settings |= {"oob_tcp_keepalive_time": "5", "oob_tcp_keepalive_intvl": "3", "oob_tcp_keepalive_probes": "3"}
         command.append("--leave-session-attached")
     for name, value in settings.items():
         command += ["--mca", name, value]
-    return [*command, *stand_in]
+    return [*command, *proxy]

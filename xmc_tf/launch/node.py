@@ -19,8 +19,8 @@ import numpy as np
 
 from xmc_tf.common.process.run_records import TemporaryFolder
 from xmc_tf.common.process.states import die_with_parent
-from xmc_tf.launch import looking
-from xmc_tf.launch.stand_in import NODE
+from xmc_tf.launch import host_probe
+from xmc_tf.launch.rank_proxy import NODE
 from xmc_tf.ranks.channels.addresses import interfaces
 from xmc_tf.ranks.channels.frames import Unpacker, frame, number_of, receive, text_of
 from xmc_tf.ranks.channels.handshake import call
@@ -181,7 +181,7 @@ class HostNode:
         if step == "look":
             question["address"] = self._address
         try:
-            answer = looking.STEPS[step](**question)
+            answer = host_probe.STEPS[step](**question)
         except (OSError, ValueError) as error:
             answer = {"error": str(error)}
         self._send(ANSWER, answer=answer)

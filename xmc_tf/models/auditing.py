@@ -19,15 +19,15 @@ from xmc_tf.tables.label_forms import LabelData
 
 if TYPE_CHECKING:
     from xmc_tf.models.linear.parts import LinearParts
-    from xmc_tf.models.parts import Parts
+    from xmc_tf.models.parts import LazyModelFolder
 
 _LOG = logging.getLogger(__name__)
 _NEGATIVES = "tfn"  # others need scores of the label head
 
 
 def audit_documents(
-    model: "Parts | LinearParts", X: Features, texts: Texts | None, labels: LabelData, params: RankerParams, *,
-    documents: Sequence[str] | None, most: int, threads: int,
+    model: "LazyModelFolder | LinearParts", X: Features, texts: Texts | None, labels: LabelData, params: RankerParams,
+    *, documents: Sequence[str] | None, most: int, threads: int,
 ) -> Audit:  # fmt: skip
     """Return the findings about the labels of documents; ``params`` trained the model's rankers."""
     if params.mode != "full-model":

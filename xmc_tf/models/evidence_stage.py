@@ -13,7 +13,7 @@ from xmc_tf.data import Features, Texts
 from xmc_tf.fusion import POOL, ProbabilityModel
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.metadata import ModelMetadata
-from xmc_tf.models.parts import Parts
+from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import embedded, for_fusion, scored
 from xmc_tf.models.results import in_pieces
 from xmc_tf.params import PredictionOptions, TfidfParams
@@ -27,9 +27,8 @@ _LOG = logging.getLogger(__name__)
 
 
 def evidence_stage(
-    model: Parts, held_out: Stage, embeddings: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages, *,
-    named: bool,
-    decide_on_head: bool,
+    model: LazyModelFolder, held_out: Stage, embeddings: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages,
+    *, named: bool, decide_on_head: bool,
 ) -> Stage:  # fmt: skip
     """Learn the fusion and the weight of names on documents that neither encoder nor auxiliary rankers have seen.
 
@@ -43,7 +42,7 @@ def evidence_stage(
         metadata = model.metadata
         if ENSEMBLE in rankers:
             metadata = ModelMetadata({**metadata.content, "nr_trees": held_out.record["nr_trees"]})
-        auxiliary = Parts({**model.parts, **rankers}, metadata, model.names, where=model.folder)
+        auxiliary = LazyModelFolder({**model.parts, **rankers}, metadata, model.names, where=model.folder)
         rows = held_out_documents(documents.nr_documents, recipe.seed)
         record: Record = {"ensemble_method": metadata.ensemble_method}
         options = for_fusion(auxiliary, PredictionOptions(only_topk=POOL, threads=recipe.threads))

@@ -14,7 +14,7 @@ from xmc_tf.data import Features, chosen_labels
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.documents import DocumentsLike, FrameColumns, ReadDocuments, read_documents
-from xmc_tf.models.growing.training_data import TrainedDocuments
+from xmc_tf.models.incremental.training_data import TrainedDocuments
 from xmc_tf.models.labels import Labels, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.results import named, over_all_labels

@@ -26,7 +26,7 @@ from xmc_tf.common.folders.model_parts import (
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import check_parts, further_trees, load_tfidf, nr_dense
-from xmc_tf.models.growing.training_data import TrainedDocuments
+from xmc_tf.models.incremental.training_data import TrainedDocuments
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params.choices import ONNX, TENSORFLOW
 from xmc_tf.rankers.ensemble import Rankers, rankers_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from xmc_tf.matcher.label_search import LabelSearch
 
 
-class Parts:
+class LazyModelFolder:
     """The parts of a model, loaded when they are first used: to encode texts, no rankers are loaded."""
 
     asked_runtime = "auto"

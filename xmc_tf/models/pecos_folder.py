@@ -26,7 +26,7 @@ from xmc_tf.params import MatcherParams, MatcherPredParams
 from xmc_tf.tree import save_chain
 
 if TYPE_CHECKING:
-    from xmc_tf.models.parts import Parts
+    from xmc_tf.models.parts import LazyModelFolder
 
 _LARGEST = 1 << 24  # bytes of a parameter file
 # What PECOS takes as the embedding of a document, for each architecture that it knows.
@@ -87,7 +87,7 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
     return parts, ModelMetadata(metadata)
 
 
-def converted_parts(model: "Parts") -> dict[str, Callable[[Path], object]]:
+def converted_parts(model: "LazyModelFolder") -> dict[str, Callable[[Path], object]]:
     """Return, by name, functions that write the parts of a PECOS model in our own format."""
 
     def write_encoder(place: Path) -> None:
@@ -104,7 +104,7 @@ def converted_parts(model: "Parts") -> dict[str, Callable[[Path], object]]:
     return parts
 
 
-def converted_metadata(model: "Parts") -> ModelMetadata:
+def converted_metadata(model: "LazyModelFolder") -> ModelMetadata:
     # The encoder's own file has the pooling.
     metadata = {key: value for key, value in model.metadata.content.items() if key != "pooling"}
     return ModelMetadata({**metadata, "versions": package_versions("tensorflow", "transformers")})

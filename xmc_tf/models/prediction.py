@@ -13,7 +13,7 @@ from xmc_tf.common.progress import Progress
 from xmc_tf.data import Features, TextFile, Texts, TokenStore, as_features, check_pair, check_prediction_input
 from xmc_tf.data.reading import Reading, WindowEmbeddings
 from xmc_tf.fusion import bounded_post_processor, decide
-from xmc_tf.models.parts import Parts
+from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions
 from xmc_tf.pipeline.embeddings import rows_of_length
@@ -24,7 +24,7 @@ _TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
 POOL = 100  # labels that an ensemble looks at, of each of the two
 
 
-def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
+def predict(model: LazyModelFolder, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
     """Return the best labels of texts: by probability if the model has probabilities, else by score."""
     own = options.ensemble_method in (None, model.metadata.content.get("ensemble_method"))
     evidence = model.evidence if own else None
@@ -50,19 +50,19 @@ def predict(model: Parts, texts: Texts, X: Any, options: PredictionOptions) -> c
     return in_pieces(best, texts, X, options.max_pred_chunk, model.nr_labels)
 
 
-def for_fusion(model: Parts, options: PredictionOptions) -> PredictionOptions:
+def for_fusion(model: LazyModelFolder, options: PredictionOptions) -> PredictionOptions:
     """Return the options with which scores lie between 0 and 1."""
     name = trees_of(model.ranker)[0].levels[-1].pred_params.post_processor
     return dataclasses.replace(options, scores=None, post_processor=bounded_post_processor(name))
 
 
-def method_of(model: Parts, options: PredictionOptions) -> str:
+def method_of(model: LazyModelFolder, options: PredictionOptions) -> str:
     """Return the ensemble method: that of the options, or the model's default."""
     return options.ensemble_method or model.metadata.ensemble_method
 
 
 def vectors_of(
-    model: Parts, texts: Texts, batch_tokens: int, truncate_length: int | None = None, quiet: bool = False
+    model: LazyModelFolder, texts: Texts, batch_tokens: int, truncate_length: int | None = None, quiet: bool = False
 ) -> np.ndarray:
     """Return the embeddings of texts as the encoder computes them."""
     reading = model.metadata.reading
@@ -76,13 +76,13 @@ def vectors_of(
     return out
 
 
-def embedded(model: Parts, texts: Texts) -> np.ndarray:
+def embedded(model: LazyModelFolder, texts: Texts) -> np.ndarray:
     """Return the embeddings of texts, scaled to length 1."""
     return rows_of_length(1.0, vectors_of(model, texts, PredictionOptions().batch_tokens))
 
 
 def windows_of(
-    model: Parts, texts: Texts, batch_tokens: int, reading: Reading, quiet: bool = False
+    model: LazyModelFolder, texts: Texts, batch_tokens: int, reading: Reading, quiet: bool = False
 ) -> Iterator[WindowEmbeddings]:
     """Yield the embeddings of the windows of texts, for some texts at a time."""
     from xmc_tf.encoder import encode_windows, groups_of_documents
@@ -106,7 +106,9 @@ def windows_of(
         model.told_of_truncation = truncation.truncated > 0 or truncation.folded > 0
 
 
-def scored(model: Parts, texts: Texts, X: Features | None, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:
+def scored(
+    model: LazyModelFolder, texts: Texts, X: Features | None, options: PredictionOptions
+) -> tuple[csr_matrix, np.ndarray]:
     """Return the best labels of texts by score, and the embeddings of the texts; ``X`` are checked features."""
     method = method_of(model, options)
     if method == "concat-only":
@@ -127,7 +129,7 @@ def scored(model: Parts, texts: Texts, X: Features | None, options: PredictionOp
     return deepened(blended, _topk(model, options), POOL), embeddings[0]
 
 
-def _by_heads(model: Parts, texts: Texts, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:
+def _by_heads(model: LazyModelFolder, texts: Texts, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:
     """Return the best labels of the label heads, and the embeddings of the texts."""
     reading = model.metadata.reading
     if reading.max_windows == 1:
@@ -145,7 +147,7 @@ def _by_heads(model: Parts, texts: Texts, options: PredictionOptions) -> tuple[c
 
 
 def ranker_features(
-    model: Parts, texts: Texts, features: Features | None, vectors: np.ndarray, options: PredictionOptions
+    model: LazyModelFolder, texts: Texts, features: Features | None, vectors: np.ndarray, options: PredictionOptions
 ) -> Features:
     """Return the features that the rankers read: TF-IDF of the texts or the caller's features, then the embeddings."""
     sparse, dense = (features.sparse, features.dense) if features is not None else (None, None)
@@ -155,7 +157,9 @@ def ranker_features(
     return as_features((sparse, vectors if dense is None else np.hstack([dense, vectors])))
 
 
-def _by_rankers(model: Parts, X: Features, options: PredictionOptions, first: int | None = None) -> csr_matrix:
+def _by_rankers(
+    model: LazyModelFolder, X: Features, options: PredictionOptions, first: int | None = None
+) -> csr_matrix:
     """Return the best labels by the rankers' scores; of several trees, each contributes ``first`` of them."""
     more = {"first": first} if first is not None and isinstance(model.ranker, TreeEnsemble) else {}
     return model.ranker.predict(
@@ -164,7 +168,7 @@ def _by_rankers(model: Parts, X: Features, options: PredictionOptions, first: in
     )  # fmt: skip
 
 
-def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: PredictionOptions) -> csr_matrix:
+def predict_by_heads(model: LazyModelFolder, windows: WindowEmbeddings, options: PredictionOptions) -> csr_matrix:
     """Return the best labels of the label heads' own search.
 
     A label's score is the largest over the document's windows: each window was a training instance, and its evidence
@@ -180,11 +184,11 @@ def predict_by_heads(model: Parts, windows: WindowEmbeddings, options: Predictio
     return matcher.to_labels(found)
 
 
-def _topk(model: Parts, options: PredictionOptions) -> int:
+def _topk(model: LazyModelFolder, options: PredictionOptions) -> int:
     return options.only_topk or model.metadata.only_topk
 
 
-def head_post_processor(model: Parts, method: str) -> str:
+def head_post_processor(model: LazyModelFolder, method: str) -> str:
     """Return the post-processor of the heads' scores: a mean needs the scale of the rankers' scores."""
     params = model.metadata.pred_params["matcher_params_chain"]
     name = str((params[-1] if isinstance(params, list) else params)["post_processor"])
@@ -195,7 +199,7 @@ def head_post_processor(model: Parts, method: str) -> str:
     return "sigmoid" if loss == "cross-entropy" else "l3-hinge"
 
 
-def own_features(model: Parts, texts: Texts, X: Any, method: str) -> Features | None:
+def own_features(model: LazyModelFolder, texts: Texts, X: Any, method: str) -> Features | None:
     """Return the features that the caller passed, checked against what the model needs."""
     if X is None:
         if model.makes_features or method == "transformer-only":

@@ -3,7 +3,7 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import POOL as FUSED
 from xmc_tf.fusion import bounded_post_processor
-from xmc_tf.models.parts import Parts
+from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import POOL, head_post_processor
 from xmc_tf.rankers.ensemble import trees_of
 from xmc_tf.serving.encoder_embeddings import EncoderEmbeddings
@@ -12,7 +12,7 @@ from xmc_tf.serving.fused_search import EvidenceParts
 from xmc_tf.serving.label_head import LabelHeadParts
 
 
-def parts_of(model: Parts) -> ModelParts:
+def parts_of(model: LazyModelFolder) -> ModelParts:
     """Return the parts of a SavedModel of a model; refuse a model whose predictions an export cannot compute."""
     head = _head_of(model)
     ranker = model.ranker
@@ -32,7 +32,7 @@ def parts_of(model: Parts) -> ModelParts:
     return ModelParts(ranker, model.names, tfidf, vectors, head, evidence)
 
 
-def _head_of(model: Parts) -> LabelHeadParts | None:
+def _head_of(model: LazyModelFolder) -> LabelHeadParts | None:
     """Return the label head if the model predicts the mean of its scores and the rankers'."""
     method = model.metadata.ensemble_method
     if method == "concat-only":

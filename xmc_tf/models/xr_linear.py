@@ -18,7 +18,7 @@ from xmc_tf.models.folder import read_metadata, read_names
 from xmc_tf.models.labels import Labels, label_matrix
 from xmc_tf.models.linear.parts import LinearParts, write_model
 from xmc_tf.models.model import Model, TrainingKeywords
-from xmc_tf.models.parts import Parts
+from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.results import above, fused, in_pieces, labels_of_rankers, over_all_labels
 from xmc_tf.params import PredictionOptions, RankerParams, XRLinearParams
 from xmc_tf.rankers.ensemble import trees_of
@@ -143,7 +143,7 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the model has not kept its training data, or a label is unknown.
         """
-        from xmc_tf.models.growing.documents import with_documents
+        from xmc_tf.models.incremental.documents import with_documents
 
         read = self._read(texts, labels, columns, labelled=True)
         return with_documents(self, read, new_labels, exact=exact, threads=threads)
@@ -171,7 +171,7 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the model has not kept its training data, a label is unknown, or it knows none of the documents.
         """
-        from xmc_tf.models.growing.labels import with_corrections
+        from xmc_tf.models.incremental.labels import with_corrections
 
         return with_corrections(self, self._read(texts, labels, columns, labelled=True), threads)
 
@@ -189,7 +189,7 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: a label does not exist, or none would remain.
         """
-        from xmc_tf.models.growing.labels import without_labels
+        from xmc_tf.models.incremental.labels import without_labels
 
         return without_labels(self, labels)
 
@@ -212,7 +212,7 @@ class XRLinear(LinearParts, Model):
         Raises:
             InputError: the model has not kept its training data, or a label is unknown or occurs twice.
         """
-        from xmc_tf.models.growing.labels import with_merged_labels
+        from xmc_tf.models.incremental.labels import with_merged_labels
 
         return with_merged_labels(self, groups, threads)
 
@@ -252,7 +252,7 @@ class XRLinear(LinearParts, Model):
                 fix="use python -m xmc_tf.predict (in Python: XTransformer.load); its linear rankers alone are in "
                 f"{folder / 'ranker'}",
             )  # fmt: skip
-        parts = Parts.at(folder, metadata)
+        parts = LazyModelFolder.at(folder, metadata)
         nr_labels = parts.ranker.nr_labels if parts.evidence is None else parts.evidence.nr_labels
         names = read_names(folder, nr_labels)
         return cls(

@@ -23,7 +23,7 @@ from xmc_tf.models.folder import link_part, read_metadata, read_names, write_mod
 from xmc_tf.models.labels import Labels, label_matrix, true_labels
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.models.model import Model
-from xmc_tf.models.parts import Parts
+from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.pecos_folder import converted_metadata, converted_parts, read_pecos_folder
 from xmc_tf.models.prediction import own_features, predict, ranker_features, vectors_of
 from xmc_tf.models.results import labels_of_rankers
@@ -80,7 +80,7 @@ class TrainingRun:
         return Stages(Path(temporary.name) / "work", communicator), temporary
 
 
-class XTransformer(Parts, Model):  # type: ignore[override]  # mypy takes cached properties for read-only
+class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy takes cached properties for read-only
     """A fine-tuned encoder, its label head, and rankers on [features ; embedding].
 
     Example:

@@ -6,7 +6,7 @@ from typing import ClassVar
 from xmc_tf.common.numbers import LARGEST_SEED, MOST_THREADS
 from xmc_tf.params import choices
 from xmc_tf.params.base import Params
-from xmc_tf.params.values import MisfitError, knob
+from xmc_tf.params.values import MisfitError, param_field
 
 
 @dataclass(frozen=True)
@@ -16,22 +16,24 @@ class HierarchicalKMeansParams(Params):
     pecos_name: ClassVar[str] = "pecos.xmc.base###HierarchicalKMeans.TrainParams"
     retired: ClassVar[tuple[str, ...]] = ("imbalanced_ratio", "imbalanced_depth")
 
-    nr_splits: int = knob(
+    nr_splits: int = param_field(
         16, low=2,
         help="number of children per inner node of the tree, preferably a power of 2; more children make fewer levels",
     )  # fmt: skip
-    min_codes: int | None = knob(None, low=1, help="number of nodes of the top level (default: nr_splits)")
-    max_leaf_size: int = knob(
+    min_codes: int | None = param_field(None, low=1, help="number of nodes of the top level (default: nr_splits)")
+    max_leaf_size: int = param_field(
         100, low=1, help="maximum number of labels per leaf; with the number of labels or more, there is no tree"
     )
-    spherical: bool = knob(True, help="scale the k-means centroids to length 1 after each iteration")
-    seed: int = knob(0, low=0, high=LARGEST_SEED, help="random seed")
-    kmeans_max_iter: int = knob(20, low=1, help="maximum number of k-means iterations")
-    threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
-    do_sample: bool = knob(False, help="cluster a sample of the labels at the upper levels; faster and less exact")
-    max_sample_rate: float = knob(1.0, above=0, high=1, help="fraction of labels sampled at the last level")
-    min_sample_rate: float = knob(0.1, above=0, high=1, help="fraction of labels sampled at the first levels")
-    warmup_ratio: float = knob(0.4, low=0, high=1, help="fraction of levels that use min_sample_rate")
+    spherical: bool = param_field(True, help="scale the k-means centroids to length 1 after each iteration")
+    seed: int = param_field(0, low=0, high=LARGEST_SEED, help="random seed")
+    kmeans_max_iter: int = param_field(20, low=1, help="maximum number of k-means iterations")
+    threads: int = param_field(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
+    do_sample: bool = param_field(
+        False, help="cluster a sample of the labels at the upper levels; faster and less exact"
+    )
+    max_sample_rate: float = param_field(1.0, above=0, high=1, help="fraction of labels sampled at the last level")
+    min_sample_rate: float = param_field(0.1, above=0, high=1, help="fraction of labels sampled at the first levels")
+    warmup_ratio: float = param_field(0.4, low=0, high=1, help="fraction of levels that use min_sample_rate")
 
     def check_together(self) -> None:
         """Check that the sampling rate does not decrease."""
@@ -48,23 +50,27 @@ class LinearLevelParams(Params):
 
     pecos_name: ClassVar[str] = "pecos.xmc.base###MLModel.TrainParams"
 
-    threshold: float = knob(
+    threshold: float = param_field(
         0.1, low=0, help="zero weights below this magnitude; larger makes the model smaller and less exact"
     )
-    max_nonzeros_per_label: int | None = knob(
+    max_nonzeros_per_label: int | None = param_field(
         None, low=0,
         help="maximum number of weights per label (the largest are kept); smaller makes the model smaller and less "
         "exact (default and 0: no limit)",
     )  # fmt: skip
-    solver_type: str = knob("L2R_L2LOSS_SVC_DUAL", choices=choices.SOLVERS, help="loss and solver")
-    Cp: float = knob(1.0, above=0, help="weight of the loss of positive documents; larger fits them more closely")
-    Cn: float = knob(1.0, above=0, help="weight of the loss of negative documents; larger fits them more closely")
-    max_iter: int = knob(100, low=1, help="maximum number of passes of the solver over the data")
-    eps: float = knob(0.1, above=0, help="tolerance of the solver; smaller is more exact and slower")
-    bias: float = knob(1.0, help="value of the constant bias feature; 0 or less: no bias")
-    threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
-    verbose: int = knob(0, low=0, help="verbosity of the solver")
-    newton_eps: float = knob(0.01, above=0, help="eps of L2R_L2LOSS_SVC_PRIMAL, which is solved in the dual")
+    solver_type: str = param_field("L2R_L2LOSS_SVC_DUAL", choices=choices.SOLVERS, help="loss and solver")
+    Cp: float = param_field(
+        1.0, above=0, help="weight of the loss of positive documents; larger fits them more closely"
+    )
+    Cn: float = param_field(
+        1.0, above=0, help="weight of the loss of negative documents; larger fits them more closely"
+    )
+    max_iter: int = param_field(100, low=1, help="maximum number of passes of the solver over the data")
+    eps: float = param_field(0.1, above=0, help="tolerance of the solver; smaller is more exact and slower")
+    bias: float = param_field(1.0, help="value of the constant bias feature; 0 or less: no bias")
+    threads: int = param_field(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
+    verbose: int = param_field(0, low=0, help="verbosity of the solver")
+    newton_eps: float = param_field(0.01, above=0, help="eps of L2R_L2LOSS_SVC_PRIMAL, which is solved in the dual")
 
     @property
     def nonzeros_limit(self) -> int | None:
@@ -78,12 +84,12 @@ class LinearLevelPredParams(Params):
 
     pecos_name: ClassVar[str] = "pecos.xmc.base###MLModel.PredParams"
 
-    only_topk: int = knob(
+    only_topk: int = param_field(
         20, low=1,
         help="number of best nodes kept: the beam size (larger is slower and more exact), and at the last level the "
         "number of labels",
     )  # fmt: skip
-    post_processor: str = knob(
+    post_processor: str = param_field(
         "l3-hinge", choices=choices.POST_PROCESSORS,
         help="function applied to scores before they are combined with their parent's",
     )  # fmt: skip
@@ -95,7 +101,7 @@ class LinearChainParams(Params):
 
     pecos_name: ClassVar[str] = "pecos.xmc.base###HierarchicalMLModel.TrainParams"
 
-    neg_mining_chain: str | tuple[str, ...] = knob(
+    neg_mining_chain: str | tuple[str, ...] = param_field(
         "tfn", parse=choices.ranker_negatives, help="negative sampling: tfn, man, usn, or a sum such as tfn+man"
     )
     model_chain: LinearLevelParams | tuple[LinearLevelParams, ...] = field(
@@ -120,18 +126,20 @@ class RankerParams(Params):
 
     pecos_name: ClassVar[str] = "pecos.xmc.xlinear.model###XLinearModel.TrainParams"
 
-    mode: str = knob("full-model", choices=choices.RANKER_MODES, help="part of the tree to train")
-    ranker_level: int = knob(
+    mode: str = param_field("full-model", choices=choices.RANKER_MODES, help="part of the tree to train")
+    ranker_level: int = param_field(
         1, low=1, help="number of levels above the labels at which the matcher ends and the ranker begins"
     )
-    nr_splits: int = knob(16, low=2, help="children per node of the levels added above an incomplete tree")
-    min_codes: int | None = knob(None, low=1, help="number of nodes of the top level added (default: nr_splits)")
-    shallow: bool = knob(False, help="add no levels above an incomplete tree")
-    rel_mode: str = knob(
+    nr_splits: int = param_field(16, low=2, help="children per node of the levels added above an incomplete tree")
+    min_codes: int | None = param_field(None, low=1, help="number of nodes of the top level added (default: nr_splits)")
+    shallow: bool = param_field(False, help="add no levels above an incomplete tree")
+    rel_mode: str = param_field(
         "disable", choices=choices.RELEVANCE_MODES,
         help="levels at which relevance weighs the loss: none, all (induce), or the last (ranker-only)",
     )  # fmt: skip
-    rel_norm: str = knob("no-norm", choices=choices.RELEVANCE_NORMS, help="normalization of relevance per document")
+    rel_norm: str = param_field(
+        "no-norm", choices=choices.RELEVANCE_NORMS, help="normalization of relevance per document"
+    )
     hlm_args: LinearChainParams = field(
         default_factory=LinearChainParams, metadata={"help": "parameters of the levels"}
     )

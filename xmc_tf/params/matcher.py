@@ -3,7 +3,7 @@ from typing import ClassVar
 
 from xmc_tf.params import choices
 from xmc_tf.params.base import Params
-from xmc_tf.params.values import MisfitError, knob
+from xmc_tf.params.values import MisfitError, param_field
 
 
 @dataclass(frozen=True)
@@ -13,96 +13,104 @@ class MatcherParams(Params):
     pecos_name: ClassVar[str] = "pecos.xmc.xtransformer.matcher###TransformerMatcher.TrainParams"
     retired: ClassVar[tuple[str, ...]] = ("save_emb_dir",)
 
-    model_shortcut: str = knob(
+    model_shortcut: str = param_field(
         "bert-base-cased", help="pre-trained encoder: a folder, or a name on the Hugging Face hub"
     )
-    negative_sampling: str = knob(
+    negative_sampling: str = param_field(
         "all", parse=choices.matcher_negatives,
         help="negative sampling: tfn, man, tfn+man, or all nodes, which trains only the last level",
     )  # fmt: skip
-    loss_function: str = knob("cross-entropy", choices=choices.LOSSES, help="loss of the label head")
-    bootstrap_method: str = knob("centroid", choices=choices.BOOTSTRAPS, help="initial weights of the label head")
-    lr_schedule: str = knob("linear", choices=choices.SCHEDULES, help="learning-rate schedule")
-    threshold: float = knob(0.1, low=0, help="zero linear weights below this magnitude")
-    hidden_dropout_prob: float = knob(0.1, low=0, below=1, help="dropout rate of the encoder's hidden layers")
-    batch_size: int = knob(
+    loss_function: str = param_field("cross-entropy", choices=choices.LOSSES, help="loss of the label head")
+    bootstrap_method: str = param_field(
+        "centroid", choices=choices.BOOTSTRAPS, help="initial weights of the label head"
+    )
+    lr_schedule: str = param_field("linear", choices=choices.SCHEDULES, help="learning-rate schedule")
+    threshold: float = param_field(0.1, low=0, help="zero linear weights below this magnitude")
+    hidden_dropout_prob: float = param_field(0.1, low=0, below=1, help="dropout rate of the encoder's hidden layers")
+    batch_size: int = param_field(
         32, low=1, help="documents (or windows of long ones) per step and rank; larger is faster and takes more memory"
     )
-    batch_gen_workers: int = knob(4, low=0, help="no effect: batches are made by TensorFlow's own threads")
-    max_active_matching_labels: int | None = knob(
+    batch_gen_workers: int = param_field(4, low=0, help="no effect: batches are made by TensorFlow's own threads")
+    max_active_matching_labels: int | None = param_field(
         None, low=1,
         help="maximum number of candidates per document, which limits time and memory; if there are more, a random "
         "sample is used (default: no limit)",
     )  # fmt: skip
-    max_num_labels_in_gpu: int = knob(
+    max_num_labels_in_gpu: int = param_field(
         65536, low=1, help="no effect: the label head is sharded over the ranks and stays on the device"
     )
-    max_steps: int = knob(0, low=-1, help="number of training steps; 0 or less: use num_train_epochs")
-    max_no_improve_cnt: int = knob(
+    max_steps: int = param_field(0, low=-1, help="number of training steps; 0 or less: use num_train_epochs")
+    max_no_improve_cnt: int = param_field(
         -1, low=-1, help="stop early after this many validations without improvement; 0 or less: never"
     )
-    num_train_epochs: int = knob(3, low=1, help="number of training epochs; max_steps overrides it")
-    gradient_accumulation_steps: int = knob(
+    num_train_epochs: int = param_field(3, low=1, help="number of training epochs; max_steps overrides it")
+    gradient_accumulation_steps: int = param_field(
         1, low=1, help="number of batches whose gradients are accumulated for one step"
     )
-    weight_decay: float = knob(0.0, low=0, help="weight decay of AdamW")
-    max_grad_norm: float = knob(1.0, above=0, help="maximum gradient norm; larger gradients are scaled down to it")
-    learning_rate: float = knob(
+    weight_decay: float = param_field(0.0, low=0, help="weight decay of AdamW")
+    max_grad_norm: float = param_field(
+        1.0, above=0, help="maximum gradient norm; larger gradients are scaled down to it"
+    )
+    learning_rate: float = param_field(
         1e-4, above=0, help="peak learning rate of the encoder; too large makes training unstable"
     )
-    adam_epsilon: float = knob(1e-8, above=0, help="epsilon of AdamW")
-    warmup_steps: int = knob(0, low=0, help="number of steps in which the learning rate rises from 0 to its peak")
-    logging_steps: int = knob(50, low=1, help="log every this many steps")
-    save_steps: int = knob(250, low=1, help="save a checkpoint and validate every this many steps")
-    cost_sensitive_ranker: bool = knob(
+    adam_epsilon: float = param_field(1e-8, above=0, help="epsilon of AdamW")
+    warmup_steps: int = param_field(
+        0, low=0, help="number of steps in which the learning rate rises from 0 to its peak"
+    )
+    logging_steps: int = param_field(50, low=1, help="log every this many steps")
+    save_steps: int = param_field(250, low=1, help="save a checkpoint and validate every this many steps")
+    cost_sensitive_ranker: bool = param_field(
         False,
         help="with bootstrap_method linear, weight each cluster by the number of the document's labels in it, as "
         "weighted-linear does; no effect with other methods",
     )  # fmt: skip
-    pre_tokenize: bool = knob(True, help="no effect: documents are always tokenized before training")
-    pre_tensorize_labels: bool = knob(True, help="no effect: label batches are always made before training")
-    use_gpu: bool = knob(True, help="use GPUs if there are any")
-    eval_by_true_shorlist: bool = knob(False, help="validate with the children of the true parents as candidates")
-    checkpoint_dir: str = knob("", help="no effect: checkpoints are kept in the work folder")
-    cache_dir: str = knob("", help="cache of downloaded encoders; empty: the default of Hugging Face")
-    init_model_dir: str = knob("", help="folder of a matcher to start from; empty: start from model_shortcut")
+    pre_tokenize: bool = param_field(True, help="no effect: documents are always tokenized before training")
+    pre_tensorize_labels: bool = param_field(True, help="no effect: label batches are always made before training")
+    use_gpu: bool = param_field(True, help="use GPUs if there are any")
+    eval_by_true_shorlist: bool = param_field(
+        False, help="validate with the children of the true parents as candidates"
+    )
+    checkpoint_dir: str = param_field("", help="no effect: checkpoints are kept in the work folder")
+    cache_dir: str = param_field("", help="cache of downloaded encoders; empty: the default of Hugging Face")
+    init_model_dir: str = param_field("", help="folder of a matcher to start from; empty: start from model_shortcut")
     # Options that PECOS does not have.
-    pooling: str = knob(
+    pooling: str = param_field(
         "auto", choices=choices.POOLINGS,
         help="how token vectors become one embedding; auto: as the encoder was trained",
     )  # fmt: skip
-    lr_cycles: int = knob(
+    lr_cycles: int = param_field(
         1, low=1, help="number of times that cosine_with_restarts falls from the peak to 0; 1: it does not restart"
     )
-    head_learning_rate: float | None = knob(
+    head_learning_rate: float | None = param_field(
         None, above=0,
         help="peak learning rate of the label head (default: 2.5 times learning_rate for cross-entropy, else "
         "learning_rate)",
     )  # fmt: skip
-    normalize_vectors: bool | None = knob(
+    normalize_vectors: bool | None = param_field(
         None, help="scale embeddings to length 1 before the label head (default: only for cross-entropy)"
     )
-    logit_scale: float | None = knob(
+    logit_scale: float | None = param_field(
         None, above=0, help="factor of the embeddings before the label head (default: 20 if they have length 1, else 1)"
     )
-    token_budget: int | None = knob(
+    token_budget: int | None = param_field(
         None, low=1, help="maximum number of tokens per step and rank, with padding (default: no limit but batch_size)"
     )
-    mixed_precision: str = knob(
+    mixed_precision: str = param_field(
         "auto", choices=choices.PRECISIONS,
         help="half-precision format of the encoder's matrix products in training; auto: bf16 where it is faster "
         "(Intel processors with AMX, AMD processors with AVX512-BF16, GPUs with tensor cores)",
     )  # fmt: skip
-    head_precision: str = knob(
+    head_precision: str = param_field(
         "fp32", choices=choices.HEAD_PRECISIONS,
         help="number format of the label head: fp32, or bf16 for heads of a million nodes and more: 2 bytes a weight "
         "instead of 16 in training, updated while gradients are computed; only with negative_sampling all",
     )  # fmt: skip
-    xla: bool = knob(False, help="compile the encoder with XLA")
-    route: str = knob(
+    xla: bool = param_field(False, help="compile the encoder with XLA")
+    route: str = param_field(
         "auto", choices=choices.ROUTES, help="what ranks exchange: rows of the label head, or embeddings (features)"
     )
-    wire: str = knob("fp32", choices=choices.WIRES, help="number format of that exchange")
+    wire: str = param_field("fp32", choices=choices.WIRES, help="number format of that exchange")
 
     @property
     def normalizes(self) -> bool:
@@ -153,26 +161,26 @@ class MatcherPredParams(Params):
 
     pecos_name: ClassVar[str] = "pecos.xmc.xtransformer.matcher###TransformerMatcher.PredParams"
 
-    only_topk: int = knob(20, low=1, help="number of best nodes kept")
-    post_processor: str = knob(
+    only_topk: int = param_field(20, low=1, help="number of best nodes kept")
+    post_processor: str = param_field(
         "noop", choices=choices.POST_PROCESSORS,
         help="function applied to scores before they are combined with their parent's",
     )  # fmt: skip
-    ensemble_method: str | None = knob(
+    ensemble_method: str | None = param_field(
         None, choices=choices.ENSEMBLES,
         help="how the scores of the label head and the rankers are combined (default: average for a head trained with "
         "cross-entropy, whose scores are probabilities; else the rankers' scores alone); transformer-only in PECOS's "
         "files applies only to the levels during fine-tuning, as in PECOS",
     )  # fmt: skip
-    truncate_length: int = knob(
+    truncate_length: int = param_field(
         128, low=2, help="maximum number of tokens that the encoder reads at once; larger is slower"
     )
     # Options that PECOS does not have.
-    long_texts: str = knob(
+    long_texts: str = param_field(
         "truncate", choices=choices.LONG_TEXTS,
         help="what to do with longer texts: ignore the rest (truncate), or read them in several windows of "
         "truncate_length tokens and use the mean or the max of the windows' embeddings",
     )  # fmt: skip
-    max_windows: int = knob(
+    max_windows: int = param_field(
         16, low=1, help="maximum number of windows per document (the rest is ignored); larger is slower on long texts"
     )

@@ -5,7 +5,7 @@ from xmc_tf.params.base import Params
 from xmc_tf.params.linear import HierarchicalKMeansParams, RankerParams, RankerPredParams
 from xmc_tf.params.matcher import MatcherParams, MatcherPredParams
 from xmc_tf.params.tfidf import TfidfParams
-from xmc_tf.params.values import knob
+from xmc_tf.params.values import param_field
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,22 @@ class XTransformerParams(Params):
     ranker_params: RankerParams = field(
         default_factory=RankerParams, metadata={"help": "training options of the rankers"}
     )
-    do_fine_tune: bool = knob(True, help="fine-tune the encoder; if false, use the pre-trained weights")
-    only_encoder: bool = knob(False, help="do not train rankers")
-    fix_clustering: bool = knob(False, help="use the tree of the encoder for the rankers too")
-    max_match_clusters: int = knob(32768, low=1, help="fine-tune only on levels with at most this many clusters")
+    do_fine_tune: bool = param_field(True, help="fine-tune the encoder; if false, use the pre-trained weights")
+    only_encoder: bool = param_field(False, help="do not train rankers")
+    fix_clustering: bool = param_field(False, help="use the tree of the encoder for the rankers too")
+    max_match_clusters: int = param_field(32768, low=1, help="fine-tune only on levels with at most this many clusters")
     # Options that PECOS does not have.
-    probabilities: bool | None = knob(
+    probabilities: bool | None = param_field(
         None,
         help="predict calibrated probabilities, learned from held-out documents, instead of scores (default: if "
         "label names are evidence)",
     )  # fmt: skip
-    label_names: bool | None = knob(
+    label_names: bool | None = param_field(
         None,
         help="find label names in texts, as evidence for calibrated probabilities; better answers, up to twice the "
         "training time of the rankers (default: if there are label names)",
     )  # fmt: skip
-    embedding_weight: float | None = knob(
+    embedding_weight: float | None = param_field(
         None, above=0,
         help="length of the embedding in the rankers' features; the other features have length 1 (default: 0.5 if the "
         "encoder is fine-tuned with cross-entropy, which fits embeddings to the training documents; else 1)",

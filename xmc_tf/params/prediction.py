@@ -13,7 +13,7 @@ from xmc_tf.params.choices import ENSEMBLES, POST_PROCESSORS, SCORES
 from xmc_tf.params.linear import LinearLevelPredParams
 from xmc_tf.params.matcher import MatcherPredParams
 from xmc_tf.params.shared_flags import add_arguments, from_arguments
-from xmc_tf.params.values import knob
+from xmc_tf.params.values import param_field
 
 SEARCH = ("only_topk", "beam_size", "post_processor")
 """The options of the search through the tree, which a training records as the model's defaults."""
@@ -54,33 +54,33 @@ class PredictionOptions(Params):
         quiet: whether to hide progress.
     """
 
-    beam_size: int | None = knob(
+    beam_size: int | None = param_field(
         None, low=1, help=f"number of nodes kept at each level above the labels; larger is slower and more exact {_OWN}"
     )
-    only_topk: int | None = knob(None, low=1, help=f"number of labels per document {_OWN}")
-    post_processor: str | None = knob(
+    only_topk: int | None = param_field(None, low=1, help=f"number of labels per document {_OWN}")
+    post_processor: str | None = param_field(
         None, choices=POST_PROCESSORS, help=f"function applied to the scores of each level {_OWN}"
     )
-    scores: str | None = knob(
+    scores: str | None = param_field(
         None, choices=SCORES,
         help="probabilities, calibrated from rankers and label names; or the rankers' scores, as PECOS computes them "
         "(default: probabilities if the model was trained with label names)",
     )  # fmt: skip
-    threshold: float | None = knob(None, help="minimum score of the labels returned")
-    min_precision: float | None = knob(
+    threshold: float | None = param_field(None, help="minimum score of the labels returned")
+    min_precision: float | None = param_field(
         None, above=0, below=1,
         help="return as many labels as possible, up to -k per document, of which at least this share is right (0 to "
         "1), measured on documents held out from training",
     )  # fmt: skip
-    ensemble_method: str | None = knob(
+    ensemble_method: str | None = param_field(
         None, choices=ENSEMBLES,
         help="scores to use: the rankers' (concat-only), the label head's (transformer-only), or both (default: as "
         "trained)",
     )  # fmt: skip
-    max_pred_chunk: int = knob(1_000_000, low=1, help="number of documents to predict at a time")
-    batch_tokens: int = knob(16384, low=1, help="number of tokens to encode at a time")
-    threads: int = knob(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
-    quiet: bool = knob(False, help="hide progress")
+    max_pred_chunk: int = param_field(1_000_000, low=1, help="number of documents to predict at a time")
+    batch_tokens: int = param_field(16384, low=1, help="number of tokens to encode at a time")
+    threads: int = param_field(-1, low=1, high=MOST_THREADS, also=(-1,), help="number of threads; -1: one per core")
+    quiet: bool = param_field(False, help="hide progress")
 
     def check_together(self) -> None:
         """Refuse options that exclude each other."""

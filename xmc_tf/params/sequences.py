@@ -8,7 +8,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.params.base import Params
 from xmc_tf.params.choices import SCHEDULES, WIRES
-from xmc_tf.params.values import MisfitError, knob
+from xmc_tf.params.values import MisfitError, param_field
 
 SEQUENCE_MODELS = ("bert4rec", "sasrec")
 
@@ -19,63 +19,73 @@ class SequenceParams(Params):
 
     retired = ("streaming", "mixed_precision", "jit_xla", "use_tpu", "write_format", "steps_per_execution")
 
-    model: str = knob(
+    model: str = param_field(
         "bert4rec", choices=SEQUENCE_MODELS,
         help="bert4rec: masked items are predicted from both sides; sasrec: each item from those before it",
     )  # fmt: skip
     # Data.
-    data_dir: str = knob("data", help="folder of prepared interactions")
-    train_data: str = knob("part_*.npz", help="parts of data_dir to train on, with wildcards")
-    eval_data: str = knob("part_*.npz", help="parts of data_dir whose users are evaluated, with wildcards")
-    max_len: int = knob(50, low=2, high=10_000, help="maximum length of a sequence: the model sees the last items")
-    sliding_step: int = knob(
+    data_dir: str = param_field("data", help="folder of prepared interactions")
+    train_data: str = param_field("part_*.npz", help="parts of data_dir to train on, with wildcards")
+    eval_data: str = param_field("part_*.npz", help="parts of data_dir whose users are evaluated, with wildcards")
+    max_len: int = param_field(
+        50, low=2, high=10_000, help="maximum length of a sequence: the model sees the last items"
+    )
+    sliding_step: int = param_field(
         25, low=1, help="step, in items, between the sequences of a long history; at most max_len, smaller repeats more"
     )
-    num_workers: int = knob(2, low=1, high=64, help="threads that prepare batches ahead")
+    num_workers: int = param_field(2, low=1, high=64, help="threads that prepare batches ahead")
     # Model.
-    embed_dim: int = knob(64, low=1, high=16_384, help="width of an item's embedding")
-    n_heads: int = knob(2, low=1, help="attention heads; embed_dim must be a multiple")
-    n_layers: int = knob(2, low=1, high=64, help="transformer layers")
-    mask_prob: float = knob(0.2, low=0.0, below=1.0, help="probability of masking an item; bert4rec only")
-    dropout: float = knob(0.1, low=0.0, below=1.0, help="dropout rate")
+    embed_dim: int = param_field(64, low=1, high=16_384, help="width of an item's embedding")
+    n_heads: int = param_field(2, low=1, help="attention heads; embed_dim must be a multiple")
+    n_layers: int = param_field(2, low=1, high=64, help="transformer layers")
+    mask_prob: float = param_field(0.2, low=0.0, below=1.0, help="probability of masking an item; bert4rec only")
+    dropout: float = param_field(0.1, low=0.0, below=1.0, help="dropout rate")
     # Loss.
-    loss: str = knob(
+    loss: str = param_field(
         "full", choices=("full", "sampled"), help="softmax over all items, or over a sample: faster beyond 100,000"
     )
-    negatives: int = knob(2048, low=1, help="items in the sample of a step, shared by all ranks; loss sampled only")
-    sampling: str = knob(
+    negatives: int = param_field(
+        2048, low=1, help="items in the sample of a step, shared by all ranks; loss sampled only"
+    )
+    sampling: str = param_field(
         "log-uniform", choices=("log-uniform", "frequency"),
         help="distribution of the sample; the loss is corrected for it",
     )  # fmt: skip
     # Training.
-    n_epochs: int = knob(10, low=1, help="passes over the sequences")
-    max_steps: int = knob(0, low=0, help="number of training steps; 0: use n_epochs")
-    learning_rate: float = knob(1e-3, above=0.0, help="peak learning rate of Adam")
-    lr_schedule: str = knob("constant", choices=SCHEDULES, help="learning-rate schedule")
-    lr_cycles: int = knob(
+    n_epochs: int = param_field(10, low=1, help="passes over the sequences")
+    max_steps: int = param_field(0, low=0, help="number of training steps; 0: use n_epochs")
+    learning_rate: float = param_field(1e-3, above=0.0, help="peak learning rate of Adam")
+    lr_schedule: str = param_field("constant", choices=SCHEDULES, help="learning-rate schedule")
+    lr_cycles: int = param_field(
         1, low=1, help="number of times that cosine_with_restarts falls from the peak to 0; 1: it does not restart"
     )
-    warmup_steps: int = knob(0, low=0, help="steps in which the learning rate rises from 0")
-    weight_decay: float = knob(0.0, low=0.0, help="weight decay, decoupled from the gradient as in AdamW")
-    max_grad_norm: float = knob(5.0, above=0.0, help="maximum gradient norm (larger gradients are scaled down to it)")
-    per_device_train_batch_size: int = knob(128, low=1, help="sequences in a step, per rank")
-    per_device_eval_batch_size: int = knob(256, low=1, help="users in a batch of evaluation, per rank")
-    patience: int = knob(3, low=0, help="stop early after this many evaluations without a better NDCG@10; 0: never")
-    eval_steps: int = knob(0, low=0, help="steps between evaluations and checkpoints; 0: after each epoch")
-    logging_steps: int = knob(100, low=1, help="steps between log lines")
-    seed: int = knob(42, low=0, high=2**31 - 1, help="seed of initial values, order, masks, samples, and dropout")
+    warmup_steps: int = param_field(0, low=0, help="steps in which the learning rate rises from 0")
+    weight_decay: float = param_field(0.0, low=0.0, help="weight decay, decoupled from the gradient as in AdamW")
+    max_grad_norm: float = param_field(
+        5.0, above=0.0, help="maximum gradient norm (larger gradients are scaled down to it)"
+    )
+    per_device_train_batch_size: int = param_field(128, low=1, help="sequences in a step, per rank")
+    per_device_eval_batch_size: int = param_field(256, low=1, help="users in a batch of evaluation, per rank")
+    patience: int = param_field(
+        3, low=0, help="stop early after this many evaluations without a better NDCG@10; 0: never"
+    )
+    eval_steps: int = param_field(0, low=0, help="steps between evaluations and checkpoints; 0: after each epoch")
+    logging_steps: int = param_field(100, low=1, help="steps between log lines")
+    seed: int = param_field(
+        42, low=0, high=2**31 - 1, help="seed of initial values, order, masks, samples, and dropout"
+    )
     # Ranks.
-    model_parallel: bool = knob(
+    model_parallel: bool = param_field(
         True, help="each rank holds a part of the item table; false: each holds all of it (data parallel)"
     )
-    route: str = knob(
+    route: str = param_field(
         "features", choices=("features", "rows"),
         help="what ranks exchange for a sampled loss: embeddings of positions (features), or rows of sampled items",
     )  # fmt: skip
-    wire: str = knob("fp32", choices=WIRES, help="number format of that exchange; fewer bits are less exact")
+    wire: str = param_field("fp32", choices=WIRES, help="number format of that exchange; fewer bits are less exact")
     # Output.
-    model_dir: str = knob("model", help="folder for the model; checkpoints are beside it, in model_dir.work")
-    logdir: str | None = knob(None, help="folder for TensorBoard; default: none")
+    model_dir: str = param_field("model", help="folder for the model; checkpoints are beside it, in model_dir.work")
+    logdir: str | None = param_field(None, help="folder for TensorBoard; default: none")
 
     def check_together(self) -> None:
         """Check rules for more than one parameter."""

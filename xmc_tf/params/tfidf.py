@@ -10,7 +10,7 @@ from typing import Any
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.params.base import Params
-from xmc_tf.params.values import knob
+from xmc_tf.params.values import param_field
 
 AUTO, AS_WRITTEN = "auto", "none"
 TFIDF_FLAGS = ("language", "pieces", "piece_weight", "ngram_max", "min_df", "max_features", "sublinear_tf")
@@ -34,26 +34,26 @@ def _languages(text: str) -> str:
 class TfidfParams(Params):
     """Options of TF-IDF: which words and pieces of words are features, and how they are weighted."""
 
-    ngram_max: int = knob(2, low=1, high=8, help="maximum length of word n-grams")
-    min_df: int = knob(2, low=1, help="minimum number of documents that contain a feature")
-    max_features: int = knob(
+    ngram_max: int = param_field(2, low=1, high=8, help="maximum length of word n-grams")
+    min_df: int = param_field(2, low=1, help="minimum number of documents that contain a feature")
+    max_features: int = param_field(
         500_000, low=1, help="maximum number of features (the most frequent are kept); smaller saves memory and time"
     )
-    sublinear_tf: bool = knob(True, help="replace the count of a term by 1 + log(count)")
-    lowercase: bool = knob(True, help="convert texts to lower case")
-    min_word_length: int = knob(2, low=1, help="minimum number of characters in a word")
-    norm: str = knob("l2", choices=("l2", "l1", "none"), help="normalization of each document")
-    language: str = knob(
+    sublinear_tf: bool = param_field(True, help="replace the count of a term by 1 + log(count)")
+    lowercase: bool = param_field(True, help="convert texts to lower case")
+    min_word_length: int = param_field(2, low=1, help="minimum number of characters in a word")
+    norm: str = param_field("l2", choices=("l2", "l1", "none"), help="normalization of each document")
+    language: str = param_field(
         AUTO, parse=_languages,
         help="language of the texts, in which words are replaced by their dictionary forms (lemmas): a code such as "
         "fi, or several such as fi,sv; auto: detected in the texts; none: words are used as written",
     )  # fmt: skip
-    pieces: int = knob(
+    pieces: int = param_field(
         5, low=3, high=16, also=(0,),
         help="length of the pieces of words of 6 characters or more, which match parts of compounds and other forms of "
         "a word; 0: no pieces",
     )  # fmt: skip
-    piece_weight: float | None = knob(
+    piece_weight: float | None = param_field(
         None, above=0, high=10,
         help="weight of pieces relative to words (default: 0.5; in languages that write compounds as one word 0.7; for "
         "texts of more than 40 words 0.2 less)",

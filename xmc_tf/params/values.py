@@ -33,7 +33,7 @@ def join(place: str, key: str) -> str:
     return f"{place}.{key}" if place else key
 
 
-def knob(
+def param_field(
     default: Any, *, help: str, choices: Sequence[str] = (), low: float | None = None, high: float | None = None,
     above: float | None = None, below: float | None = None, also: Sequence[float] = (),
     parse: Callable[[str], str] | None = None,

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.wire import pack, unpack
+from xmc_tf.common.serialization import pack, unpack
 
 Value = TypeVar("Value")
 Operation = Literal["sum", "max", "min"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.csv_cells import safe_cell
-from xmc_tf.common.files.outputs import Named, refuse_output, refuse_output_folder
+from xmc_tf.common.files.outputs import Named, check_output_folder, check_output_path
 from xmc_tf.report.card import write_card
 from xmc_tf.report.inputs import ReportInputs
 from xmc_tf.report.page.labels import CONFUSIONS_FILE, LABELS_FILE
@@ -40,9 +40,9 @@ def refuse_report(
     files: Mapping[str, str] = _FILES,
 ) -> None:  # fmt: skip
     """Refuse an output folder that is an input, or in which a file of others would be replaced without ``force``."""
-    refuse_output_folder(flag, folder, inputs)
+    check_output_folder(flag, folder, inputs)
     for name, mark in files.items():
-        refuse_output(flag, Path(folder) / name, inputs, [mark], force=force)
+        check_output_path(flag, Path(folder) / name, inputs, [mark], force=force)
 
 
 def write_report(

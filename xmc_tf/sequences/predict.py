@@ -15,7 +15,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.files.marks import PREDICTIONS
-from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.numbers import positive
 from xmc_tf.common.process import cli
@@ -66,7 +66,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     world = choose_communicator()
     cli.set_verbosity(arguments.verbose_level if world.rank == 0 else 0)
     inputs = {"-i": arguments.histories, "--data": arguments.data}
-    run_on_all_ranks(world, lambda: refuse_output("-o", arguments.output, inputs, PREDICTIONS, force=arguments.force))
+    run_on_all_ranks(
+        world, lambda: check_output_path("-o", arguments.output, inputs, PREDICTIONS, force=arguments.force)
+    )
     data = run_on_all_ranks(world, lambda: PreparedFolder(arguments.data) if arguments.data else None)
     from xmc_tf.collective.strategy import CollectiveStrategy
     from xmc_tf.sequences.model.folder import check_same_items, load_model

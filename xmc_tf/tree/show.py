@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.files.outputs import refuse_output
+from xmc_tf.common.files.outputs import check_output_path
 from xmc_tf.common.folders.checksums import MODEL_HEADER
 from xmc_tf.common.folders.model_parts import FUSION, FUSION_HEADER, NO_PROBABILITIES
 from xmc_tf.common.numbers import whole
@@ -135,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser().parse_args(argv)
     place = model_place(options)
     inputs = {"MODEL": place, "--labels": options.labels, "-y": options.label_path}
-    refuse_output("--dot", options.dot, inputs, ["digraph labels {"], force=options.force)
+    check_output_path("--dot", options.dot, inputs, ["digraph labels {"], force=options.force)
     given = Path(place)
     inside = given / ("concat_model" if (given / "concat_model").is_dir() else "tree")
     is_model = given.is_dir() and not (given / CONFIG).exists() and inside.is_dir()

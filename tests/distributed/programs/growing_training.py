@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.checkpoints.training_state import load_training, save_training
-from xmc_tf.collective.growing.eviction import LeastFrequent
-from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
+from xmc_tf.collective.dynamic_tables.eviction import LeastFrequent
+from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding
 from xmc_tf.collective.strategy import CollectiveStrategy
 
 BATCH, HALF, KINDS = 12, 6, 60

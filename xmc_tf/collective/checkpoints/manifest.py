@@ -12,7 +12,7 @@ from xmc_tf.collective.checkpoints.shard_files import ShardFile, flush, read_row
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.atomic import atomic_file
 from xmc_tf.common.files.json_files import read_json
-from xmc_tf.common.wire import register
+from xmc_tf.common.serialization import register
 
 MANIFEST = "manifest.json"
 VERSION = 3  # 2: of version 0.2, with the arrays of Keras 2's optimizers

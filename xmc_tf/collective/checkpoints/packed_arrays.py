@@ -13,7 +13,7 @@ import numpy as np
 
 from xmc_tf.collective.checkpoints.shard_files import BLOCK_BYTES, blocks, check_length, flush
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.wire import register
+from xmc_tf.common.serialization import register
 
 # The maximum length of a file. A longer array has its own file.
 PACK_BYTES = 1 << 30

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.wire import register
+from xmc_tf.common.serialization import register
 from xmc_tf.data.npz.reading import Head, read_head
 
 # The bytes of a block, which is copied at once, and must be read as a whole to check one of its rows.

@@ -6,9 +6,9 @@ import keras
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
+from xmc_tf.collective.tables.row_exchange import WireFormat, exchange_of
 from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded, table_of
 from xmc_tf.collective.tables.table_variable import plain_variable
-from xmc_tf.collective.tables.wire import WireFormat, exchange_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import even_rows
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids
+from xmc_tf.collective.tables.row_exchange import WireFormat, check_format, exchange_of
 from xmc_tf.collective.tables.table import ShardedTable, not_replicated, serving_or_sharded
-from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of
 
 # Scores, targets (1 for positives, otherwise 0) and weights, all [B, rows] -> losses in that shape.
 RowLoss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]

@@ -16,9 +16,9 @@ from xmc_tf.collective.heads.layers import scores_of_rows
 from xmc_tf.collective.keras_2 import keras_2_refused
 from xmc_tf.collective.tables.initial_values import Initializer, OfShape
 from xmc_tf.collective.tables.lookup import lookup
+from xmc_tf.collective.tables.row_exchange import WireFormat
 from xmc_tf.collective.tables.table import ShardedTable
 from xmc_tf.collective.tables.table_variable import TableVariable
-from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.common.errors import InputError
 
 logger = logging.getLogger(__name__)

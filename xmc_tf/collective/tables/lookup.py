@@ -12,9 +12,9 @@ import tensorflow as tf
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
 from xmc_tf.collective.tables.bags import Combiner, DenseOrRagged, Ids, bags, combine, flat_ids
+from xmc_tf.collective.tables.row_exchange import WireFormat, check_format, exchange_of
 from xmc_tf.collective.tables.row_sums import EachId, UniqueIds
 from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
-from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of
 from xmc_tf.common.errors import InputError
 
 # Before its ids, a rank sends how many different ids are out of range, and the first three of them, so that all ranks

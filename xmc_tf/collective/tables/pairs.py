@@ -10,8 +10,8 @@ import tensorflow as tf
 from xmc_tf.collective.engines import operations
 from xmc_tf.collective.tables.bags import DenseOrRagged, flat_ids
 from xmc_tf.collective.tables.lookup import by_owner, checked_ids, exchange_ids, fetch, request_rows
+from xmc_tf.collective.tables.row_exchange import WireFormat, check_format, exchange_of, row_bytes
 from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
-from xmc_tf.collective.tables.wire import WireFormat, check_format, exchange_of, row_bytes
 from xmc_tf.common.errors import InputError
 
 logger = logging.getLogger(__name__)

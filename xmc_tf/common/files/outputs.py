@@ -14,7 +14,7 @@ Named = str | Path | Sequence[str | Path] | None
 """What a flag names: a path, several, or nothing."""
 
 
-def refuse_output(
+def check_output_path(
     flag: str,
     path: str | Path | None,
     inputs: Mapping[str, Named],
@@ -38,7 +38,7 @@ def refuse_output(
     remove_leftovers(path)
 
 
-def refuse_output_folder(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:
+def check_output_folder(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> None:
     """Refuse a folder to write files to that is an input, part of a model, or cannot be written."""
     _refuse_clash(flag, path, inputs)
     _refuse_place(flag, path, "a folder")
@@ -142,7 +142,7 @@ def refuse_work_folder(flag: str, path: str | Path, inputs: Mapping[str, Named])
             expected = "a folder without inputs: it is removed when the model is complete"
             fix = f"move the input elsewhere, or give another folder with {flag}"
             raise InputError(problem, expected=expected, fix=fix)
-    refuse_output_folder(flag, path, {})
+    check_output_folder(flag, path, {})
 
 
 def _each(inputs: Mapping[str, Named]) -> Iterator[tuple[str, str]]:

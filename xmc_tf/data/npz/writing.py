@@ -14,7 +14,7 @@ from numpy.lib import format as npy_format
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.crc import crc_of_all
 from xmc_tf.common.files.writing import write_in_steps
-from xmc_tf.common.wire import register
+from xmc_tf.common.serialization import register
 from xmc_tf.data.npz.reading import read_head
 
 # Two clients of a network disk may overwrite each other's bytes within one memory page.

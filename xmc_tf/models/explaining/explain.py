@@ -21,7 +21,7 @@ from xmc_tf.models.explaining.explanation import (
     shares_of,
 )
 from xmc_tf.models.linear.parts import LinearParts
-from xmc_tf.models.parts import Parts
+from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import POOL as ENSEMBLE_POOL
 from xmc_tf.models.prediction import method_of, own_features, predict, predict_by_heads, ranker_features, windows_of
 from xmc_tf.params import PredictionOptions
@@ -76,7 +76,7 @@ def explain_linear(
     return Explanation(tuple(labels))
 
 
-def explain_parts(model: Parts, text: str, X: Any, options: PredictionOptions) -> Explanation:
+def explain_parts(model: LazyModelFolder, text: str, X: Any, options: PredictionOptions) -> Explanation:
     predicted = predict(model, [text], X, options)
     reading = model.metadata.reading
     (windows,) = windows_of(model, [text], options.batch_tokens, reading)

@@ -10,7 +10,7 @@ from xmc_tf.data import Features, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.folder import load_tfidf, write_model_folder
-from xmc_tf.models.growing.training_data import TrainedDocuments, TrainingData
+from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.rankers.ensemble import Rankers, trees_of
 from xmc_tf.tree import LabelTree, save_chain

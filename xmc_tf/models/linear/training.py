@@ -17,7 +17,7 @@ from xmc_tf.data import Features, JoinedTexts, Texts, as_features
 from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import Obstacles, ProbabilityModel, choose_evidence, held_out_folds
 from xmc_tf.label_names import NameDocuments, label_vocabulary
-from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.incremental.training_data import TrainingData
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.linear.places import InMemory, OverRanks
 from xmc_tf.models.metadata import ModelMetadata

@@ -19,7 +19,7 @@ import numpy as np
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.writing import write_in_steps
 from xmc_tf.common.progress import Progress
-from xmc_tf.common.wire import register
+from xmc_tf.common.serialization import register
 from xmc_tf.data.matrices import index_type
 from xmc_tf.data.npz.writing import ArraySpec, SharedNpz
 from xmc_tf.rankers.distributed.work_folder import WorkFolder

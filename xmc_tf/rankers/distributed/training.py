@@ -14,8 +14,8 @@ import numpy as np
 from xmc_tf.common.folders.model_parts import RANKERS
 from xmc_tf.common.folders.placing import placed_folder
 from xmc_tf.common.memory import release_freed_memory
+from xmc_tf.common.serialization import register
 from xmc_tf.common.threads import thread_count, usable_cores
-from xmc_tf.common.wire import register
 from xmc_tf.data import Features, check_pair, save_matrix
 from xmc_tf.data.matrices import open_matrix
 from xmc_tf.params import LinearLevelPredParams, RankerParams, RankerPredParams, per_level

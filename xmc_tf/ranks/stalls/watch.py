@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from xmc_tf.common.process.states import process_state
-from xmc_tf.common.wire import register
+from xmc_tf.common.serialization import register
 from xmc_tf.ranks.channels import frames
 from xmc_tf.ranks.channels.addresses import addresses_by_host
 from xmc_tf.ranks.channels.handshake import call, new_secret

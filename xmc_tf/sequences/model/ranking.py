@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from xmc_tf.collective.engines import operations
+from xmc_tf.collective.tables.row_exchange import exchange
 from xmc_tf.collective.tables.table import ShardedTable, serving_or_sharded
-from xmc_tf.collective.tables.wire import exchange
 from xmc_tf.ranks.communicator import Communicator
 from xmc_tf.sequences.data.batches import histories
 from xmc_tf.sequences.model.recommender import Recommender

@@ -14,8 +14,8 @@ from xmc_tf.collective.engines import operations
 from xmc_tf.collective.meters.traffic import after, count_sent
 from xmc_tf.collective.tables.lookup import fetch, request_rows
 from xmc_tf.collective.tables.pairs import pair_dots
+from xmc_tf.collective.tables.row_exchange import WireFormat, exchange
 from xmc_tf.collective.tables.table import ShardedTable
-from xmc_tf.collective.tables.wire import WireFormat, exchange
 
 
 class Sample(NamedTuple):

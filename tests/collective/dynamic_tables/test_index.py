@@ -7,8 +7,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as some
 
-from xmc_tf.collective.growing.index import HASHES, NO_ROW, IdIndex, hash_ids
-from xmc_tf.collective.growing.table import initial_rows
+from xmc_tf.collective.dynamic_tables.index import HASHES, NO_ROW, IdIndex, hash_ids
+from xmc_tf.collective.dynamic_tables.table import initial_rows
 from xmc_tf.common.errors import InputError
 
 

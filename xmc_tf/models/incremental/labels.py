@@ -12,13 +12,13 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features, check_pair
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.models.documents import ReadDocuments
-from xmc_tf.models.growing.documents import further_labels, training_of
-from xmc_tf.models.growing.training_data import TrainingData, params_of_growth, recounted
+from xmc_tf.models.incremental.documents import further_labels, training_of
+from xmc_tf.models.incremental.training_data import TrainingData, params_of_growth, recounted
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
-from xmc_tf.rankers.growing.rankers import Growth, changed_clusters, regrouped, solved_again
+from xmc_tf.rankers.incremental.rankers import Growth, changed_clusters, regrouped, solved_again
 from xmc_tf.rankers.levels import Levels
 from xmc_tf.rankers.tasks import Instances
 from xmc_tf.rankers.xlinear import XLinear

@@ -6,9 +6,9 @@ import tensorflow as tf
 from tests.collective.threads import on_ranks, results_of
 from tests.plain_tensorflow import ask, foreign_operations, nodes
 from xmc_tf.collective.checkpoints.checkpoint import load_tables, save_tables
-from xmc_tf.collective.growing.index import hash_ids
-from xmc_tf.collective.growing.keras_embedding import growing_lookup
-from xmc_tf.collective.growing.table import make_growing_table
+from xmc_tf.collective.dynamic_tables.index import hash_ids
+from xmc_tf.collective.dynamic_tables.keras_embedding import growing_lookup
+from xmc_tf.collective.dynamic_tables.table import make_growing_table
 from xmc_tf.collective.saved_model import Signature, export_saved_model
 from xmc_tf.collective.tables.table import make_table
 from xmc_tf.common.errors import InputError

@@ -14,10 +14,10 @@ from xmc_tf.data import as_features
 from xmc_tf.fusion import ProbabilityModel
 from xmc_tf.label_names import label_vocabulary
 from xmc_tf.models.folder import link_part, read_metadata, read_names, write_model_folder
-from xmc_tf.models.growing.documents import appended
-from xmc_tf.models.growing.training_data import TrainingData
+from xmc_tf.models.incremental.documents import appended
+from xmc_tf.models.incremental.training_data import TrainingData
 from xmc_tf.models.metadata import ADDED
-from xmc_tf.models.parts import Parts
+from xmc_tf.models.parts import LazyModelFolder
 from xmc_tf.models.prediction import embedded
 from xmc_tf.models.xr_linear import XRLinear
 
@@ -53,7 +53,7 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
         if linear.training_data is not None:
             _with_names(linear, linear.training_data, lines).save(folder)
             return metadata.nr_labels + len(added)
-    encoder = Parts({"encoder": model / "encoder"}, metadata, where=model)
+    encoder = LazyModelFolder({"encoder": model / "encoder"}, metadata, where=model)
     evidence = evidence.with_added(lines, partial(embedded, encoder) if evidence.fusion.similarity else None)
 
     def link(source: Path, target: Path) -> None:
@@ -61,7 +61,7 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
             link_part(source, target)
 
     parts: dict[str, Callable[[Path], object]] = {
-        name: partial(link, source) for name, source in Parts.at(model, metadata).parts.items()
+        name: partial(link, source) for name, source in LazyModelFolder.at(model, metadata).parts.items()
     }
     parts |= evidence.parts
     metadata = metadata.replace(**{ADDED: int(metadata.content.get(ADDED, 0)) + len(added)})

@@ -11,13 +11,20 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import Features, as_features, check_labels, check_pair
 from xmc_tf.label_names import NameDocuments, label_vocabulary
 from xmc_tf.models.documents import ReadDocuments
-from xmc_tf.models.growing.training_data import TrainingData, params_of_growth, recounted
+from xmc_tf.models.incremental.training_data import TrainingData, params_of_growth, recounted
 from xmc_tf.models.labels import matrix_of_names, needed_names
 from xmc_tf.models.linear.parts import LinearParts
 from xmc_tf.models.metadata import ADDED
 from xmc_tf.params.values import nearest
 from xmc_tf.rankers.ensemble import rankers_of, trees_of
-from xmc_tf.rankers.growing.rankers import Growth, adjusted, place_labels, regrouped, solved_again, with_documents_from
+from xmc_tf.rankers.incremental.rankers import (
+    Growth,
+    adjusted,
+    place_labels,
+    regrouped,
+    solved_again,
+    with_documents_from,
+)
 from xmc_tf.rankers.levels import Levels
 from xmc_tf.rankers.tasks import Instances
 from xmc_tf.tables.label_forms import LabelData

@@ -6,7 +6,7 @@ import numpy as np
 
 from xmc_tf.collective.tables.bags import Combiner
 from xmc_tf.collective.tables.initial_values import Initializer
-from xmc_tf.collective.tables.wire import WireFormat, row_bytes
+from xmc_tf.collective.tables.row_exchange import WireFormat, row_bytes
 from xmc_tf.common.errors import InputError
 from xmc_tf.metrics.table import format_table
 from xmc_tf.ranks.partition import Partition, even_rows

@@ -7,13 +7,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.several.planner import EmbeddingTable, Plan, partition_of
+from xmc_tf.collective.embedding_collection.planner import EmbeddingTable, Plan, partition_of
 from xmc_tf.collective.tables.bags import Bags, DenseOrRagged, bags, combine, flat_ids
 from xmc_tf.collective.tables.initial_values import first_values
 from xmc_tf.collective.tables.lookup import check_ids_of_all_ranks, fetch, lookup, request_rows
+from xmc_tf.collective.tables.row_exchange import WireFormat
 from xmc_tf.collective.tables.table import ShardedTable, SomeRows, make_table, serving_or_sharded
 from xmc_tf.collective.tables.table_variable import TableVariable
-from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.partition import Partition
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xmc_tf.collective.growing import kernels
+from xmc_tf.collective.dynamic_tables import kernels
 from xmc_tf.collective.tables.bags import Ids
 from xmc_tf.common.errors import InputError
 

@@ -5,8 +5,8 @@ from typing import TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from xmc_tf.collective.dynamic_tables.index import NO_ROW, IdIndex, IndexedIds
 from xmc_tf.collective.engines import operations
-from xmc_tf.collective.growing.index import NO_ROW, IdIndex, IndexedIds
 from xmc_tf.common.errors import InputError
 
 # Ids are evicted in the order of a key of 63 bits: the count, the last step, and the first bits of the hash.

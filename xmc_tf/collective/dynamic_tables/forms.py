@@ -13,8 +13,8 @@ import tensorflow as tf
 from xmc_tf.collective.blocks import set_in_block
 from xmc_tf.collective.checkpoints.manifest import Manifest
 from xmc_tf.collective.checkpoints.shard_files import read_rows
-from xmc_tf.collective.growing.index import HASHES, NO_ROW, IndexedIds
-from xmc_tf.collective.growing.table import GrowingTable
+from xmc_tf.collective.dynamic_tables.index import HASHES, NO_ROW, IndexedIds
+from xmc_tf.collective.dynamic_tables.table import GrowingTable
 from xmc_tf.collective.tables.table import ShardedTable, SomeRows, serving_or_sharded
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.communicator import Communicator

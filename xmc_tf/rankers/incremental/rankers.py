@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.rankers.growing.kernels import adjust_labels
+from xmc_tf.rankers.incremental.kernels import adjust_labels
 from xmc_tf.rankers.kernels.emit import WeightColumns, matrix_of_columns
 from xmc_tf.rankers.level import Level
 from xmc_tf.rankers.levels import LevelProblem, Levels

@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 
 from xmc_tf import CollectiveStrategy
-from xmc_tf.collective.growing import table as growing
-from xmc_tf.collective.growing.eviction import LeastFrequent, OlderThan, keys_of, limit_of
-from xmc_tf.collective.growing.index import IdIndex, IndexedIds, hash_ids
-from xmc_tf.collective.growing.keras_embedding import GrowingEmbedding
+from xmc_tf.collective.dynamic_tables import table as growing
+from xmc_tf.collective.dynamic_tables.eviction import LeastFrequent, OlderThan, keys_of, limit_of
+from xmc_tf.collective.dynamic_tables.index import IdIndex, IndexedIds, hash_ids
+from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.solo import Solo
 

@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import ndtr, ndtri
 
-from xmc_tf.collective.growing import kernels
-from xmc_tf.collective.growing.eviction import (
+from xmc_tf.collective.dynamic_tables import kernels
+from xmc_tf.collective.dynamic_tables.eviction import (
     LeastFrequent,
     OlderThan,
     Rule,
@@ -23,7 +23,7 @@ from xmc_tf.collective.growing.eviction import (
     limit_of,
     rules_of,
 )
-from xmc_tf.collective.growing.index import HASHES, NO_ROW, IdIndex, IndexedIds
+from xmc_tf.collective.dynamic_tables.index import HASHES, NO_ROW, IdIndex, IndexedIds
 from xmc_tf.collective.tables.initial_values import table_seed
 from xmc_tf.collective.tables.table import ShardedTable, mark_rows, not_replicated
 from xmc_tf.common.errors import InputError

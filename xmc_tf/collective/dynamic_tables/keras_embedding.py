@@ -7,15 +7,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from xmc_tf.collective.growing.eviction import Rule, rules_of
-from xmc_tf.collective.growing.forms import served_form
-from xmc_tf.collective.growing.index import hash_ids
-from xmc_tf.collective.growing.table import GrowingTable
+from xmc_tf.collective.dynamic_tables.eviction import Rule, rules_of
+from xmc_tf.collective.dynamic_tables.forms import served_form
+from xmc_tf.collective.dynamic_tables.index import hash_ids
+from xmc_tf.collective.dynamic_tables.table import GrowingTable
 from xmc_tf.collective.tables.bags import Combiner, DenseOrRagged, Ids, flat_ids
 from xmc_tf.collective.tables.keras_embedding import embedding_scope_of
 from xmc_tf.collective.tables.lookup import lookup, request_from_owners
+from xmc_tf.collective.tables.row_exchange import WireFormat
 from xmc_tf.collective.tables.table_variable import TableVariable
-from xmc_tf.collective.tables.wire import WireFormat
 from xmc_tf.common.errors import InputError
 
 
