@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.json_files import read_json
@@ -195,6 +196,55 @@ def quiet_transformers() -> Iterator[None]:
     finally:
         transformers_logging.set_verbosity(before)
         hub.setLevel(of_hub)
+
+
+def auto_tokenizer(source: EncoderSource) -> Any:
+    """Return the tokenizer that transformers finds in a source."""
+    with quiet_transformers():
+        from transformers import AutoTokenizer  # takes a second to import
+
+        found = AutoTokenizer.from_pretrained(
+            source.name, cache_dir=source.cache_dir, use_fast=True, **_inferred_type(source.folder)
+        )
+        _note_defaults(source.folder, found)
+    return found
+
+
+def _inferred_type(folder: Path | None) -> dict[str, str]:
+    """Return the tokenizer's type for ``AutoTokenizer`` from PECOS's encoder beside it; empty if not needed."""
+    if (
+        folder is None
+        or _content(folder / "config.json").get("model_type")
+        or _content(folder / "tokenizer_config.json").get("tokenizer_class")
+    ):
+        return {}
+    kind = _content(folder.parent / "text_encoder" / "config.json").get("model_type")
+    return {"tokenizer_type": kind} if isinstance(kind, str) else {}
+
+
+def _note_defaults(folder: Path | None, tokenizer: Any) -> None:
+    """Log the settings assumed for a vocabulary without settings; warn if they look wrong."""
+    lowers = getattr(tokenizer, "do_lower_case", None)
+    if folder is None or lowers is None or any((folder / name).is_file() for name in _TOKENIZER_FILES[:2]):
+        return
+    special = set(tokenizer.all_special_tokens)
+    cased = sum(1 for token in tokenizer.get_vocab() if token not in special and token != token.lower())
+    assumed = f"{folder} has no tokenizer_config.json: assuming {type(tokenizer).__name__}"
+    if lowers and cased > len(tokenizer) // 100:
+        _LOG.warning(
+            '%s, which converts text to lower case, but %s tokens have capitals; if the encoder is cased, add '
+            'tokenizer_config.json with {"do_lower_case": false}', assumed, f"{cased:,}",
+        )  # fmt: skip
+    else:
+        _LOG.info("%s, which %s", assumed, "converts text to lower case" if lowers else "keeps upper and lower case")
+
+
+def _content(path: Path) -> dict[str, Any]:
+    """Return a small JSON object; empty if it is missing or unreadable, which its actual reader reports."""
+    try:
+        return dict(read_json(path, limit=1 << 24, foreign=True))
+    except (OSError, InputError):
+        return {}
 
 
 _ARTICLE = {"encoder": "an encoder", "tokenizer": "a tokenizer"}

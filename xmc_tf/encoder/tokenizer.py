@@ -14,16 +14,15 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from xmc_tf.common.errors import InputError
-from xmc_tf.common.files.json_files import parse_json, read_json
+from xmc_tf.common.files.json_files import parse_json
 from xmc_tf.common.folders.checksums import verified
 from xmc_tf.data.reading import Reading, window_bounds
-from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource, quiet_transformers
+from xmc_tf.encoder.sources import WEIGHT_ENDINGS, EncoderSource, auto_tokenizer, quiet_transformers
 
 if TYPE_CHECKING:
     from xmc_tf.encoder.graph_tokenizer import GraphTokenizer
 
 _LOG = logging.getLogger(__name__)
-_LARGEST = 1 << 24  # bytes of a configuration
 _MAIN = "tokenizer.json"
 _SETTINGS = ("tokenizer_config.json", "special_tokens_map.json")
 # Settings of BERT's tokenizers that override the normalizer in tokenizer.json.
@@ -109,7 +108,7 @@ class TextTokenizer:
         source = EncoderSource(name_or_folder, "tokenizer", cache_dir)
         with verified(source.folder, skip=WEIGHT_ENDINGS):
             try:
-                return cls(*(_read_main_file(source) or _read_with_transformers(source)))
+                return cls(*(_read_main_file(source) or _of_transformers(auto_tokenizer(source))))
             except InputError:
                 raise
             except ImportError as error:
@@ -230,17 +229,6 @@ def _read_main_file(source: EncoderSource) -> Parts | None:
     return backend, 0, save
 
 
-def _read_with_transformers(source: EncoderSource) -> Parts:
-    with quiet_transformers():
-        from transformers import AutoTokenizer  # takes a second to import
-
-        found = AutoTokenizer.from_pretrained(
-            source.name, cache_dir=source.cache_dir, use_fast=True, **_inferred_type(source.folder)
-        )
-        _note_defaults(source.folder, found)
-    return _of_transformers(found)
-
-
 def _of_transformers(tokenizer: Any) -> Parts:
     """Return the parts of a fast tokenizer of transformers."""
     if not tokenizer.is_fast:
@@ -261,40 +249,3 @@ def _bare(backend: Tokenizer) -> Tokenizer:
     backend.no_padding()
     backend.no_truncation()
     return backend
-
-
-def _inferred_type(folder: Path | None) -> dict[str, str]:
-    """Return the tokenizer's type for ``AutoTokenizer`` from PECOS's encoder beside it; empty if not needed."""
-    if (
-        folder is None
-        or _content(folder / "config.json").get("model_type")
-        or _content(folder / "tokenizer_config.json").get("tokenizer_class")
-    ):
-        return {}
-    kind = _content(folder.parent / "text_encoder" / "config.json").get("model_type")
-    return {"tokenizer_type": kind} if isinstance(kind, str) else {}
-
-
-def _note_defaults(folder: Path | None, tokenizer: Any) -> None:
-    """Log the settings assumed for a vocabulary without settings; warn if they look wrong."""
-    lowers = getattr(tokenizer, "do_lower_case", None)
-    if folder is None or lowers is None or any((folder / name).is_file() for name in (_MAIN, "tokenizer_config.json")):
-        return
-    special = set(tokenizer.all_special_tokens)
-    cased = sum(1 for token in tokenizer.get_vocab() if token not in special and token != token.lower())
-    assumed = f"{folder} has no tokenizer_config.json: assuming {type(tokenizer).__name__}"
-    if lowers and cased > len(tokenizer) // 100:
-        _LOG.warning(
-            '%s, which converts text to lower case, but %s tokens have capitals; if the encoder is cased, add '
-            'tokenizer_config.json with {"do_lower_case": false}', assumed, f"{cased:,}",
-        )  # fmt: skip
-    else:
-        _LOG.info("%s, which %s", assumed, "converts text to lower case" if lowers else "keeps upper and lower case")
-
-
-def _content(path: Path) -> dict[str, Any]:
-    """Return a small JSON object; empty if it is missing or unreadable, which its actual reader reports."""
-    try:
-        return dict(read_json(path, limit=_LARGEST, foreign=True))
-    except (OSError, InputError):
-        return {}
