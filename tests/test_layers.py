@@ -306,7 +306,6 @@ def test_parts_without_tensorflow_name_none_of_its_kin():
         for one in imports(module, path)
         if one.target.split(".")[0] in BRING_TENSORFLOW
         and not one.target.startswith("horovod.runner")  # Horovod's launcher, which works without TensorFlow
-        and one.target != "transformers.AutoTokenizer"  # for tokenizers that only transformers can read
     ]
     assert not wrong, "\n".join(wrong)
 
