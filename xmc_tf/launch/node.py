@@ -117,30 +117,30 @@ class HostNode:
         self._sending = threading.Lock()
         self._job: dict[str, Any] = {}
         self._children: list[Child] = []
-        self._by_stand_in: dict[socket.socket, Child] = {}
+        self._by_proxy: dict[socket.socket, Child] = {}
         self._folder = TemporaryFolder()  # readable by this user only
-        self._stand_ins = socket.socket(socket.AF_UNIX)
-        self._stand_ins.bind(path := str(Path(self._folder.name, "node")))
-        self._stand_ins.listen(1024)
+        self._proxies = socket.socket(socket.AF_UNIX)
+        self._proxies.bind(path := str(Path(self._folder.name, "node")))
+        self._proxies.listen(1024)
         self._address = self._launcher.getsockname()[0]
         self._interface, network = interfaces().get(self._address, ("", ""))
-        self._send(HELLO, slots=slots, network=network, stand_ins=path)
+        self._send(HELLO, slots=slots, network=network, proxies=path)
 
     def serve(self) -> int | None:
         """Serve the launcher until it ends; return the exit status of the run, or None if the launcher is lost."""
         unpacker = Unpacker()
         with selectors.DefaultSelector() as selector, contextlib.suppress(OSError, ValueError):
-            for one in (self._launcher, self._stand_ins):
+            for one in (self._launcher, self._proxies):
                 selector.register(one, selectors.EVENT_READ)
             while True:
                 for key, _ in selector.select():
-                    if key.fileobj is self._stand_ins:
-                        stand_in, _ = self._stand_ins.accept()
-                        if self._welcome(stand_in):
-                            selector.register(stand_in, selectors.EVENT_READ)
+                    if key.fileobj is self._proxies:
+                        proxy, _ = self._proxies.accept()
+                        if self._welcome(proxy):
+                            selector.register(proxy, selectors.EVENT_READ)
                     elif key.fileobj is not self._launcher:
                         assert isinstance(key.fileobj, socket.socket)
-                        self._by_stand_in.pop(key.fileobj).stop()  # it has ended
+                        self._by_proxy.pop(key.fileobj).stop()  # it has ended
                         selector.unregister(key.fileobj)
                     elif not (data := self._launcher.recv(1 << 16)):
                         return None
@@ -158,7 +158,7 @@ class HostNode:
         for child in self._children:
             child.gone.wait(max(0.0, end - time.monotonic()))
         self._launcher.close()
-        self._stand_ins.close()
+        self._proxies.close()
         self._folder.cleanup()
 
     def _handle(self, message: dict[str, Any]) -> None:
@@ -186,16 +186,16 @@ class HostNode:
             answer = {"error": str(error)}
         self._send(ANSWER, answer=answer)
 
-    def _welcome(self, stand_in: socket.socket) -> bool:
+    def _welcome(self, proxy: socket.socket) -> bool:
         try:
-            environment = receive(stand_in, _STAND_IN_S)["environment"]
-            stand_in.settimeout(None)
-            self._by_stand_in[stand_in] = self._start(environment, stand_in)
+            environment = receive(proxy, _STAND_IN_S)["environment"]
+            proxy.settimeout(None)
+            self._by_proxy[proxy] = self._start(environment, proxy)
         except (OSError, ValueError, KeyError):
-            stand_in.close()
-        return stand_in in self._by_stand_in
+            proxy.close()
+        return proxy in self._by_proxy
 
-    def _start(self, environment: Mapping[str, str], stand_in: socket.socket | None) -> Child:
+    def _start(self, environment: Mapping[str, str], proxy: socket.socket | None) -> Child:
         """Start a rank, whose numbers are in its variables."""
         prefix = "HOROVOD" if "HOROVOD_RANK" in environment else "OMPI_COMM_WORLD"
         rank, local_rank, local_size = (
@@ -215,12 +215,12 @@ class HostNode:
 
         def ended(status: int) -> None:
             self._send(END, **of, status=status, stopped=child.stopping.is_set())
-            if stand_in is not None:
+            if proxy is not None:
                 if status:
                     # mpiexec then stops the other ranks; wait, so that other failures are reported first.
                     child.stopping.wait(PATIENCE_S)
                 with contextlib.suppress(OSError):  # it has been killed
-                    stand_in.sendall(frame({"status": _exit_code(status)}))
+                    proxy.sendall(frame({"status": _exit_code(status)}))
 
         def show(stream: str, text: str) -> None:
             self._send(LINE, **of, stream=stream, text=text)
@@ -245,7 +245,7 @@ class HostNode:
         def ended(status: int) -> None:
             self._send(DONE, run=run, number=number, status=_exit_code(status), lines=list(last))
 
-        environment = {**os.environ, **self._job["environment"], NODE: self._stand_ins.getsockname()}
+        environment = {**os.environ, **self._job["environment"], NODE: self._proxies.getsockname()}
         command = ["/bin/sh", "-c", line]
         child = Child(command, environment, show=lambda _, text: last.append(text), ended=ended)
         self._children.append(child)

@@ -38,7 +38,7 @@ class NodeError(Exception):
 
 class NodeConnection:
     def __init__(self, name: str, connection: socket.socket, hello: dict[str, Any]) -> None:
-        self.name, self.network, self.stand_ins = name, text_of(hello, "network"), text_of(hello, "stand_ins")
+        self.name, self.network, self.proxies = name, text_of(hello, "network"), text_of(hello, "proxies")
         self.end = 0.0  # of time.monotonic: when answers must have arrived
         self.answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._connection, self._sending = connection, threading.Lock()
