@@ -42,8 +42,8 @@ def test_a_node_answers_what_the_checks_ask(nodes):
 def test_the_secret_is_on_no_command_line_and_in_no_variable(nodes):
     (node,) = (child for child in psutil.Process().children() if "xmc_tf.launch.node" in child.cmdline())
     assert not re.search(r"[0-9a-f]{64}", str([node.cmdline(), node.environ()]))
-    assert "/" in nodes["localhost"].stand_ins
-    assert os.stat(os.path.dirname(nodes["localhost"].stand_ins)).st_mode & 0o777 == 0o700
+    assert "/" in nodes["localhost"].proxies
+    assert os.stat(os.path.dirname(nodes["localhost"].proxies)).st_mode & 0o777 == 0o700
 
 
 def start(nodes, *program, **job):
