@@ -168,7 +168,7 @@ def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Re
     device = choose_device(communicator, recipe.first_level.use_gpu)
     _LOG.info("%s documents, %s labels, on %s", *(f"{n:,}" for n in inputs.documents.Y.shape), device)
     stages = Stages(work, communicator)
-    model = XTransformer.trained(inputs, recipe, stages)
+    model = XTransformer._train_in_stages(inputs, recipe, stages)
 
     def save() -> None:
         model.save(folder)

@@ -61,7 +61,7 @@ def test_any_number_of_workers_fill_one_file(tmp_path, store, encoded, size):
         embed_documents(FakeEncoder(), store, tmp_path, Solo())
     else:
         facts = on_ranks(size, lambda world: embed_documents(FakeEncoder(), store, tmp_path, world))
-        assert facts == [{"dim": DIM, "said": "130 × 3"}] * size
+        assert facts == [{"dim": DIM, "summary": "130 × 3"}] * size
     np.testing.assert_array_equal(np.load(tmp_path / "E.npy"), expected)
     np.testing.assert_array_equal(np.sort(np.concatenate(encoded)), np.arange(130))
 

@@ -33,7 +33,7 @@ class Run:
             if name == fails:
                 raise OSError("no space left")
             (folder / "whole").write_text(str(value))
-            return {"said": f"{name} is {value}", "value": value}
+            return {"summary": f"{name} is {value}", "value": value}
 
         return make
 

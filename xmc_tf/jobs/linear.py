@@ -23,7 +23,7 @@ from xmc_tf.jobs.train import TableJob, data_set_of, finish, trained_labels
 from xmc_tf.label_names import NameDocuments, have_letters
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.incremental.training_data import TrainedDocuments, TrainingData
-from xmc_tf.models.linear.places import InMemory, fit_tfidf
+from xmc_tf.models.linear.executors import InMemory, fit_tfidf
 from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import TfidfParams, XRLinearParams
@@ -176,14 +176,14 @@ class LinearTraining:
             self.options, params=params, keep_training_data=self._keeps(params, data.X),
             label_names=self.options.label_names if named else self.options.label_names or False,
         )  # fmt: skip
-        place = InMemory(options.threads)
-        model = XRLinear.of(train_linear(data, options, place))
+        executor = InMemory(options.threads)
+        model = XRLinear.of(train_linear(data, options, executor))
         if self.trials:
             self.seconds["choosing settings"] = round(chosen - began, 2)
-        self.seconds["training"] = round(time.monotonic() - chosen - place.seconds_of_evidence, 2)
+        self.seconds["training"] = round(time.monotonic() - chosen - executor.seconds_of_evidence, 2)
         if model.evidence is not None:
             part = "probabilities" if model.evidence.names is None else "label names"
-            self.seconds[part] = round(place.seconds_of_evidence, 2)
+            self.seconds[part] = round(executor.seconds_of_evidence, 2)
         return model, params
 
     def _keeps(self, params: XRLinearParams, X: Features | None) -> bool:

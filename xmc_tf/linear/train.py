@@ -23,9 +23,9 @@ from xmc_tf.data import TextFile, as_features, check_pair, check_training_input,
 from xmc_tf.data.structure import ALONE, Scan
 from xmc_tf.data.vocabularies import load_label_lines
 from xmc_tf.label_names import label_vocabulary
+from xmc_tf.models.linear.executors import OnDisk, OverRanks
 from xmc_tf.models.linear.first_use import compiling_beside
 from xmc_tf.models.linear.parts import LinearParts
-from xmc_tf.models.linear.places import OnDisk, OverRanks
 from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import (
@@ -229,15 +229,15 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
         ranks.save(parts)
     else:
         nothing_to_resume("linear training in one process keeps everything in memory (mpiexec -n 2 keeps files)")
-        place = OnDisk(folder, options.threads, arguments.layout)
+        executor = OnDisk(folder, options.threads, arguments.layout)
         try:
             data = _data(arguments, options, communicator, ALONE)
             _warn_of_needs(data, options, arguments.layout, folder)
-            parts = train_linear(data, options, place)
+            parts = train_linear(data, options, executor)
             summary = _size_of(parts)
             XRLinear.of(parts).save(folder)
         finally:
-            place.remove()
+            executor.remove()
     _LOG.info("%s: %s", folder, summary)
     finished()
 

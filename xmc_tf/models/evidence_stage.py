@@ -82,7 +82,7 @@ def evidence_stage(
             embeddings=np.load(embeddings.folder / "E.npy", mmap_mode="r")[: documents.nr_documents], language=language,
         )  # fmt: skip
         evidence.save(folder)
-        return record | {"said": f"{len(rows):,} held-out documents"}
+        return record | {"summary": f"{len(rows):,} held-out documents"}
 
     language = (recipe.tfidf or TfidfParams()).language
     inputs_of = {

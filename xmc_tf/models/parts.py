@@ -47,11 +47,11 @@ class LazyModelFolder:
 
     def __init__(
         self, parts: Mapping[str, Path], metadata: ModelMetadata, names: Sequence[str] | None = None, *, where: Path,
-        kept: Any = None,
+        temp_dir: Any = None,
     ) -> None:  # fmt: skip
         self.parts, self.metadata = dict(parts), metadata
         self.names = list(names) if names else None
-        self.folder, self._kept = where, kept
+        self.folder, self._temp_dir = where, temp_dir
         self.told_of_truncation = False
         self.output_labels: np.ndarray | None = None  # labels that may be predicted; None: all
 
@@ -70,7 +70,7 @@ class LazyModelFolder:
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the paths of the parts, not the parts: an encoder alone can take gigabytes."""
-        if self._kept is not None:
+        if self._temp_dir is not None:
             raise TypeError(
                 f"{self!r} is in a temporary folder and cannot be pickled; fix: model.save(folder), then load"
             )

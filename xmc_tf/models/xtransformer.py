@@ -145,27 +145,27 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
             effort=run.effort,
         )  # fmt: skip
         stages, temporary = run.open()
-        model = cls.trained(inputs, recipe, stages, run.strategy, temporary)
+        model = cls._train_in_stages(inputs, recipe, stages, run.strategy, temporary)
         model.metadata = model.metadata.with_columns(read.columns)
         return model
 
     @classmethod
-    def trained(
+    def _train_in_stages(
         cls,
         inputs: TrainingInputs,
         recipe: Recipe,
         stages: Stages,
         strategy: "CollectiveStrategy | None" = None,
-        kept: Any = None,
+        temp_dir: Any = None,
     ) -> Self:
-        """Train a model in stages; the finished ones are not repeated. Internal: :meth:`train` calls it.
+        """Train a model in stages; the finished ones are not repeated.
 
         Args:
             inputs: the training data.
             recipe: all options.
             stages: the stages, in a work folder.
             strategy: distribution over ranks (default: over those of the stages).
-            kept: an object that must live as long as the model, such as a temporary folder.
+            temp_dir: an object that must live as long as the model, such as a temporary folder.
         """
 
         def the_strategy() -> "CollectiveStrategy":
@@ -176,7 +176,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         require("tensorflow")  # the first stages do without it
         recipe = recipe.for_data(inputs.documents.nr_documents, inputs.documents.nr_labels)
         made: TrainedParts = make_parts(inputs, recipe, stages, the_strategy)
-        model = cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, kept=kept)
+        model = cls(made.parts, ModelMetadata(made.metadata), inputs.names, where=stages.folder, temp_dir=temp_dir)
         if made.held_out is not None and made.embeddings is not None:
             stage = evidence_stage(
                 model, made.held_out, made.embeddings, inputs, recipe, stages, named=made.label_names,
@@ -190,7 +190,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
 
             def keep(folder: Path) -> Record:
                 hierarchy.save(folder / HIERARCHY)
-                return {"said": f"{len(hierarchy.broader):,} labels with broader terms"}
+                return {"summary": f"{len(hierarchy.broader):,} labels with broader terms"}
 
             stage = stages.run("hierarchy", keep, inputs={"broader": hierarchy.broader})
             model.parts[HIERARCHY] = stage.folder / HIERARCHY

@@ -50,7 +50,7 @@ def embed_documents(
 
     run_on_all_ranks(communicator, lambda: _encode_blocks(encode, shape[0], path, mine, communicator.rank))
     communicator.barrier()
-    return {"dim": shape[1], "said": f"{shape[0]:,} × {shape[1]}"}
+    return {"dim": shape[1], "summary": f"{shape[0]:,} × {shape[1]}"}
 
 
 def rows_of_length(length: float, vectors: np.ndarray) -> np.ndarray:

@@ -41,7 +41,7 @@ class Stage:
     name: str
     folder: Path
     hash: str  # of its inputs, including those of earlier stages
-    record: Record  # values for later stages, and ``said``, the result in words
+    record: Record  # values for later stages, and ``summary``, the result in words
     seconds: float  # of computing it
     kept: bool  # whether an earlier run completed it
 
@@ -92,18 +92,18 @@ class Stages:
         return stage
 
     @contextmanager
-    def aside(self, name: str, said: Callable[[], str]) -> Iterator[None]:
+    def log_step(self, name: str, summary: Callable[[], str]) -> Iterator[None]:
         """Log work between the stages that resumes by itself, such as tokenizing."""
         start = time.monotonic()
         yield
-        stage = Stage(name, self.folder, "", {"said": said()}, time.monotonic() - start, kept=False)
+        stage = Stage(name, self.folder, "", {"summary": summary()}, time.monotonic() - start, kept=False)
         self._tell("%s: done in %.1f s%s", name, stage.seconds, _in_words(stage))
         self.done.append(stage)
 
     def summary(self) -> list[list[str]]:
         """Return a line for each stage: its name, its seconds, its result."""
         return [
-            [stage.name, f"{stage.seconds:.1f}" + (" (before)" if stage.kept else ""), stage.record.get("said", "")]
+            [stage.name, f"{stage.seconds:.1f}" + (" (before)" if stage.kept else ""), stage.record.get("summary", "")]
             for stage in self.done
         ]
 
@@ -198,5 +198,5 @@ def _read(path: Path) -> Record | None:
 
 
 def _in_words(stage: Stage) -> str:
-    said = stage.record.get("said")
-    return f": {said}" if said else ""
+    summary = stage.record.get("summary")
+    return f": {summary}" if summary else ""

@@ -103,7 +103,7 @@ class TrainingSteps:
             X = vectorize_over_ranks(
                 self.communicator, texts, params, folder / "features", folder / "X.npz", threads=threads
             )  # fmt: skip
-            return {"said": f"{X.shape[0]:,} × {X.shape[1]:,}, {X.nnz:,} weights"}
+            return {"summary": f"{X.shape[0]:,} × {X.shape[1]:,}, {X.nnz:,} weights"}
 
         inputs = {"texts": self.checksums["texts"], "params": params}
         return self.stages.run("features", make, inputs=inputs, by_all=True)
@@ -121,8 +121,8 @@ class TrainingSteps:
             encoder.check_tokenizer(tokenizer.vocabulary_size)
             encoder.save(folder / "encoder")
             tokenizer.save(folder / "encoder")
-            said = f"{encoder.architecture}, {encoder.dim} wide, pooling {encoder.pooling}"
-            return {"dim": encoder.dim, "max_length": encoder.max_length, "said": said}
+            summary = f"{encoder.architecture}, {encoder.dim} wide, pooling {encoder.pooling}"
+            return {"dim": encoder.dim, "max_length": encoder.max_length, "summary": summary}
 
         stage = self.stages.run(
             "encoder", make, inputs={"encoder": name, "files": files_of(name), "pooling": first.pooling}
@@ -213,8 +213,8 @@ class TrainingSteps:
             sizes = " > ".join(f"{head.nr_nodes:,}" for head in matcher.heads)
             steps = sum(result.steps for result in matcher.results)
             curves = named_curves([result.curves for result in matcher.results])
-            said = f"{sizes} nodes, {steps:,} steps"
-            return {"of_labels": matcher.labels is not None, "said": said, "curves": curves}
+            summary = f"{sizes} nodes, {steps:,} steps"
+            return {"of_labels": matcher.labels is not None, "summary": summary, "curves": curves}
 
         inputs = {
             "texts": self.checksums["texts"],
@@ -344,7 +344,7 @@ class TrainingSteps:
         from xmc_tf.encoder import tokenize_file
 
         found: list[TokenStore] = []
-        with self.stages.aside(name, lambda: _counts(found[0])):
+        with self.stages.log_step(name, lambda: _counts(found[0])):
             reading = self.recipe.reading
             store = tokenize_file(
                 texts, self.tokenizer, self.stages.folder / name,

@@ -61,14 +61,14 @@ def rankers_of(
         "nr_features": models[0].nr_features,
         "nr_dense": models[0].nr_dense,
         "nr_weights": weights,
-        "said": f"{weights:,} weights in {size}",
+        "summary": f"{weights:,} weights in {size}",
     }
 
 
 def write_tree(folder: Path, tree: LabelTree) -> dict[str, Any]:
     """Write a tree to a stage's folder, and return the record."""
     save_chain(folder / "tree", tree)
-    return {"said": " > ".join(f"{size:,}" for size in tree.level_sizes)}
+    return {"summary": " > ".join(f"{size:,}" for size in tree.level_sizes)}
 
 
 def cluster_labels(

@@ -18,8 +18,8 @@ from xmc_tf.data.vocabularies import LabelHierarchy
 from xmc_tf.fusion import Obstacles, ProbabilityModel, choose_evidence, held_out_folds
 from xmc_tf.label_names import NameDocuments, label_vocabulary
 from xmc_tf.models.incremental.training_data import TrainingData
+from xmc_tf.models.linear.executors import InMemory, OverRanks
 from xmc_tf.models.linear.parts import LinearParts
-from xmc_tf.models.linear.places import InMemory, OverRanks
 from xmc_tf.models.metadata import ModelMetadata
 from xmc_tf.params import PredictionOptions, RankerPredParams, XRLinearParams, params_of_effort
 from xmc_tf.pipeline.held_out import AUXILIARY_TREES, Planted, held_out_scorer
@@ -93,9 +93,9 @@ class LinearOptions:
         }
 
 
-def train_linear(data: LinearData, options: LinearOptions, place: InMemory | OverRanks | None = None) -> LinearParts:
-    """Train a linear model: features, label trees, rankers, and probabilities. All ranks of ``place`` must call it."""
-    place = place or InMemory(options.threads)
+def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | OverRanks | None = None) -> LinearParts:
+    """Train a linear model: features, label trees, rankers, and probabilities. All ranks of ``executor`` must call it."""
+    executor = executor or InMemory(options.threads)
     names = None if data.lines is None else label_vocabulary(data.lines).preferred
     mode = options.params.ranker.mode
     obstacles = Obstacles(
@@ -108,24 +108,24 @@ def train_linear(data: LinearData, options: LinearOptions, place: InMemory | Ove
     X, tfidf = taught.X, taught.tfidf
     if X is None:
         assert taught.texts is not None
-        tfidf, X, fitted = place.features(taught.texts, params.tfidf)
+        tfidf, X, fitted = executor.features(taught.texts, params.tfidf)
         params = dataclasses.replace(params, tfidf=fitted)  # with the language that was found
     options = dataclasses.replace(options, params=params)
     kept = TrainingData.of(X, taught.Y, params.ranker, taught.nr_names) if options.keep_training_data else None
     _LOG.info("%s documents, %s labels, %s features", *(f"{n:,}" for n in (*data.Y.shape, X.nr_features)))
     count = len(params.trees)
     if data.tree is None:
-        trees = place.trees(partial(_built_trees, X, taught.Y, options, place, count, data.label_features), count)
+        trees = executor.trees(partial(_built_trees, X, taught.Y, options, executor, count, data.label_features), count)
     else:
         _check_one_tree(count, data.called.get("tree", "the label tree"))
         trees = [data.tree]
-    negatives = place.agreed(lambda: _in_order(taught, trees))
+    negatives = executor.agreed(lambda: _in_order(taught, trees))
     ranker_data = RankerData(X, taught.Y, trees, taught.R, negatives)
     pred_params = options.pred_params(trees)
-    rankers = place.rankers(ranker_data, params.ranker, pred_params, options.seed)
+    rankers = executor.rankers(ranker_data, params.ranker, pred_params, options.seed)
     evidence = None
     if wanted.probabilities:
-        evidence = place.evidence(partial(_learn_evidence, data, taught, options, ranker_data))
+        evidence = executor.evidence(partial(_learn_evidence, data, taught, options, ranker_data))
     if params.ranker.mode == "matcher":  # it predicts nodes, which have no names
         _check_one_tree(count, "the mode matcher, which predicts nodes of its tree,")
         chain = trees[0].to_chain()
@@ -169,21 +169,21 @@ def _with_names(data: LinearData) -> LinearData:
 
 
 def _built_trees(
-    X: Features, Y: spmatrix, options: LinearOptions, place: InMemory | OverRanks, count: int,
+    X: Features, Y: spmatrix, options: LinearOptions, executor: InMemory | OverRanks, count: int,
     label_features: Features | None = None,
 ) -> list[LabelTree]:  # fmt: skip
     """Return the first label trees, built from label features, or from embeddings of the labels."""
     embeddings, within = label_features, None
     if embeddings is None:
         above, below = options.label_embeddings
-        embeddings = place.label_embedding(above, X, Y)
-        within = None if above == below else partial(place.label_embedding, below, X, Y)
+        embeddings = executor.label_embedding(above, X, Y)
+        within = None if above == below else partial(executor.label_embedding, below, X, Y)
     shapes = options.params.trees[:count]
-    threads = place.threads if place.threads != -1 else shapes[0].threads
+    threads = executor.threads if executor.threads != -1 else shapes[0].threads
     trees = []
     for shape in shapes:
         tree = build_tree(
-            embeddings, shape, place.communicator, threads=threads, min_n_sub_tree=options.min_n_sub_tree,
+            embeddings, shape, executor.communicator, threads=threads, min_n_sub_tree=options.min_n_sub_tree,
             sub_embeddings=within,
         )  # fmt: skip
         trees.append(tree)
