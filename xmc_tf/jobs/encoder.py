@@ -47,7 +47,7 @@ def train_encoder(job: TableJob, recipe: Recipe, stages: Stages, *, keep: bool =
         documents, names=label_vocabulary(lines).preferred, validation=validation,
         lines=lines if have_letters(lines) else None,
     )  # fmt: skip
-    model = XTransformer.trained(inputs, recipe, stages)
+    model = XTransformer._train_in_stages(inputs, recipe, stages)
     model.metadata = model.metadata.with_columns(store.columns)
 
     def keep_documents(folder: Path) -> Record:

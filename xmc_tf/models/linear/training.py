@@ -94,7 +94,7 @@ class LinearOptions:
 
 
 def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | OverRanks | None = None) -> LinearParts:
-    """Train a linear model: features, label trees, rankers, and probabilities. All ranks of ``executor`` must call it."""
+    """Train features, label trees, rankers, and probabilities. All ranks of ``executor`` must call it."""
     executor = executor or InMemory(options.threads)
     names = None if data.lines is None else label_vocabulary(data.lines).preferred
     mode = options.params.ranker.mode
