@@ -18,6 +18,7 @@ from xmc_tf.common.files.outputs import check_output_folder, check_output_path, 
 from xmc_tf.common.files.regular import existing_file
 from xmc_tf.common.folders.model_parts import MODEL
 from xmc_tf.common.folders.placing import named_folder
+from xmc_tf.common.memory import peak_memory
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.resuming import finished, resume_hint
@@ -188,7 +189,7 @@ def _train(communicator: Communicator, arguments: argparse.Namespace, recipe: Re
             print(precision_and_recall(predicted, held_out.Y.tocsr(), arguments.layout))
     if communicator.rank == 0:
         table = format_table(["stage", "seconds", "result"], stages.summary(), left=3)
-        _LOG.info("the model is in %s\n%s", folder, table)
+        _LOG.info("the model is in %s; %s\n%s", folder, peak_memory(), table)
     if not arguments.keep_work:
         stages.remove()
 

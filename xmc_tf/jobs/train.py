@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from xmc_tf.common.errors import InputError
+from xmc_tf.common.memory import peak_memory
 from xmc_tf.common.process.invocation import as_called
 from xmc_tf.common.process.terminal import printable
 from xmc_tf.metrics import Measures, evaluate, format_table, percent
@@ -129,7 +130,10 @@ def finish(
         if results is None
         else [*results.lines(), *_wrapped(_remarks(results, about))],
         "examples": _examples(store.texts("test"), predicted, store.names) if readable else [],
-        "time": [", ".join(f"{part} {seconds:,.0f} s" for part, seconds in run.durations.items())],
+        "time": _wrapped([
+            f"{run.seconds:,.0f} s, {peak_memory()}: "
+            + ", ".join(f"{part} {seconds:,.0f} s" for part, seconds in run.durations.items())
+        ]),
         "files": [f"{what + ':':<10} {path}" for what, path in files.items()],
         "next": _next_commands(store.columns, store.path, job.model),
     })  # fmt: skip

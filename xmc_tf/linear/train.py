@@ -15,6 +15,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.outputs import refuse_model_folder, refuse_work_folder
 from xmc_tf.common.folders.model_parts import MODEL
 from xmc_tf.common.folders.placing import named_folder
+from xmc_tf.common.memory import peak_memory
 from xmc_tf.common.numbers import whole
 from xmc_tf.common.process import cli
 from xmc_tf.common.process.resuming import finished, nothing_to_resume, resume_hint, resumes_from
@@ -238,7 +239,7 @@ def _train(communicator: Communicator, folder: Path, arguments: argparse.Namespa
             XRLinear.of(parts).save(folder)
         finally:
             executor.remove()
-    _LOG.info("%s: %s", folder, summary)
+    _LOG.info("%s: %s; %s", folder, summary, peak_memory())
     finished()
 
 
