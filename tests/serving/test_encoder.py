@@ -95,7 +95,7 @@ def test_tokens_are_what_a_caller_may_send_instead(trained, served, corpus):
 @pytest.fixture(scope="module")
 def tuned(corpus):
     """Return a model that also uses its label head, and truncates long texts."""
-    return run_train(corpus, corpus / "named-too", "--labels", corpus / "labels.txt")
+    return run_train(corpus, corpus / "named-too", "--labels", corpus / "labels.txt", "--ensemble-method", "average")
 
 
 def test_the_mean_of_head_and_rankers(tuned, corpus):
