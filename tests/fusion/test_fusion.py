@@ -205,9 +205,10 @@ def test_saved_fusion_is_the_same(tmp_path):
 
 def test_what_is_asked_of_a_model_without_probabilities():
     assert decide(PredictionOptions(threshold=0.5), None) == Decision(False, 0.5)
-    for asked in ({"scores": "probability"}, {"min_precision": 0.8}):
-        with pytest.raises(InputError, match="no probabilities"):
-            decide(PredictionOptions(**asked), None)
+    with pytest.raises(InputError, match="has no probabilities"):
+        decide(PredictionOptions(scores="probability"), None)
+    with pytest.raises(InputError, match="needs probabilities"):
+        decide(PredictionOptions(min_precision=0.8), None)
 
 
 def test_contradicting_requests():
@@ -217,7 +218,7 @@ def test_contradicting_requests():
     assert decide(PredictionOptions(post_processor="sigmoid"), fusion) == Decision(False, None)
     with pytest.raises(InputError, match="no post-processor"):
         PredictionOptions(scores="probability", post_processor="sigmoid")
-    with pytest.raises(InputError, match="no probabilities"):
+    with pytest.raises(InputError, match="needs probabilities"):
         decide(PredictionOptions(scores="ranker", min_precision=0.8), fusion)
     with pytest.raises(InputError, match="exclude each other"):
         PredictionOptions(threshold=0.5, min_precision=0.8)
