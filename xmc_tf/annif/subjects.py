@@ -13,7 +13,7 @@ _ALTERNATIVE = (SKOS.altLabel, SKOS.hiddenLabel)
 
 
 def analysis_of(project: Any) -> Callable[[str], str]:
-    """Return the function that normalizes the words of a text by the project's analyzer, if it has one.
+    """Return a function that normalizes the words of a text with the project's analyzer, if it has one.
 
     Short words, numbers and punctuation are kept, because names of subjects contain them.
     """

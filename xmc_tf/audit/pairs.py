@@ -21,7 +21,7 @@ class LabelPairs(NamedTuple):
         return cls(*np.divmod(keys, nr_labels), nr_labels)
 
     def matrix(self, nr_documents: int) -> csr_matrix:
-        """Return documents × labels, with an entry of 1 for each pair."""
+        """Return a matrix of documents × labels, with an entry of 1 for each pair."""
         indptr = np.searchsorted(self.rows, np.arange(nr_documents + 1))
         values = np.ones(len(self.rows), np.float32)
         return csr_matrix((values, self.labels, indptr), shape=(nr_documents, self.nr_labels))

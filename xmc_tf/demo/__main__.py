@@ -60,7 +60,7 @@ def paragraph(text: str, indent: str = "   ", max_lines: int | None = None) -> N
 
 
 def folded(command: str) -> str:
-    """Return a command line broken before options into lines that fit the screen and can be copied."""
+    """Split a command line before options into lines that fit the screen and can be pasted into a shell."""
     lines = [""]
     for part in re.split(r" (?=-)", command):
         if lines[-1] and len(lines[-1]) + len(part) > _WIDTH - 8:

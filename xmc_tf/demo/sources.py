@@ -148,10 +148,10 @@ _SPACE = re.compile(r"\s+")
 
 
 def prose(docstring: str, hidden: tuple[str, ...] = (), packages: tuple[str, ...] = ()) -> str:
-    """Return a docstring's summary and description as one line, without code, sections, formulas and addresses.
+    """Return a docstring's summary and description as one line, without code, sections, formulas and URLs.
 
-    What would reveal the labels is left out too: ``hidden`` names that are written as code, and all but the last part
-    of dotted names that begin with one of ``packages``.
+    Text that would reveal the labels is removed too: ``hidden`` names that are written as code, and all but the last
+    part of dotted names that begin with one of ``packages``.
     """
     text = _SPACE.sub(" ", " ".join(_lines(inspect.cleandoc(docstring)))).strip()
     for pattern, kept in (

@@ -73,7 +73,7 @@ class EncoderSource:
                     )
         if not paths:
             raise InputError(
-                f"{self.folder} has a configuration and no weights",
+                f"{self.folder} has a configuration but no weights",
                 expected=" or ".join((SAFETENSORS, HDF5, TORCH)),
                 fix="copy the whole folder",
             )

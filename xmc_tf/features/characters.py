@@ -1,4 +1,4 @@
-"""The characters of words: letters and digits, and their lower case, as TensorFlow's operations have them."""
+"""Word characters (letters and digits) and their lower case, as defined by TensorFlow's string operations."""
 
 from functools import cache
 from pathlib import Path

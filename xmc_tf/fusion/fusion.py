@@ -288,7 +288,7 @@ def calibrating_shift(
     found: LabelCandidates, raw: np.ndarray, right: np.ndarray, known: np.ndarray, wanted: np.ndarray,
     rank_weights: np.ndarray,
 ) -> float:  # fmt: skip
-    """Return what to add to the log-odds of labels without documents to calibrate those that are shown."""
+    """Return the shift to add to the log-odds of labels without documents, so that those shown are calibrated."""
     documents = np.unique(found.rows)
     some = np.isin(found.rows, documents[:: -(-len(documents) // _MOST_SHIFTED)]) if len(documents) else wanted
     rows, labels, raw, right, known, wanted = (

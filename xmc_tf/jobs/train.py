@@ -41,7 +41,7 @@ _SHOWN = ("P", "R", "nDCG", "PSP")
 
 @dataclass(frozen=True)
 class TableJob:
-    """A training on a table, without the options of the model."""
+    """A training run on a table: its inputs and outputs, without the options of the model."""
 
     table: Path  # or a data set that ``xmc-tf prepare`` has made
     model: Path
@@ -55,7 +55,7 @@ class TableJob:
 
 @dataclass(frozen=True)
 class Results:
-    """The measures of the test documents."""
+    """The metrics on the test documents."""
 
     overall: Measures
     names: Sequence[str]
@@ -156,7 +156,7 @@ def _remarks(results: Results, about: Summary) -> list[str]:
 
 
 def _unmeasured(job: TableJob, store: TableStore) -> str:
-    """Return why there are no measures."""
+    """Return the reason why there are no metrics."""
     wanted = (store.meta("splits") or {}).get("test", 0)
     why = f"too few documents to set {wanted:.0%} of them aside for testing" if wanted else "no test documents"
     return f"{why}: nothing was measured" + ("" if job.report is None else ", and there is no report")

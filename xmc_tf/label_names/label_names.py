@@ -81,7 +81,7 @@ class LabelNames:
         return learned, mentions.only(np.argsort(mentions.rows, kind="stable"))
 
     def with_added(self, lines: Sequence[str]) -> Self:
-        """Return the names with those of labels added after training."""
+        """Return a copy that includes the names of labels added after training."""
         added = label_vocabulary(lines)
         words = words_of_names(added.names, added.labels + self.nr_labels, self.reading)
         index = extend_index(self.index, words)
@@ -90,7 +90,7 @@ class LabelNames:
         return dataclasses.replace(self, index=index, worth=worth, nr_labels=self.nr_labels + len(lines))
 
     def renumbered(self, number_of: np.ndarray) -> Self:
-        """Return the names with new label numbers; -1 removes names, and labels with one number share them."""
+        """Return a copy with new label numbers; -1 removes a label's names; equal numbers share theirs."""
         numbers = number_of[self.index.labels]
         order = np.argsort(numbers, kind="stable")
         order = order[numbers[order] >= 0]

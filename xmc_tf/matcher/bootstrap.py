@@ -68,7 +68,7 @@ def bootstrap(
 def _solve(
     head: LabelHead, task: LevelTask, matched: csr_matrix | None, vectors: np.ndarray, *, weighted: bool, seed: int
 ) -> None:
-    """Set one-versus-rest rankers, trained on the documents that are matched to a node's parent."""
+    """Initialize the head with one-versus-rest rankers, trained on the documents matched to each node's parent."""
     X = as_features(head.scaling.apply(vectors))
     targets = task.targets.tocsc()
     of_parents = None if matched is None else csc_matrix(matched)

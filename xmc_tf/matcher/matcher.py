@@ -100,7 +100,7 @@ class LevelByLevel:
     _vectors: np.ndarray | None = field(default=None, init=False)
 
     def train(self) -> tuple[list[LabelHead], list[LevelResult]]:
-        """Train the levels that are not complete, the encoder in place; return the heads and results of all levels."""
+        """Train the incomplete levels, updating the encoder in place; return the heads and results of all levels."""
         world, data, settings = self.strategy.communicator, self.data, self.settings
         tasks = levels_of(data.tree, data.Y, max_match_clusters=settings.max_match_clusters, weights=True)
         params = per_level(settings.params, len(tasks), "matcher_params_chain")

@@ -101,8 +101,10 @@ def compare(
     ks: Sequence[int], *, bounds: Sequence[int] = (10, 50), training_frequency: np.ndarray | None = None,
     gains: np.ndarray | None = None, broader: smat.csr_matrix | None = None, details: bool = False,
 ) -> Comparison:  # fmt: skip
-    """Measure every prediction (name and scores) on the truth. ``bounds`` are the upper bounds of the frequency
-    buckets, counted in the truth by default; with ``details``, measure at every k from 1, for the charts of a report.
+    """Measure every prediction (name and scores) against the true labels.
+
+    ``bounds`` are the upper bounds of the buckets by label frequency, which is counted in the true labels unless
+    ``training_frequency`` is passed. With ``details``, every k from 1 on is measured, for the charts of a report.
     """
     true = as_truth(truth)
     occurs = np.bincount(true.indices, minlength=true.shape[1])

@@ -1,4 +1,4 @@
-"""Documents and labels in every form that users have them, read into the form that models take."""
+"""Conversion of documents and labels from any form that users pass to the form that models take."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ class DataFrameLike(Protocol):
 FrameLike: TypeAlias = DataFrameLike | Mapping[str, Any]
 FeaturesLike: TypeAlias = Features | spmatrix | np.ndarray
 DocumentsLike: TypeAlias = Texts | Iterable[str] | FeaturesLike | FrameLike
-"""Documents as people have them: texts, features, or a table with a column of texts."""
+"""Documents in any accepted form: texts, features, or a table with a text column."""
 
 
 class FrameColumns(TypedDict, total=False):
@@ -61,7 +61,7 @@ class FrameColumns(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class ReadDocuments:
-    """Documents and labels as models take them."""
+    """Documents and labels, converted to the form that models take."""
 
     texts: Texts | None
     features: Any = None
@@ -96,7 +96,7 @@ def read_documents(
     documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, trained: "TrainedColumns | None" = None,
     training: bool = False, labelled: bool = False, name: str = "texts", labels_name: str = "labels",
 ) -> ReadDocuments:  # fmt: skip
-    """Read documents, and labels if there are any, in every form that users have them.
+    """Read documents, and labels if there are any, in any accepted form.
 
         >>> read_documents({"title": ["Rye bread"], "subjects": ["baking; bread"]}, "subjects").texts
         ['Rye bread']

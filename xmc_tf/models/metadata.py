@@ -19,9 +19,9 @@ ADDED = "nr_added_labels"  # labels that rankers and trees do not know
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """The metadata of a model: parameters, shapes, seed, versions, as ``params.json`` contains them.
+    """The metadata of a model, as stored in ``params.json``: parameters, shapes, seed and versions.
 
-    It cannot be changed; :meth:`replace` returns a changed copy. Unknown keys and the order of the keys are kept.
+    It is immutable; :meth:`replace` returns a changed copy. Unknown keys and the order of the keys are preserved.
     """
 
     content: Mapping[str, Any] = field(default_factory=dict)

@@ -176,7 +176,7 @@ class XRLinear(LinearParts, Model):
         return with_corrections(self, self._read(texts, labels, columns, labelled=True), threads)
 
     def without_labels(self, labels: Iterable[str | int]) -> Self:
-        """Return the model without some labels. Nothing is trained; the labels after them get lower numbers.
+        """Return the model without some labels. Nothing is retrained; the remaining labels are renumbered in order.
 
         Example:
             >>> texts, labels = ["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]]

@@ -18,7 +18,7 @@ class MatcherParams(Params):
     )
     negative_sampling: str = param_field(
         "all", parse=choices.matcher_negatives,
-        help="negative sampling: tfn, man, tfn+man, or all nodes, which trains only the last level",
+        help="negative sampling: tfn, man, tfn+man, or all (every node; only the last level is trained)",
     )  # fmt: skip
     loss_function: str = param_field("cross-entropy", choices=choices.LOSSES, help="loss of the label head")
     bootstrap_method: str = param_field(

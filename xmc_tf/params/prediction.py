@@ -74,8 +74,8 @@ class PredictionOptions(Params):
     )  # fmt: skip
     ensemble_method: str | None = param_field(
         None, choices=ENSEMBLES,
-        help="scores to use: the rankers' (concat-only), the label head's (transformer-only), or both (default: as "
-        "trained)",
+        help="scores to use: only the rankers' (concat-only), only the label head's (transformer-only), or a "
+        "combination of both (default: as trained)",
     )  # fmt: skip
     max_pred_chunk: int = param_field(1_000_000, low=1, help="number of documents to predict at a time")
     batch_tokens: int = param_field(16384, low=1, help="number of tokens to encode at a time")

@@ -50,8 +50,8 @@ class TfidfParams(Params):
     )  # fmt: skip
     pieces: int = param_field(
         5, low=3, high=16, also=(0,),
-        help="length of the pieces of words of 6 characters or more, which match parts of compounds and other forms of "
-        "a word; 0: no pieces",
+        help="length of the pieces (character sequences) of words of 6 or more characters; pieces let parts of "
+        "compounds and other forms of a word match; 0: no pieces",
     )  # fmt: skip
     piece_weight: float | None = param_field(
         None, above=0, high=10,

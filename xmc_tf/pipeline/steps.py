@@ -42,7 +42,7 @@ def _level_params(recipe: Recipe, tree: LabelTree) -> tuple[tuple[MatcherParams,
     if len(scales) != levels or min(scales) <= 0:
         raise InputError(
             "--steps-scale does not fit the tree",
-            expected=f"{levels} numbers above 0, one for each level that is fine-tuned on",
+            expected=f"{levels} numbers above 0, one for each fine-tuned level",
             received=" ".join(f"{scale:g}" for scale in scales),
         )
     pred_chain = override_levels(recipe.pred_params.matcher_params_chain, levels, recipe.prediction)

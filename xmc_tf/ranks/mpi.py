@@ -21,7 +21,7 @@ _BYTES_PER_S = 1e9  # between ranks of a machine; they reach about twice as many
 
 
 def finish(request: MPI.Request) -> None:
-    """Wait for the end of a non-blocking operation that sends little, and for which other ranks may not be ready."""
+    """Wait for a small non-blocking operation that other ranks may not have started yet."""
     begun = time.perf_counter()
     while not request.Test():
         waited = time.perf_counter() - begun
@@ -30,7 +30,7 @@ def finish(request: MPI.Request) -> None:
 
 
 def finish_sending(request: MPI.Request, size: int) -> None:
-    """Wait for an operation that all ranks have begun; pause only when late, as data only move while ranks test."""
+    """Wait for an operation that all ranks have started; pause only if late, as data moves only while ranks test."""
     busy_s = _BUSY_S + size / _BYTES_PER_S
     begun = time.perf_counter()
     while not request.Test():

@@ -21,7 +21,7 @@ _KINDS = {
 
 
 def write_card(folder: str | Path, model: Model, report: Report, data: str) -> Path | None:
-    """Write a model card from a report; return its path, or None if somebody else's ``README.md`` is there."""
+    """Write a model card from a report; return its path, or None if another ``README.md`` is in its place."""
     path = Path(folder) / CARD
     if is_foreign(path):
         _LOG.warning("%s was not written by xmc_tf and stays as it is: there is no model card", path)

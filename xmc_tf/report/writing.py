@@ -119,7 +119,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file whose cells a spreadsheet program cannot execute; None is an empty cell."""
+    """Write a CSV file. None becomes an empty cell; cells that a spreadsheet would run as formulas are escaped."""
     with atomic_file(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)

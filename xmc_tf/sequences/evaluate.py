@@ -27,7 +27,8 @@ def parser() -> argparse.ArgumentParser:
     add("-m", "--model-folder", required=True, metavar="DIR", help="folder of the model")
     add("--data", required=True, metavar="DIR", help="prepared interactions that the model was trained on")
     add("--eval-data", default=PARTS, metavar="PATTERN", help="parts of the data whose users are evaluated")
-    add("--split", choices=("test", "validation"), default="test", help="the last item, or the last but one")
+    add("--split", choices=("test", "validation"), default="test",
+        help="item to predict for each user: the last (test) or the second to last (validation)")  # fmt: skip
     add("--batch-size", type=positive, default=256, metavar="INT", help="users in a batch, per rank")
     add("--json", action="store_true", help="print the metrics as JSON")
     add_verbosity(out)

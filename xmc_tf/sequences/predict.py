@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     add("-q", "--query", action="append", metavar="ITEM", help="an item of one history; repeat it, the oldest first")
     add("-i", "--histories", metavar="FILE", help="histories, one per line of JSON")
     add("--data", metavar="DIR", help="folder of prepared interactions that the model was trained on")
-    add("-o", "--output", metavar="FILE", help="JSON lines to write (default: print)")
+    add("-o", "--output", metavar="FILE", help="JSON Lines file to write (default: print the lines)")
     add("-k", "--only-topk", type=positive, default=10, metavar="INT", help="number of items to predict")
     add("--batch-size", type=positive, default=256, metavar="INT", help="histories in a batch, per rank")
     add_force(out)

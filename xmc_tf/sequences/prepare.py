@@ -36,10 +36,10 @@ def parser() -> argparse.ArgumentParser:
     add("--json", action="store_true", help="print the summary as JSON")
     group = out.add_argument_group("columns")
     for name in ("user", "item", "time", "rating"):
-        group.add_argument(f"--{name}-column", metavar="NAME", help=f"column of the {name} (default: by usual names)")
-    group.add_argument("--format", choices=_KINDS, help="format of the tables (default: by their content)")
-    group.add_argument("--encoding", metavar="NAME", help="encoding of text files (default: by their content)")
-    group.add_argument("--separator", metavar="CHARACTER", help="between cells: one character, or tab")
+        group.add_argument(f"--{name}-column", metavar="NAME", help=f"column of the {name} (default: guessed)")
+    group.add_argument("--format", choices=_KINDS, help="format of the tables (default: detected)")
+    group.add_argument("--encoding", metavar="NAME", help="encoding of text files (default: detected)")
+    group.add_argument("--separator", metavar="CHARACTER", help="separator of the cells: one character, or tab")
     group.add_argument("--header", type=truth, metavar="true/false", help="the first row holds the names of columns")
     group.add_argument("--table", dest="sqlite_table", metavar="NAME", help="table of an SQLite database")
     group.add_argument(
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _files(patterns: Sequence[str]) -> list[Path]:
-    """Return the files of names and wildcards, each once."""
+    """Return the files that the names and wildcards match, without duplicates."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         matches = sorted(glob(pattern)) if has_magic(pattern) and not Path(pattern).exists() else [pattern]

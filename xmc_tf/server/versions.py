@@ -135,7 +135,7 @@ _State: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
 def _state_of(folder: Path) -> _State:
-    """Return what changes while files are copied into a folder: names, inodes, sizes and times."""
+    """Return the state of a folder, which changes while files are copied into it: names, inodes, sizes and times."""
     found = []
     for place, _, names in os.walk(folder):
         for name in names:
@@ -146,7 +146,7 @@ def _state_of(folder: Path) -> _State:
 
 
 def _identity(folder: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a model folder is replaced; None if it is not one."""
+    """Return the identity of a model folder, which changes when it is replaced; None if it is not a model."""
     for name in _METADATA:
         try:
             status = (folder / name).stat()

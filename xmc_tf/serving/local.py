@@ -54,7 +54,7 @@ class LocalModel:
         return {name: value.numpy() for name, value in self._model.signatures[signature](**inputs).items()}
 
     def predict(self, texts: Sequence[str] | Sequence[bytes], batch: int = 64) -> csr_matrix:
-        """Return the best labels of many texts: (texts × labels), the scores of a row descending."""
+        """Return the best labels of many texts as a matrix of texts × labels, each row in descending order of score."""
         answers = []
         with Progress("asking the exported model", len(texts), "documents") as progress:
             for at in range(0, len(texts), batch):

@@ -14,12 +14,12 @@ from xmc_tf.serving.search import Beam, MeanSearch, TreeSearch
 class Signatures:
     """The signatures of a model, as traced functions.
 
-    serving_default   text → labels, scores, names; the same as ``features`` if the model cannot read texts
-    top_k             text and a number of labels for each text → the same
-    features          padded feature ids and weights, and the inputs of the dense features → the same
-    paths             text → the same, with the path through the tree to each label
+    serving_default   text → labels, scores, names; identical to ``features`` if the model cannot read texts
+    top_k             text, and the number of labels wanted for each text → labels, scores, names
+    features          padded feature ids and weights, and the inputs of the dense features → labels, scores, names
+    paths             text → labels, scores, names, and the path through the tree to each label
     embed             text → the dense features
-    about             text → the same numbers for each: the number of labels, the default k, and the maximum k
+    about             text → the number of labels, the default k, and the maximum k, repeated for each text
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Answers(NamedTuple):
         return self._filled(nodes, scores, nodes >= 0)
 
     def first(self, beam: Beam, k: int, counts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return the first ``counts`` (int32 [n]) of each document's best ``k`` labels."""
+        """Return the best labels of each document: as many as its entry in ``counts`` (int32 [n]), at most ``k``."""
         width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
         out = self.labels(beam, k)
         labels, scores = out["labels"][:, :width], out["scores"][:, :width]

@@ -171,7 +171,7 @@ def choose_columns(
 
 
 class _Choice:
-    """The choice of columns by options and the first rows, with a sentence about each guess."""
+    """Chooses columns by the options and the first rows; ``guesses`` holds a sentence about each guess."""
 
     def __init__(
         self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], options: ColumnOptions, labelled: bool

@@ -1,4 +1,4 @@
-"""Labels in any form that Python users have them in."""
+"""Reading of labels in the forms that are common in Python: matrices, DataFrames, lists and texts."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence

@@ -36,7 +36,7 @@ def labelled_columns(arguments: argparse.Namespace, trained: TrainedColumns | No
 
 
 def refuse_without_table(arguments: argparse.Namespace, more: Mapping[str, str]) -> None:
-    """Raise an error for table flags on a command line without a table; ``more``: further flags by attribute."""
+    """Raise an error for table flags if there is no table; ``more`` maps further attributes to their flags."""
     flags = {name: f"--{name.replace('_', '-')}" for name in ("format", "encoding", "separator", "header")}
     flags |= {"sqlite_table": "--table", "text_column": "--text-column", **more}
     if found := [flag for name, flag in flags.items() if getattr(arguments, name) is not None]:

@@ -1,4 +1,4 @@
-"""Splitting of documents into training, validation and test, by a seed and the documents themselves."""
+"""Splits of documents into training, validation and test, determined by a seed and the documents' content."""
 
 import hashlib
 from collections.abc import Sequence

@@ -24,8 +24,10 @@ def sum_sparse(
     first, last, nr_features, label_start, label_rows, label_weights, begin, indices, values, ends, out_indices,
     out_values, squares
 ):  # fmt: skip
-    """Sum the features of each label's documents, in order without sorting: bitmaps mark the features that occur, and
-    the bitmap's words in use. ``ends`` receives where each label's sums end in the output, counted from ``first``.
+    """Sum the features of each label's documents.
+
+    Two bitmaps keep the features in order without sorting: one marks the features that occur, the other its words that
+    are not zero. ``ends[label - first]`` receives the position in the output where the sums of a label end.
     """
     sums = np.zeros(nr_features, np.float32)
     words = np.zeros((nr_features + 63) // 64, np.uint64)

@@ -218,7 +218,7 @@ def score(entries: LabelEntries, halving: Halving, low: int, high: int) -> None:
 
 @inner
 def pick_doubtful(entries: LabelEntries, halving: Halving, turned: float, take: int) -> tuple[int, int]:
-    """Find the members of uncertain side into ``todo``; return their number, and how many of them go left."""
+    """Write the members whose side is uncertain to ``todo``; return their number, and how many of them go left."""
     count = halving.rows.size
     scores, goes, todo = halving.scores, halving.goes, halving.todo
     slack, bounds = np.empty(count, np.float32), np.empty(count, np.float32)

@@ -61,7 +61,7 @@ class Lexicon:
 
     @cached_property
     def arrays(self) -> LexiconArrays:
-        """The arrays for kernels."""
+        """The lexicon's arrays in the form that compiled kernels take."""
         held = {name: kernel_view(array, array.dtype) for name, array in self.to_arrays().items()}
         return LexiconArrays(key_table(held.pop("forms")), **held)
 

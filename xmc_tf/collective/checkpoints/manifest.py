@@ -121,7 +121,7 @@ _DATA = "data-000001"
 
 
 def read_checkpoint(folder: str | Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the tables of a checkpoint of any number of ranks, and its other arrays, both by name."""
+    """Return the tables and the other arrays of a checkpoint, both by name, whatever its number of ranks."""
     manifest = read_manifest(folder)
     data = Path(folder) / manifest.data
     extra = read_arrays(data, manifest.replicated)

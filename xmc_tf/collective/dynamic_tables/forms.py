@@ -111,7 +111,7 @@ def _ids_of(table: ShardedTable) -> str:
 
 
 class ServedForm(NamedTuple):
-    """A growing table as tables of its rows, with a last one of zeros for unknown ids, and of their sorted hashes."""
+    """The exported form of a growing table: its rows, ending with zeros for unknown ids, and their sorted hashes."""
 
     rows: ShardedTable  # the last one is zeros
     hashes: ShardedTable  # the last one is at least as large as all others
@@ -149,5 +149,5 @@ def served_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> 
 
 
 def served_form(table: GrowingTable) -> ServedForm | None:
-    """Return the table's served form within ``served_forms``, otherwise None."""
+    """Return the served form of a table inside a ``served_forms`` block, otherwise None."""
     return (_SERVED.get() or {}).get(table)

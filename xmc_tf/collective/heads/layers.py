@@ -61,7 +61,7 @@ def top_rows(table: ShardedTable, vectors: tf.Tensor, k: int, wire: WireFormat =
 
 
 def _flat(table: ShardedTable, vectors: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the vectors as a matrix, and the dimensions before their last one."""
+    """Return the vectors as a matrix, and the sizes of their leading dimensions."""
     if vectors.shape.rank in (None, 0) or vectors.shape[-1] != table.dim:
         raise InputError(
             f"vectors for the rows of table {table.name!r}",

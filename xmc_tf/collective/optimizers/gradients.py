@@ -50,7 +50,7 @@ _BATCH: ContextVar[BatchShare | None] = ContextVar("batch", default=None)
 
 
 def current_batch() -> BatchShare | None:
-    """Return the batch of the step over all ranks in which this is called, if any."""
+    """Return the batch, over all ranks, of the current training step; None outside of steps."""
     return _BATCH.get()
 
 

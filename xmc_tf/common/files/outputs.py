@@ -1,4 +1,4 @@
-"""Outputs are checked before any work, by the identity of files: links and mounts lead to one file by many names."""
+"""Checks of outputs before any work. Files are compared by identity, as links and mounts give a file many names."""
 
 import os
 import stat
@@ -59,7 +59,7 @@ def _refuse_clash(flag: str, path: str | Path, inputs: Mapping[str, Named]) -> N
 
 
 def _refuse_place(flag: str, path: str | Path, wanted: str) -> None:
-    """Refuse an output where no file or folder can be made, or where something else is."""
+    """Refuse an output path where no file or folder can be created, or where something else exists."""
     problem = ""
     try:
         mode = os.stat(path).st_mode
@@ -160,7 +160,7 @@ def _also_read(output: str, flag: str, read: str) -> InputError:
 
 
 def _is_read_there(path: str | Path, folder: str) -> bool:
-    """Return whether the command reads a file of a folder; of a model's folder, it reads the parts only."""
+    """Return whether ``path`` is a file in ``folder`` that the command reads; of a model, it reads only the parts."""
     if not os.path.exists(path):
         return False
     kind = kind_at(Path(folder))
@@ -172,7 +172,7 @@ def _is_read_there(path: str | Path, folder: str) -> bool:
 
 
 def _around(path: str | Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
-    """Yield the folders that a path lies in, as named and with links resolved, each with the path inside it."""
+    """Yield each folder that contains a path, as named and with links resolved, and the path relative to it."""
     seen = set()
     resolved = Path(os.path.realpath(path))
     # Without links ".." means what it says; behind one only the resolved path is right.

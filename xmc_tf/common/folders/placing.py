@@ -158,7 +158,7 @@ def _link_foreign(folder: Path, part: Path, own: set[str]) -> bool:
 
 
 def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = False) -> None:
-    """Move files of others that were added (``newer``: or changed) after linking from the old folder to the new one."""
+    """Move files that others added after linking (``newer``: or changed) from the old folder to the new one."""
     own = kind.own_files(old)
     for name in list(files_of(old)):
         if name not in own and folder.is_dir() and (newer or not os.path.lexists(folder / name)):
@@ -167,7 +167,7 @@ def _merge_foreign(old: Path, folder: Path, kind: FolderKind, newer: bool = Fals
 
 
 def _remove_files(folder: Path, names: set[str]) -> None:
-    """Remove files, and the folders that are then empty."""
+    """Remove files, and the folders that become empty."""
     for name in names:
         (folder / name).unlink(missing_ok=True)
     for inner in sorted(_folders_of(names), key=lambda path: len(path.parts), reverse=True):

@@ -166,12 +166,12 @@ def run(main: Callable[[Sequence[str] | None], None], argv: Sequence[str] | None
 
 
 def on_interrupt(text: Callable[[], str]) -> None:
-    """Register a text to print, unless it is empty, below the message of a command that a signal has ended."""
+    """Register a text that is printed below the message when a signal ends the command, unless it is empty."""
     _on_interrupt.append(text)
 
 
 def on_failure(action: Callable[[int], object]) -> None:
-    """Register ``action(code)``, called after a command's error has been printed: a rank ends the others this way."""
+    """Register ``action(code)`` to call after a command's error is printed; this is how a rank ends the others."""
     _on_failure.append(action)
 
 

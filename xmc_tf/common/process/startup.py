@@ -2,7 +2,10 @@ from xmc_tf.common.process import launcher, signals
 
 
 def prepare() -> None:
-    """Make signals end the process without a traceback, and a rank end with its launcher, before the slow imports."""
+    """Prepare the process before the slow imports.
+
+    Signals end it without a traceback, and a rank ends with its launcher.
+    """
     signals.end_at_once()
     if launcher.is_rank():
         from xmc_tf.common.process import run_records

@@ -42,7 +42,7 @@ def outer_tensor(name: str, array: np.ndarray, file: str, offset: int) -> bytes:
 
 
 def value(name: str, kind: int, sizes: Sequence[str | int]) -> bytes:
-    """Return an input or output; sizes that vary have names."""
+    """Return an input or output; a dimension of variable size is given by a name."""
     dims = _all(1, (field(1 if isinstance(one, int) else 2, one) for one in sizes))
     return field(1, name) + field(2, field(1, field(1, kind) + field(2, dims)))
 

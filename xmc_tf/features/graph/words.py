@@ -14,7 +14,7 @@ _PADDING = "\x00" * LONGEST_ENDING
 
 
 class Lemmas(tf.Module):
-    """The keys of the lemmas of words."""
+    """Maps words to the keys of their lemmas, in a TensorFlow graph."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         super().__init__(name="lexicon")

@@ -201,7 +201,7 @@ def _check_one_tree(count: int, given: str) -> None:
 
 
 def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spmatrix]:
-    """Return negatives of clusters with their columns in the order of the tree, which renumbers the clusters."""
+    """Return the negatives of clusters with their columns in tree order, because the tree renumbers the clusters."""
     negatives, called = data.negatives, data.called.get("negatives of clusters", "the negatives of clusters")
     if 1 not in negatives:
         return negatives

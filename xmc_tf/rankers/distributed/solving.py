@@ -196,7 +196,7 @@ class Claims:
             return None
 
     def _first_free(self, start: int) -> int:
-        """Return the first free item by binary search: all take from the front, so taken items precede free ones."""
+        """Return the first free item by binary search; items are taken in order, so taken ones precede free ones."""
         step, low = 1, start
         while low < self._count and self._taken(low):
             start, low, step = low + 1, low + step, 2 * step

@@ -194,7 +194,7 @@ def where_positive(typing, condition, a, b):
 
 
 def _binary(emit: Callable) -> Callable:
-    """Return an intrinsic of two lanes, from the function that emits its instruction."""
+    """Return an intrinsic with two lanes as arguments; ``emit`` emits its instruction."""
 
     @intrinsic
     def operation(typing, a, b):

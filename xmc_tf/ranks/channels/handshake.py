@@ -31,7 +31,7 @@ def new_secret() -> bytes:
 
 
 def answer(connection: socket.socket, secret: bytes, purpose: str) -> tuple[int, int]:
-    """Authenticate a caller, and return who calls whom; the connection is then in blocking mode."""
+    """Authenticate a caller and leave the connection in blocking mode; return the numbers of caller and called."""
     end, nonce = time.monotonic() + HANDSHAKE_S, os.urandom(_NONCE_BYTES)
     connection.settimeout(_left(end))
     connection.sendall(MAGIC + nonce)

@@ -15,7 +15,7 @@ Counts = dict[str, tuple[int, int]]
 
 
 class Marks:
-    """The marks of this process; ``kept`` is set if graphs should have them."""
+    """The collectives in which this process waits; ``kept`` is True if graphs should record theirs too."""
 
     def __init__(self) -> None:
         self.kept = False

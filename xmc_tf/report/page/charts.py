@@ -43,7 +43,7 @@ class Line:
 
 
 def line_chart(lines: Sequence[Line], x: Axis, y: Axis, about: str, caption: str = "") -> Html:
-    """Return a line chart; ``about`` describes it for screen readers, and is the default of the caption."""
+    """Return a line chart; ``about`` describes it for screen readers, and is the default caption."""
     parts = [_axes(x, y)]
     for number, line in enumerate(lines):
         style = line.style or f"s{number % _SERIES}"

@@ -64,7 +64,7 @@ def opened_text(path: Path, encoding: str, newline: str | None = None) -> IO[str
 
 
 def first_lines(path: Path) -> tuple[bytes, list[bytes]]:
-    """Return the first bytes of a file, and its first unpacked lines, from which its format is detected."""
+    """Return the first bytes of a file and its first lines, decompressed, to detect its format from."""
     with path.open("rb") as file:
         head = file.read(4096)
         file.seek(0)
