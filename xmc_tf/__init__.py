@@ -27,7 +27,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 @cache
 def _modules() -> dict[str, str]:
-    """Return the module of each public name, as ``__init__.pyi`` says, which type checkers read."""
+    """Return the module of each public name, read from the type stub ``__init__.pyi``."""
     found = {}
     # Without an import of pathlib or ast: this runs at the start of every command.
     with open(f"{os.path.dirname(__file__)}/__init__.pyi", encoding="utf-8") as stub:

@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
+    """Evaluate predictions and print the metrics."""
     evaluate(parser().parse_args(argv))
 
 

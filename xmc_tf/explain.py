@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = [text for text in (arguments.text, arguments.query) if text is not None]
     if len(given) != 1:
         raise InputError(
-            "TEXT and -q are the same" if given else "the text is missing", expected="one text",
+            "both TEXT and -q are given" if given else "the text is missing", expected="one text",
             fix="leave one of them out" if given else '-q "a text"',
         )  # fmt: skip
     text = given[0]

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def answers_of(folder: str, runtime: str = "auto") -> PageAnswers:
-    """Return the answers of the page for a model folder, the folder of a sequence model, or an export."""
+    """Return what answers the page's requests: for a model folder, a folder of a sequence model, or an export."""
     header = Path(folder) / "params.json"
     if (
         header.is_file()

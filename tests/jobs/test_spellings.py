@@ -51,7 +51,7 @@ def test_a_model_is_an_argument_or_a_flag(model, capsys):
     for parser, more in ((try_parser, []), (serve_parser, []), (export_parser, ["-o", "served/1"])):
         assert model_place(parser().parse_args([model, *more])) == model
         assert model_place(parser().parse_args(["-m", model, *more])) == model
-        for wrong, message in (([], "the model is missing"), ([model, "-m", model], "MODEL and -m are the same")):
+        for wrong, message in (([], "the model is missing"), ([model, "-m", model], "both MODEL and -m are given")):
             with pytest.raises(InputError, match=message):
                 model_place(parser().parse_args([*wrong, *more]))
 

@@ -141,7 +141,7 @@ def test_names_that_repeat_and_models_without_names(folders):
         add_labels(folders / "model", ["sea floor"], folders / "model")
     names, texts, Y = many()
     XRLinear.train(texts, Y, names=names, label_names=False, threads=1).save(folders / "plain")
-    with pytest.raises(InputError, match="cannot have labels added"):
+    with pytest.raises(InputError, match="labels cannot be added to"):
         add_labels(folders / "plain", ["sea floor"], folders / "no")
 
 

@@ -106,7 +106,7 @@ class _Curve(NamedTuple):
         return curve._replace(weights=fit_logistic(bent, right, np.zeros(bent.shape[1]), _PENALTY))
 
     def probability(self, columns: np.ndarray) -> np.ndarray:
-        """Return the probability of each row."""
+        """Return the fitted probability for each row of ``columns``."""
         out = np.empty(len(columns), np.float32)
         for begin in range(0, len(columns), _BLOCK):
             raw = self._bent(columns[begin : begin + _BLOCK]) @ self.weights + self.shift

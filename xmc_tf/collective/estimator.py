@@ -24,7 +24,7 @@ InputFn = Callable[..., tf.data.Dataset]
 
 
 class TrainSpec(NamedTuple):
-    """The training data of ``train_and_evaluate``, and the total number of steps, with those before an interruption."""
+    """The training data of ``train_and_evaluate``, and the total number of steps, including those before a resume."""
 
     input_fn: InputFn
     max_steps: int

@@ -119,7 +119,7 @@ class CollectiveStrategy:
 
     @contextmanager
     def scope(self) -> Iterator[Self]:
-        """Replicate variables created inside, with rank 0's values; models compiled inside train on all ranks."""
+        """Replicate variables created in the block from rank 0; models compiled in the block train on all ranks."""
 
         def same_everywhere(next_creator: Callable, **kwargs: Any) -> tf.Variable:
             if self.world_size() > 1 and in_plain_graph() and replicated_here():
@@ -306,7 +306,7 @@ class CollectiveStrategy:
         return lookup(table, ids, combiner, weights=weights, wire=wire)
 
     def gather(self, vectors: tf.Tensor) -> GatheredRows:
-        """Return the rows of the batches of all ranks, and the positions of this rank's; collective and differentiable.
+        """Return the rows of all ranks' batches, and the positions of this rank's rows; collective, differentiable.
 
         Use it for losses among the examples of a batch, such as those of in-batch negatives.
 
@@ -353,7 +353,7 @@ class CollectiveStrategy:
         joint: bool = True,
         name: str = "embeddings",
     ) -> EmbeddingCollection:
-        """Return a layer of several tables, which a planner places and which share each exchange; collective.
+        """Return a layer of several tables; a planner places them, and they share exchanges; collective.
 
         Example:
             >>> layer = strategy.embeddings([EmbeddingTable("users", 1000, 8), EmbeddingTable("items", 5000, 8)])
@@ -362,8 +362,8 @@ class CollectiveStrategy:
 
         Args:
             tables: the tables; one with a ``placement`` keeps it.
-            batch_size: the expected number of examples of a rank's batch, for the planner.
-            slots: the number of the optimizer's slots, for the planner: 0 for SGD, 1 for Adagrad, 2 for Adam.
+            batch_size: the expected number of examples in a rank's batch; used by the planner.
+            slots: the number of slots of the optimizer (0 for SGD, 1 for Adagrad, 2 for Adam); used by the planner.
             memory: maximum bytes of the tables and slots of a rank; default: no limit.
             joint: whether tables of the same width share each exchange; False: one exchange for each table.
             name: a unique name of the layer.

@@ -34,7 +34,7 @@ def thread_number(text: str) -> int:
 
 
 def share(text: str) -> float:
-    """Return a share from 0 to 1, which may be written in percent: ``15%``."""
+    """Parse a share from 0 to 1, which may also be written as a percentage, such as ``15%``."""
     try:
         number = float(text.rstrip().removesuffix("%")) / (100 if text.rstrip().endswith("%") else 1)
     except ValueError:

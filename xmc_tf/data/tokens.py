@@ -193,7 +193,7 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """Map a store; ``verify`` reads all ids to compare checksums, which takes about a second per gigabyte."""
+        """Open a store, memory-mapped; ``verify`` compares checksums, which takes about a second per gigabyte."""
         ids, lengths, header, windows = _read_files(Path(folder), verify)
         return cls(ids, lengths, header, Path(folder), windows)
 

@@ -77,7 +77,7 @@ class _RefusedError(Exception):
 
 
 class _Name(str):
-    """A name to which the file refers, in place of the class or function."""
+    """A stand-in for a class or function to which the file refers by name."""
 
 
 def read_pickle(stream: Any, file: str) -> Any:
@@ -102,7 +102,7 @@ def read_pickle(stream: Any, file: str) -> Any:
 
 
 class _Limited:
-    """A stream with a limit on the number of reads; every instruction reads at least once."""
+    """A stream with a limit on reads, which also limits the instructions: each one reads at least once."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._reads = stream, 0
@@ -135,7 +135,7 @@ class _Instructions(dict[int, Any]):
 # The reader in C takes no list of instructions, sets attributes of whatever it has built, ends the process if a key is
 # nested too deeply to be hashed, and allocates as much memory as the number of an object asks for.
 class _Reader(pickle._Unpickler):
-    """Python's reader with known instructions and names only."""
+    """Python's unpickler, restricted to known instructions and names."""
 
     stack: list[Any]
 

@@ -52,7 +52,7 @@ class LabelHierarchy:
         return cls({name: tuple(sorted(broader[name])) for name in sorted(broader)}) if broader else None
 
     def broader_matrix(self, names: Sequence[str]) -> csr_matrix:
-        """Return labels × terms, with a 1 for each broader term; the first terms are the labels, the others follow."""
+        """Return a matrix of labels × terms with a 1 for each broader term; the first columns are the labels."""
         numbers, rows, columns, count = numbers_of(names), list[int](), list[int](), len(names)
         for name, terms in self.broader.items():
             for term in terms:
@@ -65,7 +65,7 @@ class LabelHierarchy:
         return csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(names), count))
 
     def save(self, folder: Path) -> None:
-        """Write a folder: a line for each label with its broader terms, separated by tabs."""
+        """Write a folder whose file has a line for each label: its name and its broader terms, separated by tabs."""
         folder.mkdir(parents=True, exist_ok=True)
         lines = ("\t".join((name, *terms)) + "\n" for name, terms in self.broader.items())
         (folder / _FILE).write_text("".join(lines), encoding="utf-8")
@@ -101,7 +101,7 @@ def load_label_lines(path: str | None, vocabulary: str | None = None, language: 
     if not path or language is None:
         raise InputError(
             f"--vocabulary {vocabulary} needs {'--language' if path else '--labels'}",
-            expected="--labels with a concept's identifier or preferred name per column, and --language",
+            expected="--labels with the identifier or preferred name of one concept per line, and --language",
             fix="add --language en" if path else "write the identifiers to a file, one per line",
         )
     lines = load_names(path)

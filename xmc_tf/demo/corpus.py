@@ -118,7 +118,7 @@ def _few(labels: Sequence[str], allowed: set[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Corpus:
-    """The texts and labels of training and test set."""
+    """The texts and labels of the training and test sets."""
 
     train: list[str]
     test: list[str]

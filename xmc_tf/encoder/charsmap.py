@@ -86,7 +86,7 @@ class Charsmap(tf.Module):
 
 
 def read_charsmap(compiled: bytes) -> dict[str, str]:
-    """Return the replacements in ``precompiled_charsmap``: a double array of the keys' bytes, then the values."""
+    """Decode the replacements in ``precompiled_charsmap``: a double-array trie of the keys, followed by the values."""
     (size,) = struct.unpack_from("<I", compiled)
     units = np.frombuffer(compiled, "<u4", size // 4, 4).astype(np.int64)
     values = compiled[4 + size :]
@@ -109,7 +109,7 @@ def read_charsmap(compiled: bytes) -> dict[str, str]:
 
 
 def _child(units: np.ndarray, node: int) -> int:
-    """Return where the children of a node begin; add a child's label to get its place."""
+    """Return the offset of a node's children; combine it with a child's label (xor) to get the child's index."""
     unit = int(units[node])
     return node ^ ((unit >> 10) << ((unit & 1 << 9) >> 6))
 

@@ -181,7 +181,7 @@ class _Words(tf.Module):
                 raise cannot_run_in_graph(f"it finds words by {config['type']}")
 
     def __call__(self, runs: Runs) -> tuple[Runs, tf.Tensor]:
-        """Return the characters, each word with its mark before it, and where each word begins."""
+        """Insert the word mark before each word; return the characters and where each word begins."""
         starts = runs.segment_starts()
         for kind in self._kinds:
             if kind == "Punctuation":

@@ -35,7 +35,7 @@ class WeightFiles:
         return name in self._read or _older(name) in self._read
 
     def own(self, weight: Weight) -> np.ndarray:
-        """Return a weight as the network has it, float32."""
+        """Return a weight in the layout that the network uses, as float32."""
         parts = []
         for name in weight.files:
             found = self._read[name if name in self._read else _older(name)]()

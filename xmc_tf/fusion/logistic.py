@@ -1,4 +1,4 @@
-"""Logistic regression by Newton's method, with a fixed order of additions: the same bits with any number of threads."""
+"""Logistic regression by Newton's method; the order of additions is fixed, so threads do not change the result."""
 
 import math
 
@@ -47,7 +47,7 @@ def _mean_squares(features: np.ndarray) -> np.ndarray:
 
 @kernel
 def _derivatives(features: np.ndarray, right: np.ndarray, weights: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """Return the loss, its gradient and its second derivatives."""
+    """Return the loss, its gradient and its Hessian."""
     width = features.shape[1]
     loss = 0.0
     gradient, curvature = np.zeros(width), np.zeros((width, width))

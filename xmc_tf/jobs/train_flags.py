@@ -103,7 +103,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     add("--data-set", metavar="FILE", help="database of the data set (default: TABLE with the ending .sqlite)")
     add(
         "--language-column", metavar="NAME",
-        help="column of the languages of the texts, as codes such as fi or fin, instead of --language",
+        help="column with the language code of each text, such as fi or fin; replaces --language",
     )  # fmt: skip
     add_table_options(parser)
 
@@ -160,13 +160,13 @@ def refuse_search_flags(arguments: GivenFlags) -> None:
     """Refuse flags of linear rankers on a command line with an encoder, whose settings are not compared."""
     if arguments.keep_training_data:
         raise InputError(
-            "--keep-training-data: only linear rankers without an encoder can grow", fix="leave it out, or the encoder"
+            "--keep-training-data: only a model without an encoder can grow", fix="leave out this flag or the encoder"
         )
     of_files = {"--code-path": arguments.code_path, "--save-emb-dir": arguments.save_emb_dir}
     if found := [flag for flag, value in of_files.items() if value is not None]:
         raise InputError(
             f"{', '.join(found)} cannot be used with a table",
-            expected="texts and labels in files, whose documents and labels have numbers",
+            expected="texts and labels in files, which number the documents and labels",
             fix="train on files (-t, -y), or leave it out",
         )
     if arguments.minutes is not None:

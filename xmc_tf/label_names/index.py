@@ -71,7 +71,7 @@ def build_index(names: NameWords, documents_with: np.ndarray, nr_documents: int)
 
 
 def extend_index(index: NameIndex, names: NameWords) -> NameIndex:
-    """Return an index with names of further labels (higher numbers), whose new words get the median weight."""
+    """Return an index that also has the names of new labels (higher numbers); new words get the median weight."""
     words, exact = np.union1d(index.words, names.words), np.union1d(index.exact, names.exact)
     known = np.zeros(len(index.words), np.int32)
     known[index.name_words] = index.weights
@@ -92,7 +92,7 @@ def extend_index(index: NameIndex, names: NameWords) -> NameIndex:
 
 
 def reordered_index(index: NameIndex, order: np.ndarray, labels: np.ndarray) -> NameIndex:
-    """Return an index with some of the names, whose words keep their weights, and with their new labels, ascending."""
+    """Return an index of the names in ``order``, which get new ``labels`` (ascending); words keep their weights."""
     weight_of = np.zeros(len(index.words), np.int32)
     weight_of[index.name_words] = index.weights
     sizes = np.diff(index.splits)[order]

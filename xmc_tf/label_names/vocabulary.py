@@ -20,7 +20,7 @@ class LabelVocabulary(NamedTuple):
 
 
 def label_vocabulary(lines: Sequence[str]) -> LabelVocabulary:
-    """Return the names of labels from the lines of a names file: a label per line, alternative names after tabs."""
+    """Parse the lines of a names file: one label per line, its alternative names separated by tabs."""
     preferred: list[str] = []
     names: list[str] = []
     labels: list[int] = []

@@ -37,7 +37,7 @@ class HostChecks:
         return [found for found in cells if found[2].problem]
 
     def text(self) -> str:
-        """Return the table of the checks, in which failed cells are marked with ``!``, and the problems."""
+        """Return the checks as a table, with failed cells marked ``!``, followed by the problems and their fixes."""
         rows = [["host", "ranks", *COLUMNS]]
         for host, cells in self.rows.items():
             shown = [cells.get(column, HostCheck("")) for column in COLUMNS]

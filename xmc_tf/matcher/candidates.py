@@ -16,7 +16,7 @@ _NO_CAP = np.iinfo(np.int64).max
 
 
 class NodeCandidates(NamedTuple):
-    """The candidates of some documents, document after document, in ascending order within a document."""
+    """The candidates of some documents, concatenated; within each document, they are in ascending order."""
 
     ids: np.ndarray  # int64, nodes of the level in the order of the tree
     splits: np.ndarray  # int64 [documents + 1], position of each document's first candidate; a document may have none

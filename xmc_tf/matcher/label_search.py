@@ -49,10 +49,10 @@ class LabelSearch:
         self, vectors: np.ndarray, *, only_topk: int = 20, beam_size: int = 20, post_processor: str = "noop",
         only_labels: np.ndarray | None = None, windows: np.ndarray | None = None,
     ) -> csr_matrix:  # fmt: skip
-        """Return the best nodes of the last level, by beam search: documents × nodes in tree order, the best first.
-        ``beam_size`` nodes are kept at each level above. If the nodes are labels, ``only_labels`` may be predicted.
-        With ``windows`` (the first window of each document, then their number), a node's score is the largest of the
-        document's windows.
+        """Find the best nodes of the last level by beam search: documents × nodes in tree order, the best first.
+        ``beam_size`` nodes are kept at each level above. If the nodes are labels, ``only_labels`` restricts the search
+        to these. With ``windows`` (the first window of each document, then their number), a node's score is the largest
+        over the document's windows.
         """
         kept = [None] * self.level if only_labels is None else self._leading_to(only_labels)
         parents: csr_matrix | None = None
@@ -76,12 +76,12 @@ class LabelSearch:
         return csr_matrix(parts, shape=predicted.shape)
 
     def save(self, folder: str | Path) -> None:
-        """Save heads that are whole in this process, to a new folder."""
+        """Save the heads to a new folder; this process must hold all their rows."""
         rows = {name_of_head(level): head.rows for level, head in enumerate(self.heads)}
         write_checkpoint(folder, rows, self.extra())
 
     def extra(self) -> dict[str, np.ndarray]:
-        """Return what is saved beside the rows of the heads."""
+        """Return the arrays to save besides the rows of the heads."""
         about = {
             "format": _FORMAT, "version": 1, "dim": self.head.dim,
             "normalize": [head.scaling.normalize for head in self.heads],

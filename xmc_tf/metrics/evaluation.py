@@ -26,7 +26,7 @@ def inverse_propensity(frequency: np.ndarray, documents: int, a: float = 0.55, b
     if documents < 1:
         raise InputError("propensities need training documents", expected="at least 1")
     if not np.isfinite(a):
-        raise InputError("the propensity parameter A is not a number", expected="such as 0.55", received=str(a))
+        raise InputError("the propensity parameter A is not a number", expected="a number like 0.55", received=str(a))
     if not 0 < b < np.inf:
         raise InputError("the propensity parameter B is out of range", expected="a number above 0", received=str(b))
     # With fewer than three documents, ln N - 1 and so the weights would be negative.

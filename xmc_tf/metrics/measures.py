@@ -205,7 +205,9 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 def _sum_over_documents(
     truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, group: np.ndarray, groups: int, gains: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return float64 [buckets + 1, sums, cut-offs], the last for all labels, and the documents of each bucket."""
+    """Return the sums of the metrics, float64 [buckets + 1, sums, cut-offs], and each bucket's number of documents. The
+    last bucket stands for all labels.
+    """
     sums, documents = np.zeros((groups + 1, 8, top.shape[1])), np.zeros(groups + 1, np.int64)
     _accumulate(
         np.require(truth.indptr, np.int64, ["C", "W"]), np.require(truth.indices, np.int32, ["C", "W"]), top, hits,

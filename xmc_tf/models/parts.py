@@ -179,7 +179,7 @@ class LazyModelFolder:
 
     @cached_property
     def encoder(self) -> "TextEncoder":
-        """The encoder, in the runtime of the model."""
+        """The encoder, loaded in the model's runtime: TensorFlow or ONNX Runtime."""
         if self.runtime == ONNX:
             from xmc_tf.encoder.onnx.encoder import OnnxEncoder
 

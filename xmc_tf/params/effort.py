@@ -70,7 +70,7 @@ def params_of_effort(
         what = " and ".join(name.replace("_", "-") for name in shaped) or f"{len(params.trees)} trees"
         raise InputError(
             f"the effort {effort!r} and {what} exclude each other",
-            expected="an effort, which chooses the number and shapes of the trees, or your own",
+            expected="either an effort, which chooses the number and shapes of the trees, or your own values",
             fix="leave one of them out",
         )
     trees = [_tree(first, number, nr_labels) for number in range(_TREES[effort])]

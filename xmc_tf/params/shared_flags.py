@@ -133,7 +133,7 @@ def model_place(arguments: argparse.Namespace) -> str:
     given: list[str] = [one for one in (arguments.model_place, arguments.model_folder) if one is not None]
     if len(given) != 1:
         raise InputError(
-            "MODEL and -m are the same" if given else "the model is missing", expected="the folder of one model",
+            "both MODEL and -m are given" if given else "the model is missing", expected="the folder of one model",
             fix="leave one of them out" if given else "-m model",
         )  # fmt: skip
     return given[0]

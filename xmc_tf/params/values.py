@@ -23,7 +23,7 @@ class MisfitError(InputError):
         self.key, self.fault = key, problem
 
     def within(self, place: str) -> Self:
-        """Return the same error with the key inside ``place``."""
+        """Return the same error with ``place`` prepended to the key: ``place.key``."""
         return type(self)(
             join(place, self.key), self.fault, expected=self.expected, received=self.received, fix=self.fix
         )

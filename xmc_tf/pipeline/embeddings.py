@@ -1,4 +1,4 @@
-"""The documents' embeddings in one file, which all ranks fill block by block and an interrupted run resumes."""
+"""The documents' embeddings in one file. All ranks fill it block by block; an interrupted run can be resumed."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -121,7 +121,7 @@ class Documents:
 
     @property
     def nr_documents(self) -> int:
-        """Number of documents, without the names of labels."""
+        """Number of documents, not counting those that are label names."""
         return int(self.Y.shape[0]) - self.nr_names
 
     def with_names(self, lines: Sequence[str]) -> "Documents":
@@ -183,7 +183,7 @@ class Recipe:
 
     @property
     def last_prediction(self) -> MatcherPredParams:
-        """The parameters that say how documents are read and how the finest head predicts."""
+        """The prediction parameters of the last level, which also determine how documents are read."""
         chain = self.pred_params.matcher_params_chain
         return chain[-1] if isinstance(chain, tuple) else chain
 

@@ -140,7 +140,7 @@ class Stages:
             )
 
     def _find(self, name: str, key: str) -> Record | None:
-        """Return the record of a complete stage with these inputs."""
+        """Return the record of a stage that was completed with the same inputs, or None."""
         record = _read(self.folder / name / _RECORD)
         return record if record is not None and record.get("hash") == key else None
 

@@ -1,4 +1,4 @@
-"""Work of rank 0, during which the other ranks wait but do not look dead."""
+"""Run work on rank 0 while the other ranks wait, without being taken for dead."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

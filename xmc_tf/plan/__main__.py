@@ -48,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
     add = out.add_argument_group("data").add_argument
     add("--labels", type=whole, required=True, metavar="N", help="number of labels")
     add("--docs", type=whole, required=True, metavar="N", help="number of training documents")
-    add("--labels-per-doc", type=number, default=data.labels_per_document, metavar="N", help="mean number of labels")
+    add("--labels-per-doc", type=number, default=data.labels_per_document, metavar="N",
+        help="mean number of labels per document")  # fmt: skip
     add("--tokens", type=whole, default=data.tokens, metavar="N", help="mean number of tokens that the encoder reads")
     add("--entries", type=number, default=data.entries, metavar="N", help="mean number of TF-IDF features per document")
     add("--features", type=whole, default=data.features, metavar="N", help="number of different TF-IDF features")
@@ -57,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     add("--batch-size", type=whole, default=fine.batch_size, metavar="N", help="documents per step and rank")
     add("--epochs", type=number, default=fine.epochs, metavar="N", help="passes over the documents")
     add("--max-match-clusters", type=whole, default=fine.max_match_clusters, metavar="N",
-        help="maximum number of nodes of the level that is fine-tuned")  # fmt: skip
+        help="maximum number of nodes at the level that is fine-tuned")  # fmt: skip
     add("--half", action="store_true", help="compute in half precision (--mixed-precision)")
     add("--head-precision", choices=HEAD_PRECISIONS, default="fp32",
         help="number format of the label head; bf16: an eighth of the memory, for millions of nodes")  # fmt: skip
@@ -68,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = out.add_argument_group("machines").add_argument
     add("--hosts", default="1x1", metavar="HxR", help="hosts x ranks per host, such as 4x8")
-    add("--device", choices=sorted(DEVICES), default="cpu-core", help="what each rank computes on")
+    add("--device", choices=sorted(DEVICES), default="cpu-core", help="hardware that each rank runs on")
     add("--docs-per-second", type=number, metavar="N",
         help="measured speed of fine-tuning on one rank (default: estimated from --device)")  # fmt: skip
     add("--cores", type=whole, default=machines.cores_per_rank, metavar="N", help="cores of each rank, for the rankers")

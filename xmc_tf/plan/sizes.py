@@ -138,12 +138,12 @@ class Machines:
         return self.hosts * self.ranks_per_host
 
     def ring_seconds(self, sent: float) -> float:
-        """Return the duration of an all-reduce in which each rank sends so many bytes to the next one."""
+        """Return the seconds of an all-reduce in which each rank sends ``sent`` bytes to the next one."""
         # Neighbours in the ring share a host, so only one rank per host uses the network.
         return sent / (self.network if self.hosts > 1 else _WITHIN_A_HOST)
 
     def pairwise_seconds(self, sent: float) -> float:
-        """Return the duration of an all-to-all in which each rank sends so many bytes, evenly to all others."""
+        """Return the seconds of an all-to-all in which each rank sends ``sent`` bytes, evenly to all others."""
         leaving = (self.ranks - self.ranks_per_host) / max(self.ranks - 1, 1)
         # All ranks of a host send at the same time.
         per_rank = self.network / self.ranks_per_host if self.hosts > 1 else _WITHIN_A_HOST

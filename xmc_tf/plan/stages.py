@@ -224,7 +224,7 @@ def fine_tuning(
 def embeddings(
     data: DataSizes, encoder: EncoderSize, machines: Machines, device: Device, options: FineTuningOptions
 ) -> StageEstimate:
-    """Estimate computing all embeddings, which costs a third of a training step per document."""
+    """Estimate the stage that computes all embeddings; a document takes a third of its time in a training step."""
     speed = device.half if options.half else device.single
     flops = encoder.forward_flops(data.tokens)
     each = 1 / (3 * options.docs_per_second) if options.docs_per_second else flops / speed

@@ -56,7 +56,7 @@ class LevelProblem:
 
 
 def label_chain(Y: spmatrix, chain: Sequence[csc_matrix]) -> list[csc_matrix]:
-    """Return the labels of every level of the tree, the top first, sorted and without zeros."""
+    """Return each level's positives as documents × nodes, the top level first, sorted and without zeros."""
     below = sorted_csc(Y)
     levels = [below]
     for clusters in reversed(chain[1:]):

@@ -80,9 +80,10 @@ def even_rows(rows: int, size: int) -> Partition:
 def balanced(
     weights: np.ndarray | Sequence[int], size: int, boundaries: np.ndarray | Sequence[int] | None = None
 ) -> Partition:
-    """Return the ranges with the smallest maximum weight (a whole number per row); among these, a nearly even choice.
+    """Return ranges of rows whose largest weight is as small as possible, and that are otherwise nearly even.
 
-    ``boundaries`` are the rows at which a range may begin, besides row 0 and the end; default: every row.
+    ``weights`` has a whole number for each row. ``boundaries`` are the rows at which a range may begin, besides row 0
+    and the end; default: every row.
     """
     _check_size(size)
     whole = np.asarray(weights).astype(np.int64)

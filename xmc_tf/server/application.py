@@ -119,7 +119,7 @@ class Request:
 class Routes(Protocol):
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of all answers."""
+        """The HTTP headers that are sent with every answer."""
 
     async def answer(self, request: Request) -> HttpAnswer:
         """Return the answer to a request, or raise RefusedError or InputError."""
@@ -128,7 +128,7 @@ class Routes(Protocol):
         """Return a context that is active while the server runs."""
 
     def answered(self, status: int, seconds: float) -> None:
-        """Count an answer."""
+        """Record the status and duration of an answer in the metrics."""
 
 
 class Application:

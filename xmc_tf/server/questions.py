@@ -40,7 +40,8 @@ def parse_question(body: bytes, limit: int) -> Question:
     by_row = "instances" in content
     if by_row == ("inputs" in content):
         raise InputError(
-            "a request has either instances or inputs", expected='{"inputs": {"text": ["first text", "second text"]}}'
+            "a request needs either instances or inputs, not both",
+            expected='{"inputs": {"text": ["first text", "second text"]}}',
         )
     names = SIGNATURES[signature]
     columns = _of_rows(content["instances"], names) if by_row else _of_columns(content["inputs"], names)

@@ -139,7 +139,7 @@ class _Rows:
         self._parts["values"].append(value[order])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all arrays, and free the parts one after the other."""
+        """Return each array, concatenated from its parts, which are freed in turn to save memory."""
         out = {name: np.concatenate(self._parts.pop(name)) for name in list(self._parts)}
         sizes = out.pop("sizes")
         starts = np.zeros(sizes.size + 1, np.int64)
@@ -222,5 +222,5 @@ def _pairs_to_blocks(arrays: dict[str, np.ndarray], widest: int) -> None:
 
 
 def _small(numbers: np.ndarray) -> np.ndarray:
-    """Return the numbers in half the memory if they fit."""
+    """Return ascending numbers as int32 if they fit, otherwise unchanged."""
     return numbers.astype(np.int32) if numbers[-1] < 2**31 else numbers

@@ -91,7 +91,7 @@ def export_model(
     *,
     precision: str = "fp32",
 ) -> Exported:
-    """Export a model with all steps from text to label names, with one level of the tree in memory at a time."""
+    """Export a model with all steps from text to label names, loading one level of the tree at a time."""
     options, folder = options or PredictionOptions(), Path(folder)
     check_export(options, precision)
     if warmup is not None:
@@ -247,7 +247,7 @@ def _stream_levels(
 
 
 def _stream_tree(levels: Sequence[Level], store: StreamedVariables) -> tuple[list[Any], list[Any]]:
-    """Write the parent of each node, and some labels below each node above the labels."""
+    """Write the parent of each node and, for each node above the label level, example labels."""
     parents, examples = list[Any](), list[Any]()
     below: np.ndarray | None = None
     for number in range(len(levels) - 1, -1, -1):

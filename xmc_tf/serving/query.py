@@ -74,7 +74,7 @@ class CallerEmbeddings:
 
 
 def required(*checks: tuple[tf.Tensor, str]) -> Any:
-    """Return a context whose ops abort the request with a message unless its condition holds."""
+    """Return a context whose ops abort the request if a condition is false, with the message of that condition."""
     return tf.control_dependencies([
         tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)]) for condition, message in checks
     ])  # fmt: skip

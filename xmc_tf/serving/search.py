@@ -151,7 +151,9 @@ def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int
 
 
 def extended(found: Beam, more: Beam, shares: bool = False) -> Beam:
-    """Return a beam with further labels behind the others, with scores capped at, or as shares of, the lowest."""
+    """Append the labels of ``more`` that ``found`` lacks. Their scores are capped at the lowest one of ``found``, or,
+    with ``shares``, multiplied by it.
+    """
     known = tf.reduce_any(tf.equal(more.nodes[:, :, None], found.nodes[:, None, :]), axis=2)
     new = tf.where(known, -1, more.nodes)
     lowest = tf.reduce_min(tf.where(found.nodes >= 0, found.scores, tf.float32.max), axis=1, keepdims=True)
@@ -221,7 +223,7 @@ def rank(scores: tf.Tensor, nodes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
 
 
 def best_of(keys: tf.Tensor, most: int) -> Beam:
-    """Return the nodes of the largest keys of :func:`rank` in each row."""
+    """Return the nodes and scores of the ``most`` largest keys (see :func:`rank`) in each row."""
     scores, nodes = unrank(tf.math.top_k(keys, k=most).values)
     return Beam(nodes, scores)
 

@@ -119,7 +119,7 @@ def row_best(scores: csr_matrix, row: int) -> int:
 
 
 def _as_array(documents: list[list[Any]]) -> np.ndarray:
-    """Return the labels of all documents one after the other."""
+    """Concatenate the labels of all documents into one array."""
     labels = [label for document in documents for label in document]
     whole = all(isinstance(label, Integral) for label in labels)
     array = np.empty(len(labels), dtype=np.int64 if whole else object)

@@ -82,7 +82,7 @@ def check_options(params: Mapping[str, Any]) -> None:
 
 
 def _block(params: Mapping[str, Any], name: str) -> Params:
-    """Return a block, or the default for None."""
+    """Return the parameter block of this name; None is replaced by the defaults, another type is refused."""
     block, kind = params[name], BLOCKS[name]
     if block is None:
         return kind()
@@ -99,9 +99,9 @@ Documents: TypeAlias = Texts | Features
 
 
 def checked_documents(estimator: Any, X: Any, read: ReadDocuments, *, fitting: bool) -> Documents:
-    """Return documents as models take them; refuse another kind (texts or features) than that of ``fit``.
+    """Return the documents in the form that models take; refuse features if ``fit`` had texts, and vice versa.
 
-    ``n_features_in_`` and ``feature_names_in_`` are set on the estimator, or compared.
+    When fitting, set ``n_features_in_`` and ``feature_names_in_`` on the estimator; otherwise, compare with them.
     """
     if fitting:
         for name in ("n_features_in_", "feature_names_in_"):
@@ -159,7 +159,7 @@ def train(
 
 
 def pack(model: "XTransformer") -> dict[str, bytes]:
-    """Return the files of a model, by their paths within its folder."""
+    """Return the content of a model's files, by path within the model's folder."""
     with TemporaryFolder() as place:
         folder = Path(place) / "model"
         model.save(folder)

@@ -1,4 +1,4 @@
-"""Writing of a table's rows into its database."""
+"""Write the rows of a table into its database."""
 
 import csv
 from pathlib import Path
@@ -22,7 +22,7 @@ _TITLES = ("title", "name", "label")
 
 
 def list_bad_rows(store: TableStore) -> Path | None:
-    """Write the unusable rows to a CSV file beside the data set; None: there is a file of another origin."""
+    """Write the unusable rows to a CSV file beside the data set; return its path, or None if it was not written."""
     path = store.path.with_name(f"{store.path.stem}.left-out.csv")
     if path.exists():
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -40,7 +40,7 @@ def list_bad_rows(store: TableStore) -> Path | None:
 
 
 def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
-    """Return identifier → name, all different, from lines, JSON lines or a SKOS vocabulary."""
+    """Read the name of each identifier, made unique, from lines, JSON lines or a SKOS vocabulary."""
     existing_file(path, "label names")
     if path.suffix.lower() in FORMATS:
         return _distinct([(one.uri, one.names[0]) for one in load_vocabulary(path, language)], path)
@@ -69,7 +69,7 @@ def load_label_names(path: Path, language: str | None = None) -> dict[str, str]:
 
 
 def _distinct(found: list[tuple[str, str]], path: Path) -> dict[str, str]:
-    """Return identifier → name; a repeated name gets the identifier of its label."""
+    """Return the name of each identifier; the identifier is appended to a repeated name."""
     seen: set[str] = set()
     names: dict[str, str] = {}
     for identifier, name in found:

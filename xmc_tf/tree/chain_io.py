@@ -19,7 +19,7 @@ RANKER = Path("ranker", "param.json")  # in a folder of linear rankers
 
 
 def load_chain(path: str | Path, nr_splits: int = 16, min_codes: int | None = None) -> LabelTree:
-    """Read a label tree: a folder of it or of linear rankers, or one matrix, to which the upper levels are added."""
+    """Read a label tree from its folder, a folder of linear rankers, or one matrix (upper levels are then added)."""
     path = Path(path)
     inside = [*path.glob("C*.npz"), *path.glob("ranker/*.model/C.npz")] if path.is_dir() else [path]
     with verified(path, archives=inside, skip=("W.npz",)):
@@ -53,7 +53,7 @@ def _matrices(folder: Path) -> list[Path]:
             files.append(matrix)
         if not files:
             raise InputError(
-                f"{folder} contains no label tree", expected="ranker/0.model/C.npz, as linear rankers have it",
+                f"{folder} contains no label tree", expected="ranker/0.model/C.npz, as in a folder of linear rankers",
                 fix="copy the whole folder again",
             )  # fmt: skip
         return files

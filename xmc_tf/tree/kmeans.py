@@ -216,7 +216,7 @@ class RankSubTrees:
         return self.last > self.first
 
     def holds(self, t: int) -> range:
-        """Return the nodes of level ``t`` of which the rank has labels."""
+        """Return the nodes of level ``t`` that contain labels of this rank."""
         if t >= self.depth:
             return range(self.first << (t - self.depth), self.last << (t - self.depth))
         shift = self.depth - t
@@ -297,7 +297,7 @@ def _split_wide(
 
 
 class _Steps:
-    """The steps that threads share."""
+    """The steps of 2-means on one node, each divided among the threads."""
 
     def __init__(self, entries: LabelEntries, halving: Halving, pool: ThreadPool) -> None:
         self.entries, self.halving, self._pool = entries, halving, pool
@@ -314,7 +314,7 @@ class _Steps:
         self._block_cuts = even_cuts(np.arange(blocks + 1), min(pool.threads, 1 + blocks // _BLOCKS_OF_A_TASK))
 
     def add(self, moved: int) -> None:
-        """Add the members that moved to the sums, each thread for some features."""
+        """Update the sums with the members that moved; each thread updates a range of features."""
         entries, halving = self.entries, self.halving
         if moved <= _LABELS_OF_A_TASK:
             _add_rows(entries, halving, 0, halving.direction.size)

@@ -129,7 +129,7 @@ def forget_label_embeddings(folder: Path) -> None:
 
 
 def _share(communicator: Communicator, X: Features, Y: spmatrix) -> np.ndarray:
-    """Return the bounds of pieces of this rank's labels, which together have its share of the documents' entries."""
+    """Return the bounds of pieces of this rank's labels, such that ranks sum about equally many feature entries."""
     labels, size, rank = label_matrix(Y), communicator.size, communicator.rank
     first, last = (int(np.searchsorted(labels.indptr, labels.nnz * part // size)) for part in (rank, rank + 1))
     first, last = (0 if rank == 0 else first), (labels.shape[0] if rank == size - 1 else last)
@@ -342,7 +342,7 @@ def _weights(alpha: Any, nr_labels: int) -> np.ndarray:
 
 
 def _combined(a: Features, b: Features, weights: np.ndarray) -> Features:
-    """Return ``weights * a + (1 - weights) * b`` part by part; dense if the two are of different kinds."""
+    """Return ``weights * a + (1 - weights) * b``; dense if one of the two is sparse and the other one is not."""
     ours, others = weights[:, None], (np.float32(1.0) - weights)[:, None]
     if (a.sparse is None) != (b.sparse is None):
         a, b = (one if one.sparse is None else Features(dense=one.sparse.toarray()) for one in (a, b))

@@ -22,7 +22,7 @@ def binary_depth(nr_labels: int, max_leaf_size: int) -> int:
 
 
 def half_bounds(size: int, depth: int) -> np.ndarray:
-    """Return the bounds of the ``2**depth`` leaves of repeated halving; of an odd number, the left half is smaller."""
+    """Return the bounds of the ``2**depth`` leaves of repeated halving; the left half of an odd number is smaller."""
     bounds = np.array([0, size], np.int64)
     for _ in range(depth):
         middle = (bounds[:-1] + bounds[1:]) >> 1
@@ -263,7 +263,7 @@ class LabelTree:
 
     @classmethod
     def from_chain(cls, chain: Sequence[spmatrix | sparray]) -> Self:
-        """Read a chain of cluster matrices, whatever the order of its nodes.
+        """Build a tree from a chain of cluster matrices, whose nodes may be in any order.
 
         Args:
             chain: matrices from the root down; entry (i, j) of matrix t makes node i of level t + 1 a child of node j
@@ -329,7 +329,7 @@ def _check_labels(leaves: np.ndarray, labels: np.ndarray) -> None:
     if not seen.all():
         raise InputError(
             f"label {np.flatnonzero(~seen)[0]} is not in the tree",
-            expected=f"each label of 0 to {labels.size - 1} once", received="other labels twice, or out of range",
+            expected=f"each label from 0 to {labels.size - 1} once", received="other labels twice, or out of range",
         )  # fmt: skip
     falls = np.flatnonzero(labels[1:] < labels[:-1]) + 1
     inner = falls[~np.isin(falls, leaves)]

@@ -27,7 +27,7 @@ _NAME_LENGTH = 40
 
 
 class TreeView:
-    """The shown part of a tree; ``depth`` counts levels below the root, and ``words`` labels name a cluster."""
+    """The part of a tree to show: ``depth`` levels below the root; each cluster is named after ``words`` labels."""
 
     def __init__(
         self, tree: LabelTree, names: Sequence[str] | None = None, max_children: int = 16, depth: int = 2,
@@ -172,7 +172,7 @@ def _about(model: Path) -> list[str]:
 
 
 def _about_scores(model: Path) -> str:
-    """Return how a model's probabilities were learned, or why it has none; "" if the model does not say."""
+    """Return how a model's probabilities were learned, or why it has none; "" if this was not recorded."""
     if (header := model / FUSION / FUSION_HEADER).exists():
         learned = read_json(header)
         error, documents = learned.get("calibration_error"), int(learned.get("nr_held_out", 0))

@@ -123,6 +123,8 @@ def rows_per_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) -> 
 
 
 def blocks(start: int, stop: int, rows: int, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yield the blocks of ``[start, stop)``; the last one ends at ``stop`` or, if given, is whole up to ``end``."""
+    """Yield (first, last) of the blocks of ``rows`` rows that cover ``[start, stop)``. The last one is cut at ``stop``,
+    or at ``end``, if given.
+    """
     for low in range(start, stop, rows):
         yield low, min(low + rows, stop if end is None else end)

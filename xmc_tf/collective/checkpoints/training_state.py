@@ -19,8 +19,8 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 def save_training(folder: str | Path, model: keras.Model, communicator: Communicator) -> int:
-    """Write a checkpoint of a model and its optimizer, without accumulated gradients; return the steps made;
-    collective.
+    """Write a checkpoint of a model and its optimizer, and return the number of steps made; collective. Accumulated
+    gradients are not saved.
     """
     step = int(model.optimizer.iterations)
     replicated = {name: partial(_to_numpy, variable) for name, variable in _replicated(model).items()}

@@ -41,7 +41,9 @@ def compiled_over_ranks(
     change: Callable[[keras.Model, CollectiveOptimizer | None], CollectiveOptimizer],
     large: Callable[[int, int], bool],
 ) -> Iterator[None]:
-    """Give models compiled in the block the optimizer ``change(model, optimizer over all ranks or None)``."""
+    """Replace the optimizer of each model compiled in the block by ``change(model, optimizer)``, where ``optimizer`` is
+    None unless the model was compiled with a ``CollectiveOptimizer``.
+    """
     # The class that has the method: Keras does not recompile loaded models of a class with a method of its own.
     owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))
     original = owner.compile

@@ -11,15 +11,15 @@ _COUNTERS: dict[str, tf.Variable] = {}
 
 
 def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -> tf.Operation | None:
-    """Count the bytes of the rows that leave this rank, not those for itself; see ``count_bytes``."""
+    """Count the bytes of the rows that this rank sends to other ranks; see ``count_bytes``."""
     with tf.device("/cpu:0"):
         leaving = tf.reduce_sum(rows_per_rank) - rows_per_rank[rank]
         return count_bytes(kind, tf.cast(leaving, tf.int64) * row_bytes)
 
 
 def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation | None:
-    """Count bytes, and return an operation that the sending must depend on to run it in the graph of a gradient.
-    Nothing is counted in a ``tf.Graph``, whose variables are the user's.
+    """Count bytes. Return an operation that the sending must depend on, because otherwise a gradient's graph omits it.
+    Nothing is counted in a plain ``tf.Graph``, where the counter would become one of the user's variables.
     """
     if in_plain_graph():
         return None
@@ -31,7 +31,7 @@ def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation | None:
 
 
 def after(counted: tf.Operation | None) -> AbstractContextManager:
-    """Make the operations of the block depend on the counting; outside of graphs it has already run."""
+    """Make the operations in the block run after ``counted``; None: there is nothing to wait for."""
     return nullcontext() if counted is None else tf.control_dependencies([counted])
 
 
@@ -41,7 +41,7 @@ def bytes_sent() -> dict[str, int]:
 
 
 class TrafficSummaries(keras.callbacks.Callback):
-    """A callback that writes each epoch's bytes sent to TensorBoard."""
+    """A callback that logs the number of bytes sent in each epoch to TensorBoard."""
 
     def __init__(self, logdir: str) -> None:
         super().__init__()

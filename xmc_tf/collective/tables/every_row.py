@@ -1,4 +1,4 @@
-"""Losses of every instance against every row of a table, each rank computing its share for its own rows."""
+"""Losses of every instance against every row of a table; each rank computes the losses for its own rows."""
 
 from collections.abc import Callable
 from functools import partial
@@ -138,7 +138,7 @@ class FusedRows:
         *,
         step: RowStep,
     ) -> tf.Tensor:
-        """Return what ``EveryRow.losses`` returns for the rows before the update, and update them."""
+        """Update the rows; return the losses before the update, as ``EveryRow.losses`` does."""
         here = gather_instances(self.table, vectors, positives, weights, self.wire)
         fixed = tf.stop_gradient(here.vectors)
         order = tf.argsort(here.row, stable=True)

@@ -25,8 +25,8 @@ PairLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 @tf.custom_gradient
 def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Return ``sum(left[at_left] * right[at_right], axis=1)`` with dense gradients. It takes blocks that fit in the
-    cache; gathering both sides would take gigabytes for 256 documents with 500 candidates of width 768.
+    """Return ``sum(left[at_left] * right[at_right], axis=1)`` with dense gradients. It is computed in blocks that
+    fit in the cache; gathering both sides would take gigabytes for 256 documents with 500 candidates of width 768.
     """
 
     def back(upstream: tf.Tensor | tf.IndexedSlices) -> tuple[tf.Tensor, None, tf.Tensor, None]:

@@ -75,7 +75,7 @@ def _zeros(count: int, width: int) -> np.ndarray:
 
 
 def _compiled(values: tf.Tensor) -> bool:
-    """Return whether compiled code, which does not run on GPUs, sums these rows."""
+    """Return whether compiled code is used to sum these rows; it does not run on GPUs."""
     return not _has_gpu() and values.dtype == tf.float32 and values.shape.rank == 2 and values.shape[1] is not None
 
 

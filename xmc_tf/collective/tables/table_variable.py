@@ -1,4 +1,4 @@
-"""The rows of a table as a variable of Keras, which to its user is the whole table, or else an error."""
+"""A Keras variable for a table: it appears as the whole table, and raises an error where that is not possible."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -54,8 +54,8 @@ def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
 
 
 def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save: Callable[[], Any]) -> Any:
-    """Call ``save``, which needs whole rows of ``tables``, on rank 0; if it fails, the other ranks raise OSError;
-    collective.
+    """Call ``save`` on rank 0, where it can read all rows of ``tables``; collective. If it fails, the other ranks
+    raise OSError.
     """
     if communicator.rank == 0:
         token = _SAVING.set((communicator, tables))
@@ -124,7 +124,7 @@ class TableVariable(keras.Variable):
 
     @property
     def value(self) -> "tf.Variable | _AllRows":
-        """The rows, or their stand-in if they are sharded."""
+        """The variable that holds all rows, or a stand-in for it if the table is sharded."""
         return super().value if self.sharded_table.size == 1 or _OWN_ROWS.get() else _AllRows(self.sharded_table)
 
     def numpy(self) -> np.ndarray:
@@ -140,7 +140,7 @@ class TableVariable(keras.Variable):
         return np.asarray(self.numpy(), dtype)
 
     def assign(self, value: Any) -> Any:
-        """Set this rank's rows from a whole table, the same on all ranks."""
+        """Set this rank's rows from the whole table, which must be the same on all ranks."""
         table = self.sharded_table
         if table.size == 1 or _OWN_ROWS.get():
             return super().assign(value)
@@ -183,7 +183,7 @@ class TableVariable(keras.Variable):
 
 
 def own_rows() -> AbstractContextManager[None]:
-    """Make variables stand for this rank's rows only in the block, for optimizers and copies that are restored."""
+    """Inside the block, make variables stand for this rank's rows only; for optimizers and for restoring copies."""
     return set_in_block(_OWN_ROWS, True)
 
 

@@ -1,4 +1,7 @@
-"""CRC-32: the remainder of a division of polynomials over bits; bytes that follow shift it by a power of x per bit."""
+"""CRC-32 checksums of files, and of a concatenation from the checksums of its parts.
+
+A CRC is the remainder of a division of polynomials over bits; each bit appended to the data multiplies it by x.
+"""
 
 import zlib
 from collections.abc import Iterable
@@ -12,7 +15,7 @@ _ONE = 1 << 31
 
 
 def crc_of_stream(file: FileIO, length: int | None = None, stop: Event | None = None) -> tuple[int, int]:
-    """Return the CRC-32 and the number of an unbuffered file's next bytes: ``length``, or all. ``stop`` ends it."""
+    """Return the CRC-32 of an unbuffered file's next bytes (``length``, or all) and their number; ``stop`` ends it."""
     crc, done, view = 0, 0, memoryview(bytearray(_PIECE))
     while not (stop and stop.is_set()):
         read = file.readinto(view if length is None else view[: min(_PIECE, length - done)])

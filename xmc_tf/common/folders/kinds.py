@@ -42,7 +42,7 @@ class FolderKind:
         return set(self.possible_files(folder))
 
     def possible_files(self, folder: Path) -> Iterator[str]:
-        """Yield the relative paths of the files in ``folder`` whose names are possible in this kind."""
+        """Yield the relative paths of the files in ``folder`` that a folder of this kind may have."""
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if self._inside(entry.name) != _NOT_OURS]
         for entry in found:
@@ -61,7 +61,7 @@ class FolderKind:
         return self._read(folder / self.header) is not None
 
     def check_place(self, folder: Path, fix: str = "use another folder") -> None:
-        """Refuse a folder in which files of others have names that we write."""
+        """Refuse a folder in which other programs' files have names that xmc_tf writes."""
         if not os.path.lexists(folder):
             return
         if not folder.is_dir():
@@ -81,7 +81,7 @@ class FolderKind:
         return next((inside for name, inside in self.parts.items() if re.fullmatch(name, top)), _NOT_OURS)
 
     def _of_other_form(self, folder: Path) -> list[str]:
-        """Return the entries that are a folder where we write a file, or the other way round."""
+        """Return the entries that are a folder where xmc_tf writes a file, or a file where it writes a folder."""
         with os.scandir(folder) as entries:
             found = [(entry.name, _is_folder(entry), self._inside(entry.name)) for entry in entries]
         return [name for name, is_folder, inside in found if inside != _NOT_OURS and is_folder == (inside is None)]

@@ -1,4 +1,4 @@
-"""The call by which the user started a command, ``python -m xmc_tf.predict`` or ``xmc-tf predict``, for messages."""
+"""How the user started the command (``python -m xmc_tf.predict`` or ``xmc-tf predict``), for use in messages."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ class _Invocation:
 
 
 def started_as(command: str, calls: Mapping[str, str]) -> None:
-    """Record the running command, such as ``xmc-tf predict``, and by module, how to call all commands in this way."""
+    """Record the running command, such as ``xmc-tf predict``, and how each module is called in this form."""
     _Invocation.command, _Invocation.calls = command, dict(calls)
 
 
@@ -22,5 +22,5 @@ def command_name() -> str | None:
 
 
 def as_called(text: str) -> str:
-    """Return a text in which our commands are called as the user called the running one."""
+    """Rewrite the commands in a text to the form in which the user started the running command."""
     return _MODULE_CALL.sub(lambda found: _Invocation.calls.get(found[1], found[0]), text)

@@ -63,7 +63,7 @@ def received() -> int | None:
 
 
 def allow_slow_end(seconds: float | None = None) -> None:
-    """Let the command take this long to end instead of ``GRACE_S``, if set before the signal; None: without a limit."""
+    """Give the command this long to end after a signal, instead of ``GRACE_S``; call it before. None: no limit."""
     if seconds is None:
         _STATE.handled.set()
     else:

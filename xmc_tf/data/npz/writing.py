@@ -46,7 +46,10 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream], comment: s
                         write_in_steps(member, flat)
                         written += piece.size
             if written != math.prod(shape):
-                problem, expected = f"{path}: the pieces of {name} do not add up", f"{math.prod(shape):,} numbers"
+                problem, expected = (
+                    f"{path}: the pieces of {name} have the wrong length",
+                    f"{math.prod(shape):,} numbers",
+                )
                 raise InputError(problem, expected=expected, received=f"{written:,}")
 
 
@@ -60,7 +63,7 @@ def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int, extra: int 
 
 
 class ArraySpec(NamedTuple):
-    """A flat array that is written in ranges."""
+    """The type and length of a flat array that is written in ranges."""
 
     dtype: np.dtype
     length: int
@@ -112,7 +115,7 @@ class SharedNpz:
         return _fill(self.path, self._places[name].data, self._members[name].dtype, start, pieces)
 
     def finish(self, checksums: Mapping[str, Sequence[RangeChecksum]]) -> None:
-        """Write everything except the ranges; needs the checksums of all ranges of each array, in their order."""
+        """Write everything except the ranges, given the checksums of each array's ranges in order."""
         infos = []
         with self.path.open("r+b") as file:
             for name, array in self._members.items():
@@ -160,7 +163,7 @@ class SharedNpy:
     def finish(self, checksums: Mapping[str, Sequence[RangeChecksum]]) -> None:
         """Check that everything was written."""
         if sum(one.length for one in checksums[self.NAME]) != self._array.length * self._array.dtype.itemsize:
-            raise InputError(f"{self.path}: the ranges do not add up", fix="delete the work folder")
+            raise InputError(f"{self.path} is incomplete: not all ranges were written", fix="delete the work folder")
 
 
 class RowFile:

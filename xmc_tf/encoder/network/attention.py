@@ -1,4 +1,4 @@
-"""Attention in a batch, and how each architecture adds the distance of tokens to it."""
+"""Attention within a batch, and how each architecture includes the distance between tokens."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ Tensor = Any  # of TensorFlow, or of an ONNX graph
 
 
 class Layout:
-    """The rows of a batch's tokens in one matrix; here padding has rows too, so that no row moves."""
+    """The layout of a batch's tokens as rows of one matrix. Here, padding has rows too, so no row has to move."""
 
     def __init__(self, ops: Any, mask: Tensor) -> None:
         self.ops, self.mask = ops, mask
@@ -26,11 +26,11 @@ class Layout:
         self.positions = self.flat % self.width
 
     def pack(self, places: Tensor) -> Tensor:
-        """Return the rows of tokens, from ``[documents * tokens, …]``."""
+        """Return the rows of the tokens in ``[documents * tokens, …]``."""
         return places
 
     def unpack(self, rows: Tensor) -> Tensor:
-        """Return ``[documents * tokens, …]`` of the rows; the content at padding must be ignored."""
+        """Return the rows as ``[documents * tokens, …]``; ignore the content at padding."""
         return rows
 
 
@@ -63,14 +63,14 @@ class Attention:
         return self.layout.pack(self.ops.reshape(found, [-1, self.config.heads * self.config.head_width]))
 
     def heads(self, places: Tensor, parts: int) -> list[Tensor]:
-        """Return ``[documents, heads, tokens, head_width]`` of each part."""
+        """Split rows into parts, such as queries and keys: ``[documents, heads, tokens, head_width]`` each."""
         layout, config = self.layout, self.config
         shape = [layout.documents, layout.width, parts, config.heads, config.head_width]
         # Unstacked, not indexed: the gradient of an index fills and adds whole tensors.
         return self.ops.unstack(self.ops.transpose(self.ops.reshape(places, shape), [2, 0, 3, 1, 4]), num=parts)
 
     def scores(self, query: Tensor, key: Tensor, layer: str, number: int) -> Tensor:
-        """Return ``[documents, heads, tokens, tokens]``."""
+        """Return the attention scores ``[documents, heads, tokens, tokens]``."""
         return self.ops.matmul(query * self.ops.cast(self.scale, self.dtype), key, transpose_b=True)
 
     def by_distance(self, table: Tensor, places: Tensor) -> Tensor:

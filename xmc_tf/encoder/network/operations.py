@@ -20,7 +20,7 @@ _MOST_CALLS = 1 << 16  # of dropout in one network
 
 
 class Operations:
-    """The operations outside of training: plain ones, which every server has."""
+    """The operations for inference: standard TensorFlow ops, which every server has."""
 
     def __init__(self, activation: str, epsilon: float) -> None:
         self._activation, self._epsilon = ACTIVATIONS[activation], epsilon
@@ -50,7 +50,7 @@ class Operations:
 
 
 class TrainingOperations(Operations):
-    """The operations in training, with gradients of their own, which read memory less often."""
+    """The operations for training, with custom gradients that read memory less often."""
 
     # `compiled`: XLA compiles each into one loop, for products in half precision. The products stay with oneDNN, whose
     # instructions for them XLA does not use.

@@ -88,7 +88,7 @@ def weights_of(config: EncoderConfig) -> list[Weight]:
 
 
 def layer_names(config: EncoderConfig) -> list[str]:
-    """Return the beginning of the names in files of each layer that has weights of its own."""
+    """Return the prefix that the weight names of each layer have in the files; only layers with their own weights."""
     names = NAMES[config.architecture]
     if config.architecture != "albert":
         return [names.layer.format(n=number) for number in range(config.layers)]
@@ -150,7 +150,7 @@ def _layer(config: EncoderConfig, names: Names, number: int, file: str) -> Itera
 
 
 def _shared(config: EncoderConfig, names: Names) -> Iterator[Weight]:
-    """Yield the weights behind the layers, and those that all layers use."""
+    """Yield the weights that follow the layers, and those that all layers share."""
     kind, width = config.architecture, config.width
     if kind == "mpnet":
         buckets = config.option("relative_attention_num_buckets", 32)
@@ -191,7 +191,7 @@ def deberta_norms(config: EncoderConfig) -> list[str]:
 
 
 def _xlnet_attention(config: EncoderConfig, own: str, file: str) -> Iterator[Weight]:
-    """Yield XLNet's weights of attention, which its files store by head: [width, heads, head_width]."""
+    """Yield XLNet's attention weights, which its files store separately for each head: [width, heads, head_width]."""
     width, heads, each = config.width, config.heads, config.head_width
 
     def flat(one: np.ndarray) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""The encoder in ONNX Runtime: our own network as an ONNX graph, computed without TensorFlow."""
+"""The encoder for ONNX Runtime: the same network as an ONNX graph, which needs no TensorFlow."""

@@ -1,4 +1,4 @@
-"""Further documents for a trained linear model, and further labels with them."""
+"""Append documents, and optionally new labels, to a trained linear model."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -117,7 +117,7 @@ def _new_names(model: LinearParts, lines: Sequence[str], nr_labels: int) -> Trai
 
 
 def training_of(model: LinearParts) -> TrainingData:
-    """Return the training data that a model has kept; refuse a model that has kept none."""
+    """Return the training data stored with a model; refuse a model without any."""
     training = model.training_data
     if training is None:
         raise InputError(

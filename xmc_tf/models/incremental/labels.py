@@ -195,7 +195,7 @@ def _stays(model: LinearParts, groups: Iterable[Iterable[str | int]]) -> np.ndar
             )
         for at, label in enumerate(labels):
             if numbers[at] in seen:
-                raise InputError(f"label {label!r} occurs twice", expected="each label in one group, once")
+                raise InputError(f"label {label!r} occurs twice", expected="each label at most once over all groups")
             seen.add(numbers[at])
         if numbers[0] >= known > min(numbers):
             raise InputError(

@@ -1,4 +1,4 @@
-"""Places where a linear model is trained: in memory, on disk when solved, or on all ranks through a work folder."""
+"""Executors of linear training: in memory, with rankers streamed to disk, or on all ranks with a work folder."""
 
 import logging
 import shutil
@@ -79,7 +79,7 @@ class InMemory:
 
 
 class OnDisk(InMemory):
-    """The steps of a training in one process that writes the rankers of large data to the disk when they are solved.
+    """Training steps of a single process that writes the rankers of large data to disk as they are solved.
 
     The layout "pecos" keeps rankers in memory, and saves them in PECOS's format; "search" writes their layout for
     search; "auto" is "search" for large data.
@@ -100,7 +100,7 @@ class OnDisk(InMemory):
         return train_streamed(data, folders, params=params, pred_params=pred_params, threads=self.threads, seed=seed)
 
     def remove(self) -> None:
-        """Remove the rankers beside the model's folder, which are part of the saved model now."""
+        """Remove the temporary rankers next to the model folder; the saved model now contains them."""
         if self._place.is_dir():
             shutil.rmtree(self._place)
 
@@ -195,7 +195,7 @@ class OverRanks:
         return ProbabilityModel.load(folder) if self.communicator.rank == 0 else None
 
     def save(self, parts: LinearParts) -> None:
-        """Write the model to its folder by linking the weights, completely or not at all; remove the work folder."""
+        """Write the model atomically to its folder, linking the weights, and remove the work folder."""
         work, models = self._work, trees_of(parts.ranker)
         starts = [sum(model.depth for model in models[:number]) for number in range(len(models))]
 

@@ -52,8 +52,8 @@ def _mixed(state, number):
 
 @inner
 def checksum(numbers, first, last):
-    """Return the checksum of a range of uint64 whose length is a multiple of ``LINE``, at memory speed, because the
-    eight states do not wait for each other. It misses no change within one number, and 1 of 2^64 others.
+    """Return the checksum of a range of uint64 whose length is a multiple of ``LINE``. It runs at memory speed, because
+    the eight states are independent. It detects every change within one number, and misses one in 2^64 other changes.
     """
     a = b = c = d = e = f = g = h = np.uint64(0)
     for i in range(first, last, LINE):
@@ -102,13 +102,13 @@ def padded(width):
 
 @inner
 def child_bytes(width):
-    """Return the number of bytes of a position among so many siblings."""
+    """Return the number of bytes that store a position among ``width`` siblings."""
     return 1 if width <= 1 << 8 else (2 if width <= 1 << 16 else 4)
 
 
 @inner
 def row_words(count, width, share):
-    """Return the length of a row of so many weights; it is ``padded(width)`` only if it has one for every sibling."""
+    """Return the number of words of a row with ``count`` weights; ``padded(width)`` if it has one place per sibling."""
     some = count + (count * child_bytes(width) + 3) // 4
     return padded(width) if share * count >= padded(width) else min(some, padded(width))
 
@@ -185,7 +185,7 @@ def measure(indptr, indices, child_indptr, children, nr_sparse, nr_dense, share,
 
 @inner
 def _fill_table(seen, state, width, share, words, table, slots, entries):
-    """Write blocks and entries of a chunk, and the position of each feature's row to its state."""
+    """Write the hash table of a chunk (blocks and entries), and each feature's row position into its state."""
     for feature in seen:
         slot = first_slot(feature, slots)
         while np.int64(words[table + 2 * (slot >> 5)]) & (np.int64(1) << (slot & 31)):

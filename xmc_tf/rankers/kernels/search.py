@@ -31,7 +31,7 @@ def _dot(a, b):
 
 @inner
 def _is_intact(chunks, chunk):
-    """Return whether a chunk has its checksum; note it in ``damaged`` if not."""
+    """Return whether a chunk's checksum is correct; if not, record the chunk in ``damaged``."""
     if checksum(chunks.lines, chunks.start[chunk] // 2, chunks.start[chunk + 1] // 2) != chunks.checksums[chunk]:
         chunks.damaged[0] = 1
         return False
@@ -136,7 +136,7 @@ def _sift_down(nodes, scores, at, size):
 
 @inner
 def _offer(nodes, scores, size, most, node, score):
-    """Insert a node into the best ``most``, if it belongs there; return their number."""
+    """Insert a node into the heap of the ``most`` best nodes if it is good enough; return the size of the heap."""
     if size == most:
         if _worse(scores[0], nodes[0], score, node):
             scores[0], nodes[0] = score, node

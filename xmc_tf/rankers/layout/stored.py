@@ -1,4 +1,4 @@
-"""The layout for search, in memory and on disk, mapped, so that a model answers at once and processes share it.
+"""The layout of weights for search, in memory or mapped from disk: models load at once, and processes share it.
 
 search/search.json   the weights from which it was made, by the checksums in their archives
 search/chunks.npy    rows, words and checksum of each chunk
@@ -6,8 +6,8 @@ search/words.npy     the words of all chunks
 
 If weights in PECOS's format are beside the layout, it can be deleted; if it is missing, damaged, or made from other
 weights, the weights are arranged in memory instead. Models of large data have the layout only: it takes less than half
-the room of both, and can be written during training. A chunk is compared with its checksum on first use, so no start
-has to read the whole file.
+the space of both, and can be written during training. A chunk is compared with its checksum on first use, so loading
+need not read the whole file.
 """
 
 import json
@@ -51,7 +51,7 @@ def build_chunks(
     levels: Sequence[Level], nr_sparse: int, nr_dense: int, threads: int = 1,
     room: Callable[[int], np.ndarray] = lambda count: np.zeros(count, np.int32),
 ) -> tuple[ChunkTable, Chunks]:  # fmt: skip
-    """Return all levels' weights, arranged for search; ``room`` returns an array of so many int32, all zero."""
+    """Return all levels' weights, arranged for search; ``room(count)`` returns an int32 array of zeros."""
     threads = thread_count(threads)
     starts = np.cumsum([0, *(level.clusters.shape[1] for level in levels)])
     rows, lengths = (np.zeros(int(starts[-1]), np.int64) for _ in range(2))
@@ -83,7 +83,7 @@ def build_chunks(
 
 
 def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> Chunks:
-    """Return the chunks of levels, whose weights are not read; each chunk's checksum is checked on first use."""
+    """Return the chunks of levels without reading their weights; each chunk's checksum is checked on first use."""
     child_counts = np.concatenate([np.diff(level.clusters.indptr) for level in levels])
     return Chunks(
         level_start=np.cumsum([0, *(level.clusters.shape[1] for level in levels)]),
@@ -97,7 +97,7 @@ def chunks_of(levels: Sequence[Level], table: ChunkTable, words: np.ndarray) -> 
 
 
 def with_children(chunks: Chunks, levels: Sequence[Level], kept: Sequence[Level]) -> Chunks:
-    """Return chunks of which a search finds only the nodes of ``kept``; the weights stay."""
+    """Return the chunks with the same weights, but let a search find only the nodes of ``kept``."""
     children = []
     for level, some in zip(levels, kept, strict=True):
         here = np.zeros(level.clusters.shape[0], bool)
@@ -108,7 +108,7 @@ def with_children(chunks: Chunks, levels: Sequence[Level], kept: Sequence[Level]
 
 
 def chunk_ranges(count: int, parts: int) -> list[tuple[int, int]]:
-    """Return the bounds of about equal parts of so many chunks."""
+    """Return the bounds that split ``count`` chunks into parts of about equal size."""
     bounds = np.linspace(0, count, min(parts, count) + 1).astype(int)
     return [(int(a), int(b)) for a, b in pairwise(bounds)]
 
@@ -176,7 +176,7 @@ class SearchWriter:
         write_in_steps(self._file, content)
 
     def chunks(self, levels: Sequence[Level]) -> Chunks:
-        """Return the chunks written so far, which are those of these levels."""
+        """Return the chunks written so far; ``levels`` are the levels that they belong to."""
         self._write_head()
         words = read_npy(self.folder / SEARCH / _WORDS)
         return chunks_of(levels, self._table(), kernel_view(words, np.int32))
@@ -191,7 +191,7 @@ class SearchWriter:
         return ChunkTable(*map(np.concatenate, zip(*self._parts, strict=True)))
 
     def _write_head(self) -> bytes:
-        """Write the number of words to the head of their file, and return it."""
+        """Write the header of the words file, which holds the number of words, and return it."""
         length = sum(int(part.lengths.sum()) for part in self._parts)
         head, end = padded_head(np.dtype(np.int32), (length,), 0), self._file.tell()
         assert end == len(head) + 4 * length  # heads of all lengths are padded to the same size
@@ -213,7 +213,7 @@ def link_search(stored: StoredSearch, folder: Path) -> None:
 
 
 def known_records(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the records of files of chunks below a model's folder that are known without reading the files."""
+    """Return the recorded sizes and checksums of the chunk files below a model folder, without reading them."""
     found = {}
     for header in folder.rglob(f"{SEARCH}/{_HEADER}"):
         record = read_json(header).get(_WORDS)
@@ -251,9 +251,9 @@ def open_search(folder: Path, biases: Sequence[float]) -> StoredSearch | None:
     try:
         header: dict[str, Any] = read_json(here / _HEADER)
         if (header.get("format"), header.get("version")) != (_FORMAT, VERSION):
-            raise InputError(f"{here / _HEADER} is of another version", expected=str(VERSION))
+            raise InputError(f"{here / _HEADER} has another version", expected=str(VERSION))
         if header["made_from"] != _sources(folder, biases):
-            raise InputError(f"{here} was made from other weights than those beside it")
+            raise InputError(f"{here} does not match the weights beside it")
         if header[_TABLE] != crc_of_file(here / _TABLE):
             raise InputError(f"{here / _TABLE} is damaged")
         rows, lengths, checksums = np.array(read_npy(here / _TABLE))
@@ -284,7 +284,7 @@ def warn_of_damage(folder: Path, problem: str) -> None:
 
 
 def _mapped(path: Path, count: int) -> np.ndarray:
-    """Return a new file's array of zeros, mapped for writing."""
+    """Create a file with an int32 array of ``count`` zeros, and return the array, mapped for writing."""
     head = padded_head(np.dtype(np.int32), (count,), 0)
     with path.open("wb") as file:
         file.write(head)
@@ -312,7 +312,7 @@ def _sources(folder: Path, biases: Sequence[float]) -> list[dict[str, Any]]:
 
 
 def stored_weights(stored: StoredSearch, levels: Sequence[Level], t: int) -> csc_matrix:
-    """Return the weights of level ``t``, which are on disk in their layout for search only."""
+    """Return the weights of level ``t`` of a model that stores them only in the search layout."""
     chunks, level, clusters, threads = stored.chunks(levels), levels[t], levels[t].clusters, thread_count(-1)
     first, last = (int(chunks.level_start[t + i]) for i in range(2))
     # As the kernel numbers chunks: those before the level have no children here.

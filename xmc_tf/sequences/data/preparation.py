@@ -162,7 +162,7 @@ def _check(buckets: InteractionBuckets, options: InteractionOptions) -> None:
 
 
 def _sort(buckets: InteractionBuckets, options: InteractionOptions) -> np.ndarray:
-    """Sort each bucket by user and time into a part; return how often each item occurs in all parts."""
+    """Sort each bucket by user and time, and write it as a part; return each item's count over all parts."""
     frequent = buckets.item_counts() >= options.min_item_count
     counts = np.zeros(len(frequent), np.int64)
     with Progress("sorting users", buckets.count, "parts") as progress:

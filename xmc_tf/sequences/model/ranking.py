@@ -114,7 +114,7 @@ def _over_chunks(table: ShardedTable, vectors: tf.Tensor, step: Any, first: Any)
 
 
 def ranking_metrics(parts: Iterable[np.ndarray], communicator: Communicator) -> dict[str, float]:
-    """Return Recall@k, NDCG@k and MRR of held-out items, from the ranks of this process's items; collective."""
+    """Return Recall@k, NDCG@k and MRR; ``parts`` are the positions of this process's held-out items; collective."""
     sums = np.zeros(2 * len(CUTOFFS) + 2)
     for ranks in parts:
         gains = 1.0 / np.log2(ranks + 1.0)
@@ -146,7 +146,7 @@ class Ranker:
 
 
 class NextItems(NamedTuple):
-    """The next items of a history, best first."""
+    """The predicted next items of a history, best first, and their scores."""
 
     items: list[str]
     scores: list[float]

@@ -30,7 +30,7 @@ class LogUniform:
         self.items, self.count = items, count
 
     def draw(self, seed: tf.Tensor) -> Sample:
-        """Return the sample of a seed: two integers, such as the training's seed and the step."""
+        """Draw the sample that ``seed`` determines: two integers, such as the training seed and the step."""
         drawn = tf.random.stateless_uniform([self.count], seed, dtype=tf.float64, alg="philox")
         found = tf.cast(tf.exp(drawn * np.log(self.items + 1.0)), tf.int64) - 1
         found = tf.clip_by_value(found, 0, self.items - 1)
@@ -48,7 +48,7 @@ class ByFrequency:
         self._log_expected = tf.constant(np.log(shares / shares.sum() * count), tf.float32)
 
     def draw(self, seed: tf.Tensor) -> Sample:
-        """Return the sample of a seed: two integers, such as the training's seed and the step."""
+        """Draw the sample that ``seed`` determines: two integers, such as the training seed and the step."""
         drawn = tf.random.stateless_uniform([self.count], seed, dtype=tf.float64, alg="philox")
         found = tf.searchsorted(self._ends, drawn, side="right", out_type=tf.int64)
         found = tf.minimum(found, tf.size(self._ends, tf.int64) - 1)

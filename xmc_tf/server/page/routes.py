@@ -1,4 +1,4 @@
-"""The routes of the page, which only this machine can open."""
+"""The routes of the web page, which is accessible from this machine only."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ class Page:
         yield
 
     def answered(self, status: int, seconds: float) -> None:
-        """Count nothing."""
+        """Do nothing: the page has no metrics."""
 
 
 def page_application(answers: PageAnswers) -> Application:

@@ -62,7 +62,7 @@ class DelimitedFile(TableReader):
         return self.path.open(encoding=self.encoding, errors="replace", newline="")
 
     def _rows(self) -> Iterator[tuple[int, list[str], str]]:
-        """Yield (first line, cells, fault) of each row; only the first line of a row with an unclosed quote is lost."""
+        """Yield (first line, cells, fault) of each row. If a quote is not closed, only the row's first line is lost."""
         csv.field_size_limit(_LARGEST_CELL)
         with self._open() as file:
             lines = _Lines(file, self)
