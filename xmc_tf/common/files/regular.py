@@ -26,7 +26,7 @@ def existing_file(path: str | Path, what: str) -> Path:
         expected = "a file that can be read more than once and from any place"
         raise InputError(problem, expected=expected, received="a pipe or a device", fix=fix)
     if not os.access(path, os.R_OK):
-        raise InputError(f"{what}: no permission to read {path}", fix="check its permissions")
+        raise InputError(f"{what}: {path} is not readable", fix="check its permissions")
     return path
 
 

@@ -37,7 +37,7 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
     evidence, names = ProbabilityModel.load(model), read_names(model, metadata.nr_labels)
     if evidence is None or evidence.names is None or names is None:
         raise InputError(
-            f"labels cannot be added to {model}",
+            f"{model}: labels cannot be added to this model",
             expected="a model that was trained on texts with label names as evidence",
             received="a model that does not look for names in texts",
             fix="train it with --labels and --label-names true",
