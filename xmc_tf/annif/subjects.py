@@ -42,7 +42,7 @@ def subject_names(project: Any) -> list[str]:
 
 
 def chosen_subjects(project: Any, path: str, count: int) -> list[int]:
-    """Return the numbers of the subjects that a file lists by URI or name, of those that the model knows."""
+    """Return the numbers of the subjects that a file lists by URI or name, except those unknown to the model."""
     chosen = []
     for line, text in enumerate(TextFile(path, name="subjects to suggest"), start=1):
         if not (word := text.strip().strip("<>")):

@@ -1,4 +1,4 @@
-"""Pairs of a document and a label, whose evidence an audit weighs."""
+"""The pairs of a document and a label that an audit examines."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ class LabelPairs(NamedTuple):
 
     @classmethod
     def of(cls, *sources: csr_matrix) -> "LabelPairs":
-        """Return the union of the entries of some matrices, documents × labels."""
+        """Return the pairs that have an entry in at least one of the matrices (documents × labels)."""
         nr_labels = sources[0].shape[1]
         keys = np.unique(np.concatenate([_keys(one) for one in sources]))
         return cls(*np.divmod(keys, nr_labels), nr_labels)
@@ -27,7 +27,7 @@ class LabelPairs(NamedTuple):
         return csr_matrix((values, self.labels, indptr), shape=(nr_documents, self.nr_labels))
 
     def values(self, source: csr_matrix) -> np.ndarray:
-        """Return the entries of a matrix, documents × labels, at the pairs: float64; 0 where it has none."""
+        """Return the entries of a matrix of documents × labels at the pairs, as float64; 0 where it has no entry."""
         keys = _keys(source)
         order = np.argsort(keys, kind="stable")
         keys, wanted = keys[order], self.rows * self.nr_labels + self.labels
@@ -43,7 +43,7 @@ def _keys(source: csr_matrix) -> np.ndarray:
 
 
 def random_pairs(Y: csr_matrix, per_label: float, seed: int) -> csr_matrix:
-    """Draw labels that documents do not have, by frequency, ``per_label`` for each label that they have."""
+    """Draw labels that documents lack, in proportion to frequency: ``per_label`` for each label that they have."""
     rng = np.random.default_rng([seed, 0x72616E64])
     rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
     chosen = rng.permutation(np.tile(rows, int(np.ceil(per_label))))[: int(per_label * len(rows))]

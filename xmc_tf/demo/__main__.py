@@ -242,7 +242,7 @@ def _examples(data: Path, model: Path) -> None:
 
 
 def readable_rows(texts: Sequence[str] | TextFile, count: int = 3) -> list[int]:
-    """Return rows to show, spread over the file: in each part the next one of readable length."""
+    """Return example rows spread over the file: from each part, a row of readable length if there is one."""
     rows = []
     for part in range(count):
         begin, end = ((2 * part + 1) * len(texts) // (2 * count), (part + 1) * len(texts) // count)

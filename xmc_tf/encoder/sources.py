@@ -90,7 +90,7 @@ class EncoderSource:
         raise self.not_found(OSError("no weights in a supported format"))
 
     def _cached(self, file: str) -> Path | None:
-        """Return the path of a file of a name on the hub, from the cache or the network; None if there is none."""
+        """Return the path of a file of a model on the hub, from the cache or the network; None if there is none."""
         from huggingface_hub import hf_hub_download  # a folder needs no hub
         from huggingface_hub.errors import EntryNotFoundError, HFValidationError
 
@@ -199,7 +199,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def auto_tokenizer(source: EncoderSource) -> Any:
-    """Return the tokenizer that transformers finds in a source."""
+    """Return the tokenizer that transformers loads from a source."""
     with quiet_transformers():
         from transformers import AutoTokenizer  # takes a second to import
 

@@ -40,7 +40,7 @@ def character_table(lowercase: bool, unspaced: bool = False) -> np.ndarray:
 
 
 def spans_of_words(text: str) -> list[tuple[int, int]]:
-    """Return where each word of a text begins and ends, by the rule of the vectorizer."""
+    """Return the position where each word of a text begins and ends, as the vectorizer splits it."""
     codes = np.frombuffer(text.encode("utf-32-le", "replace"), np.uint32)
     inside = character_table(False)[codes] & IN_WORD != 0
     edges = np.flatnonzero(np.diff(inside, prepend=False, append=False))

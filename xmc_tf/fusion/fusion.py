@@ -118,7 +118,7 @@ class Fusion:
         )  # fmt: skip
 
     def with_added(self, count: int, vectors: np.ndarray | None = None) -> Self:
-        """Return the fusion with more labels, which have no training documents."""
+        """Return the fusion, extended by labels that have no training documents."""
         similarity, first = self.similarity, len(self.log_documents)
         if similarity is not None and vectors is not None:
             similarity = similarity.with_added(np.arange(first, first + count, dtype=np.int32), vectors)
@@ -180,7 +180,7 @@ class Fusion:
         return found._replace(similarity=similarity.of_pairs(vectors, found.rows, found.labels))
 
     def _with_closeness(self, found: LabelCandidates, vectors: np.ndarray | None) -> LabelCandidates:
-        """Return candidates with the cosine of document and center; labels without documents are far away."""
+        """Return candidates with the cosine of document and label center, or ``FARTHEST`` without documents."""
         if self.centers is None or vectors is None:
             return found
         closeness = self.centers.of_pairs(vectors, found.rows, found.labels)

@@ -1,4 +1,4 @@
-"""Training on a table: the job, its data set, and the measures, record, report and summary of a training."""
+"""Training on a table: the job, its data set, and the metrics, record, report and summary of a training run."""
 
 import logging
 import shlex
@@ -65,7 +65,7 @@ class Results:
     levels: Sequence[float] = ()  # of category paths: share of documents whose best label is right, by level
 
     def metrics(self) -> dict[str, float]:
-        """Return all measures by name, for the record of the run."""
+        """Return all metrics by name, for the record of the run."""
         found = {
             f"{name}@{k}": self.overall.at(name, k)
             for name in self.overall.values
@@ -140,7 +140,7 @@ def finish(
 
 
 def _remarks(results: Results, about: Summary) -> list[str]:
-    """Return remarks on the reliability of the measures, and a question if the model has learned next to nothing."""
+    """Return remarks on the reliability of the metrics, and a question if the model has learned next to nothing."""
     count, right = results.overall.documents, results.overall.at("P", 1)
     if count < _LEAST_TESTED:
         few = "1 test document is" if count == 1 else f"{count:,} test documents are"

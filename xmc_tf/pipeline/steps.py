@@ -238,7 +238,7 @@ class TrainingSteps:
     # The rankers.
 
     def embeddings(self, encoded: Stage, name: str = "embeddings") -> Stage:
-        """Compute the embeddings of the documents, with the length that they have beside the other features."""
+        """Compute the embeddings of the documents, scaled to the length that they have beside the other features."""
         length = self.recipe.params.vector_length
         return self.stages.run(
             name,
@@ -321,7 +321,7 @@ class TrainingSteps:
 
     @property
     def _trained_on(self) -> np.ndarray:
-        """The documents that are not held out, and the names of labels."""
+        """The documents that are not held out, followed by the label names."""
         return np.setdiff1d(np.arange(self.inputs.documents.Y.shape[0]), self.held_out, assume_unique=True)
 
     def _without_held_out(self, rows: np.ndarray) -> csr_matrix:
@@ -335,7 +335,7 @@ class TrainingSteps:
 
     @property
     def _reading(self) -> dict[str, Any]:
-        """The way in which documents are read, as inputs of a stage."""
+        """The options for reading documents, as inputs of a stage."""
         reading = self.recipe.reading
         windows = {"long_texts": reading.combine, "max_windows": reading.max_windows} if reading.max_windows > 1 else {}
         return {"truncate_length": reading.max_length} | windows

@@ -1,4 +1,4 @@
-"""mpi4py, loaded beside TensorFlow, and with waits that do not keep a core busy, which would delay the other ranks."""
+"""mpi4py, loaded next to TensorFlow, with waits that do not keep a core busy (which would delay the other ranks)."""
 
 import os
 import time

@@ -39,7 +39,7 @@ def refuse_report(
     flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False,
     files: Mapping[str, str] = _FILES,
 ) -> None:  # fmt: skip
-    """Refuse an output folder that is an input, or in which a file of others would be replaced without ``force``."""
+    """Refuse an output folder that is an input, or, without ``force``, in which others' files would be replaced."""
     check_output_folder(flag, folder, inputs)
     for name, mark in files.items():
         check_output_path(flag, Path(folder) / name, inputs, [mark], force=force)

@@ -36,7 +36,7 @@ class Version:
         self._choosing = threading.Lock()
 
     def only(self, labels: tuple[str | int, ...]) -> "Version":
-        """Return this version, restricted to labels by name or number; the last few choices are kept."""
+        """Return this version, restricted to labels by name or number; the last few restrictions are cached."""
         with self._choosing:
             found = self._choices.pop(labels, None)
             if found is None:

@@ -1,4 +1,4 @@
-"""An exported model loaded in this process, to try and to measure it."""
+"""An exported model that is loaded in this process, to try it out and to measure it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,7 +67,7 @@ class LocalModel:
 
 
 def as_matrix(labels: np.ndarray, scores: np.ndarray, nr_labels: int) -> csr_matrix:
-    """Return an answer as a matrix with rows in order of score; label -1 means none."""
+    """Return an answer as a matrix whose rows are in descending order of score; label -1 means no label."""
     there = labels >= 0
     result = csr_matrix((len(labels), nr_labels), dtype=np.float32)
     result.indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)

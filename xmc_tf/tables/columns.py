@@ -299,7 +299,7 @@ class _Choice:
 
 
 def _as_trained(options: ColumnOptions, name: str, columns: Sequence[str], labelled: bool) -> ColumnOptions:
-    """Return options completed by the columns of the model's training."""
+    """Return the options, with gaps filled by the columns that the model was trained on."""
     trained = options.trained
     if trained is None:
         return options
@@ -353,7 +353,7 @@ def _are_zeros_and_ones(cells: Iterable[Any]) -> bool:
 
 
 def _rows_are_pairs(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Return what identifies documents of (identifier, text, labels) rows, "id" or "text"; "" if each row is one."""
+    """Return what identifies a document of (identifier, text, labels) rows: "id", "text", or "" if each row is one."""
     labels: dict[str, set[str]] = {}
     ids: dict[str, str] = {}
     same_id = same_text = 0

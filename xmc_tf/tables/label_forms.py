@@ -132,7 +132,7 @@ def _whole(value: Any) -> Any:
 
 
 def _table(values: np.ndarray, columns: np.ndarray | None, name: str) -> LabelData:
-    """Return a dense matrix of 0 and 1, or the rows of an array of names."""
+    """Return the labels in an array: a dense matrix of 0 and 1, or rows of names."""
     if values.dtype == object and not any(isinstance(value, str) for value in values.flat):
         values = values.astype(np.float64)
     if values.dtype.kind not in "biuf":
@@ -151,7 +151,7 @@ def _table(values: np.ndarray, columns: np.ndarray | None, name: str) -> LabelDa
 
 
 def _indicator_rows(values: Sequence[Any]) -> np.ndarray | None:
-    """Return the matrix whose rows are in a list; None for lists of labels, in which no label occurs twice."""
+    """Return a list of matrix rows as a matrix; None for lists of labels, in which no label occurs twice."""
     if not all(isinstance(one, list | tuple | np.ndarray) and len(one) == len(values[0]) for one in values):
         return None
     rows = np.asarray([list(labels) for labels in values])

@@ -1,4 +1,4 @@
-"""Compiled sums of document features over the documents of each label."""
+"""Compiled kernels that sum the features of the documents of each label."""
 
 import numpy as np
 from llvmlite import ir

@@ -62,7 +62,7 @@ def next_random(state: np.ndarray) -> np.uint64:
 
 @inner
 def begin_halving(first: int, count: int, members: int, width: int, state: np.ndarray) -> Halving:
-    """Choose the members among ``count`` places from ``first`` on, and two of them for the first direction."""
+    """Choose the members among ``count`` places starting at ``first``, and two of them for the first direction."""
     rows = np.empty(members, np.int64)
     taken = 0
     for i in range(count):
@@ -167,7 +167,7 @@ def turn_blocks(halving: Halving, by_left: float, by_right: float, first: int, l
 
 @inner
 def turn_private(entries: LabelEntries, halving: Halving, by_left: float, by_right: float) -> float:
-    """Update the direction along the private features; return how far the direction moved in all."""
+    """Update the direction along the private features; return how far the direction moved in total."""
     distance = 0.0
     for block in range(halving.block_turns.size):
         distance += halving.block_turns[block]

@@ -75,7 +75,7 @@ class TreeView:
         return "\n".join([*head, f"  n0_0 [label={_quoted(self.name(0, 0))}];", *below(0, 0), "}"])
 
     def _biggest_first(self, labels: np.ndarray) -> np.ndarray:
-        """Return the positions of the labels by falling frequency, then rising number."""
+        """Return the positions of the labels by descending frequency, then ascending number."""
         if self.frequencies is None:
             return np.argsort(labels, kind="stable")
         return np.lexsort((labels, -np.asarray(self.frequencies, np.float64)[labels]))

@@ -1,4 +1,4 @@
-"""The lexicon of a model: from the keys of word forms to those of their lemmas."""
+"""The lexicon of a model, which maps the keys of word forms to the keys of their lemmas."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ FIELDS = {
 
 @dataclass(frozen=True, eq=False)
 class Lexicon:
-    """The lemmas of words: by the dictionary, or else by the ending; other words are their own lemma."""
+    """Maps words to lemmas by dictionary, or else by ending; other words are their own lemmas."""
 
     forms: np.ndarray  # int64: their keys, ascending
     lemma_of: np.ndarray  # int32: the lemma of each form
@@ -30,7 +30,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, languages: Sequence[str]) -> "Lexicon":
-        """Return the lexicon of languages, in the order of preference for forms that several have."""
+        """Return the lexicon of some languages; the first one decides on forms that several share."""
         found = [load_dictionary(code) for code in languages if code in dictionary_languages()]
         if not found:
             return NO_LEXICON
@@ -50,7 +50,7 @@ class Lexicon:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "Lexicon":
-        """Return the lexicon of arrays named as in ``FIELDS``."""
+        """Create a lexicon from arrays named as in ``FIELDS``."""
         rule = Endings(*(arrays[name] for name in Endings._fields))
         return cls(arrays["forms"], arrays["lemma_of"], arrays["lemma_keys"], rule)
 
@@ -66,7 +66,7 @@ class Lexicon:
         return LexiconArrays(key_table(held.pop("forms")), **held)
 
     def reduced(self, keys: np.ndarray) -> "Lexicon":
-        """Return the part that a model needs: the forms that are among these words, or whose lemmas are."""
+        """Return the part that a model needs: the forms whose keys, or whose lemmas' keys, are among ``keys``."""
         known = np.isin(self.lemma_keys, keys)
         kept = np.flatnonzero(known[self.lemma_of] | np.isin(self.forms, keys))
         used, lemma_of = np.unique(self.lemma_of[kept], return_inverse=True)

@@ -40,7 +40,7 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write a manifest atomically, which makes its checkpoint the valid one."""
+    """Write a manifest atomically; from then on, its checkpoint is the valid one."""
     with atomic_file(folder / MANIFEST) as part, part.open("w") as file:
         json.dump(dataclasses.asdict(manifest), file, indent=1)
         flush(file)

@@ -123,7 +123,7 @@ def table_of_all_rows(owner: Any) -> ShardedTable:
 
 
 class _OfAllRows(keras.layers.Layer):
-    """A layer that multiplies by all rows of an Embedding, which it owns too."""
+    """A layer that multiplies by all rows of an Embedding and tracks that Embedding as its own."""
 
     def __init__(self, embedding: keras.layers.Embedding, **options: Any) -> None:
         super().__init__(**options)
@@ -140,7 +140,7 @@ class _OfAllRows(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the layer of a configuration.
+        """Create a layer from its configuration.
 
         Args:
             config: the configuration.

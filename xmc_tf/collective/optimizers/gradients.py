@@ -16,7 +16,7 @@ from xmc_tf.collective.tables.table import ShardedTable, table_of
 
 
 class BatchShare:
-    """A rank's part of the batch of a step."""
+    """A rank's share of a step's batch."""
 
     def __init__(self, examples: tf.Tensor, size: int) -> None:
         self._examples, self.size, self.is_weighted = tf.cast(examples, tf.float64), size, False
@@ -91,7 +91,7 @@ class Gradients(NamedTuple):
         return self._times([factor] * (len(self.of_variables) + len(self.rows)))
 
     def summed(self, size: int) -> "Gradients":
-        """Return the gradients, summed over the ranks unless each rank has other rows; collective."""
+        """Return the gradients, summed over the ranks unless each rank holds different rows; collective."""
         if size == 1:
             return self
         of_variables = list(self.of_variables)

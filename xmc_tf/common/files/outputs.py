@@ -97,7 +97,7 @@ def refuse_same_outputs(outputs: Mapping[str, str | None]) -> None:
 def refuse_model_folder(
     flag: str, path: str | Path, inputs: Mapping[str, Named], *, export: bool = False, unchanged: Sequence[str] = ()
 ) -> None:
-    """Refuse a model's folder that is an input, lies in a model, or would replace an input (but ``unchanged`` ones)."""
+    """Refuse a model folder that is an input, lies in a model, or would replace an input not in ``unchanged``."""
     if not os.fspath(path):
         fix = f"give a folder with {flag}; in a script, a variable may be unset"
         raise InputError(f"{flag} is empty", expected="a folder to write", fix=fix)

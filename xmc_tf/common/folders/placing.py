@@ -42,7 +42,7 @@ def named_folder(path: str | Path) -> Path:
 
 @contextmanager
 def claimed_folder(path: str | Path, kind: FolderKind, fix: str = "use another folder") -> Iterator[Path]:
-    """Hold a folder's lock, after completing what a killed run has left; refuse a folder with files of others."""
+    """Hold a folder's lock, and complete what a killed run left behind; refuse a folder with files of others."""
     folder = Path(path).resolve()
     with folder_lock(folder):
         _recover(folder, kind)

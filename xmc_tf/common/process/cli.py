@@ -1,4 +1,4 @@
-"""The shell of a command line: exit 2 with a message for the user's input, exit 1 for a failure."""
+"""The frame of every command: exit status 2 with a message for invalid input, and 1 for other failures."""
 
 import argparse
 import atexit
@@ -111,7 +111,7 @@ class GivenFlags(argparse.Namespace):
         super().__setattr__(name, value)
 
     def refuse(self, *names: str, where: str, fix: str = "") -> None:
-        """Refuse flags, by their attributes' names, that have no effect ``where``, such as "with --model"."""
+        """Refuse flags (by attribute name) that have no effect ``where``, such as "with --model"."""
         if found := [f"--{name.replace('_', '-')}" for name in names if name in self.given]:
             raise InputError(f"{', '.join(found)} cannot be used {where}", fix=fix or f"leave out {found[0]}")
 

@@ -42,7 +42,7 @@ class Lemmas(tf.Module):
         return tf.where(known, tf.gather(self.lemma_keys, tf.gather(self.lemma_of, place)), by_ending)
 
     def _by_ending(self, words: tf.Tensor) -> tf.Tensor:
-        """Return the lemma of each word by its longest known ending; without one, the word."""
+        """Return the lemma of each word, derived from its longest known ending; the word itself if it has none."""
         size = tf.strings.length(words)
         lengths = tf.constant(_LENGTHS, tf.int32)
         padded = tf.repeat(tf.strings.join([_PADDING, words])[:, tf.newaxis], len(_LENGTHS), axis=1)

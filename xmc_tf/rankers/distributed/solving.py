@@ -173,7 +173,7 @@ def join_blocks(communicator: Communicator, paths: Sequence[Path], shape: tuple[
 
 
 class Claims:
-    """Items that threads of all ranks take from the front; ``folder`` is shared, and new for every run."""
+    """A list of items that the threads of all ranks take in order; ``folder`` is shared, and new for every run."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._folder, self._count, self._next = folder, count, 0
@@ -232,7 +232,7 @@ class SubProblem(NamedTuple):
 def cut_into_sub_problems(
     works: Mapping[int, np.ndarray], *, most: int | None = None, least_work: int | None = None
 ) -> list[SubProblem]:
-    """Return sub-problems of about the same work, the largest first, from the work of each level's tasks."""
+    """Group the tasks of each level, given their work, into sub-problems of about equal work, the largest first."""
     total = sum(int(work.sum()) for work in works.values())
     target = max(1, LEAST_WORK if least_work is None else least_work, total // (most or MOST_SUB_PROBLEMS))
     found = []

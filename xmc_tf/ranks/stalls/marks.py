@@ -1,4 +1,4 @@
-"""Marks of what this process waits in: calls, and in graphs, counters of collectives begun and ended."""
+"""Records of what this process waits for: in calls, and in graphs by counters of collectives begun and ended."""
 
 import threading
 import time
@@ -51,7 +51,7 @@ class Marks:
         self._sources.append(read)
 
     def waits(self) -> dict[str, float]:
-        """Return the seconds in each collective, the longest first; in a graph, since the first call that sees it."""
+        """Return the seconds in each unfinished collective, longest first; in a graph, since it was first seen here."""
         counts = {name: pair for read in self._sources for name, pair in read().items()}
         with self._lock:
             now = time.monotonic()

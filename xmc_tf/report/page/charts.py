@@ -143,7 +143,7 @@ def _figure(parts: Sequence[Html], named: Sequence[tuple[str, str]], about: str,
 
 
 def side_by_side(*figures: Html) -> Html:
-    """Return figures beside each other, or below each other on a small screen."""
+    """Return figures side by side, or one below the other on a small screen."""
     return f'<div class="figures">{"".join(figures)}</div>'
 
 

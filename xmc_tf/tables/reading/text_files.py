@@ -101,7 +101,7 @@ def text_encoding(path: Path, given: str | None = None) -> str:
 
 
 def encoding_of(path: Path, given: str | None = None) -> str:
-    """Return the encoding of a file that may be gzipped, and is then in UTF-8."""
+    """Return the encoding of a file; a gzipped file must be in UTF-8."""
     return "utf-8-sig" if is_packed(path) else text_encoding(path, given)
 
 
@@ -119,7 +119,7 @@ def _checked(given: str) -> str:
 
 
 def _not_quite_utf8(path: Path) -> str:
-    """Return UTF-8 for a file with few invalid bytes, else an encoding of Windows."""
+    """Return UTF-8 for a file with few invalid bytes, otherwise a Windows encoding."""
     stray = others = 0
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         while piece := file.read(_PIECE):
