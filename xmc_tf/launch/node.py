@@ -35,6 +35,8 @@ _CANNOT_START = 127  # as of a shell
 _STAND_IN_S = 10.0  # time limit for the request of a stand-in
 _PROBES = 3
 # The variables that parallel libraries read at their start.
+_OF_HOROVOD = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE")
+_OF_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 PATIENCE_S = 5.0  # between SIGTERM and SIGKILL
 _LONGEST_LINE = 1 << 16
@@ -197,10 +199,8 @@ class HostNode:
 
     def _start(self, environment: Mapping[str, str], proxy: socket.socket | None) -> Child:
         """Start a rank, whose numbers are in its variables."""
-        prefix = "HOROVOD" if "HOROVOD_RANK" in environment else "OMPI_COMM_WORLD"
-        rank, local_rank, local_size = (
-            int(environment[f"{prefix}_{name}"]) for name in ("RANK", "LOCAL_RANK", "LOCAL_SIZE")
-        )
+        horovod = "HOROVOD_RANK" in environment
+        rank, local_rank, local_size = (int(environment[name]) for name in (_OF_HOROVOD if horovod else _OF_MPI))
         of = {"run": self._job["run"], "rank": rank}
         available = sorted(os.sched_getaffinity(0))
         cores, gpus = divide(available, local_size)[local_rank], self._job["gpus"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from xmc_tf.common.compiled import inner
 from xmc_tf.common.errors import InputError
-from xmc_tf.params import POST_PROCESSORS
+from xmc_tf.params import choices
 
 NOOP, SIGMOID, LOG_SIGMOID, HINGE, LOG_HINGE = 0, 10, 20, 30, 40
 
@@ -85,8 +85,8 @@ def neutral(code):
 @lru_cache
 def post_processor_code(name: str) -> int:
     """Return a post-processor's number in kernels; the last digit of a hinge's number is its power."""
-    if name not in POST_PROCESSORS:
-        raise InputError(f"unknown post-processor {name!r}", expected=", ".join(POST_PROCESSORS), received=name)
+    if name not in choices.POST_PROCESSORS:
+        raise InputError(f"unknown post-processor {name!r}", expected=", ".join(choices.POST_PROCESSORS), received=name)
     if name.endswith("-hinge"):
         power = int(name.removesuffix("-hinge")[-1])
         return (LOG_HINGE if name.startswith("log-") else HINGE) + power
