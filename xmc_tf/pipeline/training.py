@@ -1,7 +1,6 @@
 """From texts and labels to a model's parts: the steps in order."""
 
 import dataclasses
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,6 @@ from xmc_tf.pipeline.steps import TrainingSteps
 
 if TYPE_CHECKING:
     from xmc_tf.collective.strategy import CollectiveStrategy
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

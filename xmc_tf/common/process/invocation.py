@@ -1,4 +1,4 @@
-"""How the user started the command (``python -m xmc_tf.predict`` or ``xmc-tf predict``), for use in messages."""
+"""The command line by which the user started a command (``xmc-tf predict``, ``python predict.py``), for messages."""
 
 import re
 from collections.abc import Mapping
