@@ -42,19 +42,6 @@ def test_the_scores_are_the_mean_of_the_trees_scores(data):
         np.testing.assert_allclose(few[row].data, expected[row][best], atol=1e-7)
 
 
-def test_each_trees_scores_are_given_for_all_candidates(data):
-    X, models = data
-    found = TreeEnsemble(models).scores(X, beam_size=2, candidates=6, threads=1)
-    for tree, model in enumerate(models):
-        own = model.predict(X, beam_size=2, only_topk=6)
-        for row in range(DOCUMENTS):
-            span = slice(found.indptr[row], found.indptr[row + 1])
-            assert np.all(np.diff(found.indices[span]) > 0)
-            dense = np.zeros(LABELS, np.float32)
-            dense[found.indices[span]] = found.scores[span, tree]
-            assert np.array_equal(dense, own[row].toarray()[0])
-
-
 @pytest.mark.parametrize("post_processor", ["noop", "log-l3-hinge"])
 def test_scores_that_may_be_negative_are_computed_for_labels_outside_a_beam(data, post_processor):
     X, models = data

@@ -290,7 +290,8 @@ class LabelTree:
     def _check(self, level: int, last: int, node: int = 0) -> None:
         if not 0 <= level <= last:
             raise InputError("the tree has no such level", expected=f"0 to {last}", received=str(level))
-        if not 0 <= node < (size := self.level_sizes[level]):
+        size = self.level_sizes[level]
+        if not 0 <= node < size:
             problem = f"level {level} of the tree has no node {node}"
             raise InputError(problem, expected=f"0 to {size - 1}", received=str(node))
 
