@@ -130,7 +130,7 @@ def test_documents_are_predicted_in_chunks(model, documents, here, capsys, monke
     for one, other in zip(chunked.splitlines(), whole.splitlines(), strict=True):
         ours, theirs = json.loads(one), json.loads(other)
         assert ours["labels"] == theirs["labels"]
-        assert ours["scores"] == pytest.approx(theirs["scores"], abs=2e-6)  # a product of other sizes rounds otherwise
+        assert ours["scores"] == pytest.approx(theirs["scores"], abs=5e-6)  # a product of other sizes rounds otherwise
 
 
 SETTINGS = [

@@ -60,6 +60,7 @@ def train(warmly, folder, model, plan=None, world=2, batch=None):
     told = {"report": str(report), "times": str(folder / f"{model}.times"), **(plan or {})}
     more = [
         "-ns", "tfn+man", "--batch-size", batch or GLOBAL_BATCH // world, "--max-steps", 6, "--learning-rate", 0.003,
+        "--probabilities", "false",
     ]  # fmt: skip
     flags = train_flags(folder, folder / model, *more)
     run = horovodrun(
