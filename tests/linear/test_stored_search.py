@@ -73,13 +73,13 @@ def test_damage_is_noticed_or_harmless(copy, queries, caplog):
     rng = np.random.default_rng(0)
     for path in sorted((copy / "search").iterdir()):
         before, noticed = path.read_bytes(), 0
-        for position in [0, 20, len(before) - 1, *rng.integers(0, len(before), 25)]:
+        for position in [0, 20, len(before) - 1, *rng.integers(0, len(before), 12)]:
             flip(path, position, int(rng.integers(1, 256)))
             caplog.clear()
             assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == right
             noticed += "the weights are arranged in memory instead" in caplog.text
             path.write_bytes(before)
-        assert noticed > 10, path
+        assert noticed > 5, path
 
 
 @pytest.mark.parametrize("length", [0, 100, -64])
