@@ -174,20 +174,20 @@ hard_texts = (
 
 
 @every_kind
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(texts=st.lists(hard_texts, min_size=1, max_size=30))
 def test_texts_put_together_at_random(kind, texts):
     assert_same(kind, texts, LONG)
 
 
 @every_kind
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(texts=st.lists(st.binary(max_size=24), min_size=1, max_size=30))
 def test_bytes_that_are_no_utf8(kind, texts):
     assert_same(kind, texts, LONG)
 
 
-@every_kind
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "mpnet"])  # which normalizes as BERT does
 def test_every_character_of_the_first_plane(kind):
     points = [point for point in range(0x10000) if not 0xD800 <= point < 0xE000]
     characters = [chr(point) for point in points]
@@ -237,13 +237,6 @@ def test_byte_pairs_in_bulk_and_not_in_the_graph():
         assert ids.tolist() == byte_pairs()(text, truncation=True, max_length=LENGTH)["input_ids"], text
     with pytest.raises(InputError, match="cannot run in the graph: its model is BPE"):
         own.in_graph(LENGTH)
-
-
-def test_texts_and_bytes_are_the_same():
-    own = tokenizer("bert")
-    assert [ids.tolist() for ids in own.tokenize([text.encode() for text in HARD], LENGTH)] == [
-        ids.tolist() for ids in own.tokenize(HARD, LENGTH)
-    ]
 
 
 def test_too_short_lengths_are_refused():

@@ -57,17 +57,6 @@ def test_several_trees_are_one_graph_that_gives_the_mean_of_their_scores(tmp_pat
         export_model(model.export_parts(), tmp_path / "log", PredictionOptions(post_processor="log-sigmoid"))
 
 
-def test_an_operation_of_somebody_else_is_noticed(tmp_path):
-    class Foreign(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
-        def __call__(self, text):
-            return {"labels": tf.py_function(lambda one: tf.zeros([len(one), 1]), [text], tf.float32)}
-
-    module = Foreign()
-    tf.saved_model.save(module, str(tmp_path / "1"), signatures={"serving_default": module.__call__})
-    assert "EagerPyFunc" in {node.op for node in nodes(tmp_path / "1")}
-
-
 def test_answers_do_not_depend_on_what_was_asked_together(local):
     # A server that batches puts requests behind each other and cuts the answers apart again.
     first, second = HARD[3:5], [text.encode() for text in documents(9, seed=4)[0]]
@@ -80,12 +69,6 @@ def test_answers_do_not_depend_on_what_was_asked_together(local):
                     np.testing.assert_allclose(cut, part[name], rtol=0, atol=1e-6)
                 else:
                     np.testing.assert_array_equal(cut, part[name], name)
-
-
-def test_no_texts_at_all(local):
-    assert {name: value.shape for name, value in local.ask([]).items()} == {
-        "labels": (0, 5), "scores": (0, 5), "names": (0, 5)
-    }  # fmt: skip
 
 
 def test_features_are_what_a_caller_may_send_instead(model, exported, local):
