@@ -129,12 +129,3 @@ def test_a_wrong_output_is_noticed():
     assert differences("precision  42.72  50.00\n", printed) == ["precision  42.72  50.00"]
     assert differences("numpy.sort  0.91\nprecision  62.72  50.00\n", printed) == ["precision  62.72  50.00"]
     assert differences("numpy.argsort  0.91\n", printed) == ["numpy.argsort  0.91"]
-
-
-def test_a_failing_block_is_noticed(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n")
-    reader = Reader(tmp_path)
-    with pytest.raises(AssertionError) as failure:
-        list(run_page(page, reader))
-    assert failure.traceback[-1].lineno == 5  # the page's line, from 0
