@@ -104,8 +104,8 @@ def test_labels_that_nobody_can_tell_apart():
     assert [one.label for one in audit.of_kind("silent name")] == [len(names) - 1]
 
 
-def test_features_without_names(collection):
-    X = csr_matrix(XRLinear.train(collection.texts, collection.labels).features(collection.texts).sparse)
+def test_features_without_names(collection, model):
+    X = csr_matrix(model.features(collection.texts).sparse)
     audit = XRLinear.train(X, collection.labels).audit(X, collection.labels)
     found = {(one.row, one.label) for one in audit.of_kind("wrong")[: len(collection.wrong)]}
     assert len(found & collection.wrong) >= 0.6 * len(collection.wrong)
