@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.sparse import coo_matrix, csr_array, issparse
-from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score
 
 from tests.api.sklearn_data import (
@@ -78,15 +77,6 @@ def test_one_name_per_document(y):
     shares = found.predict_proba(X_TEST)
     assert np.allclose(shares.sum(axis=1), 1)
     assert (found.classes_[np.asarray(shares.argmax(axis=1)).ravel()] == predicted).all()
-
-
-def test_one_integer_per_document_and_a_column_of_them():
-    numbers = np.array([TOPICS.index(name) for name in ONE])
-    expected = small().fit(X, numbers).predict(X_TEST)
-    assert expected.dtype == numbers.dtype
-    with pytest.warns(DataConversionWarning, match="column-vector"):
-        found = small().fit(X, numbers[:, None])
-    assert (found.predict(X_TEST) == expected).all()
 
 
 def test_two_classes_have_one_decision_per_document():

@@ -42,8 +42,10 @@ def test_embeddings_are_those_of_pytorch(case):
     np.testing.assert_allclose(encoder.in_graph(tf.constant(ids), tf.constant(mask)), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("hdf5", [False, True], ids=["safetensors", "h5"])
-@pytest.mark.parametrize("case", [one for one in sorted(CASES) if "modernbert" not in one])
+@pytest.mark.parametrize(
+    ("case", "hdf5"),
+    [(one, False) for one in sorted(CASES) if "modernbert" not in one] + [("bert", True), ("xlnet", True)],
+)
 def test_folders_of_former_versions_load_with_the_same_embeddings(case, hdf5, tmp_path):
     encoder = perturbed(Encoder.from_config(tiny_content(case), pooling="mean", seed=3))
     save_as_tensorflow_did(encoder, tmp_path, hdf5)

@@ -84,7 +84,7 @@ def test_the_export_answers_as_the_model_in_every_way_of_asking(tmp_path):
     model = XRLinear.train(texts, Y, names=names, threads=1)
     assert model.evidence is not None
     asked = [*texts[:40], names[0], "", "nothing"]
-    for number, options in enumerate(({}, {"min_precision": 0.5}, {"threshold": 0.2}, {"scores": "ranker"}), start=1):
+    for number, options in enumerate(({}, {"min_precision": 0.5}, {"scores": "ranker"}), start=1):
         folder = tmp_path / "served" / str(number)
         model.export(folder, **options)
         expected, found = model.predict(asked, **options), LocalModel(folder).predict(asked)
