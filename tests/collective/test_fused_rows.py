@@ -61,26 +61,3 @@ def _trained(rows_at_once):
 @pytest.mark.parametrize("rows_at_once", [1, 7, 1000])
 def test_updates_do_not_depend_on_blocks(rows_at_once):
     np.testing.assert_array_equal(_trained(rows_at_once), _trained(10))
-
-
-def test_gradients_of_vectors_against_finite_differences():
-    values = np.random.default_rng(5).normal(size=(9, 4)).astype(np.float32)
-    table = make_table("rows", 9, 4, initializer=values, trainable=False)
-    trainer = FusedRows(table, rows_at_once=4)
-    positives = tf.ragged.constant([[0, 8], [5]], dtype=tf.int64)
-    still = RowStep(tf.constant(1), tf.constant(0.0), tf.constant(1.0))  # no update
-    vectors = np.random.default_rng(6).normal(size=(2, 4)).astype(np.float32)
-
-    def total(given):
-        return float(tf.reduce_sum(trainer.losses(tf.constant(given), positives, _loss, step=still)))
-
-    given = tf.constant(vectors)
-    with tf.GradientTape() as tape:
-        tape.watch(given)
-        losses = tf.reduce_sum(trainer.losses(given, positives, _loss, step=still))
-    gradient = tape.gradient(losses, given).numpy()
-    for at in np.ndindex(vectors.shape):
-        moved = np.zeros_like(vectors)
-        moved[at] = 1e-2
-        assert (total(vectors + moved) - total(vectors - moved)) / 2e-2 == pytest.approx(gradient[at], abs=2e-3)
-    np.testing.assert_array_equal(table.variable, values)

@@ -12,8 +12,6 @@ from xmc_tf.collective.embedding_collection.collection import EmbeddingCollectio
 from xmc_tf.collective.embedding_collection.planner import (
     EmbeddingTable,
     PlanOptions,
-    expected_bytes,
-    expected_rows,
     make_plan,
 )
 from xmc_tf.common.errors import InputError
@@ -47,10 +45,6 @@ def test_a_placement_of_the_user_is_kept():
     assert placements(make_plan(tables, 2, PlanOptions(memory=10**10))) == {"days": "rows", "users": 1}
 
 
-def test_one_rank_holds_everything():
-    assert set(placements(make_plan(MANY, 1, PlanOptions())).values()) == {"replicated"}
-
-
 def test_less_memory_shards_more_tables_and_too_little_is_refused():
     tables = [EmbeddingTable("few", 100, 8), *(EmbeddingTable(f"t{number}", 9000, 8) for number in range(5))]
     options = PlanOptions()
@@ -66,15 +60,6 @@ def test_less_memory_shards_more_tables_and_too_little_is_refused():
 def test_an_unknown_placement_is_refused(placement):
     with pytest.raises(InputError, match=r"placement of table 'a'\n  expected: .* a rank from 0 to 1"):
         make_plan([EmbeddingTable("a", 3, 4, placement=placement)], 2, PlanOptions())
-
-
-def test_expected_bytes_count_both_directions():
-    table, options = EmbeddingTable("a", 10**9, 8), PlanOptions(batch_size=100)
-    assert expected_rows(table, 100) == pytest.approx(100, rel=1e-4)
-    assert expected_rows(EmbeddingTable("b", 3, 8), 10**6) == pytest.approx(3)
-    for placement in ("rows", 1):
-        assert expected_bytes(table, placement, 4, options) == pytest.approx(75 * (4 + 2 * 32), rel=1e-4)
-    assert expected_bytes(table, "replicated", 4, options) == pytest.approx(300 * (8 + 32), rel=1e-4)
 
 
 @pytest.mark.parametrize(

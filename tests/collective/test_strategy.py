@@ -118,16 +118,6 @@ def test_compiled_inside_the_scope_or_not(strategy):
     assert isinstance(compiled("adam"), keras.optimizers.Adam)
 
 
-def test_the_learning_rate_applies_to_replicated_variables_and_tables(strategy):
-    optimizer = strategy.optimizer(keras.optimizers.SGD(0.5))
-    table, weight = make_table("t", 2, 1, initializer="zeros"), tf.Variable(0.0)
-    for rate in (0.5, 0.25):
-        optimizer.learning_rate = rate
-        gradient = tf.IndexedSlices(tf.ones([1, 1]), tf.constant([0], tf.int64))
-        optimizer.apply_gradients([(gradient, table.variable), (tf.constant(1.0), weight)])
-    assert float(weight) == float(table.variable[0, 0]) == -0.75
-
-
 def test_tables_may_have_their_own_optimizer(strategy):
     table = make_table("t", 2, 1)
     optimizer = strategy.optimizer(keras.optimizers.RMSprop(), table_optimizer=RowAdagrad(0.1))

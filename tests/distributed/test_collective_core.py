@@ -14,7 +14,7 @@ CHECKS |= {
     "world_optimizers": 5,
     "world_growing": 2,
     "world_fit": 3,
-    "world_keras": 6,
+    "world_keras": 5,
     "world_whole_layers": 4,
     "world_graphs": 3,
 }

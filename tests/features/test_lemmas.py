@@ -101,11 +101,6 @@ def test_words_as_written_remain_so():
     assert "図" not in names
 
 
-def test_an_unknown_language_is_refused():
-    with pytest.raises(InputError, match="unknown language code 'xx'"):
-        Tfidf.fit(TRAINING, TfidfParams(language="xx"))
-
-
 def test_what_is_loaded_is_what_was_saved(tfidf, tmp_path):
     tfidf.save(tmp_path / "tfidf")
     loaded = Tfidf.load(tmp_path / "tfidf")

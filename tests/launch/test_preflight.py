@@ -81,13 +81,6 @@ def test_a_difference_is_a_problem_of_that_host_with_a_fix(data, change, column,
     assert cell.fix
 
 
-def test_different_data_are_noticed(data):
-    changed = {str(data): "0123"}
-    [(_, column, cell)] = report_of(data, {"two": {"checksums": changed}}).problems
-    assert column == "data"
-    assert "X.txt differs from this host's" in cell.problem
-
-
 def test_gpus_are_chosen_and_too_few_are_a_problem(data):
     gpus = [["1", 0.0, 0.0], ["0", 0.1, 0.0], ["2", 0.95, 1.0]]
     report = report_of(data, {name: {"gpus": gpus} for name in ("one", "two", "three")})

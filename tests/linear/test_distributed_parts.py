@@ -18,35 +18,9 @@ from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import writing as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
 from xmc_tf.rankers.distributed import inputs, solving, training
-from xmc_tf.rankers.distributed.solving import Claims, cut_into_sub_problems, write_block
+from xmc_tf.rankers.distributed.solving import Claims, write_block
 from xmc_tf.rankers.kernels.emit import WeightColumns
-from xmc_tf.rankers.tasks import cut_clusters
 from xmc_tf.ranks.solo import Solo
-
-
-@given(st.dictionaries(st.integers(0, 4), st.lists(st.integers(0, 1000), max_size=60), min_size=1), st.integers(1, 500))
-@settings(deadline=None)
-def test_every_task_is_in_one_sub_problem_and_the_largest_come_first(works, least):
-    given_works = {level: np.array(work, np.int64) for level, work in works.items()}
-    plan = cut_into_sub_problems(given_works, most=20, least_work=least)
-    for level, work in given_works.items():
-        mine = sorted((sub.first, sub.last) for sub in plan if sub.level == level)
-        assert [task for first, last in mine for task in range(first, last)] == list(range(len(work)))
-    assert [sub.work for sub in plan] == sorted((sub.work for sub in plan), reverse=True)
-    for sub in plan:
-        inside = given_works[sub.level][sub.first : sub.last]
-        assert sub.work == inside.sum()
-        # No larger than what is wanted, but for the task that goes over it.
-        target = max(least, sum(int(work.sum()) for work in given_works.values()) // 20)
-        assert inside[:-1].sum() <= target
-    assert len(plan) <= 20 + sum(map(bool, works.values()))
-
-
-def test_wide_clusters_become_several_tasks():
-    tasks = cut_clusters(np.array([3, 0, 130]), np.array([10, 99, 7]))
-    assert tasks.cluster.tolist() == [0, 2, 2, 2]
-    assert list(zip(tasks.begin.tolist(), tasks.end.tolist(), strict=True)) == [(0, 3), (0, 64), (64, 128), (128, 130)]
-    assert tasks.work.tolist() == [10 * 2, 7 * 5, 7 * 5, 7 * 2]
 
 
 @pytest.mark.parametrize("count", [0, 2, 63])

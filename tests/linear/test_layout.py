@@ -8,22 +8,10 @@ from scipy.sparse import csr_matrix
 from tests.linear.cases import random_chain, random_model
 from xmc_tf.data import as_features
 from xmc_tf.rankers.kernels import layout
-from xmc_tf.rankers.kernels.layout import LINE, SHARE, SMALL_SHARE, child_bytes, padded, row_count, row_words
+from xmc_tf.rankers.kernels.layout import LINE, child_bytes
 from xmc_tf.rankers.layout.stored import build_chunks
 
 checksum = numba.njit(layout.checksum)
-
-
-@pytest.mark.parametrize("share", [SHARE, SMALL_SHARE])
-@pytest.mark.parametrize("width", [1, 5, 256, 257, 70_000])
-def test_the_length_of_a_row_says_how_many_weights_it_has(width, share):
-    for count in range(1, min(width, 2000) + 1):
-        length = row_words(count, width, share)
-        if share * count >= padded(width) or count + -(-count * child_bytes(width) // 4) >= padded(width):
-            assert length == padded(width)
-        else:
-            assert length < padded(width)
-            assert row_count(length, child_bytes(width)) == count
 
 
 @pytest.mark.parametrize(

@@ -85,30 +85,6 @@ def test_no_query_at_all():
     assert model.predict(X.rows(slice(0, 0))).shape == (0, 10)
 
 
-def test_queries_without_features_have_the_scores_of_the_bias():
-    chain = random_chain(9, [3])
-    X = as_features(csr_matrix((2, 20), dtype=np.float32))
-    model = random_model(chain, 20)
-    predicted = model.predict(X, beam_size=9, only_topk=9, post_processor="noop", threads=1)
-    np.testing.assert_allclose(predicted.toarray()[1], model.levels[-1].weights[20].toarray()[0], rtol=1e-6)
-
-
-def test_features_without_weights_change_nothing():
-    chain, X = random_chain(30, [5]), sparse_rows(10, 20)
-    model = random_model(chain, 50)
-    for level in model.levels:
-        keep = (level.weights.tocoo().row < 20) | (level.weights.tocoo().row == 50)
-        coo = level.weights.tocoo()
-        object.__setattr__(
-            level,
-            "weights",
-            csc_matrix((coo.data[keep], (coo.row[keep], coo.col[keep])), shape=coo.shape),
-        )
-    known = csr_matrix((X.data, X.indices, X.indptr), shape=(10, 50))
-    stranger = known + csr_matrix((np.ones(10, np.float32), (range(10), range(30, 40))), shape=(10, 50))
-    assert rows_of(model.predict(as_features(stranger))) == rows_of(model.predict(as_features(known)))
-
-
 def test_dense_features_may_come_as_sparse_ones():
     both = features("both", 10)
     model = model_for(both, random_chain(30, [5]))

@@ -135,20 +135,6 @@ def test_restricted_predictions_read_no_weights(saved, queries):
     assert not any("weights" in vars(level) for level in every)
 
 
-def test_a_restriction_changes_no_score_and_no_path(saved, queries):
-    """Of all labels of the beam, those that are not chosen are missing, and nothing else differs."""
-    model = XLinear.load(saved, nr_dense=DENSE)
-    whole = model.predict(queries, beam_size=100, only_topk=60).toarray()
-    labels = np.array([3, 14, 15, 41])
-    paths = csr_matrix(np.tile(np.isin(np.arange(model.nr_labels), labels), (queries.nr_rows, 1)).astype(np.float32))
-    scored = model.predict_selected(queries, paths).toarray()
-    model.set_output_constraint(labels)
-    some = model.predict(queries, beam_size=100, only_topk=60).toarray()
-    assert (some[:, labels] == whole[:, labels]).all()
-    assert some.sum() == some[:, labels].sum() > 0
-    assert (model.predict_selected(queries, paths).toarray() == scored).all()
-
-
 def test_a_pickled_model_needs_no_folder(copy, queries):
     content = pickle.dumps(XLinear.load(copy, nr_dense=DENSE))
     shutil.rmtree(copy)

@@ -57,13 +57,6 @@ def test_what_the_command_trains_is_what_the_function_trains(model, corpus):
         np.testing.assert_array_equal(left, right)
 
 
-def test_sparse_and_dense_side_by_side(corpus, tmp_path):
-    flags = ["-x", corpus / "X.npz", corpus / "E.npy", "-y", corpus / "Y.npz", "-m", tmp_path / "m"]
-    run_train(*flags)
-    again = XRLinear.load(tmp_path / "m").ranker
-    assert (again.nr_sparse, again.nr_dense, facts(tmp_path / "m")["nr_dense"]) == (30, 7, 7)
-
-
 def test_a_number_after_t_is_a_threshold(basics, tmp_path):
     run_train(*basics, "-t", "0.05")
     assert facts(tmp_path / "m")["train_params"]["hlm_args"]["model_chain"]["threshold"] == 0.05
@@ -144,12 +137,6 @@ def test_negatives_of_labels_and_relevance_are_taken(basics, corpus, tmp_path, c
     assert "has no effect" not in caplog.text
     np.testing.assert_array_equal(weights("-r", corpus / "R.npz"), plain)
     assert "R.npz has no effect without --rel-mode" in caplog.text
-
-
-def test_label_features_make_another_tree(basics, tmp_path):
-    save_matrix(tmp_path / "Z.npy", np.eye(12, dtype=np.float32)[:, :4] + 0.01)
-    run_train(*basics, "-f", tmp_path / "Z.npy", "--max-leaf-size", 3)
-    assert load_chain(tmp_path / "m" / "tree").nr_labels == 12
 
 
 def test_a_parameter_file_in_pecos_format(basics, tmp_path):

@@ -94,13 +94,6 @@ def test_any_numbering_of_nodes_is_the_same_tree_up_to_the_order_of_siblings(tre
             assert (foreign[:, read.order_of(t)] != own).nnz == 0
 
 
-@given(trees())
-def test_every_label_is_below_each_level_once(tree):
-    for level, size in enumerate(tree.level_sizes):
-        labels = np.concatenate([tree.labels_under(level, node) for node in range(size)])
-        assert sorted(labels.tolist()) == list(range(tree.nr_labels))
-
-
 def test_foreign_chains_with_zeros_doubled_entries_and_other_types():
     C = csc_matrix((np.array([1.0, 0.0, 5.0]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
     tree = LabelTree.from_chain([csr_matrix(np.ones((2, 1), np.int64)), C])

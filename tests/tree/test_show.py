@@ -8,9 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fusion.made_up import documents
 from tests.tree.cases import trees
-from xmc_tf import XRLinear
 from xmc_tf.common.errors import InputError
 from xmc_tf.tree import LabelTree, save_chain
 from xmc_tf.tree.show import TreeView, main
@@ -146,20 +144,6 @@ def model(tmp_path):
 def test_command_line_takes_a_model_with_its_names(model, capsys):
     main([str(model), "--depth", "1"])
     assert capsys.readouterr().out == TreeView(TREE, NAMES, depth=1).text() + "\n"
-
-
-def test_command_line_says_what_scores_are(tmp_path, capsys):
-    X, Y = documents(count=300)
-    told = []
-    for name, wanted in (("with", True), ("without", False)):
-        XRLinear.train(X, Y, probabilities=wanted).save(tmp_path / name)
-        main([str(tmp_path / name)])
-        told.append(capsys.readouterr().out.split("\n")[0])
-    assert re.fullmatch(
-        r"scores: probabilities, learned from 75 held-out documents; on these, they differ from the share of right "
-        r"labels by \d\.\d points", told[0],
-    )  # fmt: skip
-    assert told[1] == "scores: no probabilities: not asked for (--probabilities true learns them)"
 
 
 def test_command_line_takes_a_tree_names_and_labels(model, tmp_path, capsys):

@@ -80,21 +80,6 @@ def test_processes_may_write_it_at_the_same_time(tmp_path):
         assert len(list(folder.iterdir())) == 1
 
 
-def test_another_process_was_faster(tmp_path, monkeypatch):
-    with small_dictionaries_in(tmp_path) as folder:
-        make = dictionaries.made_dictionary
-
-        def slow(entries):
-            if not folder.exists():
-                folder.mkdir(parents=True)
-                load_dictionary.__wrapped__("en")
-            return make(entries)
-
-        monkeypatch.setattr(dictionaries, "made_dictionary", slow)
-        assert same(load_dictionary("en"), make(ENTRIES["en"]))
-        assert len(list(folder.iterdir())) == 1
-
-
 def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path, caplog):
     (tmp_path / "cache").write_text("a file, where a folder is to be made")
     with small_dictionaries_in(tmp_path / "cache"):
