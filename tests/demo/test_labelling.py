@@ -10,15 +10,9 @@ def test_labels_of_an_object():
         "pack.python.ops._array_ops", "gather_nd", "", "function", ("params", "indices", "x"), ("Op",), ""
     )
     assert candidates(entry) == [
-        "package: pack.ops",
-        "package: pack",
-        "module: pack.ops.array_ops",
-        "about: gather",
-        "takes: params",
-        "takes: indices",
-        "extends: Op",
-        "kind: function",
-    ]
+        "package: pack.ops", "package: pack", "module: pack.ops.array_ops", "about: gather", "takes: params",
+        "takes: indices", "extends: Op", "kind: function",
+    ]  # fmt: skip
 
 
 def test_rare_and_common_labels_are_not_given_and_a_lone_label_is_none():

@@ -88,22 +88,3 @@ def test_a_name_without_a_page_is_counted():
     found = public_names.problems(["::: xmc_tf.XRLinear\n"])
     assert "xmc_tf.load: no reference page has it" in found
     assert "xmc_tf.XRLinear: no reference page has it" not in found
-
-
-def test_a_missing_docstring_and_a_missing_argument_are_counted():
-    def half(a, b):
-        """Add.
-
-        Args:
-            a: one.
-        """
-
-    def silent(a):
-        """Add."""
-
-    def undocumented():
-        pass
-
-    assert public_names.undescribed(half, public_names.docstring(half)) == ["b"]
-    assert public_names.undescribed(silent, public_names.docstring(silent)) == ["a"]
-    assert public_names.docstring(undocumented) == ""

@@ -12,7 +12,7 @@ from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix
 from xmc_tf.metrics import pecos_lines
-from xmc_tf.params import TfidfParams, XTransformerParams, XTransformerPredParams
+from xmc_tf.params import XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.train_flags import parser
 
 
@@ -75,15 +75,6 @@ def test_skeletons_are_read_again(capsys, tmp_path, which):
         assert recipe.params == XTransformerParams()
     if which != "train-":
         assert recipe.pred_params == XTransformerPredParams()
-
-
-def test_a_parameter_file_says_what_features_are_made(capsys, tmp_path):
-    train.main(["--generate-params-skeleton"])
-    filled = json.loads(capsys.readouterr().out)
-    filled["tfidf_params"] |= {"ngram_max": 1, "max_features": 123}
-    (tmp_path / "p.json").write_text(json.dumps(filled))
-    recipe = train._recipe(parser().parse_args(["--params-path", str(tmp_path / "p.json"), "-t", "t"]))
-    assert recipe.tfidf == TfidfParams(ngram_max=1, max_features=123)
 
 
 @pytest.mark.parametrize(

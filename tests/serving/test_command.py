@@ -5,7 +5,6 @@ import re
 import shutil
 import sys
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.sparse import save_npz
@@ -16,7 +15,7 @@ from xmc_tf import export
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.folders.model_parts import ABOUT
 from xmc_tf.serving.local import LocalModel
-from xmc_tf.serving.warmup import MAX_REQUESTS, WARMUP, write_warmup
+from xmc_tf.serving.warmup import WARMUP, write_warmup
 
 
 @pytest.fixture(scope="module")
@@ -126,12 +125,3 @@ def test_an_export_that_cannot_warm_up_leaves_the_older_one(model, exported, fil
     with pytest.raises(OSError, match="No space"):
         export.main(["-m", str(model.folder), "-o", str(output), "-k", "4", *of_texts])
     assert sorted((path.name, path.stat().st_mtime_ns) for path in output.rglob("*")) == before
-
-
-def test_warm_up_requests_have_a_limit(exported):
-    for count in (0, MAX_REQUESTS):
-        with pytest.raises(InputError, match="warm-up requests cannot be written"):
-            write_warmup(exported, ["a"], count)
-    with pytest.raises(InputError, match="no texts for warm-up requests"):
-        write_warmup(exported, [], 5)
-    assert np.all([not path.name.startswith(".") for path in exported.iterdir()])

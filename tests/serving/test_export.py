@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow.python.client import pywrap_tf_session
 
 from tests.plain_tensorflow import TEXT_OPERATIONS, ask_in_batches, foreign_operations, nodes
@@ -168,14 +167,6 @@ def test_the_path_to_each_label_is_that_of_the_tree(model, local):
                 assert examples
                 assert set(examples) <= below
                 assert len(set(examples)) == len(examples)
-
-
-def test_the_graph_carries_no_notes_of_shapes_but_those_of_arguments(exported):
-    (meta,) = SavedModel.FromString((exported / "saved_model.pb").read_bytes()).meta_graphs
-    functions = meta.graph_def.library.function
-    assert len(nodes(exported)) > 500
-    assert not [node.name for node in nodes(exported) if "_output_shapes" in node.attr]
-    assert any("_output_shapes" in argument.attr for one in functions for argument in one.arg_attr.values())
 
 
 def test_numbers_of_the_model_can_be_asked_for(local):
