@@ -131,11 +131,6 @@ def test_labels_are_added_and_removed(tmp_path):
     assert corrected_documents(corrections, ["one", "two"], [["=c"], ["a"]], "f.csv") == ([0, 1], [["=c"], ["b"]])
 
 
-def test_a_formula_is_a_label_again(tmp_path):
-    corrections = read_accepted(write_table(tmp_path / "f.csv", [finding(label="'=c")]))
-    assert corrected_documents(corrections, ["one", "two"], [[], ["a"]], "f.csv") == ([1], [["a", "=c"]])
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -99,12 +99,6 @@ def test_variables_inside_and_outside_have_the_same_initial_values(strategy):
         np.testing.assert_array_equal(strategy.lookup(table, ids, combiner), strategy.lookup(plain, ids, combiner))
 
 
-def test_two_tables_with_the_same_name_are_refused(strategy):
-    strategy.table("words", 5, 2)
-    with pytest.raises(InputError, match="there is a table 'words' already"):
-        strategy.table("words", 5, 2)
-
-
 def test_compiled_inside_the_scope_or_not(strategy):
     def compiled(optimizer):
         model = keras.Sequential([keras.layers.Dense(1)])
@@ -189,9 +183,3 @@ def test_traffic_is_shown_in_tensorboard(tmp_path):
             seen |= {value.tag: float(tf.make_ndarray(value.tensor)) for value in event.summary.value}
     assert seen["bytes sent/rows"] == 400
     assert seen["bytes sent per step/rows"] == 100
-
-
-def test_an_unknown_attribute_is_an_error():
-    assert "CollectiveStrategy" in dir(xmc_tf)
-    with pytest.raises(AttributeError, match="Strategi"):
-        _ = xmc_tf.CollectiveStrategi

@@ -48,11 +48,6 @@ def test_the_fit_is_the_minimum_that_scipy_finds():
     assert np.allclose(fit_logistic(features, right, start, penalty=2.0), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_without_examples_the_weights_stay():
-    start = np.arange(3.0)
-    assert np.array_equal(fit_logistic(np.zeros((0, 3)), np.zeros(0, bool), start), start)
-
-
 def test_probabilities_are_calibrated_on_other_documents(fusion):
     scores, evidence, truth = made_up(seed=1)
     found = fusion.combine(scores, evidence, 30)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import csr_matrix
 
 from tests.files import contents
 from tests.linear.cases import chains, features, full_matrix, random_model, small_model
@@ -77,13 +76,6 @@ def test_impossible_labels_are_refused(labels, said):
     model, _, _ = small_model()
     with pytest.raises(InputError, match=said):
         model.set_output_constraint(labels)
-
-
-def test_selected_outputs_keep_to_the_labels():
-    model, X, _ = small_model()
-    model.set_output_constraint([3])
-    with pytest.raises(InputError, match="label 4 is not in the tree"):
-        model.predict_selected(X, csr_matrix((np.ones(1), ([0], [4])), shape=(X.nr_rows, 23)))
 
 
 def test_a_text_model_is_restricted_by_its_ranker(model, corpus):

@@ -51,10 +51,6 @@ def test_a_form_that_is_a_lemma_of_others_keeps_its_own_lemma():
     assert (found["saws"], found["saw"], found["see"]) == ("saw", "see", "see")
 
 
-def test_a_dictionary_without_a_rule():
-    assert not len(made_dictionary([("mice", "mouse")]).endings.endings)
-
-
 def test_it_is_written_once_and_mapped(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="xmc_tf")
     with small_dictionaries_in(tmp_path) as folder:
