@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.features.texts import HARD, in_all_versions, python_words
@@ -18,6 +18,7 @@ def words_of(texts: list[bytes], lowercase: bool = True, min_length: int = 2) ->
     return [flat[start:end] for start, end in zip(splits.numpy(), splits.numpy()[1:], strict=False)]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.binary(max_size=40) | st.sampled_from(HARD[:-1]), min_size=1, max_size=3), st.booleans())
 def test_any_bytes(pieces, lowercase):
     # Only the letters that ASCII has are sure to be in both tables of unicode when bytes are random.

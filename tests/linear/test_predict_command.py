@@ -92,19 +92,6 @@ def test_the_shell(model, corpus, tmp_path):
     assert rows_of(sp.load_npz(tmp_path / "p.npz")) == rows_of(predictions(model, corpus, tmp_path))
 
 
-def test_features_need_no_tensorflow(model, corpus):
-    """Run in a new process, because another test may have imported TensorFlow here."""
-    import subprocess
-    import sys
-
-    program = (
-        "import sys; from xmc_tf.linear import predict; "
-        f"predict.main(['-m', {str(model)!r}, '-x', {str(corpus / 'X.npz')!r}, '-n', '1']); "
-        "sys.exit('tensorflow' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], stdout=subprocess.DEVNULL, timeout=120).returncode == 0
-
-
 def test_other_names_than_numbers_are_not_needed(corpus, tmp_path, capsys):
     run_train("-x", corpus / "X.npz", "-y", corpus / "Y.npz", "-m", tmp_path / "m")
     run_predict("-m", tmp_path / "m", "-x", corpus / "X.npz", "-k", 1)

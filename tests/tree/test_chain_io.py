@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.tree.cases import sparse, trees
 from xmc_tf.common.errors import InputError
@@ -37,6 +37,7 @@ def test_the_files_are_those_of_pecos(folder):
         assert (read != C).nnz == 0
 
 
+@settings(max_examples=30)
 @given(trees())
 def test_round_trip(tmp_path_factory, tree):
     path = tmp_path_factory.mktemp("chain") / "tree"

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tree.cases import trees
@@ -79,6 +79,7 @@ def test_names_stay_on_their_line():
     assert "spaces inside" in text
 
 
+@settings(max_examples=30)
 @given(trees(), st.data())
 def test_any_names_make_one_line_a_node(tree, data):
     names = [data.draw(st.text(min_size=1, max_size=8)) for _ in range(tree.nr_labels)]
@@ -92,6 +93,7 @@ NODE = rf"  \w+ \[label={STRING}(?:, style=dashed)?\];"
 EDGE = r"  \w+ -> \w+(?: \[style=dashed\])?;"
 
 
+@settings(max_examples=40)
 @given(trees(), st.data())
 def test_drawings_are_well_formed_whatever_the_names(tree, data):
     letters = st.text(st.sampled_from('"\\n;{}<>-a\n'), min_size=1, max_size=8)
