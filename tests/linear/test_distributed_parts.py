@@ -4,7 +4,6 @@ import contextlib
 import os
 import resource
 import threading
-import zlib
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import writing as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
-from xmc_tf.rankers.distributed import inputs, solving, training
+from xmc_tf.rankers.distributed import solving, training
 from xmc_tf.rankers.distributed.solving import Claims, write_block
 from xmc_tf.rankers.kernels.emit import WeightColumns
 from xmc_tf.ranks.solo import Solo
@@ -118,40 +117,6 @@ def test_ranks_of_one_host_share_its_cores(cores, ranks, wanted, given, monkeypa
         return training.threads_of_rank(communicator, given)
 
     assert results_of(on_ranks(ranks, work)) == wanted
-
-
-@given(st.integers(0, 5000), st.integers(1, 4), st.integers(0, 2**30))
-@settings(deadline=None, max_examples=20)
-def test_ranks_that_see_one_file_share_its_checksum(tmp_path_factory, size, ranks, seed):
-    folder = tmp_path_factory.mktemp("prints")
-    content = np.random.default_rng(seed).bytes(size)
-    shared, own = folder / "shared", [folder / f"own-{rank}" for rank in range(ranks)]
-    for path in [shared, *own]:
-        path.write_bytes(content)
-        os.utime(path, ns=(0, 0))  # alike but for being other files
-    read = []
-
-    def noted(path, begin, end):
-        read.append((path.name, end - begin))
-        return crc(path, begin, end)
-
-    def prints(one, path, host="here"):
-        one.host = host
-        return inputs.fingerprints(one, [path])
-
-    crc, inputs.crc_of_range = inputs.crc_of_range, noted
-    try:
-        expected = (size, zlib.crc32(content))
-        for found in results_of(on_ranks(ranks, lambda one: prints(one, shared))):
-            assert found == [("shared", *expected)]
-        assert sum(length for _, length in read) == size
-        for rank, found in enumerate(results_of(on_ranks(ranks, lambda one: prints(one, own[one.rank])))):
-            assert found == [(f"own-{rank}", *expected)]  # other files: each reads its own
-        assert sum(length for _, length in read) == size + ranks * size
-        results_of(on_ranks(ranks, lambda one: prints(one, shared, f"host{one.rank}")))  # so does each host
-        assert sum(length for _, length in read) == size + 2 * ranks * size
-    finally:
-        inputs.crc_of_range = crc
 
 
 def test_more_blocks_than_files_may_be_open(tmp_path):

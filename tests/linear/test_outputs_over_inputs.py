@@ -35,14 +35,10 @@ REFUSED = {
     "the features": (predict, [*PREDICT, "X.npz"], "-o X.npz is also the input -x X.npz"),
     "the features by a link": (predict, [*PREDICT, "soft.npz"], "-o soft.npz is also the input -x X.npz"),
     "the features by a hard link": (predict, [*PREDICT, "hard.npz"], "-o hard.npz is also the input -x X.npz"),
-    "the features by another way": (predict, [*PREDICT, "m/../X.npz"], "-o m/../X.npz is also the input -x"),
     "the labels": (predict, [*PREDICT, "Y.npz", "-y", "Y.npz"], "-o Y.npz is also the input -y Y.npz"),
     "weights": (predict, [*PREDICT, W], f"-o {W} is also the input -m m"),
-    "a new file among weights": (predict, [*PREDICT, "m/ranker/pred.npz"], "is part of the model in"),
-    "another model's": (predict, ["-m", "m/ranker", "-x", "X.npz", "-o", "m/tree/p.npz"], "is part of the model in"),
     "a drawing over metadata": (show, ["m", "--dot", "m/params.json"], "--dot m/params.json is also the input MODEL m"),
     "a drawing over names": (show, ["m/tree", "--dot", "m/labels.txt"], "is part of the model in"),
-    "a drawing over labels": (show, ["m", "-y", "Y.npz", "--dot", "Y.npz"], "--dot Y.npz is also the input -y Y.npz"),
     "a report among parts": (
         evaluate, ["-y", "Y.npz", "-p", "Y.npz", "--report", "m/tree"], "--report m/tree is part of the model in"
     ),

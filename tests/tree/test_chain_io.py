@@ -98,11 +98,6 @@ def test_clusters_without_labels_are_kept(tmp_path):
     assert tree.labels_under(2, 3).tolist() == [0, 1]
 
 
-def test_a_single_cluster_is_the_root(tmp_path):
-    sp.save_npz(tmp_path / "code.npz", sp.csc_matrix(np.ones((4, 1))))
-    assert load_chain(tmp_path / "code.npz").level_sizes == (1, 4)
-
-
 def test_faults_of_the_folder_are_named(folder, tmp_path):
     def broken(change):
         copy = tmp_path / "copy"
