@@ -206,17 +206,17 @@ def test_long_lines():
     draw = random.Random(0)
     words = [word for line in CORPUS for word in line.split()]
     texts = [
-        " ".join(draw.choice(words) for _ in range(20_000)),
-        "x" * 1_000_000,
-        " " * 200_000 + "end",
-        "a\u00a0b" * 50_000,
-        "\x00" * 100_000 + " end",
-        "word" + " \u200b" * 50_000 + " end",
-        "😀 " * 50_000,
+        " ".join(draw.choice(words) for _ in range(5_000)),
+        "x" * 200_000,
+        " " * 50_000 + "end",
+        "a\u00a0b" * 10_000,
+        "\x00" * 20_000 + " end",
+        "word" + " \u200b" * 10_000 + " end",
+        "😀 " * 10_000,
     ]
     assert_same("bert", texts, LENGTH)
     for kind in ("bert", "xlnet"):
-        assert_same(kind, [texts[0], texts[2], "中文 " * 20_000, "long " + "a" * 2_000], LENGTH)
+        assert_same(kind, [texts[0], texts[2], "中文 " * 5_000, "long " + "a" * 2_000], LENGTH)
     own = TextTokenizer.of(byte_pairs())
     for text in texts:
         assert (
