@@ -67,58 +67,21 @@ COMMAND_LINES = LAYERS[-1]
 OF_ENCODERS = {"tokenizers", "transformers", "safetensors", "onnxruntime"}
 # These run on clusters that have no TensorFlow.
 WITHOUT_TENSORFLOW = [
-    "common",
-    "params",
-    "data",
-    "metrics",
-    "ranks",
-    "tables",
-    "words",
-    "features",
-    "tree",
-    "label_names",
-    "fusion",
-    "rankers",
-    "linear",
-    "check",
-    "launch",
-    "plan",
-    "audit",
-    "report",
-    "sklearn",
-]
+    "common", "params", "data", "metrics", "ranks", "tables", "words", "features", "tree", "label_names", "fusion",
+    "rankers", "linear", "check", "launch", "plan", "audit", "report", "sklearn",
+]  # fmt: skip
 # The only modules of these parts that do.
 WITH_TENSORFLOW = ["features.graph"]
 # Loading one of the two starts Horovod or MPI: tests/distributed/test_communicator.py covers them.
 BACKENDS = ["ranks.horovod_backend", "ranks.mpi", "ranks.mpi_backend"]
 # So do these modules of parts that need it otherwise. Fine-tuning trains on arrays, which are made without it.
 MODULES_WITHOUT_TENSORFLOW = [
-    "collective.checkpoints.manifest",
-    "encoder.onnx",
-    "encoder.tokenizer",
-    "jobs.predict",
-    "jobs.table_prediction",
-    "jobs.settings",
-    "matcher.candidates",
-    "matcher.label_search",
-    "matcher.levels",
-    "models.explaining",
-    "models.folder",
-    "models.documents",
-    "models.incremental",
-    "models.labels",
-    "models.auditing",
-    "models.linear",
-    "models.model",
-    "models.loading",
-    "models.results",
-    "models.xr_linear",
-    "models.xtransformer",
-    "sequences.data",
-    "sequences.prepare",
-    "sequences.train",
-    "pipeline.held_out",
-]
+    "collective.checkpoints.manifest", "encoder.onnx", "encoder.tokenizer", "jobs.predict", "jobs.table_prediction",
+    "jobs.settings", "matcher.candidates", "matcher.label_search", "matcher.levels", "models.explaining",
+    "models.folder", "models.documents", "models.incremental", "models.labels", "models.auditing", "models.linear",
+    "models.model", "models.loading", "models.results", "models.xr_linear", "models.xtransformer", "sequences.data",
+    "sequences.prepare", "sequences.train", "pipeline.held_out",
+]  # fmt: skip
 CONVENIENCE = {"collective.strategy", "collective.estimator"}
 MOST_FILES = 20
 IMPORTING = ("import_module", "__import__")

@@ -45,19 +45,6 @@ class Series:
         return self._values
 
 
-class Table:
-    """What the classifier uses of a pandas DataFrame of labels."""
-
-    def __init__(self, values, columns):
-        self._values, self.columns, self.shape = np.asarray(values), columns, np.shape(values)
-
-    def __len__(self):
-        return len(self._values)
-
-    def to_numpy(self):
-        return self._values
-
-
 def small(**params):
     """A classifier that keeps the predicted labels whose score is high."""
     return XMCClassifier(max_labels=3, threshold=0.3, n_jobs=1, **params)

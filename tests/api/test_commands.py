@@ -86,13 +86,6 @@ def test_the_list_loads_nothing_heavy():
     assert status == 0, err
 
 
-def test_a_sub_group_is_listed(capsys):
-    main(["linear"])
-    out = capsys.readouterr().out
-    assert out.startswith("usage: xmc-tf linear COMMAND")
-    assert re.findall(r"^  (\w+ ?\w*)  ", out, re.MULTILINE) == ["linear train", "linear predict", "linear evaluate"]
-
-
 @pytest.mark.parametrize(("program", "called"), [("/bin/xmc-tf", "xmc-tf"), ("__main__.py", "python -m xmc_tf")])
 def test_the_version_and_the_name_of_the_program(program, called, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [program])

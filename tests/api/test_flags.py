@@ -76,10 +76,8 @@ def here(folder, monkeypatch):
 PREDICTIONS = {
     "a table, linear": ["data.csv", "-m", "linear", "-o", "{}.jsonl"],
     "a file of texts, linear": ["-t", "X.tst.txt", "-m", "linear", "-o", "{}.jsonl"],
-    "a query, linear": ["-q", "gradient of a sparse matrix", "-m", "linear", "-o", "{}.jsonl"],
     "features, linear": ["-x", "X.tst.npz", "-m", "features", "-o", "{}.jsonl"],
     "a table, encoder": ["data.csv", "-m", "tuned", "-o", "{}.jsonl"],
-    "a file of texts, encoder": ["-t", "X.tst.txt", "-m", "tuned", "-o", "{}.jsonl"],
     "a query, encoder": ["-q", "gradient of a sparse matrix", "-m", "tuned", "-o", "{}.jsonl"],
 }
 CHANGES = {
@@ -133,16 +131,8 @@ def test_documents_are_predicted_in_chunks(model, documents, here, capsys, monke
         assert ours["scores"] == pytest.approx(theirs["scores"], abs=5e-6)  # a product of other sizes rounds otherwise
 
 
-SETTINGS = [
-    "data_dir=histories",
-    "model=sasrec",
-    "max_len=6",
-    "sliding_step=3",
-    "embed_dim=8",
-    "n_layers=1",
-    "max_steps=2",
-]
-SEQUENCES = [word for setting in SETTINGS for word in ("--set", setting)]
+SETTINGS = "data_dir=histories model=sasrec max_len=6 sliding_step=3 embed_dim=8 n_layers=1 max_steps=2"
+SEQUENCES = [word for setting in SETTINGS.split() for word in ("--set", setting)]
 ENCODER = ["--model-shortcut", "encoder", "--max-steps", "1"]
 # Command lines that succeed, of each command with flags that depend on the kind of input.
 COMMANDS = {
@@ -303,13 +293,3 @@ def test_flags_without_effect_are_refused(why, here):
     module, argv = REFUSED[why]
     with pytest.raises(InputError, match="cannot be used"):
         import_module(f"xmc_tf.{module}").main(argv)
-
-
-def test_a_flag_that_nothing_reads_is_found(here, tmp_path, monkeypatch):
-    import xmc_tf.linear.predict as command
-
-    parser = command.parser()
-    parser.add_argument("--no-effect", metavar="TEXT")
-    monkeypatch.setattr(command, "parser", lambda: parser)
-    (unread,) = unread_flags("linear.predict", PREDICTIONS["features, linear"], tmp_path / "out", monkeypatch)
-    assert unread.dest == "no_effect"

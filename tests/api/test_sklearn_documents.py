@@ -5,26 +5,9 @@ import pytest
 from scipy.sparse import coo_matrix, csr_array, csr_matrix
 from sklearn.exceptions import NotFittedError
 
-from tests.api.sklearn_data import LISTS, TEST_TEXTS, TEXTS, X_TEST, Series, X, small
+from tests.api.sklearn_data import LISTS, TEST_TEXTS, TEXTS, X_TEST, X, small
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, TextFile
-
-
-def test_texts_in_any_form_give_the_same(of_texts, tmp_path):
-    path = tmp_path / "X.txt"
-    path.write_text("".join(f"{text}\n" for text in TEST_TEXTS))
-    expected = of_texts.decision_function(TEST_TEXTS)
-    forms = [tuple(TEST_TEXTS), np.array(TEST_TEXTS), np.array(TEST_TEXTS, dtype=object), Series(TEST_TEXTS)]
-    for form in [*forms, TextFile(path), [text.encode() for text in TEST_TEXTS]]:
-        assert (of_texts.decision_function(form) != expected).nnz == 0
-    assert not hasattr(of_texts, "n_features_in_")
-
-
-def test_a_file_of_texts_is_trained_on(of_texts, tmp_path):
-    path = tmp_path / "X.txt"
-    path.write_text("".join(f"{text}\n" for text in TEXTS))
-    found = small().fit(TextFile(path), LISTS)
-    assert (found.decision_function(TEST_TEXTS) != of_texts.decision_function(TEST_TEXTS)).nnz == 0
+from xmc_tf.data import Features
 
 
 def test_features_in_any_form_give_the_same():

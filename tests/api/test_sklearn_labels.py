@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_matrix, csr_array, csr_matrix, issparse
-from sklearn.exceptions import DataConversionWarning
+from scipy.sparse import coo_matrix, csr_array, issparse
 from sklearn.metrics import accuracy_score
 
 from tests.api.sklearn_data import (
@@ -15,7 +14,6 @@ from tests.api.sklearn_data import (
     TOPICS,
     X_TEST,
     Series,
-    Table,
     X,
     indicators,
     small,
@@ -32,23 +30,6 @@ def test_lists_of_names_come_back_as_lists_best_first(of_texts):
         assert [score for _, score in best] == sorted((score for _, score in best), reverse=True)
 
 
-@pytest.mark.parametrize(
-    "y",
-    [
-        [set(names) for names in LISTS],
-        [tuple(names) for names in LISTS],
-        [names + names for names in LISTS],
-        Series(LISTS),
-    ],
-    ids=["sets", "tuples", "doubles", "series"],
-)
-def test_other_lists_of_names_train_the_same_model(y):
-    expected = small().fit(X, LISTS)
-    found = small().fit(X, y)
-    assert found.predict(X_TEST) == expected.predict(X_TEST)
-    assert (found.decision_function(X_TEST) != expected.decision_function(X_TEST)).nnz == 0
-
-
 def test_integers_are_names_too():
     y = [[10 * TOPICS.index(name) for name in names] for names in LISTS]
     found = small().fit(X, y)
@@ -59,7 +40,7 @@ def test_integers_are_names_too():
     assert all(type(label) is int for labels in found.predict(X_TEST) for label in labels)
 
 
-@pytest.mark.parametrize("kind", [csr_matrix, csr_array, coo_matrix, np.asarray, np.ndarray.tolist])
+@pytest.mark.parametrize("kind", [csr_array, coo_matrix, np.asarray, np.ndarray.tolist])
 def test_an_indicator_matrix_comes_back_as_one(kind):
     dense = indicators(LISTS).toarray()
     found = small().fit(X, kind(dense))
@@ -87,14 +68,7 @@ def test_entries_of_a_sparse_matrix_are_labels_whatever_their_value():
     assert (small().fit(X, weights).decision_function(X_TEST) != expected).nnz == 0
 
 
-def test_columns_of_a_table_are_the_names():
-    found = small().fit(X, Table(indicators(LISTS).toarray().astype(object), TOPICS))
-    assert found.classes_.tolist() == TOPICS == found.model_.names
-    assert {name for names in found.top_k(X_TEST, k=2) for name, _ in names} <= set(TOPICS)
-    assert found.predict(X_TEST).shape == (40, 6)
-
-
-@pytest.mark.parametrize("y", [ONE, np.array(ONE), np.array(ONE, dtype=object), Series(ONE)])
+@pytest.mark.parametrize("y", [ONE, np.array(ONE), Series(ONE)])
 def test_one_name_per_document(y):
     found = small().fit(X, y)
     predicted = found.predict(X_TEST)
@@ -103,15 +77,6 @@ def test_one_name_per_document(y):
     shares = found.predict_proba(X_TEST)
     assert np.allclose(shares.sum(axis=1), 1)
     assert (found.classes_[np.asarray(shares.argmax(axis=1)).ravel()] == predicted).all()
-
-
-def test_one_integer_per_document_and_a_column_of_them():
-    numbers = np.array([TOPICS.index(name) for name in ONE])
-    expected = small().fit(X, numbers).predict(X_TEST)
-    assert expected.dtype == numbers.dtype
-    with pytest.warns(DataConversionWarning, match="column-vector"):
-        found = small().fit(X, numbers[:, None])
-    assert (found.predict(X_TEST) == expected).all()
 
 
 def test_two_classes_have_one_decision_per_document():

@@ -24,7 +24,6 @@ from tests.api.sklearn_data import (
     small,
 )
 from xmc_tf.data import TextFile
-from xmc_tf.params import TfidfParams
 from xmc_tf.sklearn import XMCClassifier, classifier
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,12 +53,6 @@ def test_cross_validation_takes_labels_of_all_forms(y, cv):
     assert cross_val_score(small(), X, y, cv=cv, error_score="raise").min() > 0.8
 
 
-def test_lists_of_names_with_an_integer_cv_are_refused_by_scikit_learn():
-    """The reason for the advice in the class's documentation."""
-    with pytest.raises(ValueError, match="legacy multi-label data representation"):
-        cross_val_score(small(), X, LISTS, cv=3)
-
-
 def test_a_file_of_texts_in_cross_validation(tmp_path):
     path = tmp_path / "X.txt"
     path.write_text("".join(f"{text}\n" for text in TEXTS))
@@ -84,11 +77,6 @@ def test_a_pickled_linear_model_needs_no_folder(of_texts, tmp_path):
     (tmp_path / "model").rename(tmp_path / "moved")
     for found in (pickle.loads(pickle.dumps(of_texts)), pickle.loads(content)):
         assert found.top_k(TEST_TEXTS) == of_texts.top_k(TEST_TEXTS)
-
-
-def test_an_unfitted_classifier_is_pickled():
-    found = pickle.loads(pickle.dumps(small(tfidf=TfidfParams(ngram_max=1))))
-    assert found.get_params() == small(tfidf=TfidfParams(ngram_max=1)).get_params()
 
 
 def test_the_example_of_the_class_runs():

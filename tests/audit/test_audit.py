@@ -33,13 +33,10 @@ def test_planted_errors_come_first(audit, collection, kind, errors):
     assert len(planted_ones.intersection(found)) >= 0.75 * len(planted_ones)
 
 
-def test_findings_are_sorted_by_gain(audit):
+def test_findings_are_sorted_by_gain_and_are_of_the_documents(audit, collection):
     gains = [one.gain for one in audit]
     assert gains == sorted(gains, reverse=True)
     assert all(0 <= one.sure <= 1 and one.kind in KINDS and one.why for one in audit)
-
-
-def test_missing_labels_are_not_there_and_wrong_ones_are(audit, collection):
     given = collection.labels.toarray() > 0
     assert not any(given[one.row, one.label] for one in audit.of_kind("missing"))
     assert all(given[one.row, one.label] for one in audit.of_kind("wrong"))
@@ -104,8 +101,8 @@ def test_labels_that_nobody_can_tell_apart():
     assert [one.label for one in audit.of_kind("silent name")] == [len(names) - 1]
 
 
-def test_features_without_names(collection):
-    X = csr_matrix(XRLinear.train(collection.texts, collection.labels).features(collection.texts).sparse)
+def test_features_without_names(collection, model):
+    X = csr_matrix(model.features(collection.texts).sparse)
     audit = XRLinear.train(X, collection.labels).audit(X, collection.labels)
     found = {(one.row, one.label) for one in audit.of_kind("wrong")[: len(collection.wrong)]}
     assert len(found & collection.wrong) >= 0.6 * len(collection.wrong)

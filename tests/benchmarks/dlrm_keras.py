@@ -64,14 +64,8 @@ def main() -> None:
         threads = str(max(1, (os.cpu_count() or 1) // (1 if mode == "keras" else WORLD)))
         limits = {"TF_NUM_INTRAOP_THREADS": threads, "OMP_NUM_THREADS": threads}
         command = [
-            *launcher,
-            sys.executable,
-            __file__,
-            *numbers,
-            "--side",
-            optimizer,
-            "exact" if mode == "exact" else mode,
-        ]
+            *launcher, sys.executable, __file__, *numbers, "--side", optimizer, "exact" if mode == "exact" else mode,
+        ]  # fmt: skip
         run = subprocess.run(
             command, capture_output=True, text=True, env={**environment(), **limits, "PYTHONPATH": root}, check=False
         )

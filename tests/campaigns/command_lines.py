@@ -56,13 +56,9 @@ NUMBER_FLAGS = {
     "check": ["--timeout", "--megabytes"],
 }
 _GOOD = {
-    "--labels": "labels.txt",
-    "-y": "Y.npz",
-    "-p": "P.npz",
-    "-c": "C.npz",
-    "-r": "R.npz",
+    "--labels": "labels.txt", "-y": "Y.npz", "-p": "P.npz", "-c": "C.npz", "-r": "R.npz",
     "--params-path": "params.json",
-}
+}  # fmt: skip
 
 
 def all_cases() -> list[Case]:
@@ -84,14 +80,9 @@ def all_cases() -> list[Case]:
         argv = _argv(base[command] | {at: "{out}/model"})
         cases.append(Case(command, argv, ((f"model/{part}", kind, f"model/{part}"),), model="model"))
     outputs = [
-        "{in}/X.npz",
-        "{in}",
-        "{in}/model",
-        "{in}/model/params.json",
-        "{out}/device",
-        "/proc/x.npz",
+        "{in}/X.npz", "{in}", "{in}/model", "{in}/model/params.json", "{out}/device", "/proc/x.npz",
         "{out}/" + "n" * 300,
-    ]
+    ]  # fmt: skip
     for name in [*outputs, *NAMES]:
         cases.append(Case("linear.predict", _argv(base["linear.predict"] | {"-o": name})))
         if name not in ("{in}", "{in}/model"):  # a model is replaced, and any folder gets one, as documented

@@ -6,7 +6,7 @@ import pytest
 
 from xmc_tf.check import __main__ as command
 from xmc_tf.check import exchanges, places
-from xmc_tf.check.places import Place, place_of_rank, ranges, ranks_without, warnings
+from xmc_tf.check.places import Place, place_of_rank, ranks_without, warnings
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.solo import Solo
 
@@ -24,11 +24,6 @@ def test_warnings_name_different_versions_and_too_many_threads():
     assert "numpy is 1 on rank 0 and 2 on rank 1" in different
     assert "xmc_tf" in place_of_rank(Solo()).versions
     assert "3.11.7" in places.as_table([place(0)])
-
-
-@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 5, 7, 8], "0-2,5,7-8")])
-def test_ranges(numbers, text):
-    assert ranges(numbers) == text
 
 
 def test_collectives_of_a_single_rank_are_right_and_errors_are_detected():

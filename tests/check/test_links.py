@@ -8,7 +8,7 @@ from xmc_tf.check.links import Link, as_table, measure_links, rounds, slow_links
 from xmc_tf.ranks.choosing import choose_communicator
 
 
-@pytest.mark.parametrize("count", range(12))
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8])
 def test_each_pair_meets_once_and_nobody_is_in_two_pairs_of_a_round(count):
     found = rounds(count)
     assert sorted(pair for pairs in found for pair in pairs) == list(combinations(range(count), 2))

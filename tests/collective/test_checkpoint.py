@@ -14,7 +14,6 @@ from tests.collective.threads import on_ranks, results_of
 from tests.files import flip
 from xmc_tf.collective.checkpoints import packed_arrays, shard_files
 from xmc_tf.collective.checkpoints.checkpoint import read_manifest, save_tables
-from xmc_tf.collective.checkpoints.packed_arrays import read_arrays, write_arrays
 from xmc_tf.ranks.partition import Partition
 
 
@@ -37,7 +36,11 @@ def test_a_checkpoint_loads_with_any_partition(tmp_path_factory, cuts, other_cut
     np.testing.assert_array_equal(stacked(tables, "v"), whole(23, 3, 0.5))
 
 
-def test_replicated_arrays_are_restored(tmp_path):
+@pytest.mark.parametrize(("pack_bytes", "files"), [(1, 3), (100, 2), (1 << 30, 1)])
+def test_replicated_arrays_are_restored_from_few_files(pack_bytes, files, tmp_path, monkeypatch):
+    """Only a file with a single array may exceed the limit."""
+    monkeypatch.setattr(packed_arrays, "PACK_BYTES", pack_bytes)
+    monkeypatch.setattr(packed_arrays, "BLOCK_BYTES", 7)
     extra = {
         "dense/kernel:0": np.float32([[1, 2], [3, 4]]),
         "step": np.int64(5),
@@ -51,38 +54,9 @@ def test_replicated_arrays_are_restored(tmp_path):
         np.testing.assert_array_equal(back[name], value)
         assert back[name].shape == np.shape(value)
         assert back[name].dtype == np.asarray(value).dtype
+    assert len(list(tmp_path.glob("c/data-*/replicated-*"))) == files
     manifest = read_manifest(tmp_path / "c")
     assert (manifest.step, manifest.ranks) == (12, 3)
-
-
-@given(
-    sizes=st.lists(st.integers(0, 300), max_size=12),
-    pack_bytes=st.sampled_from([1, 500, 1 << 30]),
-    block_bytes=st.sampled_from([7, 64, 1 << 20]),
-)
-@settings(max_examples=30)
-def test_arrays_are_packed_into_few_files(tmp_path_factory, sizes, pack_bytes, block_bytes):
-    """Only a file with a single array may exceed the limit."""
-    folder = tmp_path_factory.mktemp("arrays")
-    arrays = {f"{n}": np.random.default_rng(n).bytes(size) for n, size in enumerate(sizes)}
-    arrays = {name: np.frombuffer(raw, np.uint8) for name, raw in arrays.items()}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed_arrays, "PACK_BYTES", pack_bytes)
-        patch.setattr(packed_arrays, "BLOCK_BYTES", block_bytes)
-        packed = write_arrays(folder, arrays)
-    back = read_arrays(folder, packed)
-    assert list(back) == list(arrays)
-    for name, value in arrays.items():
-        np.testing.assert_array_equal(back[name], value)
-        where = packed.arrays[name]
-        np.testing.assert_array_equal(
-            np.fromfile(folder / where.file, np.uint8, len(value), offset=where.offset), value
-        )
-    assert {path.name: path.stat().st_size for path in folder.iterdir()} == packed.files
-    arrays_in = {file: [one for one in packed.arrays.values() if one.file == file] for file in packed.files}
-    assert all(length <= pack_bytes or len(arrays_in[file]) == 1 for file, length in packed.files.items())
-    if pack_bytes == 1 << 30:
-        assert len(packed.files) == bool(sizes)
 
 
 def test_arrays_are_requested_one_at_a_time_on_rank_0(tmp_path):

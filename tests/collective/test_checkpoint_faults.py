@@ -222,10 +222,3 @@ class _OtherDisk:
 
     def broadcast(self, value, root=0):
         return self.inner.broadcast(value, root).replace("disk0", f"disk{self.inner.rank}")
-
-
-def test_two_tables_with_the_same_name_are_refused(tmp_path):
-    def work(communicator):
-        save_tables(tmp_path / "c", [trained(communicator), trained(communicator)], communicator)
-
-    assert all("two tables have the name 'items'" in str(result) for result in on_ranks(2, work))

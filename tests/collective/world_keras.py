@@ -181,21 +181,6 @@ def check_saved_models_are_whole(world):
         assert world.allgather(world.rank) == list(range(world.size))
 
 
-def check_mixed_precision(world):
-    """A loss scale of Keras 3 becomes one of all ranks."""
-    keras.mixed_precision.set_global_policy("mixed_float16")
-    try:
-        ours, _ = batches(world)
-        strategy, model = over_ranks(world, keras.optimizers.Adam(0.02))
-        history = model.fit(ours, epochs=4, verbose=0)
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
-    assert model.layers[0].compute_dtype == "float16"
-    assert float(model.optimizer.loss_scale.value) == 2.0**15
-    assert history.history["loss"][-1] < history.history["loss"][0]
-    assert strategy.check_replicas(model.trainable_variables) == 4
-
-
 class OwnStep(keras.Sequential):
     def train_step(self, data):
         with tf.GradientTape() as tape:

@@ -73,7 +73,7 @@ except ValueError as error:
     assert "negative dimensions" in str(error), error
     print(int(inner(2)))
 """
-    assert [answer(package, ask) for _ in range(3)] == [6, 6, 6]
+    assert [answer(package, ask) for _ in range(2)] == [6, 6]
 
 
 def test_the_digest_follows_compiled_code_alone(tmp_path):

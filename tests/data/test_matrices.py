@@ -118,24 +118,11 @@ def test_what_scipy_stores_is_mapped_too(tmp_path):
     assert not base_is_map(load_matrix(tmp_path / "M.npz", mmap=False).data)
 
 
-def test_dense_is_mapped(tmp_path):
-    np.save(tmp_path / "M.npy", np.ones((4, 3), np.float32))
-    assert base_is_map(load_matrix(tmp_path / "M.npy"))
-    assert not base_is_map(load_matrix(tmp_path / "M.npy", mmap=False))
-
-
 def test_saved_data_are_aligned_in_the_file(tmp_path):
     save_matrix(tmp_path / "M.npz", sp.random(9, 7, 0.5, format="csr", random_state=0))
     loaded = load_matrix(tmp_path / "M.npz")
     for array in (loaded.data, loaded.indices, loaded.indptr):
         assert array.ctypes.data % 64 == 0
-
-
-def test_saving_twice_gives_the_same_bytes(tmp_path):
-    matrix = sp.random(9, 7, 0.5, format="csr", random_state=0)
-    save_matrix(tmp_path / "a.npz", matrix)
-    save_matrix(tmp_path / "b.npz", matrix)
-    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
 def test_unsorted_and_double_entries_are_put_in_order(tmp_path):

@@ -8,7 +8,6 @@ import pytest
 
 from xmc_tf.common.errors import InputError
 from xmc_tf.common.files.crc import crc_of_all
-from xmc_tf.data.npz import writing as npz_shared
 from xmc_tf.data.npz.reading import read_npz
 from xmc_tf.data.npz.writing import ArraySpec, SharedNpz, write_npz
 
@@ -44,22 +43,6 @@ def test_ranges_by_several_are_the_bytes_of_one(tmp_path, length, ranks):
     files[0].finish(prints)
     assert (tmp_path / "many.npz").read_bytes() == (tmp_path / "one.npz").read_bytes()
     assert np.array_equal(read_npz(tmp_path / "many.npz")["data"], whole["data"])
-
-
-def test_the_steps_of_a_write_know_where_the_file_stands(tmp_path, monkeypatch):
-    """Else they end within pages: nothing but the time would show it."""
-    starts, write = [], npz_shared.write_in_steps
-
-    def looking(file, data, start=0):
-        assert start == file.tell()
-        starts.append(start)
-        write(file, data, start)
-
-    monkeypatch.setattr(npz_shared, "write_in_steps", looking)
-    file = SharedNpz(tmp_path / "part.npz", {"data": ArraySpec(np.dtype(np.float32), 100_000)})
-    file.create()
-    file.fill("data", 50, np.array_split(np.zeros(99_950), 3))
-    assert len(starts) == 3
 
 
 def test_a_range_that_is_missing_is_noticed(tmp_path):

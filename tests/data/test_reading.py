@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from xmc_tf.data.reading import Reading, WindowEmbeddings, max_over_windows, window_bounds
+from xmc_tf.data.reading import WindowEmbeddings, max_over_windows, window_bounds
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,6 @@ def test_windows_become_one_embedding():
     assert windows.of_documents("mean").tolist() == [[2, 3], [2, 2], [9, 9]]
     assert windows.of_documents("max").tolist() == [[3, 5], [2, 2], [9, 9]]
     assert WindowEmbeddings(vectors[:0], np.array([0])).of_documents("mean").shape == (0, 2)
-
-
-def test_options_and_readings():
-    assert Reading.of(64, "truncate", 16) == Reading(64) == Reading(64, 1)
-    assert Reading.of(64, "max", 16) == Reading(64, 16, "max")
-    assert [Reading.of(64, name, 16).long_texts for name in ("truncate", "mean", "max")] == ["truncate", "mean", "max"]
 
 
 def best_of(dense, k):

@@ -63,15 +63,6 @@ def test_values_that_are_no_numbers(values, parts):
         assert outcome(check_finite, matrix, "X", ALONE) == outcome(check_finite, matrix, "X", InParts(parts))
 
 
-def test_what_is_small_is_not_shared(monkeypatch):
-    monkeypatch.setattr(structure, "FEW", 100)
-    scan = InParts(2)
-    check_finite(np.zeros((10, 10), np.float32), "X", scan)
-    assert scan.scans == 0
-    check_finite(np.zeros((11, 10), np.float32), "X", scan)
-    assert scan.scans == 1
-
-
 def test_files_are_the_same_matrices(tmp_path):
     rng = np.random.default_rng(0)
     X = csr_matrix(rng.random((40, 9), np.float32) * (rng.random((40, 9)) < 0.4), dtype=np.float32)

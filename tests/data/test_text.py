@@ -30,21 +30,9 @@ def write(folder, data: bytes):
     return path
 
 
-pieces = st.sampled_from(
-    [
-        b"\n",
-        b"\r\n",
-        b"\r",
-        b"a",
-        b"two words",
-        "Möwe 😀".encode(),
-        b"\x00",
-        b"\xff",
-        b"\xc3",
-        b" ",
-        b"\xef\xbb\xbf",
-    ]
-)
+pieces = st.sampled_from([
+    b"\n", b"\r\n", b"\r", b"a", b"two words", "Möwe 😀".encode(), b"\x00", b"\xff", b"\xc3", b" ", b"\xef\xbb\xbf",
+])  # fmt: skip
 
 
 @given(parts=st.lists(pieces, min_size=1, max_size=30), size=st.integers(1, 5), data=st.data())

@@ -90,12 +90,6 @@ def test_fingerprint_is_of_the_documents_and_not_of_how_they_came(tmp_path):
     assert len({one.fingerprint, *others}) == 4
 
 
-def test_is_mapped_and_not_read(tmp_path):
-    store = write(tmp_path / "tokens", [[1, 2, 3]])
-    assert isinstance(store._ids.base, np.memmap)
-    assert (tmp_path / "tokens" / "ids.bin").stat().st_size == 6
-
-
 def test_nothing_appears_unless_all_is_written(tmp_path):
     folder = tmp_path / "tokens"
     with pytest.raises(ZeroDivisionError), TokenStore.create(folder) as writer:

@@ -124,12 +124,6 @@ def test_broader_terms_of_labels_are_read(tmp_path):
     assert {(row, column) for row, column in zip(*matrix.nonzero(), strict=True)} == {(0, 1), (0, 5), (3, 1), (3, 5)}
 
 
-def test_a_hierarchy_is_written_and_read_again(tmp_path):
-    hierarchy = LabelHierarchy({"cats": ("animals", "http://example.org/pets"), "ä b": ("c",)})
-    hierarchy.save(tmp_path / "hierarchy")
-    assert LabelHierarchy.load(tmp_path / "hierarchy") == hierarchy
-
-
 @pytest.mark.parametrize("content", [b"", b"cats\n", b"cats\t\n", b"a\tb\n\nc\td\n", b"\xff\tb\n"])
 def test_damaged_hierarchies_are_refused(tmp_path, content):
     (tmp_path / "broader.tsv").write_bytes(content)

@@ -68,13 +68,6 @@ def test_copies_in_other_modules_do_not_come_in(tmp_path):
     assert (once.train, once.test) == (twice.train, twice.test)
 
 
-def test_the_place_of_the_packages_does_not_matter(tmp_path):
-    one = collect({"pack": write_package(tmp_path / "here")}, least=3, largest_share=0.5)
-    two = collect({"pack": write_package(tmp_path / "some where else")}, least=3, largest_share=0.5)
-    assert (one.train, one.test, one.names) == (two.train, two.test, two.names)
-    assert (one.train_labels != two.train_labels).nnz == 0
-
-
 def test_too_little_documentation_raises_an_error(tmp_path):
     (tmp_path / "one.py").write_text('"""Only one module is here and its text is long enough to be kept."""\n')
     with pytest.raises(InputError, match="1 texts in pack"):

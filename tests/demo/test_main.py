@@ -76,32 +76,3 @@ def test_a_failing_step_ends_the_demo_with_its_exit_code(tmp_path, capfd):
         demo._call("xmc_tf.linear.train", demo._inputs(tmp_path, tmp_path / "model"))
     assert stop.value.code == 2
     assert "does not exist" in capfd.readouterr().err
-
-
-def test_typing_ends_with_the_input(monkeypatch, capsys):
-    class Ranker:
-        def best(self, texts, k):
-            return [[("about: it", 0.5)]]
-
-    monkeypatch.setattr("sys.stdin", io.StringIO("one text\n"))
-    demo._try(Ranker(), ask=True)
-    assert "about: it  " in capsys.readouterr().out
-
-
-def test_rows_to_show_come_from_all_over_the_file():
-    texts = ["x" * 10] * 50 + ["y" * 120] + ["x" * 10] * 49
-    assert demo.readable_rows(texts) == [16, 50, 83]
-    assert demo.readable_rows(["a"]) == [0, 0, 0]
-
-
-def test_commands_are_folded_before_options():
-    command = "python -m some.module --first " + "x" * 40 + " --second " + "y" * 40
-    folded = demo.folded(command)
-    assert folded.replace(" \\\n   ", "") == command
-    assert all(len(line) < 88 for line in folded.splitlines())
-    assert folded.splitlines()[1].strip().startswith("--second")
-
-
-def test_a_text_without_labels_says_so(capsys):
-    demo.ranking([])
-    assert "No label" in capsys.readouterr().out

@@ -27,17 +27,9 @@ def test_summary_and_description_stay(docstring, text):
     assert prose(docstring, packages=("tf",)) == text
 
 
-def test_a_title_that_looks_like_a_section_is_kept_as_the_summary():
-    assert prose("Returns the sum of all numbers.") == "Returns the sum of all numbers."
-
-
 def test_the_own_name_goes_where_it_is_code():
     text = prose("`sort` sorts: sort(a) is a sort, as is sort_all and argsort.", ("sort", "sort_all"))
     assert text == "sorts: is a sort, as is and argsort."
-
-
-def test_of_a_dotted_name_only_the_end_stays():
-    assert prose("See np.linalg.svd and scipy.linalg.", packages=("np", "scipy")) == "See svd and linalg."
 
 
 @given(st.text())

@@ -1,6 +1,6 @@
 """Three hosts on this machine: network namespaces that a bridge joins, each with an sshd of its own.
 
-Each host also has its own mounts and its own name, so that a test can give it other files, and switch its link off.
+Each host also has its own mounts and its own name, and a test can switch its link off.
 """
 
 import contextlib
@@ -88,15 +88,6 @@ class Cluster:
     def link(self, host: str, state: str) -> None:
         """Switch the link of a host ``up`` or ``down``."""
         _run("ip", "-n", self._space("switch"), "link", "set", f"to-{host}", state)
-
-    @contextlib.contextmanager
-    def mounted(self, host: str, source: Path, target: Path) -> Iterator[None]:
-        """Show a folder or file of this machine at another place on one host."""
-        self.on(host, "mount", "--bind", str(source), str(target))
-        try:
-            yield
-        finally:
-            self.on(host, "umount", str(target))
 
     def start(self) -> None:
         """Make the hosts and start their sshds."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from tests.distributed.launch import horovodrun, mpiexec, python, wait_for
+from tests.distributed.launch import mpiexec, python, wait_for
 from tests.files import contents
 from tests.linear.cases import dense_rows, sparse_rows
 from xmc_tf.data import save_matrix
@@ -72,11 +72,6 @@ def test_mpi_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_path)
     # No rank needs TensorFlow.
     assert [(rank.result["done"], rank.result["tensorflow"]) for rank in run.ranks] == [(True, False)] * 3
     assert len(run.ranks[1].output.splitlines()) == 1
-
-
-def test_horovod_ranks_write_the_bytes_of_one_process(corpus, one_process, tmp_path):
-    horovodrun(PROGRAM, "0", *flags(corpus, tmp_path / "model"), world=2, engine="gloo")
-    assert contents(tmp_path / "model") == one_process
 
 
 def test_after_a_kill_all_ranks_stop_and_the_same_command_resumes(corpus, two_trees, tmp_path):

@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
-from tests.distributed.launch import horovodrun, python
+from tests.distributed.launch import horovodrun
 from tests.sequences.chains import markov_table
 from tests.sequences.forms import FORMS, run_forms
-from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.ranks.solo import Solo
-from xmc_tf.sequences import train
 from xmc_tf.sequences.data.preparation import prepare
-from xmc_tf.sequences.model.folder import load_model
 
 pytestmark = pytest.mark.distributed
 TWO_RANKS = ["full", "full, data parallel", "sampled", "sampled, rows"]
@@ -62,28 +59,3 @@ def test_four_ranks_resume_the_training_of_one(alone):
     for rank in run.ranks:
         for name in RESUMED:
             assert_same(rank.result[name], expected[name], skip=3)
-
-
-def item_table(folder):
-    return load_model(folder, CollectiveStrategy(Solo()))[0].table.variable.numpy()
-
-
-def test_the_command_under_the_launcher_trains_the_model_of_one_process(alone, tmp_path, capsys):
-    folder = alone[0]
-
-    def settings(name, ranks):
-        values = {
-            "data_dir": folder / "data", "model_dir": tmp_path / name, "model": "sasrec", "embed_dim": 8, "max_len": 6,
-            "sliding_step": 3, "n_layers": 1, "dropout": 0.0, "max_steps": 6, "eval_steps": 3, "learning_rate": 0.01,
-            "per_device_train_batch_size": 8 // ranks,
-        }  # fmt: skip
-        return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-
-    train.main(settings("one", 1))
-    assert "test Recall@10" in capsys.readouterr().out
-    launcher = ["--np", "2", "--controller", "gloo", "-m", "xmc_tf.sequences.train"]
-    run = python("module:xmc_tf.launch", *launcher, *settings("launched", 2), timeout=TIMEOUT)
-    assert run.ranks[0].output.count("test Recall@10") == 1  # only rank 0 prints
-    expected = item_table(tmp_path / "one")
-    assert np.abs(expected[:, -1]).max() > 0.01  # the biases, which are 0 before the training
-    np.testing.assert_allclose(item_table(tmp_path / "launched"), expected, atol=1e-4)

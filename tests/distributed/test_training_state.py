@@ -1,4 +1,4 @@
-"""Tests that a training saved by three ranks resumes on one or four ranks as if uninterrupted."""
+"""Tests that a training saved by three ranks resumes on one or two ranks as if uninterrupted."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def assert_same(state, expected):
         np.testing.assert_allclose(state[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize(("world", "engine"), [(1, None), (4, "gloo")])
+@pytest.mark.parametrize(("world", "engine"), [(1, None), (2, "gloo")])
 def test_a_training_of_three_ranks_resumes_on_other_numbers(saved, world, engine):
     folder, uninterrupted = saved
     expected = uninterrupted.ranks[0].result["state"]
@@ -37,17 +37,9 @@ def test_a_training_of_three_ranks_resumes_on_other_numbers(saved, world, engine
         assert_same(rank.result["state"], expected)
 
 
-def test_a_damaged_file_is_named_on_every_rank(saved):
-    folder, _ = saved
-    run = horovodrun("training.py", "refuse", str(folder), engine="gloo", world=2)
-    said = {rank.result["said"] for rank in run.ranks}
-    assert len(said) == 1
-    assert "00-items.v.00002.npy is cut short" in said.pop()
-
-
 def test_plain_tensorflow_loads_the_export_of_three_ranks(saved):
     folder, uninterrupted = saved
     answers = ask(folder / "served", ids=np.arange(40).reshape(-1, 4) % 37)["score"]
     for rank in uninterrupted.ranks:
         np.testing.assert_allclose(answers, rank.result["answers"], rtol=1e-5, atol=1e-6)
-    assert {path.name for path in folder.iterdir()} <= {"checkpoint", "served", "broken"}
+    assert {path.name for path in folder.iterdir()} == {"checkpoint", "served"}

@@ -26,6 +26,7 @@ WITHOUT_EXAMPLES = {
     "distributed-problems", "schedulers", "annif-backend", "languages", "upgrade", "sharing", "choosing-encoders",
     "serving-without-tensorflow",
 }  # fmt: skip
+WITHOUT_FIGURES = {"audit"}  # they show none that depend on the table: a part of its rows does
 OUTSIDE = {"http", "https", "mailto"}
 
 
@@ -65,6 +66,12 @@ def test_the_tutorial_prints_what_it_shows(after_the_tutorial):
 def test_a_guide_prints_what_it_shows(page, after_the_tutorial, tmp_path, monkeypatch):
     folder = tmp_path / "work"
     shutil.copytree(after_the_tutorial[0], folder, copy_function=os.link)
+    if page.stem in WITHOUT_FIGURES:
+        head, *rows = (folder / "data.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+        for path in folder.glob("data.*"):  # hard links: those of the tutorial stay
+            if path.is_file():
+                path.unlink()
+        (folder / "data.csv").write_text("".join([head, *rows[::5]]), encoding="utf-8")
     assert read(page, folder, monkeypatch) == []
 
 
@@ -129,12 +136,3 @@ def test_a_wrong_output_is_noticed():
     assert differences("precision  42.72  50.00\n", printed) == ["precision  42.72  50.00"]
     assert differences("numpy.sort  0.91\nprecision  62.72  50.00\n", printed) == ["precision  62.72  50.00"]
     assert differences("numpy.argsort  0.91\n", printed) == ["numpy.argsort  0.91"]
-
-
-def test_a_failing_block_is_noticed(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n")
-    reader = Reader(tmp_path)
-    with pytest.raises(AssertionError) as failure:
-        list(run_page(page, reader))
-    assert failure.traceback[-1].lineno == 5  # the page's line, from 0

@@ -7,8 +7,7 @@ import pytest
 
 import xmc_tf
 from tools.docs import __main__ as build
-from tools.docs import command_pages, examples, parameter_page, public_names
-from tools.docs.markdown import plain
+from tools.docs import command_pages, parameter_page, public_names
 from xmc_tf.__main__ import MODULES
 
 _LOADED = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=\"?(https?:)?//", re.IGNORECASE)
@@ -89,58 +88,3 @@ def test_a_name_without_a_page_is_counted():
     found = public_names.problems(["::: xmc_tf.XRLinear\n"])
     assert "xmc_tf.load: no reference page has it" in found
     assert "xmc_tf.XRLinear: no reference page has it" not in found
-
-
-def test_a_missing_docstring_and_a_missing_argument_are_counted():
-    def half(a, b):
-        """Add.
-
-        Args:
-            a: one.
-        """
-
-    def silent(a):
-        """Add."""
-
-    def undocumented():
-        pass
-
-    assert public_names.undescribed(half, public_names.docstring(half)) == ["b"]
-    assert public_names.undescribed(silent, public_names.docstring(silent)) == ["a"]
-    assert public_names.docstring(undocumented) == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "runs"),
-    [
-        ("```python\nx = 1\n```\n", True),
-        ("```bash\nls\n```\n", True),
-        ("```text\nx\n```\n", True),
-        ("```\nx\n```\n", False),
-        ("```console\n$ x\n```\n", False),
-        ("- a list:\n\n  ```python\n  x = 1\n  ```\n", False),
-        ("- a list:\n\n  ```text\n  x\n  ```\n", True),
-    ],
-)
-def test_blocks_are_counted_by_their_language(text, runs, tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(text)
-    (example,) = examples.of_page(page)
-    assert example.runs is runs
-
-
-@pytest.mark.parametrize(
-    ("text", "runs"),
-    [
-        ("Add.\n\nExample:\n    >>> 1 + 1\n    2\n", True),
-        ("Add.\n\nExample:\n    add(1, 1)\n", False),
-        ("Add.\n\nExample:\n    >>> add()  # doctest: +SKIP\n", False),
-    ],
-)
-def test_examples_of_docstrings_are_counted(text, runs):
-    (example,) = examples.of_docstring("add", text)
-    assert example.runs is runs
-
-
-def test_help_texts_are_not_markdown():
-    assert plain("a_b * <c> [d]") == r"a\_b \* &lt;c> \[d\]"

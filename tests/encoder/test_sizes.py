@@ -2,24 +2,8 @@
 
 import numpy as np
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.encoder.tiny import documents, tiny_encoder
-from xmc_tf.encoder.network.packed_layout import rounded_up
-
-
-@given(st.integers(0, 1 << 20))
-def test_a_little_larger(count):
-    size = int(rounded_up(tf.constant(count)))
-    assert 0 <= size - count < max(8, count / 8)
-    assert int(rounded_up(tf.constant(size))) == size
-
-
-def test_few_of_them():
-    sizes = {int(rounded_up(tf.constant(count))) for count in range(1, 4097, 3)}
-    assert len(sizes) <= 16 + 5 * 8
-    assert {int(rounded_up(tf.constant(count))) for count in range(1, 65)} == {*range(8, 65, 8)}
 
 
 def test_texts_of_many_lengths_are_computed_with_few_sizes(monkeypatch):

@@ -1,10 +1,9 @@
 """Documents tokenized once into files, and their embeddings."""
 
-import threading
-
 import numpy as np
 import pytest
 
+from tests.collective.threads import on_ranks
 from tests.encoder.tiny import tiny_encoder
 from tests.encoder.vocabularies import CORPUS, wordpiece
 from xmc_tf.common.errors import InputError
@@ -15,50 +14,6 @@ from xmc_tf.encoder import TextTokenizer, encode_documents, token_files, tokeniz
 @pytest.fixture(scope="module")
 def tokenizer():
     return TextTokenizer.of(wordpiece("bert"))
-
-
-class Ranks:
-    """As many threads as ranks, who talk through the memory that they share."""
-
-    def __init__(self, size):
-        self.size = size
-        self._values = [None] * size
-        self._gate = threading.Barrier(size, timeout=60)
-
-    def run(self, work):
-        """Return the results or errors of ``work(communicator)``, by rank."""
-        results = [None] * self.size
-
-        def one(rank):
-            try:
-                results[rank] = work(_Rank(self, rank))
-            except InputError as error:
-                results[rank] = error
-
-        threads = [threading.Thread(target=one, args=(rank,)) for rank in range(self.size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return results
-
-
-class _Rank:
-    def __init__(self, ranks, rank):
-        self.rank, self.size, self._ranks = rank, ranks.size, ranks
-
-    def barrier(self):
-        self._ranks._gate.wait()
-
-    def allgather(self, value):
-        self._ranks._values[self.rank] = value
-        self.barrier()
-        values = list(self._ranks._values)
-        self.barrier()
-        return values
-
-    def broadcast(self, value, root=0):
-        return self.allgather(value)[root]
 
 
 def same(store, texts, tokenizer, max_length):
@@ -111,7 +66,7 @@ def test_the_first_rank_that_sees_a_folder_writes_it(tokenizer, tmp_path, monkey
         folder = tmp_path / f"host{communicator.rank // 2}" / "tokens"
         return tokenize_file(texts, tokenizer, folder, max_length=16, communicator=communicator)
 
-    stores = Ranks(4).run(work)
+    stores = on_ranks(4, work)
     assert sorted(folder.parent.name for folder in writers) == ["host0", "host1"]
     assert all(same(store, texts, tokenizer, 16) for store in stores)
     assert [path.name for path in (tmp_path / "host0").iterdir()] == ["tokens"], "no marks are left behind"
@@ -122,7 +77,7 @@ def test_ranks_with_different_documents_raise_an_error(tokenizer, tmp_path):
         texts = CORPUS[:20] if communicator.rank != 2 else CORPUS[:21]
         return tokenize_file(texts, tokenizer, tmp_path / "tokens", max_length=16, communicator=communicator)
 
-    for error in Ranks(3).run(work):
+    for error in on_ranks(3, work):
         assert "rank 2 has different documents" in str(error)
 
 
@@ -131,11 +86,8 @@ def test_a_rank_that_cannot_write_is_named_by_all(tokenizer, tmp_path, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(token_files, "_write", full)
-    errors = Ranks(2).run(
-        lambda communicator: tokenize_file(
-            CORPUS[:5], tokenizer, tmp_path / "tokens", max_length=16, communicator=communicator
-        )
-    )
+    folder = tmp_path / "tokens"
+    errors = on_ranks(2, lambda one: tokenize_file(CORPUS[:5], tokenizer, folder, max_length=16, communicator=one))
     assert all("rank 0: [Errno 28] No space left" in str(error) for error in errors)
 
 

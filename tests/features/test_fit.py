@@ -1,8 +1,5 @@
 """Fitting: streamed, the same on any number of threads, clear about what it cannot use."""
 
-from collections import Counter
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +10,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import TextFile
 from xmc_tf.features import Tfidf
 from xmc_tf.features.counts import NgramCounter
-from xmc_tf.features.texts import map_in_order, text_batches
+from xmc_tf.features.texts import text_batches
 from xmc_tf.params import TfidfParams
 
 
@@ -66,7 +63,7 @@ def test_memory_grows_with_the_ngrams_and_not_with_the_documents(monkeypatch):
 
     monkeypatch.setattr("xmc_tf.features.tfidf.NgramCounter", Watched)
     texts = random_corpus(1000, seed=6)
-    for times in (4, 40):
+    for times in (2, 10):
         Tfidf.fit(texts * times)
     # Those of n-grams and those of pieces, of either number of documents.
     assert len(sizes) == 4
@@ -80,69 +77,6 @@ def test_batches_are_small_and_lose_nothing(sizes, many):
     assert [text for batch in batches for text in batch] == texts
     assert all(len(batch) == 1 or sum(map(len, batch)) <= 1 << 20 for batch in batches)
     assert all(1 <= len(batch) <= 2000 for batch in batches)
-
-
-def test_results_come_in_order_and_the_reading_does_not_run_ahead():
-    read = []
-
-    def numbers():
-        for i in range(100):
-            read.append(i)
-            yield i
-
-    for i, (number, result) in enumerate(map_in_order(lambda n: n * n, numbers(), threads=3)):
-        assert (number, result) == (i, i * i)
-        assert len(read) <= i + 10
-
-
-def test_a_failure_in_a_thread_is_raised():
-    def work(number: int) -> int:
-        if number == 5:
-            raise RuntimeError("five")
-        return number
-
-    with pytest.raises(RuntimeError, match="five"):
-        list(map_in_order(work, iter(range(20)), threads=2))
-
-
-rows_of_keys = st.lists(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 8), max_size=6), max_size=12)
-
-
-@given(st.lists(rows_of_keys, max_size=4))
-def test_the_counter_counts(batches):
-    """Against dictionaries; the pairs' keys are made of two words' keys, as those of the graph are."""
-    counter = NgramCounter(capacity=1)
-    total: Counter[tuple[int, ...]] = Counter()
-    documents: Counter[tuple[int, ...]] = Counter()
-    spread = 0x5851F42D4C957F2D
-
-    def key(ngram: tuple[int, ...]) -> int:
-        value = ngram[0] if len(ngram) == 1 else (ngram[0] * spread + ngram[1]) * spread + spread
-        return (value + 2**63) % 2**64 - 2**63
-
-    nr_rows = 0
-    for rows in batches:
-        words = [word for row in rows for word in row]
-        pairs = [(first, second) for first, second in zip(words, [*words, 0][1:], strict=True)]
-        keys = np.array([[key((word,)), key(pair)] for word, pair in zip(words, pairs, strict=True)], np.int64)
-        new = counter.add(keys.reshape(-1, 2), np.cumsum([0, *map(len, rows)]))
-        counter.add_words([str(words[i]).encode() for i in new])
-        for row in rows:
-            ngrams = [(word,) for word in row] + list(pairwise(row))
-            total.update(ngrams)
-            documents.update(set(ngrams))
-        nr_rows += len(rows)
-
-    counted = counter.counted()
-    words = counted.words.decode().split("\n")[:-1]
-    names = [
-        (int(words[word]),) if prefix < 0 else (int(words[counted.word[prefix]]), int(words[word]))
-        for prefix, word in zip(counted.prefix, counted.word, strict=True)
-    ]
-    assert counter.nr_rows == nr_rows
-    assert counted.keys.tolist() == [key(name) for name in names]
-    assert dict(zip(names, counted.total.tolist(), strict=True)) == dict(total)
-    assert dict(zip(names, counted.documents.tolist(), strict=True)) == dict(documents)
 
 
 def test_nothing_reaches_min_df():

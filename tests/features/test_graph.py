@@ -1,9 +1,5 @@
 """The graph in a SavedModel: loaded where only TensorFlow is, it gives what `transform` gives."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -89,16 +85,3 @@ def test_the_graph_can_be_called_in_a_larger_one(tfidf):
     doubled = Larger()(tf.constant(text)).numpy()
     np.testing.assert_array_equal(doubled.sum(axis=1) > 0, [True, False, True])
     np.testing.assert_allclose(np.sqrt((doubled**2).sum(axis=1))[[0, 2]], 2, rtol=1e-6)
-
-
-def test_texts_to_features_need_no_tensorflow(tfidf, tmp_path):
-    tfidf.save(tmp_path / "tfidf")
-    program = (
-        "import sys\nfrom xmc_tf.features import Tfidf\n"
-        f"rows = Tfidf.load({str(tmp_path / 'tfidf')!r}).transform(['w1 w2'])\n"
-        "Tfidf.fit(['one word', 'one word'])\n"
-        "print(rows.nnz, 'tensorflow' in sys.modules)"
-    )
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["3", "False"]

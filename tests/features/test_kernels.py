@@ -38,8 +38,7 @@ all_params = st.builds(
 )
 SPLITTING = [
     TfidfParams(lowercase=lowercase, min_word_length=1, language=language)
-    for lowercase in (True, False)
-    for language in ("auto", "none")
+    for lowercase, language in ((True, "auto"), (False, "none"))
 ]
 
 
@@ -69,13 +68,13 @@ def assert_same_features(tfidf: Tfidf, texts: list[bytes]) -> None:
     assert ours.data.tobytes() == weights.tobytes()
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(texts_of_all_kinds, all_params)
 def test_words_and_keys(texts, params):
     assert_same_words(texts, params)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(texts_of_all_kinds, all_params)
 def test_features(texts, params):
     tfidf = Tfidf.fit([b"words and other words", *texts], params)
@@ -84,7 +83,7 @@ def test_features(texts, params):
 
 @pytest.mark.parametrize(
     ("sublinear_tf", "norm", "ngram_max"),
-    [(True, "l2", 3), (False, "l2", 1), (True, "l1", 1), (False, "l1", 3), (True, "none", 1), (False, "none", 3)],
+    [(True, "l2", 3), (False, "l1", 1), (False, "none", 3)],
 )
 def test_features_of_long_and_hard_texts(sublinear_tf, norm, ngram_max):
     corpus = [text.encode() for text in random_corpus(300, seed=11)]

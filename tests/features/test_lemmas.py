@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import zlib
 
 import numpy as np
 import pytest
@@ -47,17 +46,17 @@ def small_dictionaries(tmp_path_factory):
         yield folder
 
 
-@pytest.fixture(scope="module", params=[("en", 2, 5), ("en", 1, 2), ("en,sv", 2, 3), ("sv", 3, 1), ("zh", 2, 1)])
+@pytest.fixture(scope="module", params=[("en", 2, 5), ("en,sv", 3, 3), ("zh", 2, 1)])
 def tfidf(request):
     language, ngram_max, min_word_length = request.param
-    pieces = {"en": 5, "en,sv": 3, "sv": 16, "zh": 0}[language]
+    pieces = {"en": 5, "en,sv": 16, "zh": 0}[language]
     params = TfidfParams(
         language=language, ngram_max=ngram_max, min_word_length=min_word_length, pieces=pieces, min_df=1
     )
     return Tfidf.fit([*TRAINING, *HARD], params)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(some_text, max_size=4))
 def test_the_graph_gives_what_transform_gives(tfidf, texts):
     assert_same_features(tfidf, texts)
@@ -70,7 +69,7 @@ def test_the_graph_gives_it_for_long_and_hard_texts(tfidf):
     assert tfidf.transform(TRAINING).nnz > len(TRAINING) * 5
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(word.map(str.lower) | st.text(st.characters(exclude_categories=["Cs"]), max_size=20), max_size=8))
 def test_the_lemmas_of_the_graph_are_those_of_plain_python(words):
     words = [one.replace("\x00", "") for one in words]
@@ -100,11 +99,6 @@ def test_words_as_written_remain_so():
     names = Tfidf.fit(TRAINING * 2, TfidfParams(language="none", pieces=0)).names
     assert {"mice", "batnekings", "図書館の本"} <= set(names)
     assert "図" not in names
-
-
-def test_an_unknown_language_is_refused():
-    with pytest.raises(InputError, match="unknown language code 'xx'"):
-        Tfidf.fit(TRAINING, TfidfParams(language="xx"))
 
 
 def test_what_is_loaded_is_what_was_saved(tfidf, tmp_path):
@@ -229,7 +223,7 @@ def test_saving_plain_features_leaves_no_older_lexicon(folder):
     assert "mice" in Tfidf.load(folder).names
 
 
-@pytest.mark.parametrize("language", ["en", "en,sv", "auto", "zh"])
+@pytest.mark.parametrize("language", ["en,sv", "auto", "zh"])
 def test_over_ranks_it_is_the_same(language, tmp_path, monkeypatch):
     if language == "auto":
         monkeypatch.setattr("xmc_tf.words.languages.languages_of", lambda _: ("en", "sv"))
@@ -240,12 +234,5 @@ def test_over_ranks_it_is_the_same(language, tmp_path, monkeypatch):
     tfidf.save(alone / "tfidf")
     save_matrix(alone / "X.npz", tfidf.transform(texts, threads=1))
     assert tfidf.params.language == ("en,sv" if language == "auto" else language)
-    for ranks in (2, 3):
-        results_of(over(ranks, texts, params, tmp_path / str(ranks)))
-        assert contents(tmp_path / str(ranks)) == contents(alone)
-
-
-def test_checksums_are_of_what_is_there(saved):
-    header = json.loads((saved / "params.json").read_text())
-    for name, stamp in header["files"].items():
-        assert zlib.crc32((saved / name).read_bytes()) == stamp["crc32"]
+    results_of(over(3, texts, params, tmp_path / "ranks"))
+    assert contents(tmp_path / "ranks") == contents(alone)

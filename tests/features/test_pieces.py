@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.features.texts import HARD
@@ -40,6 +40,7 @@ def name_of(piece: str) -> str:
     return before + piece.strip("<>") + after
 
 
+@settings(max_examples=50)
 @given(st.lists(any_text, max_size=4), st.integers(3, 16))
 def test_any_text_and_any_length(texts, length):
     encoded = [text.encode("utf-8", "replace") for text in texts]

@@ -10,9 +10,8 @@ from tests.fusion.made_up import mentions_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.fusion import Fusion
 from xmc_tf.fusion import centers as module
-from xmc_tf.fusion.candidates import join_candidates
 from xmc_tf.fusion.centers import NAME_COUNTS_AS, HeldOutCenters, LabelCenters
-from xmc_tf.fusion.features import LATER, NAMES, candidate_features
+from xmc_tf.fusion.features import LATER
 
 LABELS, DIM = 40, 6
 
@@ -46,13 +45,6 @@ def test_held_out_documents_are_not_in_the_centers_that_are_learned_with():
     expected = LabelCenters.of(Y[others], documents[others], names)
     assert np.allclose(found.elsewhere.vectors, expected.vectors, atol=1e-6)
     assert np.allclose(found.every.vectors, LabelCenters.of(Y, documents, names).vectors, atol=1e-6)
-
-
-def test_the_last_features_are_closeness_and_what_lacks_to_the_best():
-    scores = csr_matrix(np.array([[0.5, 0.2, 0], [0, 0, 0.3]], np.float32))
-    found = join_candidates(scores, None)._replace(closeness=np.array([0.2, 0.7, -0.1]))
-    columns = candidate_features(found, np.zeros(3))[:, [NAMES.index(name) for name in LATER[:2]]]
-    assert np.allclose(columns, [[0.2, -0.5], [0.7, 0], [-0.1, 0]])
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,12 @@ def made_up(rows=3000, labels=30, seed=0):
     return scores, mentions_of(evidence), truth
 
 
+@pytest.fixture(scope="module")
+def fusion():
+    scores, evidence, truth = made_up()
+    return Fusion.learn(scores, evidence, truth, truth)
+
+
 def test_the_fit_is_the_minimum_that_scipy_finds():
     rng = np.random.default_rng(1)
     features = rng.normal(size=(500, 4)) * [1, 10, 0.1, 1]
@@ -42,13 +48,7 @@ def test_the_fit_is_the_minimum_that_scipy_finds():
     assert np.allclose(fit_logistic(features, right, start, penalty=2.0), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_without_examples_the_weights_stay():
-    start = np.arange(3.0)
-    assert np.array_equal(fit_logistic(np.zeros((0, 3)), np.zeros(0, bool), start), start)
-
-
-def test_probabilities_are_calibrated_on_other_documents():
-    fusion = Fusion.learn(*made_up(), made_up()[2])
+def test_probabilities_are_calibrated_on_other_documents(fusion):
     scores, evidence, truth = made_up(seed=1)
     found = fusion.combine(scores, evidence, 30)
     rows = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
@@ -58,8 +58,7 @@ def test_probabilities_are_calibrated_on_other_documents():
         assert abs(found.data[some].mean() - right[some].mean()) < 0.04, (low, high)
 
 
-def test_a_required_precision_is_reached_on_other_documents():
-    fusion = Fusion.learn(*made_up(), made_up()[2])
+def test_a_required_precision_is_reached_on_other_documents(fusion):
     scores, evidence, truth = made_up(seed=1)
     promise = fusion.curve.for_precision(0.7)
     found = fusion.combine(scores, evidence, 30, promise.threshold)
@@ -69,8 +68,7 @@ def test_a_required_precision_is_reached_on_other_documents():
     assert promise.labels > 1000
 
 
-def test_answers_are_sorted_and_do_not_depend_on_their_number():
-    fusion = Fusion.learn(*made_up(), made_up()[2])
+def test_answers_are_sorted_and_do_not_depend_on_their_number(fusion):
     scores, evidence, _ = made_up(seed=2)
     many, few = fusion.combine(scores, evidence, 20), fusion.combine(scores, evidence, 3)
     for row in range(50):
@@ -80,8 +78,7 @@ def test_answers_are_sorted_and_do_not_depend_on_their_number():
         assert np.array_equal(many.data[a : a + 3], few.data[b : b + 3])
 
 
-def test_blocks_of_documents_give_the_same(monkeypatch):
-    fusion = Fusion.learn(*made_up(), made_up()[2])
+def test_blocks_of_documents_give_the_same(fusion, monkeypatch):
     scores, evidence, _ = made_up()
     whole = fusion.combine(scores, evidence, 5)
     monkeypatch.setattr("xmc_tf.fusion.fusion.ROWS", 700)
@@ -190,8 +187,7 @@ def test_held_out_documents_do_not_repeat():
     assert len(held_out_folds(100_000, 0)) == 1
 
 
-def test_saved_fusion_is_the_same(tmp_path):
-    fusion = Fusion.learn(*made_up(), made_up()[2])
+def test_saved_fusion_is_the_same(fusion, tmp_path):
     fusion.save(tmp_path / "fusion")
     loaded = Fusion.load(tmp_path / "fusion")
     scores, evidence, _ = made_up()

@@ -1,10 +1,7 @@
 """The calibration by rank, and the counts of documents without those of a fold."""
 
 import numpy as np
-from scipy.sparse import csr_matrix, random
 
-from xmc_tf.fusion.candidates import join_candidates
-from xmc_tf.fusion.fusion import _Folds
 from xmc_tf.fusion.ranks import SAME, calibrated, learn_rank_weights, rank_in_document
 
 
@@ -42,21 +39,3 @@ def test_ranks_of_candidates():
     assert rank_in_document(rows, labels, probability, every).tolist() == [1, 0, 2, 1, 0]
     # Labels without documents are not counted.
     assert rank_in_document(rows, labels, probability, labels != 4).tolist() == [0, 0, 1, 1, 0]
-
-
-def test_documents_are_counted_without_those_of_the_fold():
-    rng = np.random.default_rng(0)
-    Y = random(50, 6, 0.4, format="csr", dtype=np.float32, rng=rng)
-    Y.data[:] = 1
-    folds = [np.arange(0, 10), np.arange(20, 35)]
-    rows = np.concatenate(folds)
-    found = join_candidates(random(25, 6, 0.5, format="csr", dtype=np.float32, rng=rng), None)
-    hidden = [np.arange(6) == 2, np.arange(6) == 4]
-    folded = _Folds(csr_matrix(Y[rows]), Y.getnnz(axis=0), hidden, [10, 15])
-    counted, is_hidden = folded.documents_elsewhere(found), folded.hidden_of(found)
-    for place in range(len(found.rows)):
-        fold = folds[0] if found.rows[place] < 10 else folds[1]
-        others = np.setdiff1d(np.arange(50), fold)
-        assert is_hidden[place] == (found.labels[place] == (2 if found.rows[place] < 10 else 4))
-        assert counted[place] == (0 if is_hidden[place] else Y[others].getnnz(axis=0)[found.labels[place]])
-    assert folded.nr_hidden == Y[folds[0], 2].nnz + Y[folds[1], 4].nnz

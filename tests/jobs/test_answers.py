@@ -19,20 +19,8 @@ from xmc_tf.tables.store import TableStore
 from xmc_tf.train import main as train
 
 ADJECTIVES = [
-    "red",
-    "green",
-    "blue",
-    "small",
-    "large",
-    "old",
-    "quick",
-    "silent",
-    "bright",
-    "heavy",
-    "warm",
-    "frozen",
-    "hollow",
-]
+    "red", "green", "blue", "small", "large", "old", "quick", "silent", "bright", "heavy", "warm", "frozen", "hollow",
+]  # fmt: skip
 NOUNS = ["lake", "forest", "engine", "violin", "garden", "castle", "river", "desert", "kitchen"]
 NAMES = [f"{adjective} {noun}" for noun in NOUNS for adjective in ADJECTIVES]  # more than a leaf holds
 WORDS = [f"word{number}" for number in range(60)]

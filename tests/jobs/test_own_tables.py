@@ -103,8 +103,6 @@ def test_a_table_goes_all_the_way(kind, tmp_path, monkeypatch, capsys, caplog):
     found = json.loads(capsys.readouterr().out)
     assert (found["documents"], found["systems"][0]["P@1"]) == (store.count("test"), pytest.approx(expected))
     assert f"trained on {COUNT - store.count('test')} of {COUNT} documents" in caplog.text
-    evaluate(["data.csv", "-m", "model", "--json", "--rows", "all"])
-    assert json.loads(capsys.readouterr().out)["documents"] == COUNT
     caplog.clear()
     evaluate(["new.csv", "-m", "model", "--json"])
     assert json.loads(capsys.readouterr().out)["documents"] == COUNT
@@ -113,8 +111,9 @@ def test_a_table_goes_all_the_way(kind, tmp_path, monkeypatch, capsys, caplog):
     predict(["new.csv", "-m", "model", "-o", "labels.csv", "-k", "2"])
     content = (tmp_path / "labels.csv").read_bytes()
     assert content.startswith(b"\xef\xbb\xbfline;ID;label 1") == (kind == "excel")
-    audit(["new.csv", "-m", "model", "-o", "audit"])
-    report(["data.sqlite", "-m", "model", "-o", "report"])
+    if kind == "lists":
+        audit(["new.csv", "-m", "model", "-o", "audit"])
+        report(["data.sqlite", "-m", "model", "-o", "report"])
     append(["new.csv", "-m", "model", "-o", "grown"])
     assert f"{COUNT} documents appended; {len(model.names)} labels\n" in capsys.readouterr().out
     # What was appended is known too.

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 
@@ -100,6 +101,8 @@ def test_a_model_is_measured_on_another_table(folder, tmp_path, capsys, caplog):
     assert system["P@1"] == 1
     assert system["R@2"] == pytest.approx((24 + 0.5) / 25)
     assert "gnd:99" in (tmp_path / "report" / "labels.csv").read_text()
+    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert re.search(r"<summary>(?:<[^>]*>)*row\d+", page)  # examples have the documents' ids
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.common.process import cli
 from xmc_tf.runs import main
 from xmc_tf.tables.preparation import prepare
-from xmc_tf.tables.runs import Run, flat_parameters, record_run, runs_of
+from xmc_tf.tables.runs import Run, record_run, runs_of
 from xmc_tf.tables.store import TableStore
 
 
@@ -111,11 +111,6 @@ def test_actions_that_cannot_work(store, arguments, message):
 def test_a_data_set_without_runs(multi, capsys):
     prepare(multi, multi.with_suffix(".sqlite"))
     assert "no runs yet" in _shown(capsys, multi)
-
-
-def test_parameters_become_flat():
-    nested = {"a": {"b": 1, "c": [1, 2]}, "d": [{"e": None}, {"e": "x"}], "__meta__": {"class": "y"}}
-    assert flat_parameters(nested) == {"a.b": 1, "a.c": [1, 2], "d.0.e": None, "d.1.e": "x"}
 
 
 def test_a_damaged_data_set_ends_a_command_in_a_line(capsys):

@@ -9,7 +9,6 @@ from xmc_tf.jobs.settings import DataShape, choose_settings, estimated_seconds
 from xmc_tf.params import (
     EFFORTS,
     HierarchicalKMeansParams,
-    TfidfParams,
     XRLinearParams,
     params_of_effort,
     several_trees,
@@ -82,23 +81,6 @@ def test_less_time_tries_less_on_fewer_documents():
     least = choose_settings(LARGE, DEFAULTS, minutes=0.1, effort="best")
     assert "--effort fast instead of best, for --minutes 0.1" in least.reasons
     assert (len(least.params.trees), least.steps) == (1, ())
-
-
-def test_each_step_changes_just_what_it_says():
-    # As the features of the texts have set it.
-    weighted = dataclasses.replace(DEFAULTS, tfidf=TfidfParams(piece_weight=0.5))
-    settings = choose_settings(LARGE, weighted, effort="best")
-    changed = {step.name: step.change(settings.params) for step in settings.steps}
-    assert all(params.to_json() != settings.params.to_json() for params in changed.values())
-    of_pieces = {name: params.tfidf.piece_weight for name, params in changed.items() if name.startswith("pieces")}
-    assert of_pieces == {
-        "pieces of long words with 0.5 times the weight": 0.25, "pieces of long words with 1.5 times the weight": 0.75
-    }  # fmt: skip
-    assert [step.name for step in settings.steps if "(Cp" in step.name] == [
-        f"a label's own documents count {times} times as much (Cp {Cp})"
-        for times, Cp in (("2", "1"), ("0.5", "0.25"), ("4", "2"))
-    ]
-    assert XRLinearParams() == DEFAULTS
 
 
 @pytest.mark.parametrize(("minutes", "effort"), [(0, "balanced"), (float("nan"), "balanced"), (1, "heroic")])

@@ -34,12 +34,6 @@ def test_one_command_trains_and_measures(multi, capsys):
         assert part in shown
 
 
-def test_the_model_is_trained_on_training_and_validation_documents(multi):
-    _train(multi, "--effort", "fast")
-    about = json.loads((multi.parent / "model" / "params.json").read_text())
-    assert about["nr_documents"] == 180
-
-
 def test_one_label_per_document_is_measured_as_such(single, capsys):
     _train(single)
     shown = capsys.readouterr().out
@@ -58,6 +52,8 @@ def test_features_are_computed_once_a_run(multi, monkeypatch):
     monkeypatch.setattr(linear, "fit_tfidf", lambda *a: fits.append(a[1]) or fit(*a))
     _train(multi, "--effort", "fast")
     assert len(fits) == 1
+    about = json.loads((multi.parent / "model" / "params.json").read_text())
+    assert about["nr_documents"] == 180  # for training and validation
     store = TableStore.open(multi.with_suffix(".sqlite"))
     again = linear.DataSetFeatures(store)
     tfidf, X = again.of(TfidfParams())
@@ -75,15 +71,6 @@ def test_a_prepared_data_set_is_trained_on_as_it_is(multi, capsys):
     assert not (multi.parent / "model").exists()
     _train(multi.with_suffix(".sqlite"), "--effort", "fast")
     assert "100 test" in capsys.readouterr().out
-
-
-def test_a_report_shows_the_same_figures(multi, capsys):
-    _train(multi, "--effort", "fast", "--report", multi.parent / "report")
-    (run,) = runs_of(TableStore.open(multi.with_suffix(".sqlite")))
-    (system,) = json.loads((multi.parent / "report" / "report.json").read_text())["evaluation"]["systems"]
-    assert system["P@1"] == run.metrics["P@1"]
-    assert system["PSP@3"] == run.metrics["PSP@3"]
-    assert str(multi.parent / "report" / "report.html") in capsys.readouterr().out
 
 
 def test_features_instead_of_texts(tmp_path, capsys):

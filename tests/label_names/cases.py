@@ -1,6 +1,5 @@
 """Small vocabularies and texts for the tests of label names."""
 
-import re
 import unicodedata
 
 import numpy as np
@@ -52,8 +51,3 @@ def many(count=300, seed=0):
     rows = np.repeat(np.arange(count), [len(own) for own in chosen])
     Y = csr_matrix((np.ones(len(rows), np.float32), (rows, np.concatenate(chosen))), shape=(count, 40))
     return names, texts, Y
-
-
-def words(text):
-    """Return the words of a text of a script with spaces, as a reference."""
-    return re.findall(r"[^\W_]+", plain(text))

@@ -3,8 +3,6 @@
 import unicodedata
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.features.texts import in_all_versions
 from tools.name_characters import UNICODE, entry
@@ -17,8 +15,6 @@ from xmc_tf.label_names.characters import (
     UNSPACED,
     character_table,
     has_letter,
-    runs_of_table,
-    table_of_runs,
 )
 
 # Characters that came with a version of Unicode; Python 3.11 has 14.0, 3.12 15.0 and 3.13 15.1.
@@ -55,16 +51,3 @@ def test_characters_of_which_the_pythons_know_different_ones():
 
 def test_letters_are_as_the_python_says():
     assert all(has_letter(chr(code)) == chr(code).isalpha() for code in COMPARED)
-
-
-@given(st.lists(st.sampled_from([SEPARATOR, SKIPPED, 1, 2, 3, 4, 2 | UNSPACED, 3 | UNSPACED]), min_size=1, max_size=40))
-def test_any_table_is_restored_from_its_runs(first):
-    table = np.full(NR_CHARACTERS, SEPARATOR, np.int32)
-    table[: len(first)] = first
-    assert np.array_equal(table_of_runs(*runs_of_table(table)), table)
-
-
-def test_the_table_has_few_runs():
-    starts, values = runs_of_table(character_table())
-    assert np.array_equal(table_of_runs(starts, values), character_table())
-    assert starts.nbytes + values.nbytes < 50_000

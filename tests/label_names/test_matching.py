@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.label_names.cases import NAMES, TEXTS
@@ -118,6 +118,7 @@ def test_any_text_matches_as_the_plain_rule_says(names, text):
     assert matches(index, [text]) == [reference_matches(names, text)]
 
 
+@settings(max_examples=40)
 @given(st.lists(st.binary(max_size=40), max_size=5))
 def test_any_bytes_are_read_as_their_characters(lines):
     index = index_of(["abc", "é", "abcdef xyz"])

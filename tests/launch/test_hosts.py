@@ -73,11 +73,8 @@ def test_any_text_is_hosts_or_an_error_that_names_the_line(tmp_path_factory, tex
         ("one slots=2\ntwo\n", 2, "host slots=4"),
         ("one slots=2\none:3\n", 2, "listed twice, first in line 1"),
         ("one slots=0\n", 1, "1 to 4,096"),
-        ("one slots=99999\n", 1, "99,999"),
         ("-oProxyCommand=x slots=1\n", 1, "not a host name"),
-        ("one slots=1 slots=2", 1, "one slots=1 slots=2"),
         ("one gpus=1", 1, "one gpus=1"),
-        ("::1 slots=1", 1, "not a host name"),
     ],
 )
 def test_an_error_of_a_hostfile_names_file_and_line(tmp_path, text, line, says):
@@ -96,9 +93,7 @@ def test_an_error_of_a_hostfile_names_file_and_line(tmp_path, text, line, says):
         ('{"one": 2, "two": true}', "whole number"),
         ('{"one": 2, "one": 3}', "one is given twice"),
         ('{"one": 2,\n "two": }', "line 2, column 9"),
-        ('{"one": {}}', "number of GPUs of one"),
         ('["one"]', "received: a JSON array"),
-        ('{"a b": 1}', "not a host name"),
         ('{"one": -1}', "1 to 4,096"),
     ],
 )

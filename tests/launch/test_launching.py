@@ -1,9 +1,6 @@
 """Tests of the launcher: cores, messages, the first failure, and invalid calls."""
 
 import itertools
-import os
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given
@@ -104,12 +101,3 @@ def test_mpiexec_needs_no_horovod(monkeypatch):
     assert default_controller() == "gloo"
     monkeypatch.setattr("xmc_tf.launch.engines.find_spec", lambda name: None)
     assert default_controller() == "gloo"  # whose error names both ways
-
-
-def test_help_needs_no_horovod_and_shows_an_example():
-    environment = os.environ | {"COLUMNS": "100"}
-    run = subprocess.run(
-        [sys.executable, "-m", "xmc_tf.launch", "--help"], env=environment, capture_output=True, text=True, check=True
-    )
-    assert "python -m xmc_tf.launch --np 2 -m xmc_tf.check" in run.stdout
-    assert "(-m MODULE | SCRIPT)" in run.stdout

@@ -14,11 +14,17 @@ from xmc_tf.launch.nodes import NodeError, Nodes
 HERE = Hosts([Host("localhost", 1)])
 
 
-@pytest.fixture
-def nodes():
+def started():
+    """Return nodes, of which one runs on this host."""
     made = Nodes("127.0.0.1", timeout_s=60)
     made.start(HERE, 60)
     assert made.errors == {}
+    return made
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    made = started()
     yield made
     made.close(0)
 
@@ -75,7 +81,8 @@ def test_a_program_that_cannot_start_is_the_failure_of_its_rank(nodes):
     assert end["status"] == 127
 
 
-def test_a_node_that_is_killed_is_lost_and_its_rank_ends(nodes):
+def test_a_node_that_is_killed_is_lost_and_its_rank_ends():
+    nodes = started()
     node = nodes["localhost"]
     node.send(JOB, run=1, program=["sleep", "600"], environment={}, gpus=[], threads=None, pin=False)
     node.send(START, environment={"HOROVOD_RANK": "0", "HOROVOD_LOCAL_RANK": "0", "HOROVOD_LOCAL_SIZE": "1"})
@@ -85,6 +92,7 @@ def test_a_node_that_is_killed_is_lost_and_its_rank_ends(nodes):
     wait_for(lambda: not is_running(pid), what="the end of the rank")
     with pytest.raises(NodeError, match="the node of localhost is lost"):
         nodes["localhost"]
+    nodes.close(1)
 
 
 def test_a_node_that_cannot_start_is_reported_with_its_last_line(monkeypatch):

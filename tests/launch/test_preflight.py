@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from xmc_tf.launch.checks import COLUMNS, HostCheck, HostChecks, check_hosts
+from xmc_tf.launch.checks import check_hosts
 from xmc_tf.launch.host_probe import look, quick_checksum
 from xmc_tf.launch.hosts import Host, Hosts
 
@@ -81,13 +81,6 @@ def test_a_difference_is_a_problem_of_that_host_with_a_fix(data, change, column,
     assert cell.fix
 
 
-def test_different_data_are_noticed(data):
-    changed = {str(data): "0123"}
-    [(_, column, cell)] = report_of(data, {"two": {"checksums": changed}}).problems
-    assert column == "data"
-    assert "X.txt differs from this host's" in cell.problem
-
-
 def test_gpus_are_chosen_and_too_few_are_a_problem(data):
     gpus = [["1", 0.0, 0.0], ["0", 0.1, 0.0], ["2", 0.95, 1.0]]
     report = report_of(data, {name: {"gpus": gpus} for name in ("one", "two", "three")})
@@ -115,17 +108,6 @@ def test_a_host_that_is_not_reached_has_one_problem(data, error, fix):
     [(host, column, cell)] = report.problems
     assert (host, column, cell.problem) == ("two", "reached", error)
     assert fix in cell.fix
-
-
-def test_the_table_marks_failed_cells():
-    rows = {column: HostCheck("ok") for column in COLUMNS}
-    report = HostChecks(
-        {HOSTS.all[0]: rows, HOSTS.all[1]: rows | {"shared": HostCheck("no", "it is not shared", "mount it")}}
-    )
-    text = report.text()
-    assert text.splitlines()[0] == "host  ranks  reached  versions  data  shared  disk  GPUs  ports"
-    assert "no !" in text
-    assert text.endswith("\n\ntwo: it is not shared\n  fix: mount it")
 
 
 def test_a_checksum_depends_on_names_sizes_and_content(tmp_path):

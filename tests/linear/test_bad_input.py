@@ -70,42 +70,18 @@ TRAINING = {
         lambda c, d: with_entry(c / "X.npz", d / "X.npz", 7, 3, np.nan),
         ["X.npz: row 7, column 3 (counted from 0) is nan", "finite numbers"],
     ),
-    "infinity in dense X": (
-        "-x",
-        lambda c, d: np.save(d / "X.npy", np.full((90, 2), np.inf)) or d / "X.npy",
-        ["X.npy: row 0, column 0", "inf"],
-    ),
-    "X without columns": ("-x", lambda c, d: save(d / "X.npz", np.ones((90, 0))), ["X.npz", "at least one"]),
     "X is text": ("-x", lambda c, d: c / "X.txt", ["X.txt is not a matrix", "texts with -t"]),
     "X is missing": ("-x", lambda c, d: c / "X1.npz", ["X1.npz does not exist", "did you mean", "X.npz?"]),
-    "X is a folder": ("-x", lambda c, d: d, ["is a folder", "a file"]),
     "X holds pickles": ("-x", lambda c, d: pickled(d / "X.npz"), ["pickled Python objects, which are never loaded"]),
     "X is a zip bomb": ("-x", lambda c, d: bomb(d / "X.npz"), ["X.npz", "expands to 4,294,967,294 bytes", "zip bomb"]),
     "X is cut short": ("-x", lambda c, d: shorten(c / "X.npz", d / "X.npz"), ["X.npz", "damaged, truncated"]),
-    "ids out of range": (
-        "-x",
-        lambda c, d: (
-            np.savez(
-                d / "X.npz",
-                format=b"csr",
-                shape=(90, 3),
-                data=np.ones(90),
-                indices=np.full(90, 3),
-                indptr=np.arange(91),
-            )
-            or d / "X.npz"
-        ),
-        ["X.npz", "indices from 0 to 2", "3 in row 0"],
-    ),
     "Y is negative": (
         "-y",
         lambda c, d: with_entry(c / "Y.npz", d / "Y.npz", 5, 2, -1),
         ["Y.npz): row 5, column 2 (counted from 0) is -1", "above 0"],
     ),
     "Y is empty": ("-y", lambda c, d: save(d / "Y.npz", np.zeros((90, 12))), ["contain no label", "no entry"]),
-    "Y is dense": ("-y", lambda c, d: np.save(d / "Y.npy", np.ones((90, 2))) or d / "Y.npy", ["not a sparse matrix"]),
     "no Y": ("-y", lambda c, d: "", ["lacks -y", "--help"]),
-    "no model": ("-m", lambda c, d: "", ["lacks -m"]),
     "no X": ("-x", lambda c, d: None, ["one of -t (texts) and -x (features)"]),
     "model is not a model": (
         "-m",
@@ -114,13 +90,11 @@ TRAINING = {
     ),
     "names too few": ("--labels", lambda c, d: text(d / "n.txt", "a\nb\n"), ["n.txt", "12 labels", "2 names"]),
     "a name is empty": ("--labels", lambda c, d: text(d / "n.txt", "a\n\nb\n"), ["n.txt, line 2 is empty"]),
-    "a name is not UTF-8": ("--labels", lambda c, d: text(d / "n.txt", b"a\n\xff\n"), ["line 2 is not UTF-8", "iconv"]),
     "tree of other labels": (
         "-c",
         lambda c, d: save(d / "C.npz", np.eye(13, 4) + np.eye(13, 4, -4) + np.eye(13, 4, -8) + np.eye(13, 4, -12)),
         ["C.npz and the labels do not fit together", "12 labels", "13 labels"],
     ),
-    "a label in two clusters": ("-c", lambda c, d: save(d / "C.npz", np.ones((12, 2))), ["C.npz", "label"]),
     "label features of others": (
         "-f",
         lambda c, d: save(d / "Z.npz", np.ones((11, 4))),
@@ -136,23 +110,14 @@ TRAINING = {
         lambda c, d: save(d / "M.npz", np.ones((90, 7))),
         ["M.npz does not fit the leaf clusters of the tree", "7 columns", "--code-path"],
     ),
-    "negatives of other documents": ("-um", lambda c, d: save(d / "M.npz", np.ones((9, 1))), ["M.npz", "90", "9"]),
     "negatives of other labels": ("-uy", lambda c, d: save(d / "M.npz", np.ones((90, 7))), ["12 columns", "7 columns"]),
     "a solver that is none": ("-s", lambda c, d: "SVM", ["invalid choice: 'SVM'", "L2R_LR_DUAL"]),
-    "negatives that are none": ("-ns", lambda c, d: "tfn+all", ["tfn, man, usn", "tfn+all"]),
     "an impossible Cp": ("--Cp", lambda c, d: "-1", ["--Cp is out of range", "above 0", "-1"]),
-    "a threshold that is no number": ("--threshold", lambda c, d: "much", ["--threshold", "much"]),
     "no such threads": ("-n", lambda c, d: "0", ["--threads", "at least 1 and at most 1024, or -1"]),
-    "a beam of none": ("-b", lambda c, d: "0", ["--beam-size", "at least 1", "0"]),
     "unknown parameter": (
         "--params-path",
         lambda c, d: text(d / "p.json", '{"train_params": {"hlm_args": {"model_chain": {"treshold": 1}}}}'),
         ["p.json: train_params.hlm_args.model_chain.treshold", "did you mean", "threshold"],
-    ),
-    "parameters of text": (
-        "--params-path",
-        lambda c, d: text(d / "p.json", "a: 1"),
-        ["p.json is not JSON"],
     ),
 }
 
@@ -177,9 +142,7 @@ TEXTS = {
     "no text": (lambda c, d: text(d / "X.txt", ""), ["X.txt is empty", "one document per line"]),
     "a matrix for a text": (lambda c, d: c / "X.npz", ["X.npz is not a text file", "-x"]),
     "gzip": (lambda c, d: text(d / "X.txt", b"\x1f\x8b12345"), ["a gzip file", "gunzip"]),
-    "UTF-16": (lambda c, d: text(d / "X.txt", "a\n".encode("utf-16")), ["text in UTF-16", "iconv"]),
     "no words": (lambda c, d: text(d / "X.txt", "! ?\n" * 90), ["no words in 90 documents"]),
-    "missing": (lambda c, d: d / "X.txt", ["X.txt does not exist"]),
 }
 
 
@@ -239,11 +202,8 @@ PREDICTION = {
     "texts for a model of features": ("-t", lambda c, d: c / "X.txt", ["trained on features and cannot read text"]),
     "labels of other documents": ("-y", lambda c, d: save(d / "Y.npz", np.ones((4, 12))), ["Y.npz", "90", "4"]),
     "other labels": ("-y", lambda c, d: save(d / "Y.npz", np.ones((90, 13))), ["Y.npz", "12 labels", "13"]),
-    "selected of other documents": ("-so", lambda c, d: save(d / "S.npz", np.ones((4, 12))), ["S.npz", "90", "4"]),
     "selected of other labels": ("-so", lambda c, d: save(d / "S.npz", np.ones((90, 9))), ["12 labels", "90 × 9"]),
     "post-processor": ("-pp", lambda c, d: "softmax", ["invalid choice: 'softmax'", "log-l4-hinge"]),
-    "no labels wanted": ("-k", lambda c, d: "0", ["at least 1"]),
-    "no beam": ("-b", lambda c, d: "-3", ["at least 1"]),
     "no chunk": ("-B", lambda c, d: "0", ["--max-pred-chunk is out of range"]),
     "a form of output": ("-o", lambda c, d: d / "p.csv", ["p.csv", ".npz (a matrix) or in .jsonl", "received: .csv"]),
 }
@@ -286,19 +246,11 @@ MODELS = {
         lambda m: [shutil.rmtree(m), m.mkdir(), (m / "x").touch()],
         ["is not a model", "the folder that training wrote"],
     ),
-    "half a JSON": (lambda m: shorten(m / "params.json", m / "params.json"), ["params.json is not JSON"]),
     "odd JSON": (lambda m: (m / "params.json").write_text("[]"), ["params.json does not hold"]),
-    "odd value": (lambda m: edit(m / "params.json", nr_dense="7"), ["params.json: nr_dense is '7'"]),
     "no rankers": (lambda m: shutil.rmtree(m / "ranker"), ["not a folder of rankers", "ranker/param.json is missing"]),
-    "no tree": (lambda m: shutil.rmtree(m / "tree"), ["tree"]),
     "half a tree": (lambda m: (m / "tree" / "C1.npz").unlink(), ["C1.npz"]),
     "no features": (lambda m: shutil.rmtree(m / "features"), ["features/ is missing", "folder is incomplete"]),
-    "half a feature file": (
-        lambda m: [shorten(path, path) for path in (m / "features").iterdir() if path.suffix != ".json"],
-        ["features"],
-    ),
     "names cut": (lambda m: (m / "labels.txt").write_text("a\nb\n"), ["labels.txt", "12 names", "received: 2"]),
-    "names that are none": (lambda m: (m / "labels.txt").write_bytes(b"\xff\n" * 12), ["labels.txt is not UTF-8"]),
     "ranker of another": (
         other_ranker,
         ["ranker/1.model", "its parents do not match the nodes of the level above", "files of two models"],
@@ -306,10 +258,6 @@ MODELS = {
     "another's parameters": (
         lambda m: edit(m / "params.json", nr_labels=99),
         ["does not belong to", "nr_labels 99", "12", "files of two models"],
-    ),
-    "a weight file cut": (
-        lambda m: shorten(m / LEVELS / "0.model" / "W.npz", m / LEVELS / "0.model" / "W.npz", 0.9),
-        ["0.model/W.npz", "damaged"],
     ),
 }
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.files import contents, flip, flipped
 from tests.linear.cases import random_chain, random_model
-from tests.linear.command_data import shell
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_features
 from xmc_tf.models.xr_linear import XRLinear
@@ -53,7 +52,7 @@ def test_saving_a_loaded_model_writes_the_same_files(model, tmp_path):
     assert contents(tmp_path / "again") == contents(model)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_every_flipped_byte_is_noticed_or_harmless(copy, answers, data):
     before = contents(copy)
@@ -74,7 +73,7 @@ def test_every_byte_of_weights_counts_however_they_are_loaded(copy, name):
     path = copy / name
     size = path.stat().st_size
     rng = np.random.default_rng(0)
-    for position in [0, size - 1, *rng.integers(0, size, 30)]:
+    for position in [0, size - 1, *rng.integers(0, size, 10)]:
         for load in (lambda: XRLinear.load(copy), lambda: XLinear.load(copy / "ranker")):
             with flipped(path, int(position), int(rng.integers(1, 256))), pytest.raises(InputError) as caught:
                 load()
@@ -84,7 +83,7 @@ def test_every_byte_of_weights_counts_however_they_are_loaded(copy, name):
             assert "copy the model again" in caught.value.fix
 
 
-@pytest.mark.parametrize("position", [0.3, 0.6, 0.9])
+@pytest.mark.parametrize("position", [0.3, 0.9])
 def test_rankers_without_records_have_the_checksums_of_their_archives(tmp_path, position):
     """PECOS and version 0.1 write such rankers."""
     model = random_model(random_chain(300, [3]), 400, density=0.5)
@@ -129,14 +128,3 @@ def test_an_edited_params_json_is_reported_and_can_be_accepted(copy, caplog):
             XRLinear.load(copy)
     finally:
         path.write_text(before)
-
-
-def test_the_command_line_names_the_file_and_the_fix(model, corpus, tmp_path):
-    shutil.copytree(model, tmp_path / "m")
-    path = tmp_path / "m" / "ranker" / "ranker" / "1.model" / "W.npz"
-    flip(path, 2 / 3)
-    code, out, said = shell("predict", "-m", tmp_path / "m", "-x", corpus / "X.npz", "-o", tmp_path / "pred.npz")
-    assert (code, out) == (2, "")
-    assert f"error: {path} is damaged: its content has changed since it was saved\n  expected: checksum" in said
-    assert "Traceback" not in said
-    assert not (tmp_path / "pred.npz").exists()

@@ -1,7 +1,6 @@
 """PECOS's XLinear folder: writing, reading, and errors about damaged files."""
 
 import json
-import shutil
 import zipfile
 
 import numpy as np
@@ -9,9 +8,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse import csc_matrix
 
-from tests.files import contents
 from tests.linear.cases import random_chain, random_model, small_model, sparse_rows
-from tests.linear.searching import assert_same_ranking, beam_search, rows_of
+from tests.linear.searching import rows_of
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import as_features
 from xmc_tf.rankers import XLinear
@@ -131,8 +129,7 @@ def test_without_bias_there_is_no_row_for_it(tmp_path, bias):
     assert model.predict(as_features(sp.csr_matrix(np.array([[0, 3, 5]], np.float32)))).toarray().tolist() == [[0, 3]]
 
 
-@pytest.mark.parametrize("kind", ["sparse", "dense", "both"])
-@pytest.mark.parametrize("bias", [1.0, 0.0])
+@pytest.mark.parametrize(("kind", "bias"), [("sparse", 0.0), ("dense", 1.0), ("both", 1.0)])
 def test_a_loaded_model_predicts_the_same(tmp_path, kind, bias):
     model, X, _ = small_model(kind, bias=bias)
     model.save(tmp_path / "model")
@@ -166,14 +163,9 @@ def put(path, matrix):
 ONE = "ranker/1.model"
 DAMAGE = {
     "no top": (lambda m: (m / "ranker/param.json").unlink(), ["ranker/param.json is missing"]),
-    "no level": (lambda m: shutil.rmtree(m / ONE), [f"{ONE}/param.json is missing"]),
     "no W": (lambda m: (m / ONE / "W.npz").unlink(), [f"{ONE}/W.npz is missing", "copy it again"]),
-    "no C": (lambda m: (m / ONE / "C.npz").unlink(), [f"{ONE}/C.npz is missing"]),
-    "half JSON": (lambda m: cut(m / ONE / "param.json"), [f"{ONE}/param.json is not JSON"]),
     "not UTF-8": (lambda m: (m / ONE / "param.json").write_bytes(b"\xff{}"), [f"{ONE}/param.json is not JSON"]),
-    "a list": (lambda m: (m / ONE / "param.json").write_text("[1]"), [f"{ONE}/param.json", "a JSON object"]),
     "half W": (lambda m: cut(m / ONE / "W.npz"), [f"{ONE}/W.npz", "damaged"]),
-    "empty C": (lambda m: (m / ONE / "C.npz").write_bytes(b""), [f"{ONE}/C.npz"]),
     "another W": (lambda m: put(m / ONE / "W.npz", np.ones((14, 9))), ["W.npz does not belong", "13 × 9", "14 × 9"]),
     "another C": (lambda m: put(m / ONE / "C.npz", np.ones((8, 3))), ["C.npz does not belong", "9 × 3", "8 × 3"]),
     "mixed": (
@@ -183,9 +175,7 @@ DAMAGE = {
     "two parents": (lambda m: put(m / ONE / "C.npz", np.eye(9, 3) + np.eye(9, 3, -1)), ["C.npz", "row", "2 parents"]),
     "NaN": (lambda m: put(m / ONE / "W.npz", np.full((13, 9), np.nan)), [f"{ONE}/W.npz", "row 0, column 0", "nan"]),
     "no depth": (lambda m: edit(m / "ranker/param.json", depth=None), ["ranker/param.json: depth is None"]),
-    "odd depth": (lambda m: edit(m / "ranker/param.json", depth="2"), ["depth is '2'", "a whole number"]),
     "too deep": (lambda m: edit(m / "ranker/param.json", depth=3), ["ranker/2.model/param.json is missing"]),
-    "features": (lambda m: edit(m / "ranker/param.json", nr_features=99), ["W.npz does not belong", "100 × 3"]),
     "bias": (lambda m: edit(m / ONE / "param.json", bias="1"), [f"{ONE}/param.json: bias is '1'", "a number"]),
     "post": (
         lambda m: edit(m / ONE / "param.json", pred_kwargs={"post_processor": "softmax"}),
@@ -203,24 +193,6 @@ def test_damaged_files_are_named(saved, damage):
         XLinear.load(saved)
     for word in words:
         assert word in str(caught.value)
-
-
-def test_no_folder_at_all(tmp_path):
-    with pytest.raises(InputError, match="nothing is not a folder of rankers"):
-        XLinear.load(tmp_path / "nothing")
-
-
-def test_an_interrupted_save_leaves_the_old_model(saved, monkeypatch):
-    before = contents(saved.parent)
-
-    def full_disk(path, matrix):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("xmc_tf.rankers.disk.save_matrix", full_disk)
-    with pytest.raises(OSError, match="No space"):
-        random_model(random_chain(5, [2]), 4).save(saved)
-    assert contents(saved.parent) == before
-    assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 
 def test_a_model_replaces_a_model_and_nothing_else(saved, tmp_path):
@@ -242,12 +214,3 @@ def test_a_model_replaces_a_model_and_nothing_else(saved, tmp_path):
     model.save(thesis)
     assert XLinear.load(thesis).nr_labels == 5
     assert (thesis / "chapter.tex").read_text() == "years of work"
-
-
-def test_a_large_model_of_random_weights_after_loading(tmp_path):
-    model = random_model(random_chain(200, [4, 30]), 60, posts="l3-hinge", density=0.1)
-    model.save(tmp_path / "model")
-    again = XLinear.load(tmp_path / "model")
-    X = sparse_rows(5, 60)
-    for x, row in zip(X.toarray(), rows_of(again.predict(as_features(X), beam_size=6, only_topk=9)), strict=True):
-        assert_same_ranking(row, beam_search(model, x, 6, 9))

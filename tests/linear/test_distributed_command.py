@@ -36,52 +36,6 @@ def test_label_embeddings_above_and_within_the_sub_trees(basics, tmp_path):
     assert set(trees["above"].labels[:half]) == set(trees["pii"].labels[:half])
 
 
-def test_one_process_resumes_a_run_of_several_ranks(basics, tmp_path, monkeypatch):
-    run_train(*basics, "-ns", "tfn+man")
-    expected = contents(tmp_path / "m")
-    basics[basics.index(tmp_path / "m")] = tmp_path / "again"
-    work_path(tmp_path / "again").mkdir()  # as after a run that was killed before it had done anything
-    solve_task, solved = solving.solve_task, []
-
-    def failing(*args):
-        if len(solved) == 3:
-            raise OSError("no space left on the device")
-        solved.append(1)
-        return solve_task(*args)
-
-    monkeypatch.setattr("xmc_tf.rankers.distributed.solving.LEAST_WORK", 1)
-    monkeypatch.setattr(solving, "solve_task", failing)
-    with pytest.raises(OSError, match="no space left"):
-        run_train(*basics, "-ns", "tfn+man")
-    assert not (tmp_path / "again").exists()
-    monkeypatch.setattr(solving, "solve_task", lambda *args: (solved.append(1), solve_task(*args))[1])
-    run_train(*basics, "-ns", "tfn+man")
-    assert contents(tmp_path / "again") == expected
-    assert not work_path(tmp_path / "again").exists()
-    tasks = sum(load_matrix(tmp_path / "m" / name).shape[1] for name in expected if name.endswith(".model/C.npz"))
-    assert len(solved) == tasks  # a cluster each, and none twice
-
-
-def test_texts_are_vectorized_once_and_the_vectorizer_is_saved_with_the_model(corpus, tmp_path):
-    flags = [
-        "-t",
-        corpus / "X.txt",
-        "-y",
-        corpus / "Y.npz",
-        "--labels",
-        corpus / "labels.txt",
-        "-n",
-        1,
-        "--label-names",
-        "true",
-    ]
-    run_train(*flags, "-m", tmp_path / "here")
-    work_path(tmp_path / "there").mkdir()
-    run_train(*flags, "-m", tmp_path / "there")
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
-    assert (tmp_path / "there" / "features" / "params.json").exists()
-
-
 def test_several_trees_and_label_names_resume_in_each_stage(corpus, tmp_path, monkeypatch):
     shape = ["--trees", 3, "--max-leaf-size", 2, "--nr-splits", 2, "-n", 1]
     flags = ["-t", corpus / "X.txt", "-y", corpus / "Y.npz", "--labels", corpus / "labels.txt", *shape]

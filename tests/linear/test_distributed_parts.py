@@ -4,7 +4,6 @@ import contextlib
 import os
 import resource
 import threading
-import zlib
 
 import numpy as np
 import pytest
@@ -17,39 +16,13 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.data.npz import writing as npz_shared
 from xmc_tf.data.npz.writing import Stream, write_npz
-from xmc_tf.rankers.distributed import inputs, solving, training
-from xmc_tf.rankers.distributed.solving import Claims, cut_into_sub_problems, write_block
+from xmc_tf.rankers.distributed import solving, training
+from xmc_tf.rankers.distributed.solving import Claims, write_block
 from xmc_tf.rankers.kernels.emit import WeightColumns
-from xmc_tf.rankers.tasks import cut_clusters
 from xmc_tf.ranks.solo import Solo
 
 
-@given(st.dictionaries(st.integers(0, 4), st.lists(st.integers(0, 1000), max_size=60), min_size=1), st.integers(1, 500))
-@settings(deadline=None)
-def test_every_task_is_in_one_sub_problem_and_the_largest_come_first(works, least):
-    given_works = {level: np.array(work, np.int64) for level, work in works.items()}
-    plan = cut_into_sub_problems(given_works, most=20, least_work=least)
-    for level, work in given_works.items():
-        mine = sorted((sub.first, sub.last) for sub in plan if sub.level == level)
-        assert [task for first, last in mine for task in range(first, last)] == list(range(len(work)))
-    assert [sub.work for sub in plan] == sorted((sub.work for sub in plan), reverse=True)
-    for sub in plan:
-        inside = given_works[sub.level][sub.first : sub.last]
-        assert sub.work == inside.sum()
-        # No larger than what is wanted, but for the task that goes over it.
-        target = max(least, sum(int(work.sum()) for work in given_works.values()) // 20)
-        assert inside[:-1].sum() <= target
-    assert len(plan) <= 20 + sum(map(bool, works.values()))
-
-
-def test_wide_clusters_become_several_tasks():
-    tasks = cut_clusters(np.array([3, 0, 130]), np.array([10, 99, 7]))
-    assert tasks.cluster.tolist() == [0, 2, 2, 2]
-    assert list(zip(tasks.begin.tolist(), tasks.end.tolist(), strict=True)) == [(0, 3), (0, 64), (64, 128), (128, 130)]
-    assert tasks.work.tolist() == [10 * 2, 7 * 5, 7 * 5, 7 * 2]
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 63, 200])
+@pytest.mark.parametrize("count", [0, 2, 63])
 def test_each_item_is_claimed_once_from_the_front(count, tmp_path):
     taken, together = [], threading.Barrier(6)
 
@@ -68,19 +41,6 @@ def test_each_item_is_claimed_once_from_the_front(count, tmp_path):
         thread.join()
     assert sorted(number for mine in taken for number in mine) == list(range(count))
     assert all(mine == sorted(mine) for mine in taken)
-
-
-@given(st.integers(0, 70), st.integers(0, 70))
-@settings(deadline=None)
-def test_the_first_free_item_is_found_by_few_checks(count, taken):
-    claims = object.__new__(Claims)
-    claims._count, looks = count, []
-    claims._taken = lambda number: looks.append(number) or number < taken
-    for start in {0, min(taken, count) // 2, min(taken, count)}:
-        looks.clear()
-        assert claims._first_free(start) == min(taken, count)
-        assert len(looks) <= 14
-        assert all(number < count for number in looks)
 
 
 def columns_of(matrix, labels):
@@ -104,7 +64,7 @@ def columns_of(matrix, labels):
     st.integers(1, 3),
     st.sampled_from((4, 64)),
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 def test_joined_blocks_are_the_file_that_save_matrix_writes(
     tmp_path_factory, labels, seed, blocks, in_order, ranks, page
 ):
@@ -122,21 +82,6 @@ def test_joined_blocks_are_the_file_that_save_matrix_writes(
         joined = results_of(on_ranks(ranks, lambda one: solving.join_blocks(one, paths, W.shape, folder / "W.npz")))
     assert joined == [W.nnz] * ranks
     assert (folder / "W.npz").read_bytes() == (folder / "expected.npz").read_bytes()
-
-
-def test_each_write_of_a_block_gets_its_position_in_the_file(tmp_path, monkeypatch):
-    """Otherwise steps end within pages, which only the time would show."""
-    starts, write = [], solving.write_in_steps
-
-    def looking(file, data, start=0):
-        assert start == file.tell()
-        starts.append(start)
-        write(file, data, start)
-
-    monkeypatch.setattr(solving, "write_in_steps", looking)
-    W = csc_matrix(np.ones((5, 4), np.float32))
-    write_block(tmp_path / "one.columns", [columns_of(W, [0, 2]), columns_of(W, [3])])
-    assert len(starts) == 5  # the beginning, and of two parts the features and the weights
 
 
 def test_a_label_that_is_solved_twice_is_noticed(tmp_path):
@@ -172,40 +117,6 @@ def test_ranks_of_one_host_share_its_cores(cores, ranks, wanted, given, monkeypa
         return training.threads_of_rank(communicator, given)
 
     assert results_of(on_ranks(ranks, work)) == wanted
-
-
-@given(st.integers(0, 5000), st.integers(1, 4), st.integers(0, 2**30))
-@settings(deadline=None, max_examples=20)
-def test_ranks_that_see_one_file_share_its_checksum(tmp_path_factory, size, ranks, seed):
-    folder = tmp_path_factory.mktemp("prints")
-    content = np.random.default_rng(seed).bytes(size)
-    shared, own = folder / "shared", [folder / f"own-{rank}" for rank in range(ranks)]
-    for path in [shared, *own]:
-        path.write_bytes(content)
-        os.utime(path, ns=(0, 0))  # alike but for being other files
-    read = []
-
-    def noted(path, begin, end):
-        read.append((path.name, end - begin))
-        return crc(path, begin, end)
-
-    def prints(one, path, host="here"):
-        one.host = host
-        return inputs.fingerprints(one, [path])
-
-    crc, inputs.crc_of_range = inputs.crc_of_range, noted
-    try:
-        expected = (size, zlib.crc32(content))
-        for found in results_of(on_ranks(ranks, lambda one: prints(one, shared))):
-            assert found == [("shared", *expected)]
-        assert sum(length for _, length in read) == size
-        for rank, found in enumerate(results_of(on_ranks(ranks, lambda one: prints(one, own[one.rank])))):
-            assert found == [(f"own-{rank}", *expected)]  # other files: each reads its own
-        assert sum(length for _, length in read) == size + ranks * size
-        results_of(on_ranks(ranks, lambda one: prints(one, shared, f"host{one.rank}")))  # so does each host
-        assert sum(length for _, length in read) == size + 2 * ranks * size
-    finally:
-        inputs.crc_of_range = crc
 
 
 def test_more_blocks_than_files_may_be_open(tmp_path):

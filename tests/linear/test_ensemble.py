@@ -6,7 +6,7 @@ import pytest
 from tests.linear.cases import features, label_matrix
 from xmc_tf.common.errors import InputError
 from xmc_tf.params import HierarchicalKMeansParams
-from xmc_tf.rankers.ensemble import TreeEnsemble, rankers_of, trees_of
+from xmc_tf.rankers.ensemble import TreeEnsemble
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.tree.kmeans import build_tree
 from xmc_tf.tree.label_embeddings import label_embedding
@@ -76,13 +76,6 @@ def test_predictions_can_be_restricted_to_some_labels(data):
     np.testing.assert_allclose(some[:, [3, 7, 11]], whole[:, [3, 7, 11]], atol=1e-7)
     again = ensemble.predict(X, beam_size=LABELS, only_topk=LABELS, first=LABELS)
     assert np.array_equal(again.toarray(), whole)
-
-
-def test_one_tree_is_no_ensemble(data):
-    _, models = data
-    assert rankers_of(models[:1]) is models[0]
-    assert trees_of(models[0]) == models[:1]
-    assert trees_of(rankers_of(models)) == models
 
 
 def test_trees_of_other_labels_are_refused(data):

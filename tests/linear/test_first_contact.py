@@ -95,8 +95,8 @@ def test_models_have_short_names_and_can_be_pickled():
 
 def test_an_interrupted_training_of_one_process_reports_that_nothing_was_kept(tmp_path):
     rng = np.random.default_rng(0)
-    save_matrix(tmp_path / "X.npz", random(3000, 2000, 0.05, "csr", np.float32, rng))
-    save_matrix(tmp_path / "Y.npz", random(3000, 500, 0.05, "csr", np.float32, rng))
+    save_matrix(tmp_path / "X.npz", random(30, 20, 0.5, "csr", np.float32, rng))
+    save_matrix(tmp_path / "Y.npz", random(30, 5, 0.5, "csr", np.float32, rng))
     ask = (
         "import sys, os, signal; from xmc_tf.common.process import cli; from xmc_tf.linear import train\n"
         "train.train_linear = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"

@@ -1,24 +1,13 @@
 """The page for users of PECOS: its tables of flags, defaults and methods are right."""
 
-import importlib
 import re
 import shlex
 
-import pytest
-
 from tests.distributed.launch import REPOSITORY
-from tests.params.pecos_flags import OUR_COMMANDS
 from tests.params.test_pecos_flags import PARSERS
-from xmc_tf.models.xr_linear import XRLinear
-from xmc_tf.rankers import XLinear
 
 PATH = REPOSITORY / "docs" / "how-to" / "from-pecos.md"
 PAGE = PATH.read_text(encoding="utf-8")
-
-
-def test_the_commands_table_is_whole():
-    rows = re.findall(r"^\| `(pecos\.[\w. ]+)` \| `xmc_tf\.([\w. ]+)` \|$", PAGE, re.MULTILINE)
-    assert dict(rows) == OUR_COMMANDS
 
 
 def test_defaults_are_those_of_the_page():
@@ -34,10 +23,3 @@ def test_pecos_settings_are_taken():
     (line,) = re.findall(r"^python -m xmc_tf\.train (.* --loss-function .*)$", PAGE, re.MULTILINE)
     given = PARSERS["train"].parse_args(shlex.split(line))
     assert (given.loss_function, given.negative_sampling, given.num_train_epochs) == ("squared-hinge", "tfn", 5)
-
-
-@pytest.mark.parametrize(("cls", "name"), re.findall(r"`(XLinear|XRLinear|XTransformer)\.(\w+)\(", PAGE))
-def test_methods_exist(cls, name):
-    classes = {"XLinear": XLinear, "XRLinear": XRLinear}
-    found = classes.get(cls) or importlib.import_module("xmc_tf.models.xtransformer").XTransformer
-    assert callable(getattr(found, name))

@@ -6,7 +6,6 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from tests.linear.cases import dense_rows, label_matrix, random_chain, small_model, sparse_rows
 from tests.linear.searching import rows_of
-from xmc_tf.common.kernels import kernel_view
 from xmc_tf.data import Features, as_features, load_features, load_matrix, save_matrix
 from xmc_tf.rankers import XLinear
 from xmc_tf.rankers.fit import train_rankers
@@ -94,18 +93,6 @@ def test_mapped_weights_are_not_copied_at_load(tmp_path):
     assert all(not level.weights.data.flags.writeable for level in again.levels)
     assert rows_of(again.predict(X, threads=1)) == rows_of(model.predict(X, threads=1))
     assert versions() == before
-
-
-def test_a_view_for_kernels_is_the_same_memory_and_keeps_it_alive():
-    array = read_only(np.arange(5, dtype=np.float32))
-    view = kernel_view(array, np.float32)
-    assert np.shares_memory(view, array)
-    assert view.flags.writeable
-    assert not array.flags.writeable
-    del array
-    assert view.tolist() == [0, 1, 2, 3, 4]
-    converted = kernel_view(np.arange(5), np.int32)
-    assert converted.dtype == np.int32
 
 
 def test_the_users_arrays_are_not_changed():

@@ -19,17 +19,6 @@ def data(corpus):
     return ["-x", corpus / "X.npz", "-y", corpus / "Y.npz"]
 
 
-def test_a_parameter_file_in_the_folder_is_not_taken_for_a_model(corpus, tmp_path):
-    for name in ("X.npz", "Y.npz"):
-        (tmp_path / name).write_bytes((corpus / name).read_bytes())
-    (tmp_path / "params.json").write_text("{}")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    code, _, error = shell("train", "-x", tmp_path / "X.npz", "-y", tmp_path / "Y.npz", "-m", tmp_path)
-    assert code == 2
-    assert "files that are not part of a model of xmc_tf" in error
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
 def test_a_log_that_is_written_into_the_folder_before_and_during_training_stays(data, tmp_path):
     """PECOS's script creates the folder first, and writes the training's log into it with ``tee``."""
     model = tmp_path / "model"

@@ -7,7 +7,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from tests.linear.cases import features, label_matrix, pred_params, random_chain, ranker_params
 from xmc_tf.common.errors import InputError
 from xmc_tf.rankers.fit import train_rankers
-from xmc_tf.rankers.levels import cost_chain, label_chain, matched_documents, sorted_csc, user_matching
+from xmc_tf.rankers.levels import cost_chain, label_chain, matched_documents, user_matching
 
 # Four labels in two clusters, {0, 2} and {1, 3}; three documents.
 CHAIN = [
@@ -126,15 +126,6 @@ def test_user_negatives_that_do_not_fit(given, words):
         user_matching(given, CHAIN)
     for word in words:
         assert word in str(caught.value)
-
-
-def test_sorted_csc_leaves_the_users_matrix_alone():
-    untidy = csc_matrix((np.array([1.0, 2, 0, 4]), [2, 0, 1, 1], [0, 2, 4]), shape=(3, 2))
-    tidy = sorted_csc(untidy)
-    assert tidy.indices.tolist() == [0, 2, 1]
-    assert tidy.data.tolist() == [2, 1, 4]
-    assert untidy.indices.tolist() == [2, 0, 1, 1]
-    assert np.shares_memory(sorted_csc(tidy).data, tidy.data)
 
 
 def weights(model):

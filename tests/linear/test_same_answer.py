@@ -17,13 +17,11 @@ def bytes_of(model):
 
 
 @pytest.mark.parametrize("solver", list(LOSSES))
-@pytest.mark.parametrize("schemes", ["tfn", ["tfn", "tfn+man", "tfn"]])
-def test_threads_do_not_matter(solver, schemes):
+def test_threads_do_not_matter(solver):
     X, Y, chain = features("both", 80), label_matrix(80, 150), random_chain(150, [2, 5])
-    params = ranker_params(schemes, solver_type=solver)
-    first, *others = (bytes_of(train_rankers(X, Y, chain, params=params, threads=n)) for n in (1, 2, 3, 1))
-    for other in others:
-        assert other == first
+    params = ranker_params(["tfn", "tfn+man", "tfn"], solver_type=solver)
+    one, other = (bytes_of(train_rankers(X, Y, chain, params=params, threads=threads)) for threads in (1, 3))
+    assert one == other
 
 
 @pytest.mark.parametrize("solver", list(LOSSES))
@@ -52,11 +50,3 @@ def test_tasks_may_be_cut_anywhere(monkeypatch):
     monkeypatch.setattr("xmc_tf.rankers.tasks.LABELS_PER_TASK", 5)
     cut = train_rankers(X, Y, params=params, threads=1).levels[0].weights.toarray()
     np.testing.assert_allclose(cut, whole, atol=1e-4)
-
-
-def test_the_order_of_the_input_matrices_does_not_matter():
-    """CSR or CSC, sorted or not: the same entries give the same model."""
-    X, Y, chain = features("sparse", 50), label_matrix(50, 30), random_chain(30, [4])
-    first = bytes_of(train_rankers(X, Y, chain, threads=1))
-    upside_down = Y.tocsr()[::-1][::-1]
-    assert bytes_of(train_rankers(X, upside_down, [clusters.tocsr() for clusters in chain], threads=1)) == first

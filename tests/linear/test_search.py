@@ -22,29 +22,19 @@ def model_for(X, chain, **wishes):
 
 @posts
 @settings(max_examples=10)
-@given(chain=chains(), kind=st.sampled_from(["sparse", "dense", "both"]), bias=st.sampled_from([0.0, 1.0, 3.0]))
-def test_a_wide_beam_finds_every_label(post, chain, kind, bias):
-    X = features(kind, 6)
-    model = model_for(X, chain, bias=bias)
-    labels = model.nr_labels
-    predicted = model.predict(X, beam_size=1000, only_topk=labels + 5, post_processor=post, threads=1)
-    for x, row in zip(full_matrix(X), rows_of(predicted), strict=True):
-        assert sorted(label for label, _ in row) == list(range(labels))
-        assert_same_ranking(row, beam_search(model, x, 1000, labels, post))
-
-
-@posts
-@settings(max_examples=10)
-@given(chain=chains(), kind=st.sampled_from(["sparse", "both"]), beam=st.integers(1, 4), top=st.integers(1, 6))
-def test_a_narrow_beam_drops_what_the_definition_drops(post, chain, kind, beam, top):
+@given(
+    chain=chains(), kind=st.sampled_from(["sparse", "dense", "both"]), beam=st.integers(1, 4) | st.just(1000),
+    top=st.integers(1, 6) | st.just(50), bias=st.sampled_from([0.0, 1.0, 3.0]),
+)  # fmt: skip
+def test_a_beam_finds_and_drops_what_the_definition_does(post, chain, kind, beam, top, bias):
     X = features(kind, 6, seed=1)
-    model = model_for(X, chain, seed=beam)
+    model = model_for(X, chain, seed=beam, bias=bias)
     predicted = model.predict(X, beam_size=beam, only_topk=top, post_processor=post, threads=1)
     for x, row in zip(full_matrix(X), rows_of(predicted), strict=True):
         assert_same_ranking(row, beam_search(model, x, beam, top, post))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(chain=chains(), data=st.data())
 def test_each_level_may_have_a_post_processor_of_its_own(chain, data):
     names = data.draw(st.lists(st.sampled_from(POST_PROCESSORS), min_size=len(chain), max_size=len(chain)))
@@ -55,7 +45,7 @@ def test_each_level_may_have_a_post_processor_of_its_own(chain, data):
         assert_same_ranking(row, beam_search(model, x, 3, 4))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(chain=chains(), beam=st.integers(1, 5), top=st.integers(1, 8), post=st.sampled_from(POST_PROCESSORS))
 def test_ties_go_to_the_lower_number(chain, beam, top, post):
     """Whole-number weights give exactly equal scores."""
@@ -93,30 +83,6 @@ def test_no_query_at_all():
     X = features("both", 3)
     model = model_for(X, random_chain(10, [3]))
     assert model.predict(X.rows(slice(0, 0))).shape == (0, 10)
-
-
-def test_queries_without_features_have_the_scores_of_the_bias():
-    chain = random_chain(9, [3])
-    X = as_features(csr_matrix((2, 20), dtype=np.float32))
-    model = random_model(chain, 20)
-    predicted = model.predict(X, beam_size=9, only_topk=9, post_processor="noop", threads=1)
-    np.testing.assert_allclose(predicted.toarray()[1], model.levels[-1].weights[20].toarray()[0], rtol=1e-6)
-
-
-def test_features_without_weights_change_nothing():
-    chain, X = random_chain(30, [5]), sparse_rows(10, 20)
-    model = random_model(chain, 50)
-    for level in model.levels:
-        keep = (level.weights.tocoo().row < 20) | (level.weights.tocoo().row == 50)
-        coo = level.weights.tocoo()
-        object.__setattr__(
-            level,
-            "weights",
-            csc_matrix((coo.data[keep], (coo.row[keep], coo.col[keep])), shape=coo.shape),
-        )
-    known = csr_matrix((X.data, X.indices, X.indptr), shape=(10, 50))
-    stranger = known + csr_matrix((np.ones(10, np.float32), (range(10), range(30, 40))), shape=(10, 50))
-    assert rows_of(model.predict(as_features(stranger))) == rows_of(model.predict(as_features(known)))
 
 
 def test_dense_features_may_come_as_sparse_ones():

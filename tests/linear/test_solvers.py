@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import lsq_linear
 from scipy.sparse import csc_matrix
 
 from tests.linear.cases import features, full_matrix, label_matrix, random_chain, ranker_params
-from tests.linear.objectives import LOSSES, by_sklearn, least, objective, smooth_gradient
+from tests.linear.objectives import LOSSES, by_sklearn, least, objective
 from xmc_tf.data import as_features
 from xmc_tf.rankers.fit import train_rankers
 
@@ -35,8 +34,10 @@ def problem_of(X, Y, label, cp=1.0, cn=1.0):
 
 
 @solvers
-@pytest.mark.parametrize("kind", ["sparse", "private", "dense", "both"])
-@pytest.mark.parametrize(("bias", "cp", "cn"), [(1.0, 1.0, 1.0), (-1.0, 4.0, 0.5), (2.5, 0.3, 1.0)])
+@pytest.mark.parametrize(
+    ("kind", "bias", "cp", "cn"),
+    [("sparse", 1.0, 1.0, 1.0), ("private", -1.0, 4.0, 0.5), ("dense", 1.0, 4.0, 0.5), ("both", 2.5, 0.3, 1.0)],
+)
 def test_objective_is_that_of_scikit_learn(solver, kind, bias, cp, cn):
     X, Y = features(kind, 40), label_matrix(40, 6)
     W = train_flat(X, Y, solver, bias=bias, Cp=cp, Cn=cn)
@@ -71,41 +72,6 @@ def test_more_labels_than_lanes(solver, labels):
         problem = problem_of(full, Y, label)
         best = least(*problem, LOSSES[solver])
         assert best * (1 - 1e-6) <= objective(W[:, label], *problem, LOSSES[solver]) <= best * (1 + 1e-3)
-
-
-@solvers
-def test_labels_are_independent_of_each_other(solver):
-    X, Y = features("both", 40), label_matrix(40, 20)
-    together = train_flat(X, Y, solver, eps=1e-6)
-    alone = np.hstack([train_flat(X, Y[:, [label]], solver, eps=1e-6) for label in range(20)])
-    np.testing.assert_allclose(together, alone, atol=2e-3)
-
-
-@pytest.mark.parametrize("solver", [name for name, loss in LOSSES.items() if loss != "hinge"])
-def test_gradient_vanishes(solver):
-    X, Y = features("both", 60), label_matrix(60, 5)
-    W = train_flat(X, Y, solver, eps=1e-6, newton_eps=1e-5, Cp=3.0)
-    full = with_bias(X, 1.0)
-    for label in range(5):
-        problem = problem_of(full, Y, label, cp=3.0)
-        start = smooth_gradient(np.zeros(full.shape[1]), *problem, LOSSES[solver])
-        end = smooth_gradient(W[:, label], *problem, LOSSES[solver])
-        assert np.linalg.norm(end) < 1e-3 * np.linalg.norm(start)
-
-
-def test_hinge_satisfies_its_optimality_conditions():
-    """w = sum of alpha y x with alpha = C inside the margin, 0 beyond it, between them on it."""
-    X, Y = features("dense", 25), label_matrix(25, 4)
-    W = train_flat(X, Y, "L2R_L1LOSS_SVC_DUAL", eps=1e-6, max_iter=20_000)
-    full = with_bias(X, 1.0)
-    for label in range(4):
-        _, signs, _ = problem_of(full, Y, label)
-        margins = signs * (full @ W[:, label])
-        inside, on = margins < 1 - 1e-3, np.abs(margins - 1) <= 1e-3
-        rest = W[:, label] - full[inside].T @ signs[inside]
-        directions = (full[on] * signs[on, None]).T
-        fit = lsq_linear(directions, rest, bounds=(0, 1)) if on.any() else None
-        np.testing.assert_allclose(directions @ fit.x if fit else 0 * rest, rest, atol=5e-3)
 
 
 @solvers
@@ -145,10 +111,9 @@ def test_an_empty_row_without_bias(solver):
 
 
 @solvers
-@pytest.mark.parametrize("kind", ["private", "both"])
-def test_matched_documents_are_the_negatives(solver, kind):
+def test_matched_documents_are_the_negatives(solver):
     """In a tree, a label learns only from the documents of its cluster."""
-    X, Y, chain = features(kind, 60), label_matrix(60, 20), random_chain(20, [4])
+    X, Y, chain = features("both", 60), label_matrix(60, 20), random_chain(20, [4])
     model = train_rankers(X, Y, chain, params=ranker_params(solver_type=solver, **TIGHT), threads=1)
     full, matched = with_bias(X, 1.0), (Y @ chain[1]).toarray() > 0
     for label in range(0, 20, 3):
@@ -213,11 +178,3 @@ def test_threshold_and_most_weights(solver):
         expected = np.zeros(len(whole))
         expected[heaviest] = whole[heaviest, label]
         np.testing.assert_array_equal(cut[:, label], expected)
-
-
-def test_scikit_learn_and_lbfgs_agree():
-    """The two references agree with each other."""
-    X, Y = features("both", 30), label_matrix(30, 5)
-    problem = problem_of(with_bias(X, 1.0), Y, 3, cp=2.0)
-    for loss in set(LOSSES.values()):
-        assert by_sklearn(*problem, loss) == pytest.approx(least(*problem, loss), rel=1e-5)

@@ -73,13 +73,13 @@ def test_damage_is_noticed_or_harmless(copy, queries, caplog):
     rng = np.random.default_rng(0)
     for path in sorted((copy / "search").iterdir()):
         before, noticed = path.read_bytes(), 0
-        for position in [0, 20, len(before) - 1, *rng.integers(0, len(before), 25)]:
+        for position in [0, 20, len(before) - 1, *rng.integers(0, len(before), 12)]:
             flip(path, position, int(rng.integers(1, 256)))
             caplog.clear()
             assert answers(XLinear.load(copy, nr_dense=DENSE), queries) == right
             noticed += "the weights are arranged in memory instead" in caplog.text
             path.write_bytes(before)
-        assert noticed > 10, path
+        assert noticed > 5, path
 
 
 @pytest.mark.parametrize("length", [0, 100, -64])
@@ -133,20 +133,6 @@ def test_restricted_predictions_read_no_weights(saved, queries):
         found, expected = (one.predict(queries, only_topk=3).toarray().tolist() for one in (model, right))
         assert found == expected
     assert not any("weights" in vars(level) for level in every)
-
-
-def test_a_restriction_changes_no_score_and_no_path(saved, queries):
-    """Of all labels of the beam, those that are not chosen are missing, and nothing else differs."""
-    model = XLinear.load(saved, nr_dense=DENSE)
-    whole = model.predict(queries, beam_size=100, only_topk=60).toarray()
-    labels = np.array([3, 14, 15, 41])
-    paths = csr_matrix(np.tile(np.isin(np.arange(model.nr_labels), labels), (queries.nr_rows, 1)).astype(np.float32))
-    scored = model.predict_selected(queries, paths).toarray()
-    model.set_output_constraint(labels)
-    some = model.predict(queries, beam_size=100, only_topk=60).toarray()
-    assert (some[:, labels] == whole[:, labels]).all()
-    assert some.sum() == some[:, labels].sum() > 0
-    assert (model.predict_selected(queries, paths).toarray() == scored).all()
 
 
 def test_a_pickled_model_needs_no_folder(copy, queries):

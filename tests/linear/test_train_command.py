@@ -9,11 +9,9 @@ from scipy.sparse import csc_matrix
 
 from tests.linear.cases import random_chain
 from tests.linear.command_data import facts, run_train, shell
-from tests.linear.searching import rows_of
-from xmc_tf.data import as_features, load_features, load_matrix, save_matrix
+from xmc_tf.data import load_features, load_matrix, save_matrix
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import RankerParams
-from xmc_tf.rankers import XLinear
 from xmc_tf.rankers.fit import train_rankers
 from xmc_tf.tree import LabelTree, load_chain, save_chain
 
@@ -59,16 +57,8 @@ def test_what_the_command_trains_is_what_the_function_trains(model, corpus):
         np.testing.assert_array_equal(left, right)
 
 
-def test_sparse_and_dense_side_by_side(corpus, tmp_path):
-    flags = ["-x", corpus / "X.npz", corpus / "E.npy", "-y", corpus / "Y.npz", "-m", tmp_path / "m"]
-    run_train(*flags)
-    again = XRLinear.load(tmp_path / "m").ranker
-    assert (again.nr_sparse, again.nr_dense, facts(tmp_path / "m")["nr_dense"]) == (30, 7, 7)
-
-
-@pytest.mark.parametrize("flag", ["-t", "--threshold"])
-def test_a_number_after_t_is_a_threshold(basics, tmp_path, flag):
-    run_train(*basics, flag, "0.05")
+def test_a_number_after_t_is_a_threshold(basics, tmp_path):
+    run_train(*basics, "-t", "0.05")
     assert facts(tmp_path / "m")["train_params"]["hlm_args"]["model_chain"]["threshold"] == 0.05
     data = XRLinear.load(tmp_path / "m").ranker.levels[-1].weights.data
     assert 0.05 <= np.abs(data).min() < 0.1
@@ -149,12 +139,6 @@ def test_negatives_of_labels_and_relevance_are_taken(basics, corpus, tmp_path, c
     assert "R.npz has no effect without --rel-mode" in caplog.text
 
 
-def test_label_features_make_another_tree(basics, tmp_path):
-    save_matrix(tmp_path / "Z.npy", np.eye(12, dtype=np.float32)[:, :4] + 0.01)
-    run_train(*basics, "-f", tmp_path / "Z.npy", "--max-leaf-size", 3)
-    assert load_chain(tmp_path / "m" / "tree").nr_labels == 12
-
-
 def test_a_parameter_file_in_pecos_format(basics, tmp_path):
     """It replaces the flags for the blocks that it contains, and no others."""
     level = {"__meta__": {"class_fullname": "pecos.xmc.base###MLModel.PredParams"}, "post_processor": "sigmoid"}
@@ -187,14 +171,6 @@ def test_a_shallow_tree(basics, corpus, tmp_path):
     assert depths == [4, 2]
 
 
-def test_the_skeleton_is_a_parameter_file(basics, tmp_path, capsys):
-    run_train("--generate-params-skeleton")
-    (tmp_path / "p.json").write_text(capsys.readouterr().out)
-    run_train(*basics, "--params-path", tmp_path / "p.json")
-    by_file = facts(tmp_path / "m")
-    assert by_file["train_params"] == RankerParams().to_json()
-
-
 def test_a_parameter_file_says_what_features_are_made(corpus, tmp_path, capsys):
     run_train("--generate-params-skeleton")
     filled = json.loads(capsys.readouterr().out)
@@ -205,18 +181,6 @@ def test_a_parameter_file_says_what_features_are_made(corpus, tmp_path, capsys):
     assert facts(tmp_path / "m")["tfidf_params"] == filled["tfidf_params"]
 
 
-def test_one_seed_one_model(basics, tmp_path):
-    models = []
-    for threads in (1, 2):
-        run_train(*basics, "-n", threads, "--max-leaf-size", 3)
-        models.append({
-            str(path.relative_to(tmp_path)): path.read_bytes()
-            for path in (tmp_path / "m").rglob("*")
-            if path.is_file() and path.name != "params.json"
-        })  # fmt: skip
-    assert models[0] == models[1]
-
-
 def test_text_in_names_out(text_model, corpus):
     model = XRLinear.load(text_model)
     assert model.reads_text
@@ -225,12 +189,6 @@ def test_text_in_names_out(text_model, corpus):
     assert best == "library 1"
     assert other[0] == "kitchen 1"
     assert 0 < score <= 1
-
-
-def test_the_ranker_of_a_text_model_is_one_of_its_own(text_model):
-    ranker = XLinear.load(text_model / "ranker")
-    x = as_features(sp.csr_matrix((1, ranker.nr_features), dtype=np.float32))
-    assert rows_of(ranker.predict(x)) == rows_of(XRLinear.load(text_model).predict(x))
 
 
 def test_the_shell_says_what_is_wrong_and_exits_with_2(corpus, tmp_path):

@@ -102,15 +102,6 @@ def test_negatives_are_drawn_fairly_and_anew_each_epoch():
     assert abs(overlap - 5 * 0.25) < 0.1
 
 
-def test_labels_are_drawn_fairly_if_there_are_more_than_the_cap():
-    task, matched = one_document(nr_labels=8, nr_children=12)
-    sampler = CandidateSampler(task, matched, cap=2, seed=0)
-    draws = np.zeros((3000, 8))
-    for epoch in range(len(draws)):
-        draws[epoch, sampler.of(np.array([0]), epoch).ids] = 1
-    assert np.abs(draws.mean(axis=0) - 0.25).max() < 5 * np.sqrt(0.25 * 0.75 / len(draws))
-
-
 def test_seed_level_and_document_change_the_draws():
     task, matched = one_document(nr_labels=2, nr_children=40)
     draw = CandidateSampler(task, matched, 12, seed=0).of(np.array([0, 1]), epoch=0)
@@ -149,22 +140,6 @@ def test_true_and_predicted_parents_by_hand():
     # Labels outside of the predicted parents are there all the same.
     assert ids(predicted) == [[0, 4, 5], [0, 1, 2, 3, 4], [2, 3]]
     assert ids(both) == [[0, 1, 4, 5], [0, 1, 2, 3, 4, 5], [2, 3]]
-
-
-def test_predictions_with_a_score_of_zero_count():
-    _, labels = two_levels()
-    scores = csr_matrix((np.zeros(3, np.float32), [2, 0, 1], [0, 1, 2, 3]), shape=(3, 3))
-    assert parents_matched(labels, "man", None, scores).indices.tolist() == [2, 0, 1]
-    assert not scores.data.any()
-
-
-def test_no_documents_and_types():
-    _, labels = two_levels()
-    sampler = CandidateSampler(labels, PREDICTED, cap=2)
-    none = sampler.of(np.empty(0, np.int64), epoch=0)
-    assert none.splits.tolist() == [0]
-    for found in (none, sampler.of(np.arange(3), epoch=0)):
-        assert [array.dtype for array in found] == [np.int64, np.int64, np.float32, np.float32]
 
 
 def test_unsorted_and_repeated_parents_count_once():

@@ -1,6 +1,6 @@
 """Learning curves: means of neighbouring losses, and files that never stop a training."""
 
-from xmc_tf.matcher.progress import LevelCurves, named_curves
+from xmc_tf.matcher.progress import LevelCurves
 
 
 def test_losses_of_a_long_training_are_thinned():
@@ -30,13 +30,3 @@ def test_a_damaged_file_is_no_reason_to_stop(tmp_path):
         (tmp_path / "curves.json").write_text(content)
         assert LevelCurves.load(tmp_path, 9).by_name == {}
     assert LevelCurves.load(tmp_path / "missing", 9).by_name == {}
-
-
-def test_curves_are_named_by_their_levels():
-    top, last = LevelCurves(), LevelCurves()
-    top.add_losses(1, [2.0], 1)
-    last.add_measures(1, {"P@1": 40.0})
-    assert named_curves([top, last]) == {
-        "training loss, level 1": [(1, 2.0)],
-        "validation precision in %, level 2: P@1": [(1, 40.0)],
-    }

@@ -1,8 +1,6 @@
 """Fine-tuning of one level: it learns, equals plain Keras, stops, and resumes."""
 
 import dataclasses
-import logging
-import re
 from contextlib import contextmanager
 
 import keras
@@ -22,7 +20,7 @@ from xmc_tf.matcher.fine_tune import fine_tune_level
 from xmc_tf.matcher.head import LabelHead, head_loss
 from xmc_tf.matcher.heads import Scaling
 from xmc_tf.matcher.levels import levels_of
-from xmc_tf.matcher.optimizer import FusedAdam, make_optimizer
+from xmc_tf.matcher.optimizer import make_optimizer
 from xmc_tf.params import MatcherParams
 from xmc_tf.ranks.solo import Solo
 
@@ -234,10 +232,8 @@ def test_what_a_head_in_bfloat16_needs_is_named(other):
 
 
 def test_epochs_determine_the_number_of_steps(world):
-    result, _, _ = world.train(changed(max_steps=0, num_train_epochs=2))
-    assert result.steps == 8  # four batches of 16 for 60 documents
-    result, _, _ = world.train(changed(max_steps=0, num_train_epochs=2, gradient_accumulation_steps=3), "accumulated")
-    assert result.steps == 2
+    result, _, _ = world.train(changed(max_steps=0, num_train_epochs=2, gradient_accumulation_steps=3))
+    assert result.steps == 2  # of four batches of 16 for 60 documents, twice
 
 
 def test_a_token_budget_cuts_batches(world):
@@ -284,31 +280,6 @@ def test_half_precision_inside_the_encoder(world):
     np.testing.assert_allclose(losses["fp16"], losses["off"], rtol=0.01)
 
 
-def test_the_log_shows_the_figures_of_steps(world, caplog):
-    with caplog.at_level(logging.INFO, logger="xmc_tf"):
-        world.train(changed(max_steps=7))
-    lines = [record.message for record in caplog.records if "loss" in record.message]
-    assert len(lines) == 2
-    assert re.match(
-        r"level 2, step 5 of 7: loss 0\.\d+, lr 1\.00e-02, gradient norm \d+\.\d+, "
-        r"[\d,]+ documents/s, [\d,]+ tokens/s, padding \d+\.\d%$",
-        lines[0],
-    )
-
-
-def test_one_operation_updates_a_variable_as_keras_does():
-    rng = np.random.default_rng(0)
-    start, gradients = rng.standard_normal((5, 3)).astype(np.float32), rng.standard_normal((6, 5, 3))
-    ours, plain = tf.Variable(start), tf.Variable(start)
-    fused = FusedAdam(0.01, weight_decay=0.1, epsilon=1e-8)
-    reference = keras.optimizers.AdamW(0.01, weight_decay=0.1, epsilon=1e-8)
-    for gradient in gradients.astype(np.float32):
-        fused.apply_gradients([(tf.constant(gradient), ours)])
-        reference.apply_gradients([(tf.constant(gradient), plain)])
-    np.testing.assert_allclose(ours, plain, rtol=1e-5, atol=1e-7)
-    assert np.abs(ours - start).max() > 0.03
-
-
 def test_a_loss_of_nan_ends_the_training(world):
     parts = world.parts()
     parts[1].bias.assign(np.full(DIM, np.nan, np.float32))
@@ -318,6 +289,6 @@ def test_a_loss_of_nan_ends_the_training(world):
 
 
 def test_xla_gives_the_same(world):
-    plain, _, _ = world.train(changed(max_steps=5))
-    compiled, _, _ = world.train(changed(max_steps=5, xla=True), "compiled")
+    plain, _, _ = world.train(changed(max_steps=3))
+    compiled, _, _ = world.train(changed(max_steps=3, xla=True), "compiled")
     np.testing.assert_allclose(compiled.losses, plain.losses, rtol=1e-4)

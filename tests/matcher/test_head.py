@@ -7,8 +7,7 @@ import tensorflow as tf
 from xmc_tf.collective.strategy import CollectiveStrategy
 from xmc_tf.matcher.head import LabelHead, head_loss, shards
 from xmc_tf.matcher.heads import Scaling
-from xmc_tf.matcher.optimizer import decays, make_optimizer
-from xmc_tf.params import MatcherParams
+from xmc_tf.matcher.optimizer import decays
 from xmc_tf.ranks.solo import Solo
 
 
@@ -27,14 +26,6 @@ def test_the_roots_children_may_be_cut_anywhere(splits):
 
 def head_of(rows, **options):
     return LabelHead(CollectiveStrategy(Solo()), "head", len(rows), rows.shape[1] - 1, initial=rows, **options)
-
-
-def test_inputs_are_scaled():
-    vectors = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
-    rows = np.zeros((5, 4), np.float32)
-    np.testing.assert_array_equal(head_of(rows).inputs(tf.constant(vectors)), vectors)
-    unit = 5 * vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    np.testing.assert_allclose(head_of(rows, scaling=Scaling(True, 5.0)).inputs(tf.constant(vectors)), unit, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["cross-entropy", "weighted-squared-hinge"])
@@ -80,21 +71,3 @@ def test_variables_with_weight_decay():
     assert not decays(named("layer/dense/bias", 2))
     assert not decays(named("relative_attention_bias/embeddings", 2, 2))
     assert not decays(named("LayerNorm/gamma", 2))
-
-
-def test_rates_of_encoder_and_head():
-    """Both follow one schedule to their own peak rates; Adam's first steps have the length of the rate."""
-    strategy = CollectiveStrategy(Solo())
-    head = head_of(np.zeros((2, 2), np.float32))
-    weight = tf.Variable([[0.0]], name="weight")
-    params = MatcherParams(learning_rate=0.01, head_learning_rate=0.5, warmup_steps=2, max_grad_norm=1e9)
-    optimizer = make_optimizer(strategy, params, 10, [weight])
-    optimizer.build([weight, head.table.variable])
-    course = []
-    for _ in range(3):
-        optimizer.apply_gradients(
-            [(tf.constant([[-1.0]]), weight), (tf.IndexedSlices(-tf.ones([1, 2]), [1], [2, 2]), head.table.variable)]
-        )
-        course.append((float(weight[0, 0]), float(head.table.variable[1, 0])))
-    np.testing.assert_allclose(course, [(0, 0), (0.005, 0.25), (0.015, 0.75)], rtol=1e-4)
-    assert float(optimizer.gradient_norm) == pytest.approx(np.sqrt(3))

@@ -54,13 +54,6 @@ def test_by_hand():
     assert levels_of(TREE, Y, max_match_clusters=5)[0].targets.toarray().tolist() == [[1, 1], [1, 0], [0, 0]]
 
 
-def test_inputs_are_not_changed():
-    labels = Y * 3
-    levels_of(TREE, labels, max_match_clusters=5)
-    levels_of(TREE, labels, max_match_clusters=5, weights=True)
-    assert (labels != Y * 3).nnz == 0
-
-
 def test_zeros_are_no_labels_and_duplicates_count_once():
     parts = np.array([0.0, 1.0, 1.0]), np.array([0, 1, 1]), np.array([0, 3, 3, 3])
     (top, labels) = levels_of(TREE, csr_matrix(parts, shape=(3, 5)), max_match_clusters=5, weights=True)

@@ -31,20 +31,6 @@ def test_restarts_begin_at_the_peak():
     assert Schedule(**schedule.get_config()).get_config() == schedule.get_config()
 
 
-@pytest.mark.parametrize(("name", "end"), [("linear", 0.0), ("polynomial", POLYNOMIAL_END)])
-def test_as_transformers(name, end):
-    """Its lambda schedules: a share of the peak, which falls in a line from the end of the warmup."""
-
-    def theirs(step):
-        if step < 7:
-            return 5e-5 * step / 7
-        return max(end, (5e-5 - end) * (50 - min(step, 50)) / (50 - 7) + end)
-
-    ours = Schedule(name, peak=5e-5, warmup=7, total=50)
-    steps = range(53)
-    np.testing.assert_allclose([ours(step) for step in steps], [theirs(step) for step in steps], rtol=1e-4, atol=1e-12)
-
-
 def test_without_warmup_it_begins_at_the_peak():
     for name in BY_HAND:
         assert float(Schedule(name, peak=3.0, warmup=0, total=5)(0)) == pytest.approx(3.0)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as smat
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.metrics.reference import reference
@@ -157,6 +157,7 @@ def as_stored(scores, stored):
     return smat.csr_matrix((scores[rows, columns], columns.astype(np.int32), indptr), shape=scores.shape)
 
 
+@settings(max_examples=60)
 @given(problems())
 def test_measures_equal_their_definitions(problem):
     truth, scores, stored, group, gains = problem

@@ -100,9 +100,7 @@ COLUMNS = {"title": TITLES, "subjects": JOINED}
 FRAMES = {"dictionary": dict, "frame": Frame, "lazy": LazyFrame, "arrow": _arrow, "rows": lambda _: ROWS}
 TEXTS = {
     "list": list,
-    "tuple": tuple,
     "array": np.array,
-    "objects": lambda texts: np.array(texts, dtype=object),
     "column": lambda texts: np.array(texts, dtype=object)[:, None],
     "series": Series,
     "generator": lambda texts: (text for text in texts),
@@ -112,14 +110,12 @@ TEXTS = {
 }
 LISTS = {
     "lists": lambda: LABELS,
-    "tuples": lambda: tuple(map(tuple, LABELS)),
     "sets": lambda: list(map(set, LABELS)),
     "arrays": lambda: list(map(np.array, LABELS)),
     "generator": lambda: (iter(labels) for labels in LABELS),
     "series": lambda: Series(LABELS),
     "joined": lambda: JOINED,
     "joined series": lambda: Series(JOINED),
-    "joined array": lambda: np.array(JOINED),
     "bars": lambda: ["|".join(labels) for labels in LABELS],
     "indicators": lambda: Frame({name: MATRIX.toarray()[:, at] for at, name in enumerate(NAMES)}),
 }

@@ -98,11 +98,6 @@ def test_the_command_prints_words_and_json(corpus, folder, capsys):
     assert total == pytest.approx(node["raw"])
 
 
-def test_an_empty_text_is_explained_by_the_bias(folder, capsys):
-    main(["", "-m", str(folder), "-k", "1"])
-    assert "bias" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"), [(["-k", "0"], "-k is out of range"), (["--words", "0"], "--words is out of range")]
 )

@@ -69,14 +69,13 @@ def test_a_full_disk_is_reported_with_the_file_and_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["fusion/documents.npy", "fusion/fusion.json", "label_names/names.npz"])
-@pytest.mark.parametrize("damage", ["empty", "flipped", "cut"])
-def test_damage_to_the_evidence_of_names_is_found(tmp_path, name, damage):
+def test_damage_to_the_evidence_of_names_is_found(tmp_path):
     texts = ["soup with cooking herbs", "herbs for gardening", "bread", "cooking bread"]
     XRLinear.train(texts, [["cooking"], ["gardening"], ["cooking"], ["cooking"]], label_names=True).save(tmp_path / "m")
-    content = bytearray((tmp_path / "m" / name).read_bytes())
-    content[-3] ^= 1
-    damaged = {"empty": b"", "flipped": bytes(content), "cut": bytes(content[:-7])}[damage]
-    (tmp_path / "m" / name).write_bytes(damaged)
-    with pytest.raises(InputError, match=r"is damaged: its (size|content) has changed"):
-        XRLinear.load(tmp_path / "m").best(["soup"])
+    for name in ("fusion/documents.npy", "fusion/fusion.json", "label_names/names.npz"):
+        content = (tmp_path / "m" / name).read_bytes()
+        for damaged in (b"", content[:-3] + bytes([content[-3] ^ 1]) + content[-2:], content[:-7]):
+            (tmp_path / "m" / name).write_bytes(damaged)
+            with pytest.raises(InputError, match=r"is damaged: its (size|content) has changed"):
+                XRLinear.load(tmp_path / "m").best(["soup"])
+        (tmp_path / "m" / name).write_bytes(content)

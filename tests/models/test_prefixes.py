@@ -32,7 +32,7 @@ def served(tmp_path_factory):
     return model, texts[:30], LocalModel(folder).predict(texts[:30])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.integers(1, 110), st.integers(1, 110))
 def test_the_shorter_answer_begins_the_longer_one(served, one, other):
     model, texts, _ = served

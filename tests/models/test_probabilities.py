@@ -78,7 +78,7 @@ def test_the_export_answers_as_the_model(model, tmp_path):
     for row in range(60):
         own = slice(X.indptr[row], X.indptr[row + 1])
         ids[row, : own.stop - own.start], weights[row, : own.stop - own.start] = X.indices[own], X.data[own]
-    for number, options in enumerate(({}, {"min_precision": 0.5}, {"scores": "ranker"}), start=1):
+    for number, options in enumerate(({}, {"scores": "ranker"}), start=1):
         folder = tmp_path / str(number)
         model.export(folder, k=5, **options)
         expected = model.predict(X, only_topk=5, **options)

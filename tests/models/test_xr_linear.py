@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from tests.files import contents
 from tests.linear.command_data import run_train
 from xmc_tf.common.errors import InputError
-from xmc_tf.data import Features, TextFile, load_matrix, load_names
+from xmc_tf.data import TextFile, load_matrix, load_names
 from xmc_tf.metrics import evaluate
 from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.params import HierarchicalKMeansParams, LinearChainParams, LinearLevelParams, RankerParams, XRLinearParams
@@ -51,19 +51,6 @@ def test_the_api_makes_the_files_that_the_command_makes(corpus, tmp_path):
             model = XRLinear.train(documents, labels, names=names, params=PARAMS, threads=1, **kept)
             model.save(tmp_path / f"api {number}")
             assert contents(tmp_path / f"api {number}") == expected
-
-
-def test_features_in_any_form(corpus):
-    Y = load_matrix(corpus / "Y.npz")
-    sparse = load_matrix(corpus / "X.npz")
-    model = XRLinear.train(sparse, Y, params=PARAMS)
-    expected = model.predict(sparse)
-    for X in (sparse.tocsc(), Features(sparse)):
-        assert (XRLinear.train(X, Y, params=PARAMS).predict(X) != expected).nnz == 0
-    dense = sparse.toarray()
-    model = XRLinear.train(dense, Y, params=PARAMS)
-    assert (model.ranker.nr_sparse, model.ranker.nr_dense) == (0, dense.shape[1])
-    assert model.predict(dense).shape == Y.shape
 
 
 def test_a_tree_or_features_of_the_labels_may_be_given(corpus):

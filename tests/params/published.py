@@ -9,70 +9,32 @@ def meta(name: str) -> dict[str, Any]:
 
 def indexer(**values: Any) -> dict[str, Any]:
     return {
-        **meta("pecos.xmc.base###HierarchicalKMeans.TrainParams"),
-        "nr_splits": 16,
-        "min_codes": None,
-        "max_leaf_size": 16,
-        "imbalanced_ratio": 0.0,
-        "imbalanced_depth": 100,
-        "spherical": True,
-        "seed": 0,
-        "kmeans_max_iter": 20,
-        "threads": -1,
-        **values,
-    }
+        **meta("pecos.xmc.base###HierarchicalKMeans.TrainParams"), "nr_splits": 16, "min_codes": None,
+        "max_leaf_size": 16, "imbalanced_ratio": 0.0, "imbalanced_depth": 100, "spherical": True, "seed": 0,
+        "kmeans_max_iter": 20, "threads": -1, **values,
+    }  # fmt: skip
 
 
 def matcher(**values: Any) -> dict[str, Any]:
     return {
         **meta("pecos.xmc.xtransformer.matcher###TransformerMatcher.TrainParams"),
-        "model_shortcut": "bert-base-uncased",
-        "negative_sampling": "tfn+man",
-        "loss_function": "weighted-squared-hinge",
-        "bootstrap_method": "weighted-linear",
-        "lr_schedule": "linear",
-        "threshold": 0.001,
-        "hidden_dropout_prob": 0.1,
-        "batch_size": 32,
-        "batch_gen_workers": 16,
-        "max_active_matching_labels": 1000,
-        "max_num_labels_in_gpu": 65536,
-        "max_steps": 600,
-        "max_no_improve_cnt": -1,
-        "num_train_epochs": 10,
-        "gradient_accumulation_steps": 1,
-        "weight_decay": 0.0,
-        "max_grad_norm": 1.0,
-        "learning_rate": 5e-05,
-        "adam_epsilon": 1e-08,
-        "warmup_steps": 100,
-        "logging_steps": 50,
-        "save_steps": 200,
-        "cost_sensitive_ranker": False,
-        "use_gpu": True,
-        "checkpoint_dir": "",
-        "cache_dir": "",
-        "init_model_dir": "",
-        **values,
-    }
+        "model_shortcut": "bert-base-uncased", "negative_sampling": "tfn+man",
+        "loss_function": "weighted-squared-hinge", "bootstrap_method": "weighted-linear", "lr_schedule": "linear",
+        "threshold": 0.001, "hidden_dropout_prob": 0.1, "batch_size": 32, "batch_gen_workers": 16,
+        "max_active_matching_labels": 1000, "max_num_labels_in_gpu": 65536, "max_steps": 600,
+        "max_no_improve_cnt": -1, "num_train_epochs": 10, "gradient_accumulation_steps": 1, "weight_decay": 0.0,
+        "max_grad_norm": 1.0, "learning_rate": 5e-05, "adam_epsilon": 1e-08, "warmup_steps": 100, "logging_steps": 50,
+        "save_steps": 200, "cost_sensitive_ranker": False, "use_gpu": True, "checkpoint_dir": "", "cache_dir": "",
+        "init_model_dir": "", **values,
+    }  # fmt: skip
 
 
 def linear_level(**values: Any) -> dict[str, Any]:
     return {
-        **meta("pecos.xmc.base###MLModel.TrainParams"),
-        "threshold": 0.001,
-        "max_nonzeros_per_label": None,
-        "solver_type": "L2R_L2LOSS_SVC_DUAL",
-        "Cp": 1.0,
-        "Cn": 2.0,
-        "max_iter": 100,
-        "eps": 0.1,
-        "bias": 1.0,
-        "threads": -1,
-        "verbose": 0,
-        "newton_eps": 0.01,
-        **values,
-    }
+        **meta("pecos.xmc.base###MLModel.TrainParams"), "threshold": 0.001, "max_nonzeros_per_label": None,
+        "solver_type": "L2R_L2LOSS_SVC_DUAL", "Cp": 1.0, "Cn": 2.0, "max_iter": 100, "eps": 0.1, "bias": 1.0,
+        "threads": -1, "verbose": 0, "newton_eps": 0.01, **values,
+    }  # fmt: skip
 
 
 def ranker() -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """The number and shapes of label trees that an effort chooses."""
 
-import argparse
-
 import pytest
 
 from xmc_tf.common.errors import InputError
@@ -11,7 +9,6 @@ from xmc_tf.params import (
     LinearLevelParams,
     RankerParams,
     XRLinearParams,
-    add_trees,
     params_of_effort,
     several_trees,
 )
@@ -19,10 +16,6 @@ from xmc_tf.params import (
 
 def of_effort(effort, documents=150_000, labels=16_000, **tree):
     return params_of_effort(XRLinearParams(tree=HierarchicalKMeansParams(**tree)), effort, documents, labels)
-
-
-def test_without_an_effort_the_parameters_stay():
-    assert of_effort(None) == XRLinearParams()
 
 
 def test_more_effort_makes_more_trees_of_different_shapes_and_seeds():
@@ -76,11 +69,3 @@ def test_several_trees_have_successive_seeds():
     for count in (0, 101):
         with pytest.raises(InputError, match="--trees is out of range"):
             several_trees(first, count)
-
-
-def test_the_help_says_what_each_effort_costs():
-    parser = argparse.ArgumentParser()
-    add_trees(parser)
-    text = " ".join(parser.format_help().split())
-    assert all(f"{effort}: " in text for effort in ("fast", "balanced", "best"))
-    assert parser.parse_args(["--trees", "3", "--effort", "best"]).trees == 3

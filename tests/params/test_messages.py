@@ -9,7 +9,6 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.params import (
     HierarchicalKMeansParams,
     LinearChainParams,
-    LinearLevelParams,
     MatcherParams,
     XTransformerParams,
     XTransformerPredParams,
@@ -135,12 +134,6 @@ def test_python_callers_get_the_same_checks():
     assert params.negative_sampling == "tfn+man"
     with pytest.raises(AttributeError):
         params.learning_rate = 2.0
-
-
-def test_no_limit_of_weights_may_be_null_or_zero():
-    assert LinearLevelParams(max_nonzeros_per_label=0).nonzeros_limit is None
-    assert LinearLevelParams().nonzeros_limit is None
-    assert LinearLevelParams(max_nonzeros_per_label=7).nonzeros_limit == 7
 
 
 def test_chain_for_a_tree_of_another_depth(caplog):

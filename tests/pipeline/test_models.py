@@ -246,21 +246,17 @@ def test_the_api_gives_what_the_command_gives(corpus, frozen, tmp_path):
     held_out, truth = texts_and_labels(corpus, "tst")
     expected = frozen.predict(held_out)
     run = TrainingRun(work_dir=tmp_path / "work", threads=1)
-    by_matrix = XTransformer.train(list(texts), Y, names=frozen.names, params=params, pred_params=pred_params, run=run)
-    names = [[frozen.names[label] for label in row.indices] for row in Y]
-    by_name = XTransformer.train(texts, names, names=frozen.names, params=params, pred_params=pred_params, run=run)
-    for model in (by_matrix, by_name):
-        assert model.names == frozen.names
-        assert rows_of(model.predict(held_out, beam_size=8, only_topk=5)) == rows_of(expected)
-    by_matrix.save(tmp_path / "m")
+    model = XTransformer.train(list(texts), Y, names=frozen.names, params=params, pred_params=pred_params, run=run)
+    assert model.names == frozen.names
+    assert rows_of(model.predict(held_out, beam_size=8, only_topk=5)) == rows_of(expected)
+    model.save(tmp_path / "m")
     loaded = XTransformer.load(tmp_path / "m")
     assert rows_of(loaded.predict(held_out, beam_size=8, only_topk=5)) == rows_of(expected)
     found = loaded.evaluate(held_out, [[frozen.names[label] for label in row.indices] for row in truth], ks=(1, 3))
     assert found.at("P", 3) == evaluate(truth, loaded.predict(held_out)).at("P", 3)
 
 
-@pytest.mark.parametrize("kind", ["tree", "features of the labels"])
-def test_a_tree_or_features_of_the_labels_may_be_given(kind, corpus, tmp_path):
+def test_a_tree_may_be_given(corpus, tmp_path):
     texts, Y = texts_and_labels(corpus)
     order = np.random.default_rng(3).permutation(LABELS)
     Z = np.eye(LABELS, dtype=np.float32)[order]
@@ -271,9 +267,8 @@ def test_a_tree_or_features_of_the_labels_may_be_given(kind, corpus, tmp_path):
         only_encoder=True, fix_clustering=True,
     )  # fmt: skip
     prediction = XTransformerPredParams(MatcherPredParams(truncate_length=16))
-    tree = expected if kind == "tree" else Z
     run = TrainingRun(work_dir=tmp_path / "work")
-    model = XTransformer.train(texts, Y, tree=tree, params=params, pred_params=prediction, run=run)
+    model = XTransformer.train(texts, Y, tree=expected, params=params, pred_params=prediction, run=run)
     assert model.tree == expected
 
 

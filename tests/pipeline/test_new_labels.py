@@ -18,9 +18,8 @@ def extended(corpus):
     Y = load_matrix(corpus / "Y.trn.npz").tolil()
     Y[:, HIDDEN] = 0
     save_matrix(corpus / "Y.hidden.npz", Y.tocsr())
-    run_train(
-        corpus, corpus / "hidden", "--no-fine-tune", "--labels", corpus / "labels.txt", "-y", corpus / "Y.hidden.npz"
-    )
+    flags = ["--no-fine-tune", "--labels", corpus / "labels.txt", "-y", corpus / "Y.hidden.npz"]
+    run_train(corpus, corpus / "hidden", *flags)
     assert add_labels(corpus / "hidden", ["airport\thangar", "unknown word39"], corpus / "extended") == 26
     return XTransformer.load(corpus / "extended")
 
@@ -36,10 +35,7 @@ def test_names_of_new_labels_are_embedded(corpus, extended):
 
 def test_they_are_predicted_and_others_keep_their_probabilities(corpus, extended):
     texts = list(texts_and_labels(corpus, "tst")[0].lines())
-    first, second = (
-        XTransformer.load(corpus / "hidden").predict(texts, only_topk=26),
-        extended.predict(texts, only_topk=26),
-    )
+    first, second = (one.predict(texts, only_topk=26) for one in (XTransformer.load(corpus / "hidden"), extended))
     assert second.shape == (60, 26)
     assert np.allclose(first.toarray(), second.toarray()[:, :24], atol=1e-6)
     assert second[:, [HIDDEN]].nnz
@@ -65,6 +61,5 @@ def test_the_export_answers_as_the_model(corpus, extended, tmp_path):
 
 
 def test_the_explanation_names_the_evidence(extended):
-    assert "probability from rankers, label names and the encoder" in str(
-        extended.explain("hangar of an airport", k=26)
-    )
+    explained = str(extended.explain("hangar of an airport", k=26))
+    assert "probability from rankers, label names and the encoder" in explained

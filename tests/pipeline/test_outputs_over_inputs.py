@@ -13,15 +13,8 @@ from xmc_tf.common.errors import InputError
 def place(tmp_path, monkeypatch):
     """Files that nobody could work with: they are not read."""
     monkeypatch.chdir(tmp_path)
-    for name in (
-        "X.txt",
-        "X.npz",
-        "Y.npz",
-        "p.json",
-        "m/head/manifest.json",
-        "m/tree/C0.npz",
-        "exp/encoder/config.json",
-    ):
+    files = ("X.txt", "X.npz", "Y.npz", "m/head/manifest.json", "m/tree/C0.npz", "exp/encoder/config.json")
+    for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("{}")
     (tmp_path / "m" / "params.json").write_text(json.dumps({"format": "xmc_tf.model", "version": 1}))
@@ -34,16 +27,9 @@ REFUSED = [
     (predict, ["-m", "m", "-t", "X.txt", "-o", "link"], "-o link is also the input -t X.txt"),
     (predict, ["-m", "m", "-q", "a", "-x", "X.npz", "-o", "X.npz"], "-o X.npz is also the input -x X.npz"),
     (predict, ["-m", "m", "-q", "a", "-o", "m/head/P.npz"], "is part of the model in"),
-    (
-        predict,
-        ["--server", "http://localhost:1", "-t", "X.txt", "-o", "X.txt.npz/../link"],
-        "is also the input -t X.txt",
-    ),
     (encode, ["-m", "m", "-t", "X.txt", "-o", "link"], "-o link is also the input -t X.txt"),
-    (encode, ["-m", "m", "-t", "X.txt", "-o", "m/encoder/E.npy"], "is part of the model in"),
     (encode, ["-m", "m", "-t", "X.txt", "--save-emb-folder", "m/encoder"], "is part of the model in"),
     (export, ["-m", "m", "-o", "m/1"], "-o m/1 lies inside the model in"),
-    (export, ["-m", "m", "-o", "m/head/1"], "lies inside the model in"),
     (preprocess, ["build", "-i", "X.txt", "-m", "m/features"], "-m m/features is part of the model in"),
     (preprocess, ["run", "-p", "m/features", "-i", "X.txt", "-x", "link"], "-x link is also the input -i X.txt"),
     (train, [*TRAIN, "X.txt"], "-m X.txt is also the input -t X.txt"),
@@ -58,7 +44,6 @@ REFUSED = [
 
 @pytest.mark.parametrize(("command", "flags", "words"), REFUSED)
 def test_refused(place, command, flags, words):
-    (place / "X.txt.npz").mkdir()
     before = contents(place)
     with pytest.raises(InputError) as caught:
         command.main(flags)

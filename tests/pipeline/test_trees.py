@@ -19,9 +19,9 @@ Y = label_matrix(ROWS, LABELS)
 PARAMS = HierarchicalKMeansParams(max_leaf_size=3, nr_splits=4)
 
 
-@pytest.mark.parametrize("by", ["sparse", "both", "label features"])
+@pytest.mark.parametrize("by", ["sparse", "label features"])
 def test_all_ranks_build_the_tree_of_one(by, tmp_path, monkeypatch):
-    X = features("both" if by == "both" else "sparse", ROWS)
+    X = features("sparse", ROWS)
     own = label_embedding("pifa", features("dense", ROWS), Y) if by == "label features" else None
     splits, split_level = [], kmeans.split_level
     monkeypatch.setattr(kmeans, "split_level", lambda *a: (splits.append(1), split_level(*a))[1])

@@ -1,14 +1,12 @@
 """Tests of authenticated connections, also under attack."""
 
 import os
-import re
 import resource
 import socket
 import struct
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import msgpack
 import pytest
@@ -230,9 +228,6 @@ def test_a_process_without_file_descriptors_recovers(server):
     assert server.visit(1)["caller"] == 1
 
 
-# Frames.
-
-
 fields = st.integers(1 - 2**63, 2**63 - 1) | st.text(max_size=30)
 
 
@@ -289,9 +284,6 @@ def test_a_length_beyond_the_limit_is_refused_before_memory_is_allocated():
             receive(right, 5)
 
 
-# Addresses.
-
-
 def test_ranks_of_one_host_use_the_loopback():
     def work(world):
         world.host = "here"
@@ -312,14 +304,3 @@ def test_other_hosts_get_the_address_on_the_route_to_them(monkeypatch):
                 pass  # an address of this host
     monkeypatch.setenv("HOROVOD_GLOO_IFACE", "lo")
     assert results_of(on_ranks(2, addresses_by_host))[0] == {"host0": "127.0.0.1", "host1": "127.0.0.1"}
-
-
-# Documentation.
-
-
-def test_the_example_of_the_security_page_runs():
-    page = (Path(__file__).resolve().parents[2] / "docs" / "explanation" / "security.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(code, {"__name__": "security_page"})
-    assert f"at most {MOST_HANDSHAKES} are open" in page
-    assert f"has {handshake.HANDSHAKE_S:g} seconds in all" in " ".join(page.split())

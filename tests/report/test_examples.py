@@ -39,12 +39,6 @@ def test_words_are_highlighted_by_their_contribution():
     )
 
 
-def test_the_first_characters_of_a_long_text_are_highlighted():
-    html = highlighted("red " * 1_000_000, {"red": 1.0}, 20)
-    assert html.count("<mark") == 5
-    assert html.endswith("…")
-
-
 def test_examples_explain_the_label_that_they_show(corpus):
     model = XRLinear.load(corpus / "model")
     inputs = ReportInputs.of_model(model, TextFile(corpus / "X.txt"), load_matrix(corpus / "Y.npz"), "A model")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from tests.report.cases import FORMULA, SCRIPT, Page, inputs, matrices, names
+from tests.report.cases import FORMULA, SCRIPT, Page, inputs, matrices
 from xmc_tf.common.errors import InputError
 from xmc_tf.data import save_matrix
 from xmc_tf.evaluate import main
@@ -161,10 +161,3 @@ def test_inputs_that_do_not_fit_are_named(more, message):
 def test_a_curve_has_a_value_for_each_step():
     with pytest.raises(InputError, match="different numbers of steps and values"):
         Curve("loss", [1, 2], [1.0])
-
-
-def test_names_are_shown_as_numbers_without_names(tmp_path):
-    truth, predicted, _ = matrices()
-    page, _, _ = written(tmp_path, ReportInputs("Numbers", truth, predicted))
-    shown = {row[0] for row in page.tables["Labels by test documents; P, R and F1 in percent"][1:]}
-    assert shown == {str(number) for number in range(len(names()))}

@@ -13,7 +13,7 @@ from xmc_tf.common.errors import InputError
 from xmc_tf.sequences.data import interactions as reading
 from xmc_tf.sequences.data import preparation
 from xmc_tf.sequences.data.folder import PreparedFolder
-from xmc_tf.sequences.data.preparation import InteractionOptions, NameNumbers, hashes, prepare
+from xmc_tf.sequences.data.preparation import InteractionOptions, prepare
 from xmc_tf.sequences.prepare import main
 
 ROWS = st.lists(
@@ -133,14 +133,6 @@ def test_no_such_column(tmp_path):
         main([str(table), "-o", str(tmp_path / "data"), "--user-column", "why"])
     main([str(table), "-o", str(tmp_path / "data"), "--user-column", "who", "--min-user-count", "1"])
     assert PreparedFolder(tmp_path / "data").nr_items == 1
-
-
-def test_names_with_the_same_hash_stay_apart(monkeypatch):
-    names = np.array([b"tea", b"milk", b"tea", b"rum"])
-    assert len(set(hashes(names).tolist())) == 3
-    assert np.array_equal(hashes(names), hashes(names.astype("S40")))
-    monkeypatch.setattr("xmc_tf.sequences.data.preparation.hashes", lambda names: np.zeros(len(names), np.uint64))
-    assert NameNumbers().ids(names).tolist() == [0, 1, 0, 2]
 
 
 def test_users_with_the_same_hash_stay_apart(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from xmc_tf.collective.tables.table import make_table
 from xmc_tf.sequences.model import softmax
-from xmc_tf.sequences.model.softmax import LEAST, ByFrequency, ItemSoftmax, LogUniform, log_sum_exp
+from xmc_tf.sequences.model.softmax import ByFrequency, ItemSoftmax, LogUniform, log_sum_exp
 
 ITEMS, DIM, POSITIONS = 37, 5, 9
 SEED = tf.constant([3, 8], tf.int64)
@@ -131,15 +131,6 @@ def test_samples_have_their_probabilities(sampler):
     assert np.array_equal(sample.items, again.items)
     other = SAMPLERS[sampler](200_000).draw(SEED + 1)
     assert not np.array_equal(sample.items, other.items)
-
-
-def test_no_rows_and_no_vectors():
-    none = tf.zeros([0, 2], tf.int32)
-    assert (
-        log_sum_exp(tf.ones([2, 3]), tf.zeros([0, 3]), tf.zeros([0]), none).numpy().tolist()
-        == [pytest.approx(LEAST)] * 2
-    )
-    assert log_sum_exp(tf.ones([0, 3]), tf.ones([4, 3]), tf.zeros([4]), none).shape == [0]
 
 
 def test_large_scores_stay_finite():

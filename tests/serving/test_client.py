@@ -58,14 +58,10 @@ def test_a_real_server(model, exported, tmp_path):
         one.bind(("127.0.0.1", 0))
         two.bind(("127.0.0.1", 0))
         ports = one.getsockname()[1], two.getsockname()[1]
-    flags = [
-        f"--port={ports[0]}",
-        f"--rest_api_port={ports[1]}",
-        "--model_name=xmc",
-        f"--model_base_path={exported.parent}",
-    ]
+    flags = [f"--port={ports[0]}", f"--rest_api_port={ports[1]}", f"--model_base_path={exported.parent}"]
     with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen([binary, *flags, "--enable_batching"], stdout=log, stderr=log)
+        command = [binary, *flags, "--model_name=xmc", "--enable_batching"]
+        server = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             for url in (f"grpc://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}"):
                 waits_for(url, tmp_path / "log")

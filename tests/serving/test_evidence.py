@@ -29,16 +29,15 @@ def graph(learned):
     return tf.function(NameMatches(learned).__call__, input_signature=[tf.TensorSpec([None], tf.string)])
 
 
+parts = st.lists(st.sampled_from([*TEXTS, *NAMES, "\u0301", "-", " "]), max_size=4)
 some_bytes = st.one_of(
     st.text(max_size=40).map(lambda text: text.encode("utf-8", "replace")),
     st.binary(max_size=40),
-    st.lists(st.sampled_from([*TEXTS, *NAMES, "\u0301", "-", " "]), max_size=4).map(
-        lambda some: "".join(some).encode()
-    ),
+    parts.map(lambda some: "".join(some).encode()),
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.lists(some_bytes, max_size=4))
 @example([b"a" * 1000 + b"\x00cats"])
 @example([b"cats\xe2\x82", b"\xe2\x82cats", b"\xf0\x9f\x98cats\xff", b"\xed\xa0\x80cats"])
@@ -85,7 +84,7 @@ def test_the_export_answers_as_the_model_in_every_way_of_asking(tmp_path):
     model = XRLinear.train(texts, Y, names=names, threads=1)
     assert model.evidence is not None
     asked = [*texts[:40], names[0], "", "nothing"]
-    for number, options in enumerate(({}, {"min_precision": 0.5}, {"threshold": 0.2}, {"scores": "ranker"}), start=1):
+    for number, options in enumerate(({}, {"min_precision": 0.5}, {"scores": "ranker"}), start=1):
         folder = tmp_path / "served" / str(number)
         model.export(folder, **options)
         expected, found = model.predict(asked, **options), LocalModel(folder).predict(asked)

@@ -4,13 +4,10 @@ import multiprocessing
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from tests.linear.command_data import run_train, write_corpus
 from tests.serving.cases import documents
-from xmc_tf.data import load_features
-from xmc_tf.models.xr_linear import XRLinear
 from xmc_tf.serving.local import LocalModel
 
 
@@ -74,10 +71,3 @@ def test_rankers_that_are_given_features_work_in_forks(corpus):
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.stdout == "equal\n", done.stderr
-
-
-def test_they_work_in_forks_of_a_process_with_tensorflow_too(corpus, model):
-    model.best(documents(1, seed=5)[0])
-    ranker, X = XRLinear.load(corpus / "model"), load_features([corpus / "X.npz"])
-    before = ranker.predict(X)
-    assert np.array_equal(in_fork(lambda: ranker.predict(X).data), before.data)

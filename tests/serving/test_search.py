@@ -56,7 +56,8 @@ def test_every_post_processor_and_every_form(post, form):
     draw = np.random.default_rng(3)
     model = random_model(draw, post=post)
     X = Features(random_sparse(draw, 40, 40))
-    assert_same(*best(graph_of(model, form=form), X), model.predict(X, threads=1), atol=1e-5)
+    found = best(graph_of(model, form=form), X, traced=form is not None)
+    assert_same(*found, model.predict(X, threads=1), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_nodes_outside_the_tree_are_never_found():
     level = model.levels[-1]
     model.levels[-1] = type(level)(level.weights, clusters.tocsc(), level.bias, level.pred_params)
     X = Features(random_sparse(draw, 30, 40))
-    labels, scores = best(graph_of(model), X)
+    labels, scores = best(graph_of(model), X, traced=False)
     assert_same(labels, scores, model.predict(X, threads=1), atol=1e-5)
     assert set(labels[labels >= 0] % 3) == {1, 2}
 
@@ -109,7 +110,7 @@ def test_smaller_weights_change_scores_a_little(precision, tolerance, form):
     model = random_model(draw, nr_dense=5, post="sigmoid", beam=100, k=70)
     X = Features(random_sparse(draw, 30, 40), draw.standard_normal((30, 5)).astype(np.float32))
     exact = model.predict(X, threads=1, beam_size=100).toarray()
-    labels, scores = best(graph_of(model, beam=100, k=70, form=form, precision=precision), X, 70)
+    labels, scores = best(graph_of(model, beam=100, k=70, form=form, precision=precision), X, 70, traced=False)
     near = np.zeros_like(exact)
     np.put_along_axis(near, labels, scores, axis=1)
     assert 0 < np.abs(near - exact).max() < tolerance
@@ -131,7 +132,7 @@ def test_the_number_of_a_score_and_a_node_orders_as_the_search_does():
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-@pytest.mark.parametrize("batch", [1, 30, 200])
+@pytest.mark.parametrize("batch", [1, 30])
 def test_large_groups_are_arranged_in_parts_to_the_same(monkeypatch, batch, precision):
     model = random_model(np.random.default_rng(13), nr_dense=3)
     for level in model.levels:

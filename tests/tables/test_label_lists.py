@@ -58,18 +58,8 @@ def test_a_command_reads_names_and_a_test_table(texts, tmp_path, capsys):
     more = tmp_path / "test_texts.txt.gz"
     more.write_bytes(gzip.compress(b"a test\nanother\n"))
     of_more = lists(tmp_path / "test_labels.txt", ["Brot", "Brot|x"], "utf-8-sig")
-    flags = [
-        "--label-lists",
-        labels,
-        "--test-table",
-        more,
-        "--test-label-lists",
-        of_more,
-        "--max-bad-rows",
-        "0.5",
-        "--json",
-    ]
-    main([str(one) for one in (texts, *flags)])
+    flags = ["--label-lists", labels, "--test-table", more, "--test-label-lists", of_more, "--max-bad-rows", "0.5"]
+    main([str(one) for one in (texts, *flags, "--json")])
     assert json.loads(capsys.readouterr().out)["documents"] == {"train": 4, "validation": 0, "test": 2}
     store = TableStore.open(tmp_path / "texts.sqlite")
     assert set(store.names) == {"Brot", "Gebäck", "Kräuter", "x"}

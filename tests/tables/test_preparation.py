@@ -277,13 +277,6 @@ def test_a_language_of_names_needs_a_vocabulary(tmp_path):
         prepare(_csv(tmp_path), tmp_path / "out.sqlite", options)
 
 
-def test_a_data_set_does_not_depend_on_the_column_of_ids(tmp_path):
-    table, database = _csv(tmp_path), tmp_path / "out.sqlite"
-    prepare(table, database).close()
-    store = prepare(table, database)
-    assert "ids" not in store.meta("columns")
-
-
 def test_a_file_in_utf8_with_a_stray_byte_stays_utf8(tmp_path, caplog):
     path = tmp_path / "data.csv"
     content = "text,label\n" + "Bäume und Wälder,Öko\n" * 40
@@ -372,14 +365,6 @@ def test_a_refused_table_can_be_corrected(tmp_path, content):
     with pytest.raises(InputError):
         prepare(table, tmp_path / "table.sqlite")
     assert prepare(_csv(tmp_path), tmp_path / "table.sqlite").count() == 60
-
-
-def test_one_label_is_reported(tmp_path):
-    rows = [(f"text {n}", ["only"]) for n in range(20)]
-    assert (
-        "1 label, one per document\nwith one label"
-        in summary_of(prepare(_csv(tmp_path, rows), tmp_path / "out")).text()
-    )
 
 
 def test_names_of_tables_and_columns_cannot_inject_sql(tmp_path):

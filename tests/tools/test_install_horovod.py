@@ -118,14 +118,6 @@ def test_the_build_sees_this_environment_first_and_no_make_above_it(folder, comp
     assert environment["HOROVOD_WITH_MPI"] == environment["HOROVOD_WITH_GLOO"] == "1"
 
 
-def test_the_key_names_what_the_library_depends_on(monkeypatch):
-    pytest.importorskip("tensorflow")
-    before = tool.wheel_key()
-    assert f"cpython3.{sys.version_info.minor}" in before
-    monkeypatch.setattr(tool, "version", lambda package: "9.9.9" if package == "tensorflow" else "1.0")
-    assert "tensorflow-9.9.9" in tool.wheel_key() != before
-
-
 def test_a_machine_without_a_compiler_is_told_so(folder, monkeypatch):
     monkeypatch.setattr(tool.shutil, "which", lambda name: None)
     with pytest.raises(SystemExit, match=r"lacks g\+\+ and make"):
@@ -142,14 +134,6 @@ def test_setup_without_a_compiler_succeeds_and_says_what_is_missing(folder, monk
     monkeypatch.setattr(sys, "argv", ["install_horovod.py"])
     with pytest.raises(SystemExit, match=r"lacks g\+\+ and make"):
         tool.main()
-
-
-def test_progress_is_the_last_percentage_of_the_log(tmp_path):
-    log = tmp_path / "log"
-    log.write_text("[  3%] Building CXX object a.o\n[ 45%] Building CXX object b.o\nnote: 99% sure\n")
-    assert tool.percentage(log) == 45
-    log.write_text("Processing horovod\n")
-    assert tool.percentage(log) == 0
 
 
 def test_settings_for_gpus_reach_the_build_and_name_another_wheel(folder, compiled, monkeypatch):

@@ -52,10 +52,9 @@ def towards_left(features, left, right, spherical):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("spherical", [True, False])
-@pytest.mark.parametrize("rows", [37, 300])
-def test_halves_stay_as_they_are_when_sorted_again(kind, spherical, rows):
+def test_halves_stay_as_they_are_when_sorted_again(kind, spherical):
     """The definition of the result, without any of the ways in which it is found faster."""
-    given = embeddings(kind, rows, seed=rows)
+    given = embeddings(kind, 300, seed=300)
     tree = build_tree(given, params(nr_splits=2, spherical=spherical, kmeans_max_iter=200))
     features = as_array(given)
     filled = np.any(features != 0, axis=1)
@@ -66,6 +65,7 @@ def test_halves_stay_as_they_are_when_sorted_again(kind, spherical, rows):
             assert near.min() >= far.max() - 1e-5
 
 
+@settings(max_examples=40)
 @given(
     rows=st.integers(1, 70),
     leaf=st.integers(1, 20),
@@ -96,18 +96,7 @@ def test_the_number_of_threads_changes_nothing(kind, do_sample, together, monkey
     monkeypatch.setattr(kmeans, "WIDE_ENTRIES", together)  # all threads on each node, or a thread per node
     given = embeddings(kind, 700)
     one = build_tree(given, params(do_sample=do_sample, threads=1))
-    for threads in (2, 3, 7):
-        assert build_tree(given, params(do_sample=do_sample, threads=threads)) == one
-
-
-@settings(max_examples=20)
-@given(rows=st.integers(2, 60), threads=st.integers(2, 5), seed=st.integers(0, 100), kind=st.sampled_from(KINDS))
-def test_threads_on_one_node_agree_with_one_thread(rows, threads, seed, kind):
-    given = embeddings(kind, rows, seed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kmeans, "WIDE_ENTRIES", -1)
-        together = build_tree(given, params(threads=threads, seed=seed))
-    assert together == build_tree(given, params(seed=seed))
+    assert build_tree(given, params(do_sample=do_sample, threads=3)) == one
 
 
 def test_more_features_than_a_block_holds_are_summed_alike_by_any_threads(monkeypatch):
@@ -146,12 +135,11 @@ def test_spherical_centroids_have_length_one_and_others_have_not():
     assert build_tree(rows, params(spherical=True)) != build_tree(rows, params(spherical=False))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_labels_without_features_are_spread_evenly(seed):
-    rng = np.random.default_rng(seed)
+def test_labels_without_features_are_spread_evenly():
+    rng = np.random.default_rng(0)
     empty = np.zeros(64, bool)
     empty[rng.choice(64, 21, replace=False)] = True
-    given = sparse(64, density=0.5, seed=seed).toarray()
+    given = sparse(64, density=0.5).toarray()
     given[empty] = 0
     tree = build_tree(csr_matrix(given), params(max_leaf_size=8))
     counts = [int(empty[leaf].sum()) for leaf in leaf_sets(tree)]
@@ -211,15 +199,6 @@ def _cohesion(given, tree):
     features = as_array(given)
     features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-30)
     return sum(np.linalg.norm(features[leaf].sum(axis=0)) for leaf in leaf_sets(tree)) / len(features)
-
-
-def test_leaves_hold_together_better_than_by_chance():
-    rng = np.random.default_rng(0)
-    topics = rng.random((20, 60)) * (rng.random((20, 60)) < 0.2)
-    given = csr_matrix((topics[rng.integers(0, 20, 400)] * (rng.random((400, 60)) < 0.5)).astype(np.float32))
-    good = _cohesion(given, build_tree(given, params(max_leaf_size=20)))
-    chance = _cohesion(given, build_tree(csr_matrix(given[rng.permutation(400)]), params(max_leaf_size=20)))
-    assert good > 1.3 * chance
 
 
 @pytest.mark.parametrize("kind", KINDS)

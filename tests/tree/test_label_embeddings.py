@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix, issparse
 
@@ -32,6 +32,7 @@ def labels(rows=50, columns=12, seed=1):
 X, Y = sparse(50), labels()
 
 
+@settings(max_examples=50)
 @given(
     rows=st.integers(1, 40),
     columns=st.sampled_from([1, 63, 64, 65, 5000]),
@@ -128,7 +129,7 @@ def test_concat_of_sparse_and_dense_keeps_each_as_it_is():
     np.testing.assert_array_equal(result.dense, dense(12, 3))
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.3, 1, np.linspace(0, 1, 12)])
+@pytest.mark.parametrize("alpha", [0.0, np.linspace(0, 1, 12)])
 @pytest.mark.parametrize("kinds", ["sparse sparse", "sparse dense", "dense sparse", "dense dense"])
 def test_convex_combination(alpha, kinds):
     ours, own = sparse(50, 8, density=0.4), sparse(12, 8, density=0.5, seed=2)

@@ -51,10 +51,6 @@ def test_a_form_that_is_a_lemma_of_others_keeps_its_own_lemma():
     assert (found["saws"], found["saw"], found["see"]) == ("saw", "see", "see")
 
 
-def test_a_dictionary_without_a_rule():
-    assert not len(made_dictionary([("mice", "mouse")]).endings.endings)
-
-
 def test_it_is_written_once_and_mapped(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="xmc_tf")
     with small_dictionaries_in(tmp_path) as folder:
@@ -77,21 +73,6 @@ def test_processes_may_write_it_at_the_same_time(tmp_path):
         load = load_dictionary.__wrapped__
         found = list(pool.map(load, ["en"] * 8))
         assert all(same(one, found[0]) for one in found)
-        assert len(list(folder.iterdir())) == 1
-
-
-def test_another_process_was_faster(tmp_path, monkeypatch):
-    with small_dictionaries_in(tmp_path) as folder:
-        make = dictionaries.made_dictionary
-
-        def slow(entries):
-            if not folder.exists():
-                folder.mkdir(parents=True)
-                load_dictionary.__wrapped__("en")
-            return make(entries)
-
-        monkeypatch.setattr(dictionaries, "made_dictionary", slow)
-        assert same(load_dictionary("en"), make(ENTRIES["en"]))
         assert len(list(folder.iterdir())) == 1
 
 

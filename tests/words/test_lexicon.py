@@ -42,13 +42,8 @@ def lemma_texts(words, lexicon):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(some_word, max_size=8))
-def test_any_word_of_one_language(lexicon, words):
+def test_any_word_of_one_language_and_of_several(lexicon, both, words):
     assert lemma_texts(words, lexicon) == [reference.lemma(word, "en") for word in words]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(some_word, max_size=8))
-def test_any_word_of_several_languages(both, words):
     assert lemma_texts(words, both) == [reference.lemma(word, "en", "sv") for word in words]
 
 

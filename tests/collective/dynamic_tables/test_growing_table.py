@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from xmc_tf import CollectiveStrategy
 from xmc_tf.collective.dynamic_tables import table as growing
-from xmc_tf.collective.dynamic_tables.eviction import LeastFrequent, OlderThan, keys_of, limit_of
-from xmc_tf.collective.dynamic_tables.index import IdIndex, IndexedIds, hash_ids
+from xmc_tf.collective.dynamic_tables.eviction import LeastFrequent, OlderThan
+from xmc_tf.collective.dynamic_tables.index import hash_ids
 from xmc_tf.collective.dynamic_tables.keras_embedding import GrowingEmbedding
 from xmc_tf.common.errors import InputError
 from xmc_tf.ranks.solo import Solo
@@ -157,20 +157,6 @@ def test_several_rules():
     assert known(table, [1, 2, 3]) == [1, 2]
     seen(table, [1])
     assert known(table, [1, 2, 3]) == [1]
-
-
-@pytest.mark.parametrize("most", [0, 1, 5, 199, 250, 300])
-def test_the_limit_is_that_of_a_sort(most):
-    draw, index = np.random.default_rng(most), IdIndex()
-    count = 250
-    entries = IndexedIds(
-        hashes_of(np.arange(count)), draw.geometric(0.4, count), draw.integers(0, 5, count), np.arange(count) % 5
-    )
-    index.replace(entries)
-    for admitted in (True, False):
-        keys = np.sort(keys_of(entries)[(entries.rows > 0) == admitted])
-        expected = keys[len(keys) - most - 1] if most < len(keys) else -1
-        assert int(limit_of(index, admitted, most, 1, "items")) == expected
 
 
 def test_steps_in_one_execution_evict_between_them():

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from xmc_tf.collective.dynamic_tables.index import HASHES, NO_ROW, IdIndex, hash_ids
@@ -21,6 +21,7 @@ def in_python(number):
     return number
 
 
+@settings(max_examples=30)
 @given(some.lists(some.integers(-(2**63), 2**63 - 1), max_size=30))
 def test_hashes_of_numbers(numbers):
     got = hash_ids(tf.constant(numbers, tf.int64)).numpy().tolist()
@@ -48,6 +49,7 @@ STEPS = some.lists(
 )
 
 
+@settings(max_examples=50)
 @given(STEPS, some.integers(1, 3))
 def test_the_index_equals_a_dictionary(steps, admit_after):
     index, known, with_row = IdIndex(admit_after), {}, {}

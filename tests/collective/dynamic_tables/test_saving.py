@@ -165,9 +165,3 @@ def test_plain_tensorflow_finds_known_ids_and_gives_zeros_for_others(tmp_path):
     np.testing.assert_allclose(answers["mean"][0], expected.mean(axis=0), rtol=1e-5)
     of_one = tf.saved_model.load(str(tmp_path / "one")).signatures["serving_default"](ids=tf.constant(asked))
     np.testing.assert_array_equal(answers["rows"], of_one["rows"])
-
-
-def test_each_id_belongs_to_one_rank_and_ranks_have_equal_shares():
-    owners = [own(make_growing_table("items", DIM, size=4, rank=rank), HASHES) for rank in range(4)]
-    np.testing.assert_array_equal(np.sort(np.concatenate(owners)), np.sort(HASHES))
-    assert min(map(len, owners)) > 45
