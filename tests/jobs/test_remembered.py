@@ -75,7 +75,7 @@ def test_a_table_without_a_column_is_refused_with_its_name(folder, tmp_path):
 def test_a_model_that_remembers_nothing_takes_no_identifiers_for_texts(tmp_path):
     XRLinear.train(["rye bread", "rye bread", "pots"], [["baking"], ["baking"], ["gardening"]]).save(tmp_path / "model")
     table = _write(tmp_path / "notext.csv", [["row1"]], ["id"])
-    with pytest.raises(InputError, match="not known which column holds the texts"):
+    with pytest.raises(InputError, match="cannot tell which column holds the texts"):
         predict([str(table), "-m", str(tmp_path / "model"), "-o", str(tmp_path / "out.csv")])
 
 
