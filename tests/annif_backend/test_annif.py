@@ -76,18 +76,34 @@ def annif(tmp_path_factory):
     (folder / "train.tsv").write_text(_corpus())
     variables = annif_variables(folder)
 
-    def run(*arguments, text="", status=0):
-        made = subprocess.run(
-            [environment / "bin" / arguments[0], *arguments[1:]],
-            input=text, env=variables, cwd=folder, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
-        assert made.returncode == status, made.stdout + made.stderr
-        return made.stdout if status == 0 else made.stderr
+    def in_process(*command):
+        made = subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, timeout=300)
+        assert made.returncode == 0, made.stdout + made.stderr
+        return made.stdout
 
-    run("annif", "load-vocab", "v", "v.ttl")
-    run("annif", "train", "ours", "train.tsv")
+    in_process(environment / "bin" / "annif", "load-vocab", "v", "v.ttl")
+    python = environment / "bin" / "python"
+    server = subprocess.Popen(
+        [python, ROOT / "tests/annif_backend/commands.py"], env=variables, cwd=folder,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+    def run(*arguments, text="", status=0):
+        files = [folder / name for name in ("stdin", "stdout", "stderr")]
+        for file, content in zip(files, (text, "", ""), strict=True):
+            file.write_text(content)
+        print(json.dumps([arguments, list(map(str, files))]), file=server.stdin, flush=True)
+        ended, output, errors = int(server.stdout.readline()), files[1].read_text(), files[2].read_text()
+        assert ended == status, output + errors
+        return output if status == 0 else errors
+
+    run("train", "ours", "train.tsv")
     run.folder, run.command, run.variables = folder, environment / "bin" / "annif", variables
-    return run
+    run.ask = lambda *words: json.loads(in_process(python, ROOT / "tests/annif_backend/conversation.py", *words))
+    yield run
+    server.stdin.close()
+    server.wait(60)
+    server.stdout.close()
 
 
 def _first(suggestions):
@@ -99,14 +115,14 @@ def _first(suggestions):
 
 def test_commands(annif):
     for text, name in (("my thyme", "herbs"), ("a new song", "music"), ("lava of a mountain", "volcanoes")):
-        found, score = _first(annif("annif", "suggest", "ours", text=text))
+        found, score = _first(annif("suggest", "ours", text=text))
         assert found == name  # volcanoes have no training documents
         assert 0 < score <= 1
-    measured = annif("annif", "eval", "ours", "train.tsv")
+    measured = annif("eval", "ours", "train.tsv")
     assert float(measured.split("NDCG:")[1].split()[0]) > 0.9
-    before = annif("annif", "suggest", "ours", text="basil and gravy")
-    annif("annif", "train", "--cached", "--jobs", "1", "ours")
-    assert annif("annif", "suggest", "ours", text="basil and gravy") == before
+    before = annif("suggest", "ours", text="basil and gravy")
+    annif("train", "--cached", "--jobs", "1", "ours")
+    assert annif("suggest", "ours", text="basil and gravy") == before
 
 
 def test_only_some_subjects_are_suggested(annif):
@@ -114,10 +130,10 @@ def test_only_some_subjects_are_suggested(annif):
     for line, found in (("<http://example.org/cats>", "cats"), ("sauces", "sauces")):
         (annif.folder / "chosen.txt").write_text(f"{line}\n")
         flags = ["-b", "xmc_tf.only_labels=chosen.txt"]
-        shown = annif("annif", "suggest", *flags, "ours", text="basil and gravy for a kitten")
+        shown = annif("suggest", *flags, "ours", text="basil and gravy for a kitten")
         assert [row.split("\t")[1] for row in shown.splitlines()] == [found]
     (annif.folder / "chosen.txt").write_text("unknown\n")
-    assert "chosen.txt, line 1: not a subject" in annif("annif", "suggest", *flags, "ours", text="gravy", status=1)
+    assert "chosen.txt, line 1: not a subject" in annif("suggest", *flags, "ours", text="gravy", status=1)
 
 
 def test_learning_documents_and_a_subject_that_the_vocabulary_has_gained(annif):
@@ -125,16 +141,16 @@ def test_learning_documents_and_a_subject_that_the_vocabulary_has_gained(annif):
     (annif.folder / "more.ttl").write_text(_turtle() + more + "\n")
     uris = [f"<http://example.org/{name}>" for name in ("glaciers", "music")]
     (annif.folder / "new.tsv").write_text(f"a crevasse on day 3\t{uris[0]}\nan opera of day 4\t{uris[1]}\n")
-    annif("annif", "train", "learns", "train.tsv")
-    annif("annif", "load-vocab", "v", "more.ttl")
-    annif("annif", "learn", "learns", "new.tsv")
-    assert _first(annif("annif", "suggest", "learns", text="the crevasse"))[0] == "glaciers"
-    assert _first(annif("annif", "suggest", "learns", text="my thyme"))[0] == "herbs"
+    annif("train", "learns", "train.tsv")
+    annif("load-vocab", "v", "more.ttl")
+    annif("learn", "learns", "new.tsv")
+    assert _first(annif("suggest", "learns", text="the crevasse"))[0] == "glaciers"
+    assert _first(annif("suggest", "learns", text="my thyme"))[0] == "herbs"
 
 
 def test_rest_interface_ensemble_and_no_tensorflow(annif):
-    annif("annif", "train", "words", "train.tsv")
-    answers = json.loads(annif("python", ROOT / "tests/annif_backend/conversation.py", "both", "kitten", "greenhouse"))
+    annif("train", "words", "train.tsv")
+    answers = annif.ask("both", "kitten", "greenhouse")
     assert answers["project"]["is_trained"]
     labels = [one["results"][0]["label"] for one in answers["suggestions"]]
     assert labels == [one["results"][0]["label"] for one in answers["batch"]] == ["cats", "gardens"]
@@ -142,18 +158,18 @@ def test_rest_interface_ensemble_and_no_tensorflow(annif):
 
 
 def test_an_analyzer_normalizes_texts_and_names(annif):
-    annif("annif", "train", "stems", "train.tsv")
+    annif("train", "stems", "train.tsv")
     # No word of this text is in a training document, and its names are no evidence here.
-    assert _first(annif("annif", "suggest", "stems", text="Gardener"))[0] == "gardens"
+    assert _first(annif("suggest", "stems", text="Gardener"))[0] == "gardens"
     names = (annif.folder / "data/projects/stems/xmc_tf-model/labels.txt").read_text().split("\n")
     assert {"garden", "sauc"} < set(names)
     assert not (annif.folder / "data/projects/stems/xmc_tf-model/fusion").exists()
     assert (annif.folder / "data/projects/ours/xmc_tf-model/fusion").exists()
-    before = annif("annif", "suggest", "stems", text="kitten")
+    before = annif("suggest", "stems", text="kitten")
     (annif.folder / "kittens.tsv").write_text("Kittens\t<http://example.org/music>\n" * 9)
-    annif("annif", "learn", "stems", "kittens.tsv")
+    annif("learn", "stems", "kittens.tsv")
     assert _first(before)[0] == "cats"
-    assert _first(annif("annif", "suggest", "stems", text="kitten"))[0] == "music"
+    assert _first(annif("suggest", "stems", text="kitten"))[0] == "music"
 
 
 def test_an_encoder_is_fine_tuned_in_annifs_environment(annif):
@@ -161,37 +177,35 @@ def test_an_encoder_is_fine_tuned_in_annifs_environment(annif):
     from xmc_tf.demo.encoder import make_tiny
 
     make_tiny(annif.folder / "encoder", _corpus().split(), 32, hidden_size=16, intermediate_size=32)
-    annif("annif", "train", "encoded", "train.tsv")
+    annif("train", "encoded", "train.tsv")
     project = annif.folder / "data/projects/encoded"
     assert (project / "xmc_tf-model/encoder/config.json").is_file()
     assert not (project / "xmc_tf-train-work").exists()
     for text, name in (("my thyme", "herbs"), ("lava of a mountain", "volcanoes")):
-        assert _first(annif("annif", "suggest", "encoded", text=text))[0] == name
-    measured = [annif("annif", "eval", "--jobs", jobs, "encoded", "train.tsv") for jobs in ("1", "2")]
+        assert _first(annif("suggest", "encoded", text=text))[0] == name
+    measured = [annif("eval", "--jobs", jobs, "encoded", "train.tsv") for jobs in ("1", "2")]
     assert measured[0] == measured[1]
     assert float(measured[0].split("NDCG:")[1].split()[0]) > 0.9
-    answers = json.loads(
-        annif("python", ROOT / "tests/annif_backend/conversation.py", "encoded", "kitten", "greenhouse")
-    )
+    answers = annif.ask("encoded", "kitten", "greenhouse")
     assert [one["results"][0]["label"] for one in answers["batch"]] == ["cats", "gardens"]
     assert "tensorflow" in answers["loaded"]
-    assert "cannot learn" in annif("annif", "learn", "encoded", "train.tsv", status=1)
-    assert "nowhere is not a folder" in annif("annif", "train", "no-encoder", "train.tsv", status=1)
-    assert "leave one of them out" in annif("annif", "train", "stems-of-an-encoder", "train.tsv", status=1)
+    assert "cannot learn" in annif("learn", "encoded", "train.tsv", status=1)
+    assert "nowhere is not a folder" in annif("train", "no-encoder", "train.tsv", status=1)
+    assert "leave one of them out" in annif("train", "stems-of-an-encoder", "train.tsv", status=1)
 
 
 def test_excluded_subjects_are_not_suggested(annif):
-    annif("annif", "train", "without-cats", "train.tsv")
-    found = annif("annif", "suggest", "without-cats", text="a kitten and a song")
+    annif("train", "without-cats", "train.tsv")
+    found = annif("suggest", "without-cats", text="a kitten and a song")
     assert "music" in found
     assert "cats" not in found
 
 
 def test_errors_are_annifs_own(annif):
-    assert "effort" in annif("annif", "train", "wrong", "train.tsv", status=1)
+    assert "effort" in annif("train", "wrong", "train.tsv", status=1)
     (annif.folder / "empty.tsv").write_text("nothing is known about this\t\n")
-    assert "no document has both text and subjects" in annif("annif", "train", "wrong", "empty.tsv", status=1)
-    assert "not trained" in annif("annif", "suggest", "wrong", text="a song", status=1)
+    assert "no document has both text and subjects" in annif("train", "wrong", "empty.tsv", status=1)
+    assert "not trained" in annif("suggest", "wrong", text="a song", status=1)
 
 
 @contextmanager
@@ -223,7 +237,7 @@ def _server(annif, tmp_path):
 def test_the_web_page_shows_the_suggestions(annif, tmp_path):
     if browser.BINARY is None:
         pytest.skip("there is no Chromium here: Annif's web page was not opened")
-    name, score = _first(annif("annif", "suggest", "ours", text="my thyme and a basil"))
+    name, score = _first(annif("suggest", "ours", text="my thyme and a basil"))
     with _server(annif, tmp_path) as address, browser.page(tmp_path / "chromium") as page:
         page.open(address)
         page.until("document.querySelectorAll('#project option').length === 10")

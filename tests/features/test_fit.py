@@ -63,7 +63,7 @@ def test_memory_grows_with_the_ngrams_and_not_with_the_documents(monkeypatch):
 
     monkeypatch.setattr("xmc_tf.features.tfidf.NgramCounter", Watched)
     texts = random_corpus(1000, seed=6)
-    for times in (2, 10):
+    for times in (4, 40):
         Tfidf.fit(texts * times)
     # Those of n-grams and those of pieces, of either number of documents.
     assert len(sizes) == 4
