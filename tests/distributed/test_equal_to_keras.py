@@ -1,10 +1,11 @@
-"""The page "What is equal to Keras" is right: its rows are run on one and two ranks."""
+"""The page "What is equal to Keras" is right: its rows are run on one, two and three ranks, with both engines."""
 
 import re
+from functools import partial
 
 import pytest
 
-from tests.distributed.launch import REPOSITORY, mpiexec, python
+from tests.distributed.launch import REPOSITORY, horovodrun, mpiexec, python
 
 pytestmark = pytest.mark.distributed
 
@@ -20,15 +21,22 @@ CLAIMS = {
 def plain(tmp_path_factory):
     """Return the outcomes in one process, and the file of what plain Keras trains."""
     file = tmp_path_factory.mktemp("plain") / "results"
-    return python("equal_to_keras.py", str(file), imported=True, timeout=400), str(file)
+    return python("equal_to_keras.py", str(file), imported=True, timeout=600), str(file)
 
 
 def test_each_row_of_the_page_is_right_in_one_process(plain):
     check(plain[0])
 
 
-def test_each_row_of_the_page_is_right_on_several_ranks(plain):
-    check(mpiexec("equal_to_keras.py", plain[1], world=2, imported=True, timeout=400))
+@pytest.mark.parametrize(
+    "launch",
+    [
+        pytest.param(partial(mpiexec, world=2, imported=True), id="mpi"),
+        pytest.param(partial(horovodrun, world=3), id="gloo"),
+    ],
+)
+def test_each_row_of_the_page_is_right_on_several_ranks(launch, plain):
+    check(launch("equal_to_keras.py", plain[1], timeout=600))
 
 
 def check(run):

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -63,10 +64,18 @@ def test_a_dlrm_with_several_tables_learns_and_is_exported(tmp_path):
     assert np.isfinite(scores).all()
 
 
-def test_programs_of_others_train_and_predict_the_same_on_any_number_of_ranks():
-    programs_alone = python("collective_examples.py", imported=True, timeout=200).ranks[0].result
+@pytest.fixture(scope="module")
+def programs_alone():
+    """Return the losses and predictions of the programs of examples/collective in one process."""
+    return python("collective_examples.py", imported=True, timeout=200).ranks[0].result
+
+
+@pytest.mark.parametrize(
+    ("launch", "world"), [(partial(mpiexec, imported=True), 2), (horovodrun, 3)], ids=["mpiexec", "horovodrun"]
+)
+def test_programs_of_others_train_and_predict_the_same_on_any_number_of_ranks(launch, world, programs_alone):
     assert sorted(programs_alone) == ["deeprec_session", "dlrm", "ranking", "retrieval", "sasrec"]
-    run = mpiexec("collective_examples.py", world=2, imported=True, timeout=300)
+    run = launch("collective_examples.py", world=world, timeout=300)
     for rank in run.ranks:
         for name, alone in programs_alone.items():
             np.testing.assert_allclose(rank.result[name]["losses"], alone["losses"], rtol=1e-4, err_msg=name)

@@ -104,7 +104,7 @@ def around(owner, name, before=None, after=None):
 
 def watch_aside():
     """Mark tokenizing, a stage without its own folder."""
-    original = Stages.aside
+    original = Stages.log_step
 
     class Aside:
         def __init__(self, stages, name, said):
@@ -118,7 +118,7 @@ def watch_aside():
             leave(self.name)
             return self.inner.__exit__(*error)
 
-    Stages.aside = lambda stages, name, said: Aside(stages, name, said)
+    Stages.log_step = lambda stages, name, said: Aside(stages, name, said)
 
 
 def watch_levels(folder_of_levels):
