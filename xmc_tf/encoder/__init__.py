@@ -1,4 +1,4 @@
-"""Pre-trained transformers behind one small interface, with tokenizers that also run in the graph."""
+"""Pre-trained transformer encoders, and tokenizers that can also run in a TensorFlow graph."""
 
 from typing import TYPE_CHECKING, Any
 

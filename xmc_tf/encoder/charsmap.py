@@ -1,4 +1,4 @@
-"""SentencePiece's compiled character map in the graph."""
+"""SentencePiece's compiled character map as TensorFlow ops."""
 
 import struct
 import unicodedata
@@ -32,7 +32,7 @@ _STICKING_FORWARD = (
 
 
 class Charsmap(tf.Module):
-    """Replacement of characters and of short grapheme clusters, as in the tokenizers library."""
+    """A normalizer that replaces characters and short grapheme clusters as the tokenizers library does."""
 
     # A cluster of less than six bytes that begins with an entry of the map is replaced as a whole by the shortest such
     # entry. In other clusters, characters are replaced one by one.
@@ -86,7 +86,7 @@ class Charsmap(tf.Module):
 
 
 def read_charsmap(compiled: bytes) -> dict[str, str]:
-    """Decode the replacements in ``precompiled_charsmap``: a double-array trie of the keys, followed by the values."""
+    """Decode the replacements in ``precompiled_charsmap``: a double-array trie of keys, followed by the values."""
     (size,) = struct.unpack_from("<I", compiled)
     units = np.frombuffer(compiled, "<u4", size // 4, 4).astype(np.int64)
     values = compiled[4 + size :]
@@ -109,14 +109,14 @@ def read_charsmap(compiled: bytes) -> dict[str, str]:
 
 
 def _child(units: np.ndarray, node: int) -> int:
-    """Return the offset of a node's children; combine it with a child's label (xor) to get the child's index."""
+    """Return the offset of a node's children; XOR it with a child's label to get the child's index."""
     unit = int(units[node])
     return node ^ ((unit >> 10) << ((unit & 1 << 9) >> 6))
 
 
 @lru_cache(maxsize=1)
 def _cluster_flags() -> np.ndarray:
-    """Return the role of each character in grapheme clusters, as bit flags."""
+    """Return bit flags that describe the role of each character in grapheme clusters."""
     flags = np.zeros(NR_CODE_POINTS, np.uint8)
     # A map that replaces a by b: characters in the same cluster after the a disappear with it.
     units = np.zeros(512, "<u4")
@@ -139,7 +139,7 @@ def _has(flags: tf.Tensor, bit: int) -> tf.Tensor:
 
 
 def _sticks(points: tf.Tensor, flags: tf.Tensor) -> tf.Tensor:
-    """Return whether each character belongs to the cluster of the character before it."""
+    """Return a mask of the characters that belong to the same grapheme cluster as the preceding character."""
     before = tf.concat([points[:1], points[:-1]], axis=0)
     flags_before = tf.concat([flags[:1], flags[:-1]], axis=0)
     plain = ~_has(flags, _CONTROL) & ~_has(flags_before, _CONTROL)
@@ -148,7 +148,7 @@ def _sticks(points: tf.Tensor, flags: tf.Tensor) -> tf.Tensor:
 
 
 def _hangul(before: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
-    """Return whether two characters are parts of one Korean syllable."""
+    """Return a mask of the adjacent characters that belong to the same Korean syllable."""
 
     def within(points: tf.Tensor, *ranges: tuple[int, int]) -> tf.Tensor:
         return tf.reduce_any([(points >= first) & (points <= last) for first, last in ranges], axis=0)

@@ -1,4 +1,4 @@
-"""Texts as code points in the graph: tables that map single characters, and special tokens such as "[SEP]"."""
+"""Texts as code points in the TensorFlow graph: tables that map single characters, and special tokens like "[SEP]"."""
 
 import json
 from collections.abc import Callable
@@ -34,7 +34,7 @@ WHITESPACE = (
 
 
 class Runs(NamedTuple):
-    """Texts as one sequence of code points."""
+    """The code points of several texts, concatenated."""
 
     points: tf.Tensor  # int32 [C]; values from `SPECIAL` on are special tokens, not characters
     rows: tf.Tensor  # int64 [C], ascending: the text of each code point
@@ -49,23 +49,23 @@ class Runs(NamedTuple):
         return self.points >= SPECIAL
 
     def whitespace(self) -> tf.Tensor:
-        """Return whether the tokenizers library considers each point whitespace."""
+        """Return a mask of the points that the tokenizers library treats as whitespace."""
         return tf.reduce_any(self.points[:, None] == tf.constant(WHITESPACE, tf.int32), axis=1)
 
     def segment_starts(self) -> tf.Tensor:
-        """Return whether each point starts a segment: a text, a special token, or text after one."""
+        """Return a mask of segment starts: the first point of a text, a special token, and the point after one."""
         special = self.special()
         return starts_of(self.rows) | special | shifted(special)
 
 
 def decode(texts: tf.Tensor) -> Runs:
-    """Convert strings [n] to code points; invalid UTF-8 becomes U+FFFD."""
+    """Decode UTF-8 strings [n] to code points; invalid bytes become U+FFFD."""
     ragged = tf.strings.unicode_decode(texts, "UTF-8", errors="replace", replace_control_characters=False)
     return Runs(ragged.values, rows_of(ragged.row_splits))
 
 
 def pieces_of(tokenizer: Any, words: Runs, heads: Runs) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return int32 ids and the row of each, for words numbered by row; special tokens must have a single piece."""
+    """Split numbered words into pieces; return each piece's int32 id and text. A special token must yield one piece."""
     splits = splits_of(words.rows, tf.size(heads.rows, out_type=tf.int64))
     ragged = tf.RaggedTensor.from_row_splits(words.points, splits, validate=False)
     pieces = tokenizer.tokenize(tf.strings.unicode_encode(ragged, "UTF-8", errors="replace"))
@@ -74,7 +74,7 @@ def pieces_of(tokenizer: Any, words: Runs, heads: Runs) -> tuple[tf.Tensor, tf.T
 
 
 class CharacterTable(tf.Module):
-    """A map from each code point to zero or more characters, independent of its neighbors; None keeps the character."""
+    """A map from each code point to zero or more characters, regardless of its neighbors; None means unchanged."""
 
     def __init__(self, outputs: list[str | None]) -> None:
         super().__init__(name="character_table")
@@ -112,7 +112,7 @@ class CharacterTable(tf.Module):
         return Runs(points, tf.gather(runs.rows, source))
 
     def kinds(self, points: tf.Tensor) -> tf.Tensor:
-        """Return 0 for each character that stays, else 1 plus the number of its replacement."""
+        """Return 0 for each character that is unchanged, otherwise 1 plus the number of its replacement."""
         characters = tf.where(points < self._size, points, 0)
         page = tf.gather(self._page_of, characters // _PAGE)
         kinds = tf.gather(self._pages, page * _PAGE + characters % _PAGE)
@@ -120,17 +120,17 @@ class CharacterTable(tf.Module):
 
 
 def every_character() -> list[str]:
-    """Return all characters of any version of Unicode, except those for private use beyond the first plane."""
+    """Return the characters of all Unicode versions, without the private-use planes 15 and 16."""
     return [chr(point) for first, last in _ASSIGNED for point in range(first, last) if point not in _SURROGATES]
 
 
 def tokenizer_with(**parts: Any) -> Tokenizer:
-    """Return a tokenizer with only some parts of a JSON configuration, to call these."""
+    """Return a tokenizer with only the given parts of a JSON configuration, so that they can be called separately."""
     return Tokenizer.from_str(json.dumps({**json.loads(Tokenizer(models.BPE()).to_str()), **parts}))
 
 
 def map_every_character(function: Callable[[str], list[str]]) -> list[str | None]:
-    """Return the replacement of each code point by a function from a text to its words; None if the character stays."""
+    """Return the replacement of each code point by a function that splits a text into words; None means unchanged."""
     # Calling the library for every character makes the graph agree with it even if the versions of Unicode differ.
     outputs: list[str | None] = [None] * NR_CODE_POINTS
     points = [ord(character) for character in every_character()]
@@ -164,18 +164,18 @@ def rows_of(splits: tf.Tensor) -> tf.Tensor:
 
 
 def splits_of(rows: tf.Tensor, nr_rows: tf.Tensor) -> tf.Tensor:
-    """Return the row splits of ascending rows."""
+    """Return the row splits for ascending row numbers."""
     return tf.searchsorted(rows, tf.range(nr_rows + 1), side="left", out_type=tf.int64)
 
 
 def positions_in_rows(rows: tf.Tensor) -> tf.Tensor:
-    """Return the position of each entry within its row; rows ascend."""
+    """Return the position of each entry within its row; the row numbers must be ascending."""
     here = tf.range(tf.size(rows, out_type=tf.int64))
     return here - tf.searchsorted(rows, rows, side="left", out_type=tf.int64)
 
 
 def shifted(flags: tf.Tensor, by: int = 1) -> tf.Tensor:
-    """Return the flags some places later."""
+    """Return the flags moved ``by`` places to the right; the first places become False."""
     return tf.pad(flags, [[by, 0]])[: tf.size(flags)]
 
 
@@ -184,7 +184,7 @@ def starts_of(rows: tf.Tensor) -> tf.Tensor:
 
 
 class SpecialTokens:
-    """A search in texts for special tokens, the "added_tokens" of tokenizer.json."""
+    """A finder of special tokens in texts; tokenizer.json lists them as "added_tokens"."""
 
     def __init__(self, added: list[dict[str, Any]]) -> None:
         self._tokens = [(token["content"], int(token["id"]), token["lstrip"], token["rstrip"]) for token in added]
@@ -199,7 +199,7 @@ class SpecialTokens:
                 raise cannot_run_in_graph(f"its special tokens {one!r} and {other!r} overlap")
 
     def mark(self, runs: Runs) -> Runs:
-        """Replace each special token by one code point: `SPECIAL` plus its id."""
+        """Replace each special token by a single code point, which is `SPECIAL` plus the token's id."""
         points, rows = runs
         later = ahead(runs, max((len(content) for content, *_ in self._tokens), default=0))
         marked = points
@@ -219,7 +219,7 @@ class SpecialTokens:
 
 
 def ahead(runs: Runs, longest: int) -> list[tf.Tensor]:
-    """Return for each offset up to ``longest`` the code points that many places later; -1 beyond the end of a row."""
+    """Return, for each offset below ``longest``, the code point that many places ahead; -1 beyond the end of a row."""
     points, rows = runs
     found = []
     for offset in range(longest):
@@ -230,7 +230,7 @@ def ahead(runs: Runs, longest: int) -> list[tf.Tensor]:
 
 
 def _spaces_before(runs: Runs, found: tf.Tensor) -> tf.Tensor:
-    """Return the whitespace directly before the given places."""
+    """Return a mask of the whitespace that directly precedes the flagged places."""
     points, rows = runs
     space = runs.whitespace()
     others = tf.where(~space)[:, 0]
@@ -243,7 +243,7 @@ def _spaces_before(runs: Runs, found: tf.Tensor) -> tf.Tensor:
 
 
 def cannot_run_in_graph(reason: str) -> InputError:
-    """Return the error for a tokenizer that cannot be rebuilt from TensorFlow ops."""
+    """Return the InputError for a tokenizer that TensorFlow ops cannot reproduce."""
     return InputError(
         f"the encoder's tokenizer cannot run in the graph: {reason}",
         fix="serve the signature that takes token ids, and tokenize in the client",

@@ -1,4 +1,4 @@
-"""Embeddings of many documents, with as little padding as possible."""
+"""Embeddings of many documents, computed in batches with little padding."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -15,17 +15,17 @@ WINDOWS_AT_ONCE = 1 << 16  # windows whose embeddings are in memory at once
 
 
 class TextEncoder(Protocol):
-    """An encoder of either runtime: :class:`Encoder` in TensorFlow, :class:`OnnxEncoder` in ONNX Runtime."""
+    """The interface of the encoders: :class:`Encoder` in TensorFlow and :class:`OnnxEncoder` in ONNX Runtime."""
 
     dim: int
     max_length: int
 
     @property
     def batch_tokens(self) -> int:
-        """The number of tokens in a batch that is fastest on this machine."""
+        """Number of tokens per batch that is fastest on this machine."""
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the embeddings of documents, not normalized: float32 [documents, dim]."""
+        """Return the unnormalized embeddings of documents: float32 [documents, dim]."""
 
 
 def encode_documents(
@@ -37,7 +37,7 @@ def encode_documents(
     combine: str = "mean",  # or "max": how the embeddings of a document's windows become one
     progress: Progress | None = None,  # may also count other documents
 ) -> np.ndarray:
-    """Return the embeddings of documents, not normalized, computed on this rank: float32 [documents, dim]."""
+    """Compute the unnormalized embeddings of documents on this rank: float32 [documents, dim]."""
     rows = np.arange(store.nr_documents) if rows is None else np.asarray(rows, np.int64)
     out = np.empty((len(rows), encoder.dim), np.float32)
     with nullcontext(progress) if progress is not None else Progress("encoding", len(rows), "documents") as shown:
@@ -76,7 +76,7 @@ def encode_windows(
 
 
 def groups_of_documents(store: TokenStore, rows: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield ranges of ``rows`` whose windows' embeddings fit into memory."""
+    """Yield ranges of ``rows``, each small enough for the embeddings of its windows to fit into memory."""
     splits = store.windows_of(rows)[1]
     low = 0
     while low < len(splits) - 1:
@@ -86,7 +86,7 @@ def groups_of_documents(store: TokenStore, rows: np.ndarray) -> Iterator[tuple[i
 
 
 def _batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
-    """Yield positions in batches of similar length, the longest first, so that lack of memory shows at once."""
+    """Yield batches of windows of similar length, the longest first, so that a lack of memory shows immediately."""
     order = np.argsort(-lengths.astype(np.int64), kind="stable")
     first = 0
     while first < len(order):

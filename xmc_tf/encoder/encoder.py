@@ -26,7 +26,7 @@ _ON_CPU, _ON_GPU = 4096, 32768
 
 
 class Encoder(tf.Module):
-    """A pre-trained transformer and its pooling, which turn token ids into one embedding per document."""
+    """A pre-trained transformer with pooling, which maps token ids to one embedding per document."""
 
     def __init__(self, config: EncoderConfig, values: Mapping[str, np.ndarray], pooling: str = "auto") -> None:
         super().__init__(name="encoder")
@@ -54,7 +54,7 @@ class Encoder(tf.Module):
         hidden_dropout_prob: float | None = None,
         cache_dir: str = "",
     ) -> Self:
-        """Load an encoder from a folder of transformers, PECOS or ``save``, or from a name on the hub."""
+        """Load an encoder from a name on the hub, or from a folder written by transformers, PECOS or ``save``."""
         check_not_forked("an encoder")
         config, values, pooling = read_encoder(name_or_folder, pooling, cache_dir)
         config = config.with_dropout(hidden_dropout_prob)
@@ -63,7 +63,7 @@ class Encoder(tf.Module):
 
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
-        """Return an encoder with random weights, for a ``config.json`` or a configuration of transformers."""
+        """Return an encoder with random weights, given the content of ``config.json`` or a transformers configuration."""
         check_pooling(pooling)
         own = config if isinstance(config, EncoderConfig) else EncoderConfig.of(config)
         return cls(own, random_weights(own, seed), pooling)
@@ -79,7 +79,7 @@ class Encoder(tf.Module):
         # skip it except in training in float32, whose batches have little padding. Embeddings differ only by rounding.
         packed: bool | None = None,
     ) -> tf.Tensor:
-        """Return the embeddings of documents, not normalized: float32 [documents, dim], also in half precision."""
+        """Return the unnormalized embeddings of documents: float32 [documents, dim], also in half precision."""
         ids, mask = tf.cast(ids, tf.int32), tf.cast(mask, tf.int32)
         if ids.shape[1] is not None and ids.shape[1] > self.max_length:
             raise InputError(
@@ -102,7 +102,7 @@ class Encoder(tf.Module):
     def in_graph(
         self, ids: tf.Tensor, mask: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
-        """Compute the same as a call, compiled once for all batch sizes."""
+        """Return the same embeddings as ``__call__``, computed by one graph for all batch sizes."""
         key = training, self.precision
         if key not in self._graphs:
             specs = [tf.TensorSpec([None, None], tf.int32)] * 2 + [tf.TensorSpec([2], tf.int64)] * training
@@ -117,16 +117,16 @@ class Encoder(tf.Module):
 
     @property
     def batch_tokens(self) -> int:
-        """The number of tokens in a batch that is fastest on this machine."""
+        """Number of tokens per batch that is fastest on this machine."""
         return _ON_GPU if tf.config.list_logical_devices("GPU") else _ON_CPU
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the embeddings of documents, not normalized: float32 [documents, dim]."""
+        """Return the unnormalized embeddings of documents: float32 [documents, dim]."""
         check_not_forked("embeddings of texts")
         return self.in_graph(tf.constant(ids), tf.constant(mask)).numpy()
 
     def compute_in(self, precision: str) -> None:
-        """Set the number format of matrix products; weights, sums of layers and normalization stay float32."""
+        """Set the number format of matrix products. Weights, residual sums and normalization stay in float32."""
         check_precision(precision)
         self.precision = precision
 
@@ -137,7 +137,7 @@ class Encoder(tf.Module):
 
     @property
     def trainable_variables(self) -> Sequence[tf.Variable]:
-        """The weights that receive a gradient, in a fixed order: not an unused pooler, nor XLNet's mask embedding."""
+        """The weights that receive a gradient, in a fixed order, without an unused pooler or XLNet's mask embedding."""
         return tuple(
             self.weights[weight.name]
             for weight in self.listed_weights
@@ -155,7 +155,7 @@ class Encoder(tf.Module):
             )
 
     def save(self, folder: str | Path) -> None:
-        """Write configuration, weights and pooling as a folder that ``load`` and transformers read."""
+        """Write configuration, weights and pooling to a folder that ``load`` and transformers can read."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.config.write(folder)

@@ -1,4 +1,4 @@
-"""The tokenizer in the graph: the same ids as `TextTokenizer.windows`, from TensorFlow ops."""
+"""A tokenizer in the TensorFlow graph, which returns the same ids as `TextTokenizer.windows`."""
 
 import json
 from functools import lru_cache
@@ -32,7 +32,7 @@ _SPACE = 0x20
 
 
 class GraphTokenizer(tf.Module):
-    """A tokenizer as TensorFlow ops: strings to padded ids and mask."""
+    """A tokenizer made of TensorFlow ops, which turns strings into padded ids and a mask."""
 
     def __init__(self, backend: Tokenizer, before: list[int], behind: list[int], reading: Reading, pad_id: int) -> None:
         super().__init__(name="tokenizer")
@@ -55,12 +55,12 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def __call__(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return int32 ids and mask [windows, T]; unless long texts have several windows, each text is one window."""
+        """Return int32 ids and a mask, both [windows, T]. If ``max_windows`` is 1, each text is one window."""
         return self.windows(texts)[:2]
 
     @tf.function(input_signature=[_TEXT], autograph=False)
     def windows(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return ids and mask as a call does, and the text of each window: int64, ascending."""
+        """Return the ids and mask of ``__call__``, and the text number of each window (int64, ascending)."""
         with tf.device("CPU:0"):  # there are no string kernels on a GPU
             nr_rows = tf.size(texts, out_type=tf.int64)
             ids, rows = self._model(self._raw.mark(decode(texts)), self._most * self._limit)
@@ -73,7 +73,7 @@ class GraphTokenizer(tf.Module):
             return *self._padded(ids, first[:, None], sizes[:, None]), text
 
     def _fold(self, first: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return first token, number of tokens and text of each window, like `xmc_tf.data.reading.window_bounds`."""
+        """Split texts like `window_bounds`; return the first token, the length and the text of each window."""
         counts = tf.clip_by_value((sizes + self._limit - 1) // self._limit, 1, self._most)
         kept = tf.minimum(sizes, counts * self._limit)
         text = tf.repeat(tf.range(tf.size(sizes, out_type=tf.int64)), counts)
@@ -83,7 +83,7 @@ class GraphTokenizer(tf.Module):
         return tf.gather(first, text) + low, high - low, text
 
     def _padded(self, ids: tf.Tensor, first: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return padded ids and mask of windows with their special tokens; first tokens and sizes are [n, 1]."""
+        """Add special tokens and padding to windows; return ids and mask. ``first`` and ``sizes`` are [n, 1]."""
         nr_before, nr_behind, count = len(self._before), len(self._behind), tf.size(ids, out_type=tf.int64)
         extra = tf.constant([*self._before, *self._behind, self._pad_id], tf.int32)
         longest = tf.reduce_max(tf.concat([[[0]], sizes], axis=0), axis=0)
@@ -97,7 +97,7 @@ class GraphTokenizer(tf.Module):
         return tf.gather(tf.concat([ids, extra], axis=0), at), mask
 
     def _check(self, backend: Tokenizer) -> None:
-        """Compare with the original on texts that expose differences, because many tokenizers are custom-made."""
+        """Compare the ids with the original tokenizer's on difficult texts, because many tokenizers are customized."""
         ids, mask, texts = (one.numpy() for one in self.windows(tf.constant(_PROBES)))
         for number, text in enumerate(_PROBES):
             inner = backend.encode(text, add_special_tokens=False).ids
@@ -110,7 +110,7 @@ class GraphTokenizer(tf.Module):
 
 
 class WordPiece(tf.Module):
-    """BERT's tokenizer: words split at spaces, punctuation and CJK characters, then longest pieces."""
+    """BERT's tokenizer, which splits words at spaces, punctuation and CJK characters, then into the longest pieces."""
 
     def __init__(self, backend: Tokenizer, config: dict[str, Any]) -> None:
         super().__init__(name="wordpiece")
@@ -136,7 +136,7 @@ class WordPiece(tf.Module):
         self._compiled = tf.Variable(np.frombuffer(compiled, np.uint8), trainable=False, name="pieces")
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return int32 ids and the int64 row of each, ascending; at least the first ``limit`` of each text."""
+        """Return int32 ids and their rows (int64, ascending): at least the first ``limit`` ids of each text."""
         runs = self._table(marked)
         space = runs.points == _SPACE
         # A word begins after a space and at the start of a segment.
@@ -159,7 +159,7 @@ class WordPiece(tf.Module):
 
 @lru_cache(maxsize=4)
 def _normalized_characters(rules: str) -> list[str | None]:
-    """Return each character after normalization, with spaces where a word ends."""
+    """Return the normalized form of each character, with spaces at the end of words; None means unchanged."""
     normalizer, splitter = json.loads(rules)
     backend = tokenizer_with(normalizer=normalizer, pre_tokenizer=splitter)
     normalize, split = backend.normalizer.normalize_str, backend.pre_tokenizer.pre_tokenize_str

@@ -1,4 +1,4 @@
-"""The number format of an encoder's matrix products, and whether half precision is faster on this machine."""
+"""The number format of an encoder's matrix products, and the choice of the fastest one for this machine."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ _BF16 = {"avx512f", "avx_ne_convert"}
 
 
 def fastest_precision() -> str:
-    """Return "bf16" where it is faster: CPUs with AMX, AMD's with AVX512-BF16, GPUs with tensor cores; else "off"."""
+    """Return "bf16" where it is faster (CPUs with AMX, AMD with AVX512-BF16, GPUs with tensor cores), else "off"."""
     if gpus := _visible_gpus():
         details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
         fast = all(tuple(one.get("compute_capability", (0, 0))) >= _TENSOR_CORES for one in details)
@@ -35,7 +35,7 @@ def fastest_precision() -> str:
 
 
 def check_precision(name: str) -> None:
-    """Raise InputError if bfloat16 would end the process, because oneDNN may not use the instructions for it."""
+    """Raise an InputError if bfloat16 would crash the process, because oneDNN may not use the instructions for it."""
     on_onednn = name == "bf16" and not _visible_gpus() and _onednn()
     if on_onednn and _flags() & _BF16 and _limit() in _WITHOUT_BF16:
         raise InputError(
@@ -47,13 +47,13 @@ def check_precision(name: str) -> None:
 
 
 def _limit() -> str:
-    """Return the instruction set that oneDNN is limited to; empty if none."""
+    """Return the instruction set that oneDNN is limited to; empty if there is no limit."""
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA") or os.environ.get("DNNL_MAX_CPU_ISA") or ""
     return limit.upper().removesuffix("_DEFAULT")
 
 
 def _onednn() -> bool:
-    """Return whether oneDNN computes TensorFlow's products."""
+    """Return whether TensorFlow uses oneDNN for matrix products."""
     return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1") != "0"
 
 
@@ -62,7 +62,7 @@ def _flags() -> set[str]:
 
 
 def _field(name: str) -> str:
-    """Return a field of the first processor in /proc/cpuinfo; empty if unknown."""
+    """Return a field of the first processor in /proc/cpuinfo; empty if it is missing."""
     try:
         text = _CPU.read_text(encoding="ascii", errors="replace")
     except OSError:

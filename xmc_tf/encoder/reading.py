@@ -1,4 +1,4 @@
-"""An encoder's files as arrays: configuration, weights and pooling."""
+"""Reading of an encoder's files: configuration, weights and pooling."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _SENTENCE_TRANSFORMERS = {
 def read_encoder(
     name_or_folder: str | Path, pooling: str = "auto", cache_dir: str = ""
 ) -> tuple[EncoderConfig, dict[str, np.ndarray], str]:
-    """Return configuration, weights without those that are unused and missing, and pooling of an encoder."""
+    """Return an encoder's configuration, weights and pooling. Unused weights that the files lack are left out."""
     check_pooling(pooling)
     source = EncoderSource(name_or_folder, "encoder", cache_dir)
     with verified(source.folder):
@@ -52,7 +52,7 @@ def read_encoder(
 
 
 def check_pooling(pooling: str) -> None:
-    """Raise an InputError for the name of an unknown pooling."""
+    """Raise an InputError if the pooling is unknown."""
     if pooling not in ("auto", *POOLINGS):
         raise InputError(
             f"unknown pooling {pooling!r}", expected=", ".join(("auto", *POOLINGS)), received=repr(pooling)
@@ -60,7 +60,7 @@ def check_pooling(pooling: str) -> None:
 
 
 def checked_pooling(pooling: str, config: EncoderConfig) -> str:
-    """Return the pooling if the architecture supports it."""
+    """Return the pooling, or raise an InputError if the architecture does not support it."""
     if pooling == "pooler" and not NAMES[config.architecture].pooler:
         raise InputError(
             f"{config.architecture} has no pooler", expected="mean, cls, max or last", received="pooling pooler"
@@ -71,7 +71,7 @@ def checked_pooling(pooling: str, config: EncoderConfig) -> str:
 def random_weights(
     config: EncoderConfig, seed: int, known: Mapping[str, np.ndarray] | None = None
 ) -> dict[str, np.ndarray]:
-    """Return the known weights, and random ones for the others, which depend only on the seed."""
+    """Return all weights of an encoder: the known ones unchanged, the others drawn at random from the seed."""
     known = known or {}
     return {
         weight.name: known[weight.name] if weight.name in known else _random(weight, config, seed, number)
@@ -98,7 +98,7 @@ def read_config(source: EncoderSource) -> EncoderConfig:
 
 
 def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.ndarray]:
-    """Return the weights by name, without those of a pooler or a mask that the files lack."""
+    """Return the weights by name. A pooler or mask embedding that the files lack is left out."""
     paths = source.weight_paths()
     source.check_claims(config)
     listed = weights_of(config)
@@ -121,7 +121,7 @@ def _load_weights(source: EncoderSource, config: EncoderConfig) -> dict[str, np.
 
 
 def _named_pooling(source: EncoderSource) -> str | None:
-    """Return the pooling named in our own file, else in sentence-transformers'; None if there is neither."""
+    """Return the pooling in pooling.json, else in sentence-transformers' configuration; None if neither exists."""
     if (content := source.read(_POOLING_FILE)) is not None:
         own = parse_json(content, of=f"the encoder's {_POOLING_FILE}", top=None)
         if not isinstance(own, dict) or own.get("pooling") not in POOLINGS:

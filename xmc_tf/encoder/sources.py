@@ -1,4 +1,4 @@
-"""The source of an encoder and its tokenizer: a folder, or a name on the hub and in its cache."""
+"""The source of an encoder and its tokenizer: a folder, or a name on the hub or in its cache."""
 
 import logging
 import os
@@ -58,7 +58,7 @@ class EncoderSource:
         return found.read_bytes() if found else None
 
     def weight_paths(self) -> list[Path]:
-        """Return the weight files: safetensors, else TensorFlow's, else PyTorch's own."""
+        """Return the paths of the weight files; safetensors is preferred to the other formats."""
         if self.folder is None:
             return self._cached_weights()
         paths = weight_files(self.folder)
@@ -90,7 +90,7 @@ class EncoderSource:
         raise self.not_found(OSError("no weights in a supported format"))
 
     def _cached(self, file: str) -> Path | None:
-        """Return the path of a file of a model on the hub, from the cache or the network; None if there is none."""
+        """Return the path of a model's file from the hub's cache, downloading it if necessary; None if it is missing."""
         from huggingface_hub import hf_hub_download  # a folder needs no hub
         from huggingface_hub.errors import EntryNotFoundError, HFValidationError
 
@@ -102,7 +102,7 @@ class EncoderSource:
             raise self.not_found(error) from None
 
     def check_claims(self, config: EncoderConfig) -> None:
-        """Reject a configuration with far more weights than the folder's files can contain."""
+        """Raise an InputError if the configuration has far more weights than the folder's files can contain."""
         if self.folder is None:
             return
         layers = 0 if config.architecture == "albert" else config.layers  # ALBERT's layers share their weights
@@ -117,7 +117,7 @@ class EncoderSource:
             )
 
     def not_found(self, error: BaseException) -> InputError:
-        """Return the error for an encoder or tokenizer that cannot be loaded."""
+        """Return the InputError for an encoder or tokenizer that cannot be loaded."""
         if self.folder is not None:
             return InputError(
                 f"the {self.part} in {self.folder} cannot be read",
@@ -136,7 +136,7 @@ class EncoderSource:
 
 
 def check_available(name_or_folder: str | Path, cache_dir: str = "") -> None:
-    """Raise an InputError if the encoder ``--model-shortcut`` or its tokenizer certainly cannot be loaded."""
+    """Raise an InputError if the encoder (``--model-shortcut``) or its tokenizer definitely cannot be loaded."""
     source = EncoderSource(name_or_folder, "encoder", cache_dir)
     if source.folder is not None:
         source.weight_paths()
@@ -179,7 +179,7 @@ def _unavailable(name: str, reason: str) -> InputError:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence transformers' list of loaded weights and the hub client's log of retries, but not errors."""
+    """Silence the log of transformers and the hub client's warnings in this context; exceptions are still raised."""
     with muted_stderr():
         from transformers.utils import logging as transformers_logging  # only those who use it wait for the import
 
@@ -199,7 +199,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def auto_tokenizer(source: EncoderSource) -> Any:
-    """Return the tokenizer that transformers loads from a source."""
+    """Load a tokenizer with transformers' ``AutoTokenizer``."""
     with quiet_transformers():
         from transformers import AutoTokenizer  # takes a second to import
 
@@ -211,7 +211,7 @@ def auto_tokenizer(source: EncoderSource) -> Any:
 
 
 def _inferred_type(folder: Path | None) -> dict[str, str]:
-    """Return the tokenizer's type for ``AutoTokenizer`` from PECOS's encoder beside it; empty if not needed."""
+    """Return ``AutoTokenizer``'s argument for the type of the PECOS encoder next to the folder; empty if not needed."""
     if (
         folder is None
         or _content(folder / "config.json").get("model_type")
@@ -223,7 +223,7 @@ def _inferred_type(folder: Path | None) -> dict[str, str]:
 
 
 def _note_defaults(folder: Path | None, tokenizer: Any) -> None:
-    """Log the settings assumed for a vocabulary without settings; warn if they look wrong."""
+    """Log the settings that are assumed for a vocabulary without settings; warn if they look wrong."""
     lowers = getattr(tokenizer, "do_lower_case", None)
     if folder is None or lowers is None or any((folder / name).is_file() for name in _TOKENIZER_FILES[:2]):
         return
@@ -240,7 +240,7 @@ def _note_defaults(folder: Path | None, tokenizer: Any) -> None:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """Return a small JSON object; empty if it is missing or unreadable, which its actual reader reports."""
+    """Return a small JSON object; empty if the file is missing or unreadable, which its main reader reports."""
     try:
         return dict(read_json(path, limit=1 << 24, foreign=True))
     except (OSError, InputError):
@@ -265,7 +265,7 @@ def _inner_folder(folder: Path, part: str) -> Path:
 
 
 def _check_files(folder: Path) -> None:
-    """Read the JSON files with our own reader first, because the libraries hang on pipes and fail on deep nesting."""
+    """Check the JSON files with our own reader first, because the libraries hang on pipes and fail on deep nesting."""
     for entry in folder.iterdir():
         if entry.exists() and not entry.is_dir():
             if entry.name in _JSON_FILES:

@@ -1,4 +1,4 @@
-"""Tokenized documents in files: each host tokenizes once, and its ranks map the files."""
+"""Files of tokenized documents: one rank per host writes them, and all ranks of the host memory-map them."""
 
 import hashlib
 import logging
@@ -29,7 +29,7 @@ def tokenize_file(
     max_windows: int = 1,  # of a document; 1: documents are truncated
     communicator: Any = None,
 ) -> TokenStore:
-    """Tokenize all documents into a folder, or reuse its tokens; all ranks call it with the same arguments."""
+    """Tokenize documents into a folder, or reuse matching files. All ranks must call it with the same arguments."""
     tokenizer.check_max_length(max_length)
     folder = Path(folder)
     about = {
@@ -59,7 +59,7 @@ def tokenize_file(
 
 
 def _matching(folder: Path, about: dict[str, Any]) -> TokenStore | None:
-    """Return the store in the folder if it is complete and of exactly these documents, else None."""
+    """Return the token store in the folder if it is complete and was made from the same inputs, else None."""
     if not (folder / "store.json").is_file():
         return None
     try:
@@ -87,7 +87,7 @@ def _write(
 
 
 def _first_to_see(folder: Path, communicator: Any) -> int:
-    """Return the lowest rank whose files appear in this rank's folder: the host's first, or rank 0 on a shared disk."""
+    """Return the lowest rank that shares this rank's folder: the first on the host, or rank 0 on a shared disk."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     run = communicator.broadcast(secrets.token_hex(8))
     mark = folder.parent / f".{folder.name}-{run}-{communicator.rank}"
@@ -106,7 +106,7 @@ def _chunks(texts: TextFile | Sequence[Text]) -> Iterator[Sequence[Text]]:
 
 
 def _fingerprint(texts: TextFile | Sequence[Text]) -> str:
-    """Return a hash of all documents and their boundaries."""
+    """Return a hash of all documents, which also depends on their boundaries."""
     digest = hashlib.sha256()
     for text in chain.from_iterable(_chunks(texts)):
         # Encoded as for tokenizing: bytes and strings of the same document have the same hash.

@@ -1,4 +1,4 @@
-"""Conversion of texts to token ids, many at once, and the files of a tokenizer."""
+"""Tokenizers, which convert many texts to token ids at once, and their files."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ Parts = tuple[Tokenizer, int, Callable[[Path], object]]
 
 @dataclass
 class TruncationCounter:
-    """Counts of documents, windows and tokens; very long documents' tokens are estimated from their characters."""
+    """Counts of documents, windows and tokens; the tokens of very long documents are estimated from their length."""
 
     documents: int = 0
     truncated: int = 0
@@ -46,7 +46,7 @@ class TruncationCounter:
     folded: int = 0
 
     def add(self, tokens: float, kept: int, windows: int = 1) -> None:
-        """Count a document of ``tokens`` tokens, of which ``kept`` are kept in ``windows`` windows."""
+        """Count one document: its tokens, how many of them are kept, and its windows."""
         self.documents += 1
         self.windows += windows
         self.folded += windows > 1
@@ -55,7 +55,7 @@ class TruncationCounter:
         self.tokens_kept += kept
 
     def log_summary(self, reading: Reading, fix: str) -> None:
-        """Log one line if documents have several windows, and one if anything was cut off."""
+        """Log how many documents have several windows, and how many were truncated; nothing if there are none."""
         tokens = f"{reading.max_length:,} tokens"
         if self.folded:
             _LOG.info(
@@ -99,12 +99,12 @@ class TextTokenizer:
 
     @classmethod
     def of(cls, tokenizer: Any) -> Self:
-        """Return the tokenizer that produces the same ids as a fast one of transformers."""
+        """Return a tokenizer that produces the same ids as a fast tokenizer of transformers."""
         return cls(*_of_transformers(tokenizer))
 
     @classmethod
     def load(cls, name_or_folder: str | Path, *, cache_dir: str = "") -> Self:
-        """Load a tokenizer from a folder, a folder of PECOS with ``text_tokenizer`` inside, or a name on the hub."""
+        """Load a tokenizer from a name on the hub, a folder, or a PECOS folder with ``text_tokenizer`` inside."""
         source = EncoderSource(name_or_folder, "tokenizer", cache_dir)
         with verified(source.folder, skip=WEIGHT_ENDINGS):
             try:
@@ -124,13 +124,13 @@ class TextTokenizer:
     def tokenize(
         self, texts: Sequence[Text], max_length: int, truncation: TruncationCounter | None = None
     ) -> list[np.ndarray]:
-        """Return the token ids of each text with special tokens, as transformers does; invalid UTF-8 becomes U+FFFD."""
+        """Return each text's token ids with special tokens, as transformers does; invalid UTF-8 becomes U+FFFD."""
         return self.windows(texts, Reading(max_length), truncation)[0]
 
     def windows(
         self, texts: Sequence[Text], reading: Reading, truncation: TruncationCounter | None = None
     ) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return the int32 ids of each window with its special tokens, text by text, and the windows of each text."""
+        """Return the int32 ids of each window with special tokens, in text order, and each text's number of windows."""
         self.check_max_length(reading.max_length)
         limit, most = reading.max_length - self._nr_special, reading.max_windows
         found: list[np.ndarray] = []
@@ -154,7 +154,7 @@ class TextTokenizer:
         return found, np.array(counts, np.int32)
 
     def check_max_length(self, max_length: int) -> None:
-        """Raise InputError if a maximum length has no room for the special tokens and one more."""
+        """Raise an InputError if a maximum length cannot hold the special tokens and one more."""
         if max_length <= self._nr_special:
             raise InputError(
                 "the maximum length is too small for this tokenizer",
@@ -164,7 +164,7 @@ class TextTokenizer:
             )
 
     def in_graph(self, max_length: int, max_windows: int = 1) -> "GraphTokenizer":
-        """Return `windows` as a graph; raise InputError if it cannot run there, like RoBERTa's byte-pair encoding."""
+        """Return `windows` as a graph; raise an InputError for tokenizers that cannot run there, such as RoBERTa's."""
         from xmc_tf.encoder.graph_tokenizer import GraphTokenizer  # it loads TensorFlow
 
         self.check_max_length(max_length)
@@ -172,11 +172,11 @@ class TextTokenizer:
         return GraphTokenizer(self.backend, *frame, Reading(max_length, max_windows), self.pad_id)
 
     def save(self, folder: str | Path) -> None:
-        """Write the tokenizer's files into a folder, which may contain the encoder."""
+        """Write the tokenizer's files to a folder, which may also contain the encoder."""
         self._save(Path(folder))
 
     def _beginning(self, text: str, limit: int) -> str:
-        """Return the part of a long text that determines its first ``limit`` tokens."""
+        """Return a beginning of the text that is long enough to determine its first ``limit`` tokens."""
         size = _CHARACTERS_PER_TOKEN * limit
         while size < len(text):
             end = _WORD_END.search(text, size)
@@ -189,7 +189,7 @@ class TextTokenizer:
 
 
 def _frame(backend: Tokenizer) -> tuple[list[int], list[int]]:
-    """Return the special tokens before and after every text."""
+    """Return the ids of the special tokens before and after every text."""
     inner, whole = backend.encode("a", add_special_tokens=False).ids, backend.encode("a").ids
     empty = backend.encode("").ids
     for start in range(len(empty) + 1):
@@ -203,7 +203,7 @@ def _frame(backend: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def _read_main_file(source: EncoderSource) -> Parts | None:
-    """Read tokenizer.json and the settings beside it, without transformers; None if there is no such file."""
+    """Read tokenizer.json and the settings next to it without transformers; return None if there is no such file."""
     # transformers 5 would keep only the vocabulary and build its own tokenizer, with other ids for some architectures.
     content = source.read(_MAIN)
     if content is None:

@@ -1,4 +1,4 @@
-"""SentencePiece's tokenizer in the graph: normalization, words, and the most likely pieces of each word."""
+"""SentencePiece's tokenizer in the TensorFlow graph: normalization, words, and the most likely pieces of each word."""
 
 import base64
 import json
@@ -54,7 +54,7 @@ class Unigram(tf.Module):
         self._pieces = tf_text.SentencepieceTokenizer(_compiled_model(model["vocab"], int(model["unk_id"])))
 
     def __call__(self, marked: Runs, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return int32 ids and the int64 row of each, ascending; at least the first ``limit`` of each text."""
+        """Return int32 ids and their rows (int64, ascending): at least the first ``limit`` ids of each text."""
         runs = marked
         for step in self._steps:
             runs = step(runs)
@@ -73,7 +73,7 @@ class Unigram(tf.Module):
 
 
 def _compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
-    """Return a SentencePiece model, as a protocol buffer, that segments texts without changing them."""
+    """Return a serialized SentencePiece model that segments texts without normalizing them."""
     parts = []
     for at, (piece, score) in enumerate(vocabulary):
         kind = _UNKNOWN if at == unknown else _NORMAL
@@ -85,7 +85,7 @@ def _compiled_model(vocabulary: list[list[Any]], unknown: int) -> bytes:
 
 
 def _normalization(configs: list[dict[str, Any]]) -> list[Step]:
-    """Return the normalization steps of a text before it is split into words."""
+    """Return the steps that normalize a text before it is split into words."""
     steps: list[Step] = []
     while configs:
         if by_character := list(takewhile(lambda config: config["type"] in _BY_CHARACTER, configs)):
@@ -125,13 +125,13 @@ def _replacement(config: dict[str, Any]) -> Step:
 
 
 def _repeats(runs: Runs, point: int) -> tf.Tensor:
-    """Return where the character follows itself in the same segment."""
+    """Return a mask of the places where ``point`` follows itself in the same segment."""
     same = runs.points == point
     return same & shifted(same) & ~runs.segment_starts()
 
 
 def _pairs_replaced(runs: Runs, point: int, by: int) -> Runs:
-    """Replace each pair of equal characters by one character, from the left."""
+    """Replace each pair of consecutive ``point`` characters by one character, from the left."""
     same = runs.points == point
     run = tf.cumsum(tf.cast(~_repeats(runs, point), tf.int64)) - 1
     second = same & (positions_in_rows(run) % 2 == 1)
@@ -162,7 +162,7 @@ def _stripping(config: dict[str, Any]) -> Step:
 
 
 class _Words(tf.Module):
-    """The detection of word beginnings."""
+    """A splitter that finds where words begin."""
 
     def __init__(self, configs: list[dict[str, Any]]) -> None:
         super().__init__(name="words")
@@ -181,7 +181,7 @@ class _Words(tf.Module):
                 raise cannot_run_in_graph(f"it finds words by {config['type']}")
 
     def __call__(self, runs: Runs) -> tuple[Runs, tf.Tensor]:
-        """Insert the word mark before each word; return the characters and where each word begins."""
+        """Insert the word mark before each word that lacks it; return the characters and a mask of word beginnings."""
         starts = runs.segment_starts()
         for kind in self._kinds:
             if kind == "Punctuation":
@@ -213,7 +213,7 @@ def _punctuation_table() -> CharacterTable:
 
 
 def _flat(config: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
-    """Return the parts of a sequence, which may contain sequences."""
+    """Return the parts of a sequence as a flat list; sequences may be nested."""
     if config is None or config["type"] != "Sequence":
         return [config] if config else []
     return [part for one in config[inner] for part in _flat(one, inner)]

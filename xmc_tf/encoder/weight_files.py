@@ -1,4 +1,4 @@
-"""The files of an encoder's weights: safetensors, TensorFlow's HDF5, and PyTorch's own format, without PyTorch."""
+"""Files of an encoder's weights: safetensors, TensorFlow's HDF5, and PyTorch's format (read without PyTorch)."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -24,7 +24,7 @@ _DEBERTA_PARTS = {"pos_proj": "pos_key_proj", "pos_q_proj": "pos_query_proj"}
 
 
 class WeightFiles:
-    """The arrays of one or more files of one format, by the names of PyTorch without the architecture's prefix."""
+    """The arrays of one or more files in one format, under PyTorch's names without the architecture's prefix."""
 
     def __init__(self, paths: list[Path], config: EncoderConfig) -> None:
         prefix = NAMES[config.architecture].prefix
@@ -35,7 +35,7 @@ class WeightFiles:
         return name in self._read or _older(name) in self._read
 
     def own(self, weight: Weight) -> np.ndarray:
-        """Return a weight in the layout that the network uses, as float32."""
+        """Return a weight as float32 in the layout that the network uses."""
         parts = []
         for name in weight.files:
             found = self._read[name if name in self._read else _older(name)]()
@@ -53,7 +53,7 @@ class WeightFiles:
 
 
 def in_files(weights: list[Weight], values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return weights, or their gradients, with the names and orientations of PyTorch."""
+    """Return weights, or their gradients, under PyTorch's names and in PyTorch's orientation."""
     arrays = {}
     for weight in weights:
         for name, part in zip(weight.files, np.split(values[weight.name], len(weight.files), axis=-1), strict=True):
@@ -62,7 +62,7 @@ def in_files(weights: list[Weight], values: dict[str, np.ndarray]) -> dict[str, 
 
 
 def save_weights(path: Path, weights: list[Weight], values: dict[str, np.ndarray]) -> None:
-    """Write weights as PyTorch's transformers reads them."""
+    """Write weights to a safetensors file that transformers can read."""
     try:
         save_file(in_files(weights, values), path, metadata={"format": "pt"})
     except SafetensorError as error:  # safetensors' own error for a full disk
@@ -70,7 +70,7 @@ def save_weights(path: Path, weights: list[Weight], values: dict[str, np.ndarray
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the files of a folder with weights: one, or those that an index lists; none if there are none."""
+    """Return the weight files in a folder: one file, or the files listed in an index; empty if there are none."""
     for name in (SAFETENSORS, HDF5, TORCH):
         if (folder / name).is_file():
             return [folder / name]
@@ -90,7 +90,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def listed_files(index: Path) -> list[str]:
-    """Return the names of the weight files that an index lists."""
+    """Return the names of the weight files listed in an index."""
     listed = read_json(index, expected="a list of the weight files", fix=_FIX, foreign=True).get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
         raise InputError(f"{index} does not list the weight files", expected='"weight_map": {...}', fix=_FIX)
@@ -98,7 +98,7 @@ def listed_files(index: Path) -> list[str]:
 
 
 def _arrays_of(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
-    """Yield the names of a file's arrays as in PyTorch, with a function that reads each."""
+    """Yield PyTorch's name for each array in a file, with a function that reads the array."""
     if path.suffix == ".bin":
         yield from _of_torch(TorchFile(path))
     elif path.suffix == ".h5":
@@ -147,19 +147,19 @@ def _from_safetensors(path: Path, name: str, of_tensorflow: bool) -> np.ndarray:
 
 
 def _torch_name(name: str) -> str:
-    """Return PyTorch's name for a name of TensorFlow: "bert/encoder/layer_._0/output/dense/kernel:0"."""
+    """Convert a TensorFlow name, such as "bert/encoder/layer_._0/output/dense/kernel:0", to PyTorch's name."""
     parts = name.removesuffix(":0").replace("_._", "/").split("/")
     parts = [_DEBERTA_PARTS.get(part, part) for part in parts]
     return ".".join([*parts[:-1], _LAST_PARTS.get(parts[-1], parts[-1])])
 
 
 def _turned(name: str, array: np.ndarray) -> np.ndarray:
-    """Return an array of TensorFlow in PyTorch's orientation."""
+    """Return an array from TensorFlow in PyTorch's orientation."""
     return array.T if name.removesuffix(":0").endswith("/kernel") else array
 
 
 def _older(name: str) -> str:
-    """Return the name of a normalization's weight in files of the first versions of transformers."""
+    """Return the name that a normalization weight had in the first versions of transformers."""
     parts = name.rsplit(".", 1)
     return f"{parts[0]}.{ {'weight': 'gamma', 'bias': 'beta'}.get(parts[-1], parts[-1]) }"
 

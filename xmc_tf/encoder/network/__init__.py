@@ -1,1 +1,1 @@
-"""The network of an encoder in plain TensorFlow: configuration, weights, layers, and one forward pass."""
+"""The network of an encoder in plain TensorFlow: configuration, weights, layers and the forward pass."""

@@ -1,4 +1,4 @@
-"""Attention within a batch, and how each architecture includes the distance between tokens."""
+"""Attention within a batch, with the way in which each architecture encodes the distance between tokens."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ Tensor = Any  # of TensorFlow, or of an ONNX graph
 
 
 class Layout:
-    """The layout of a batch's tokens as rows of one matrix. Here, padding has rows too, so no row has to move."""
+    """The arrangement of a batch's tokens as rows of one matrix. This layout keeps padding, so no row has to move."""
 
     def __init__(self, ops: Any, mask: Tensor) -> None:
         self.ops, self.mask = ops, mask
@@ -26,16 +26,16 @@ class Layout:
         self.positions = self.flat % self.width
 
     def pack(self, places: Tensor) -> Tensor:
-        """Return the rows of the tokens in ``[documents * tokens, …]``."""
+        """Select the rows of the layout from a matrix ``[documents * tokens, …]``."""
         return places
 
     def unpack(self, rows: Tensor) -> Tensor:
-        """Return the rows as ``[documents * tokens, …]``; ignore the content at padding."""
+        """Return the rows in the shape ``[documents * tokens, …]``; the content at padding is arbitrary."""
         return rows
 
 
 class Attention:
-    """Scaled dot-product attention of BERT and its relatives, for one batch."""
+    """Scaled dot-product attention of BERT and similar models, for one batch."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Attention:
         self.absent = self.ops.cast(absent, dtype)[:, None, None, :]
 
     def __call__(self, x: Tensor, layer: str, number: int) -> Tensor:
-        """Return what each token attends to, as rows of ``heads * head_width`` numbers."""
+        """Return the attention output of each token: rows of ``heads * head_width`` numbers."""
         # `layer` is the prefix of the names of the layer's weights.
         query, key, value = self.heads(self.layout.unpack(self.dense(x, f"{layer}qkv")), 3)
         scores = self.scores(query, key, layer, number) + self.absent
@@ -63,7 +63,7 @@ class Attention:
         return self.layout.pack(self.ops.reshape(found, [-1, self.config.heads * self.config.head_width]))
 
     def heads(self, places: Tensor, parts: int) -> list[Tensor]:
-        """Split rows into parts, such as queries and keys: ``[documents, heads, tokens, head_width]`` each."""
+        """Split rows into parts, such as queries and keys; each part is ``[documents, heads, tokens, head_width]``."""
         layout, config = self.layout, self.config
         shape = [layout.documents, layout.width, parts, config.heads, config.head_width]
         # Unstacked, not indexed: the gradient of an index fills and adds whole tensors.
@@ -74,7 +74,7 @@ class Attention:
         return self.ops.matmul(query * self.ops.cast(self.scale, self.dtype), key, transpose_b=True)
 
     def by_distance(self, table: Tensor, places: Tensor) -> Tensor:
-        """Return the products of ``[documents, heads, tokens, head_width]`` and a table of vectors by distance."""
+        """Multiply each token by the table's vectors for its distances: ``[documents, heads, tokens, tokens]``."""
         # The table is [2 * tokens, heads, head_width], in the order of `distances`.
         products = self.ops.matmul(places, self.ops.transpose(table, [1, 2, 0])[None])
         width = self.layout.width
@@ -84,17 +84,17 @@ class Attention:
         return self.ops.reshape(columns, [self.layout.documents, self.config.heads, width, width])
 
     def distances(self) -> Tensor:
-        """Return the distances of a token to another, from the largest on: T - 1 to -T."""
+        """Return the possible distances between two tokens in descending order: T - 1 to -T."""
         return self.ops.range(self.layout.width - 1, -self.layout.width - 1, -1)
 
     def split_heads(self, rows: Tensor, parts: int = 1) -> list[Tensor]:
-        """Return ``[rows, heads, head_width]`` of each part of a table's rows."""
+        """Split the rows of a table into parts, each ``[rows, heads, head_width]``."""
         shape = [-1, parts, self.config.heads, self.config.head_width]
         return self.ops.unstack(self.ops.reshape(rows, shape), num=parts, axis=1)
 
 
 class BucketAttention(Attention):
-    """MPNet's: the scores get a bias for each head and range of distances."""
+    """MPNet's attention, which adds a bias for each head and range of distances to the scores."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -110,7 +110,7 @@ class BucketAttention(Attention):
 
 
 class DisentangledAttention(Attention):
-    """DeBERTa's: contents attend to distances, and distances to contents."""
+    """DeBERTa's attention, which also lets contents attend to distances and distances to contents."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -148,7 +148,7 @@ class DisentangledAttention(Attention):
         return scores
 
     def _tables(self, layer: str) -> dict[str, Tensor]:
-        """Return the layer's keys and queries of relative positions."""
+        """Return the keys and queries of the layer's relative positions."""
         if self._parts and self.config.option("share_att_key", False):
             query, key, _ = self.split_heads(self.dense(self._table, f"{layer}qkv"), 3)
             found = {"c2p": key, "p2c": query}
@@ -158,7 +158,7 @@ class DisentangledAttention(Attention):
 
 
 class XlnetAttention(Attention):
-    """XLNet's: keys of distances, and whether two tokens are of the same segment."""
+    """XLNet's attention, which also scores distances and whether two tokens belong to the same segment."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -191,7 +191,7 @@ class XlnetAttention(Attention):
 
 
 class RotaryAttention(Attention):
-    """ModernBERT's: queries and keys are rotated by their positions; most layers see only near tokens."""
+    """ModernBERT's attention, which rotates queries and keys by position; most layers see only nearby tokens."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -230,7 +230,7 @@ ATTENTIONS: dict[str, type[Attention]] = {
 
 
 def _mpnet_buckets(buckets: int, farthest: int) -> np.ndarray:
-    """Return the bucket of each distance of a query from a key, from ``-farthest`` to ``farthest``."""
+    """Return the bucket of each distance between query and key, from ``-farthest`` to ``farthest``."""
     # Half of the buckets for either side; half of these for single distances, the rest for ranges that grow up to 128.
     distance = np.arange(-farthest, farthest + 1)
     half = buckets // 2
@@ -242,7 +242,7 @@ def _mpnet_buckets(buckets: int, farthest: int) -> np.ndarray:
 
 
 def _deberta_places(config: EncoderConfig, farthest_bucket: int, span: int) -> np.ndarray:
-    """Return the row of relative positions for each distance of a query from a key, from ``-max_length`` on."""
+    """Return the row of the relative-position table for each query-key distance, from ``-max_length`` on."""
     distance = place = np.arange(-config.max_length, config.max_length + 1)
     if (buckets := config.option("position_buckets", -1)) > 0:
         middle = buckets // 2

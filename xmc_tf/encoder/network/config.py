@@ -1,4 +1,4 @@
-"""The configuration of an encoder: the content of ``config.json``, under the same names for all architectures."""
+"""The configuration of an encoder: the content of ``config.json`` under field names shared by all architectures."""
 
 import dataclasses
 import json
@@ -98,7 +98,7 @@ class EncoderConfig:
 
     @classmethod
     def of(cls, given: Any, where: str = "config.json") -> "EncoderConfig":
-        """Return the configuration in a dictionary or an object of transformers; ``where`` is its name in errors."""
+        """Parse a dictionary or a transformers configuration; ``where`` names it in error messages."""
         content: Mapping[str, Any] = given if isinstance(given, Mapping) else given.to_dict()
         kind = content.get("model_type")
         if not isinstance(kind, str) or kind not in _DEFAULTS:
@@ -160,7 +160,7 @@ class EncoderConfig:
 
     @property
     def local_layers(self) -> list[bool]:
-        """Whether each layer of ModernBERT sees near tokens only."""
+        """Whether each layer of ModernBERT sees only nearby tokens."""
         if (kinds := self.option("layer_types", None)) is not None:  # of transformers 5
             return [kind == _NEAR for kind in kinds]
         every = self.option("global_attn_every_n_layers", 3)
@@ -168,14 +168,14 @@ class EncoderConfig:
 
     @property
     def rotations(self) -> tuple[float, float]:
-        """The bases of ModernBERT's rotations, in layers that see all tokens and in the others."""
+        """The rotation bases (theta) of ModernBERT: first of the layers that see all tokens, then of the others."""
         if (ropes := self.option("rope_parameters", None)) is not None:  # of transformers 5
             return float(ropes[_ALL]["rope_theta"]), float(ropes[_NEAR]["rope_theta"])
         theta = float(self.option("global_rope_theta", 160000.0))
         return theta, float(self.content.get("local_rope_theta", 10000.0) or theta)
 
     def with_dropout(self, rate: float | None) -> "EncoderConfig":
-        """Return a configuration with another dropout between layers (None: the same); 0 also turns off attention's."""
+        """Return a copy with another hidden dropout rate (None: unchanged); 0 also disables attention dropout."""
         if rate is None:
             return self
         changed = {_name_in_file(self.architecture, "hidden_dropout_prob"): rate}
@@ -197,7 +197,7 @@ def _name_in_file(kind: str, name: str) -> str:
 
 
 def _check_options(content: Mapping[str, Any], where: str) -> None:
-    """Refuse unsupported options that change the result."""
+    """Raise an InputError for unsupported options that would change the result."""
     refused = {
         "position_embedding_type": (None, "absolute"), "is_decoder": (None, False),
         "add_cross_attention": (None, False), "attn_type": (None, "bi"), "bi_data": (None, False),
@@ -218,7 +218,7 @@ def _check_options(content: Mapping[str, Any], where: str) -> None:
 
 
 def _is_rotation(given: Any) -> bool:
-    """Return whether an entry of ``rope_parameters`` is a rotation of the supported kind."""
+    """Return whether an entry of ``rope_parameters`` describes a supported rotation."""
     if not isinstance(given, Mapping) or given.get("rope_type", "default") != "default":
         return False
     theta = given.get("rope_theta")

@@ -1,4 +1,4 @@
-"""The forward pass of an encoder's network, one for all architectures and runtimes."""
+"""The forward pass of an encoder's network, shared by all architectures and runtimes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ class Forward:
         self._attend = kind(config, weights, layout, operations, self._dense, dtype)
 
     def states(self, ids: Tensor) -> Tensor:
-        """Return the hidden states of tokens, float32 [rows, width], for ids int32 [documents, tokens]."""
+        """Return the hidden states of tokens, float32 [rows, width], given int32 ids [documents, tokens]."""
         config = self._config
         x = embedded = self._embed(ids)
         before = config.architecture == "modernbert"
@@ -36,7 +36,7 @@ class Forward:
         return self._operations.drop(x, config.dropout) if config.architecture == "xlnet" else x
 
     def embeddings(self, ids: Tensor, pooling: str) -> Tensor:
-        """Return the embeddings of documents, float32 [documents, width]; ids of padding are ignored."""
+        """Return the embeddings of documents, float32 [documents, width]; ids at padding are ignored."""
         layout, config = self._layout, self._config
         rows = self.states(self._ops.where(layout.mask > 0, ids, config.pad_id))
         states = self._ops.reshape(layout.unpack(rows), [layout.documents, layout.width, config.width])
@@ -68,7 +68,7 @@ class Forward:
         return self._ops.cast(self._dense(x, "projection"), self._ops.float32)
 
     def _layer_norm_after(self, x: Tensor, layer: str, number: int) -> Tensor:
-        """Apply a layer that normalizes each sum, as in BERT and most others."""
+        """Apply a layer that normalizes after each residual sum, as in BERT and most other models."""
         attended = self._dropped(self._dense(self._attend(x, layer, number), f"{layer}out"))
         x = self._add_and_normalize(x, attended, f"{layer}out_norm")
         inner = self._operations.activate(self._dense(x, f"{layer}inner"))
@@ -77,7 +77,7 @@ class Forward:
         return self._add_and_normalize(x, self._dropped(self._dense(inner, f"{layer}outer")), f"{layer}outer_norm")
 
     def _layer_norm_before(self, x: Tensor, layer: str, number: int) -> Tensor:
-        """Apply a layer that normalizes its inputs and whose inner layer has gates."""
+        """Apply a layer that normalizes its inputs and has a gated inner layer, as in ModernBERT."""
         config, drop = self._config, self._operations.drop
         seen = self._normalize(x, f"{layer}out_norm") if f"{layer}out_norm.scale" in self._weights else x
         attended = self._dense(self._attend(seen, layer, number), f"{layer}out")
@@ -87,7 +87,7 @@ class Forward:
         return x + self._ops.cast(self._dense(inner, f"{layer}outer"), self._ops.float32)
 
     def _convolution(self, embedded: Tensor, x: Tensor) -> Tensor:
-        """Add DeBERTa's convolution over the embeddings of neighboring tokens."""
+        """Add DeBERTa's convolution over the embeddings of neighboring tokens, and normalize the sum."""
         layout, config = self._layout, self._config
         there = self._ops.cast(layout.mask, self._ops.float32)[:, :, None]
         places = self._ops.reshape(layout.unpack(embedded), [layout.documents, layout.width, config.width]) * there
@@ -118,7 +118,7 @@ class Forward:
 
 
 def _pool(ops: Any, pooling: str, states: Any, mask: Any, last_is_cls: bool) -> Any:
-    """Return float32 [documents, dim] for any pooling but "pooler", which has weights; 0 for an empty document."""
+    """Apply a pooling without weights: float32 [documents, dim]. The mean or maximum of an empty document is 0."""
     if pooling in ("last", "last_tanh") or (pooling == "cls" and last_is_cls):
         last = ops.reduce_sum(mask, axis=1) - 1
         found = ops.gather(states, ops.maximum(last, 0), axis=1, batch_dims=1)

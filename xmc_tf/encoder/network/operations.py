@@ -1,4 +1,4 @@
-"""The operations of a layer other than matrix products: normalization, activation and dropout."""
+"""The operations of a layer: dense products, normalization, activation and dropout."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _MOST_CALLS = 1 << 16  # of dropout in one network
 
 
 class Operations:
-    """The operations for inference: standard TensorFlow ops, which every server has."""
+    """Operations for inference, made of standard TensorFlow ops, which every server supports."""
 
     def __init__(self, activation: str, epsilon: float) -> None:
         self._activation, self._epsilon = ACTIVATIONS[activation], epsilon
@@ -36,7 +36,7 @@ class Operations:
         return out if bias is None else tf.nn.bias_add(out, tf.cast(bias, dtype))
 
     def normalize(self, x: tf.Tensor, scale: tf.Tensor, shift: tf.Tensor | None) -> tf.Tensor:
-        """Return float32 rows with mean 0 and variance 1, times the scale, plus the shift."""
+        """Normalize each row to mean 0 and variance 1, multiply by the scale and add the shift; float32."""
         mean, variance = tf.nn.moments(x, [1], keepdims=True)
         return tf.nn.batch_normalization(x, mean, variance, shift, scale, self._epsilon)
 
@@ -45,12 +45,12 @@ class Operations:
         return self.normalize(x + tf.cast(y, tf.float32), scale, shift)
 
     def drop(self, x: tf.Tensor, rate: float) -> tf.Tensor:
-        """Return ``x``: dropout is for training."""
+        """Return ``x`` unchanged, because dropout applies to training only."""
         return x
 
 
 class TrainingOperations(Operations):
-    """The operations for training, with custom gradients that read memory less often."""
+    """Operations for training, with custom gradients that read memory less often."""
 
     # `compiled`: XLA compiles each into one loop, for products in half precision. The products stay with oneDNN, whose
     # instructions for them XLA does not use.
@@ -85,7 +85,7 @@ class TrainingOperations(Operations):
         return normalized(scale, shifts, *terms)
 
     def drop(self, x: tf.Tensor, rate: float) -> tf.Tensor:
-        """Return ``x`` with a share of its numbers set to 0 and the others scaled up, decided by random bytes."""
+        """Set a random share of the numbers in ``x`` to 0 and scale the others up; random bytes select them."""
         dropped = round(rate * _BYTE)
         if not dropped:
             return x
@@ -104,7 +104,7 @@ class TrainingOperations(Operations):
 
 @lru_cache(maxsize=32)  # XLA keeps what it has compiled for each of these objects
 def _parts(activation: str, epsilon: float, compiled: bool) -> tuple[Callable, ...]:
-    """Return the activation and its gradient, and normalization and its gradient."""
+    """Return four functions: the activation, its gradient, normalization, and its gradient."""
 
     def normalized(scale: tf.Tensor, shift: tf.Tensor, *terms: tf.Tensor) -> tuple:
         x = terms[0]
@@ -128,7 +128,7 @@ def _parts(activation: str, epsilon: float, compiled: bool) -> tuple[Callable, .
 
 
 def _slope_of(name: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Return the function from an activation's input and its output's gradient to its input's gradient."""
+    """Return a function that maps an activation's input and output gradient to its input gradient."""
 
     def of_gelu(x: tf.Tensor, up: tf.Tensor) -> tf.Tensor:
         x32 = tf.cast(x, tf.float32)

@@ -1,4 +1,4 @@
-"""A batch's tokens as rows of one matrix in TensorFlow, without padding."""
+"""The tokens of a batch as rows of one matrix without padding, in TensorFlow."""
 
 import tensorflow as tf
 
@@ -12,14 +12,14 @@ _STEPS_PER_DOUBLING = 16
 
 
 def rounded_up(count: tf.Tensor) -> tf.Tensor:
-    """Return the next size: a multiple of 8 up to 128; above, at most an eighth larger."""
+    """Round up to a multiple of 8 if the count is at most 128, otherwise by at most an eighth."""
     steps = tf.constant(_STEPS, tf.int32)
     step = tf.reduce_max(tf.where(count > _STEPS_PER_DOUBLING * steps, 2 * steps, _LEAST))
     return (count + step - 1) // step * step
 
 
 class PackedLayout(Layout):
-    """A layout in which every layer computes rows of tokens only."""
+    """A layout in which layers compute only the rows of tokens, not of padding."""
 
     def __init__(self, mask: tf.Tensor, rounded: bool) -> None:
         super().__init__(tf, mask)

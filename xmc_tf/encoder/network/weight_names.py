@@ -1,4 +1,4 @@
-"""The weights of an encoder: their names and shapes here, and their names in the files of each architecture."""
+"""The weights of an encoder: their names and shapes in this package, and their names in each architecture's files."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Turn = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight of the network, stored in files as one array or as several that are joined along the last axis."""
+    """A weight of the network. Files store it as one array, or as several to join along the last axis."""
 
     name: str  # such as "layer.3.out.kernel"
     shape: tuple[int, ...]
@@ -88,7 +88,7 @@ def weights_of(config: EncoderConfig) -> list[Weight]:
 
 
 def layer_names(config: EncoderConfig) -> list[str]:
-    """Return the prefix that the weight names of each layer have in the files; only layers with their own weights."""
+    """Return the prefix of each layer's weight names in the files, for layers with weights of their own."""
     names = NAMES[config.architecture]
     if config.architecture != "albert":
         return [names.layer.format(n=number) for number in range(config.layers)]
@@ -97,7 +97,7 @@ def layer_names(config: EncoderConfig) -> list[str]:
 
 
 def layer_order(config: EncoderConfig) -> list[int]:
-    """Return which weights each layer uses; ALBERT's layers share them."""
+    """Return the number of the weights that each layer uses; ALBERT's layers share weights."""
     if config.architecture != "albert":
         return list(range(config.layers))
     groups, inner = config.option("num_hidden_groups", 1), config.option("inner_group_num", 1)
@@ -150,7 +150,7 @@ def _layer(config: EncoderConfig, names: Names, number: int, file: str) -> Itera
 
 
 def _shared(config: EncoderConfig, names: Names) -> Iterator[Weight]:
-    """Yield the weights that follow the layers, and those that all layers share."""
+    """Yield the weights that belong to no single layer: those that all layers share, and those after the last layer."""
     kind, width = config.architecture, config.width
     if kind == "mpnet":
         buckets = config.option("relative_attention_num_buckets", 32)
@@ -174,24 +174,24 @@ def _shared(config: EncoderConfig, names: Names) -> Iterator[Weight]:
 
 
 def deberta_span(config: EncoderConfig) -> int:
-    """Return half the number of DeBERTa's relative positions that have embeddings."""
+    """Return half the number of rows in DeBERTa's table of relative positions."""
     buckets = config.option("position_buckets", -1)
     return buckets if buckets > 0 else deberta_farthest(config)
 
 
 def deberta_farthest(config: EncoderConfig) -> int:
-    """Return the distance from which DeBERTa no longer distinguishes positions."""
+    """Return DeBERTa's maximum relative distance between tokens."""
     farthest = config.option("max_relative_positions", -1)
     return farthest if farthest > 0 else config.max_length
 
 
 def deberta_norms(config: EncoderConfig) -> list[str]:
-    """Return how DeBERTa normalizes the embeddings of relative positions."""
+    """Return the names of the normalizations of DeBERTa's relative-position embeddings."""
     return [one.strip() for one in str(config.option("norm_rel_ebd", "none")).lower().split("|")]
 
 
 def _xlnet_attention(config: EncoderConfig, own: str, file: str) -> Iterator[Weight]:
-    """Yield XLNet's attention weights, which its files store separately for each head: [width, heads, head_width]."""
+    """Yield XLNet's attention weights, which files store by head in the shape [width, heads, head_width]."""
     width, heads, each = config.width, config.heads, config.head_width
 
     def flat(one: np.ndarray) -> np.ndarray:

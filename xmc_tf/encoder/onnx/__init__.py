@@ -1,1 +1,1 @@
-"""The encoder for ONNX Runtime: the same network as an ONNX graph, which needs no TensorFlow."""
+"""The encoder for ONNX Runtime: the same network as an ONNX graph, which runs without TensorFlow."""

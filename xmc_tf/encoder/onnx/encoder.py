@@ -20,7 +20,7 @@ GRAPH = "model.onnx"
 
 
 class OnnxEncoder:
-    """A pre-trained transformer and its pooling in ONNX Runtime, without TensorFlow."""
+    """A pre-trained transformer with pooling, which runs in ONNX Runtime without TensorFlow."""
 
     batch_tokens = 4096  # intermediate values of larger batches do not fit the cache
 
@@ -30,7 +30,7 @@ class OnnxEncoder:
 
     @classmethod
     def load(cls, folder: str | Path, *, pooling: str = "auto", threads: int = -1) -> Self:
-        """Load the graph that ``write_encoder`` wrote, or else the weights of any encoder."""
+        """Load the graph that ``write_encoder`` wrote, or build it from the weights of any encoder."""
         require("onnxruntime")
         path = Path(folder) / GRAPH
         if not path.is_file():
@@ -43,7 +43,7 @@ class OnnxEncoder:
             return cls(config, *_session(str(path), threads))
 
     def embed(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the embeddings of documents, not normalized: float32 [documents, dim]."""
+        """Return the unnormalized embeddings of documents: float32 [documents, dim]."""
         if os.getpid() != self._process:
             raise InputError(
                 "embeddings of texts: ONNX Runtime does not work in a fork of the process that loaded the encoder",
@@ -56,7 +56,7 @@ class OnnxEncoder:
 
 
 def write_encoder(source: str | Path, folder: Path, *, pooling: str = "auto", precision: str = "fp32") -> None:
-    """Write the encoder in ``source`` as an ONNX graph, in "fp32" or "int8"."""
+    """Write the encoder in ``source`` as an ONNX graph with precision "fp32" or "int8"."""
     config, values, pooling = read_encoder(source, pooling)
     file, graph = network_graph(config, values, pooling, precision)
     folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ def write_encoder(source: str | Path, folder: Path, *, pooling: str = "auto", pr
 
 
 def choose_runtime(asked: str, folder: Path) -> str:
-    """Return "tensorflow" or "onnx"; "auto" is ONNX if the encoder was exported for it or there is no TensorFlow."""
+    """Return "tensorflow" or "onnx". "auto" means ONNX if the encoder was exported for it or TensorFlow is missing."""
     if asked not in RUNTIMES:
         raise InputError(f"unknown runtime {asked!r}", expected=", ".join(RUNTIMES))
     exported = (folder / GRAPH).is_file()
@@ -92,7 +92,7 @@ def choose_runtime(asked: str, folder: Path) -> str:
 
 
 def _session(file: str | bytes, threads: int, graph: Graph | None = None) -> tuple[Any, Any]:
-    """Return a session of a file with its weights beside it, or of a graph in memory, and the arrays that it uses."""
+    """Return a session for a file or for a graph in memory, and the arrays that must live as long as the session."""
     import onnxruntime  # takes a tenth of a second
 
     options = onnxruntime.SessionOptions()

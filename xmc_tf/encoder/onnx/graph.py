@@ -1,4 +1,4 @@
-"""An ONNX graph, written by the operations that the network calls in TensorFlow."""
+"""An ONNX graph, built through the TensorFlow functions that the network calls."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -55,13 +55,13 @@ class Node:
 
 
 class ScaledRows(Node):
-    """A table of 8-bit integers, in which each row has a scale."""
+    """A table of 8-bit integers with a scale for each row or for each column."""
 
     scale: Node
 
 
 class Graph:
-    """A graph that is being written, with TensorFlow's functions, so that ``encoder/network`` serves both runtimes."""
+    """An ONNX graph under construction, with TensorFlow's functions, so that ``encoder/network`` serves both runtimes."""
 
     float32, int32, int64 = _FLOAT, _INT, _INT
 
@@ -73,17 +73,17 @@ class Graph:
         self.weights: dict[str, np.ndarray] = {}  # the content of the second file, in this order
 
     def input(self, name: str, dtype: str, sizes: Sequence[str | int]) -> Node:
-        """Return an input of the graph; sizes that vary have names."""
+        """Add an input to the graph and return it; dimensions of variable size have names."""
         self._inputs.append(messages.value(name, messages.TYPES[dtype], sizes))
         return Node(self, name, dtype)
 
     def weight(self, name: str, array: np.ndarray) -> Node:
-        """Return a weight, whose content is not in the graph's own file."""
+        """Add a weight to the graph and return it; its content is written to the second file."""
         self.weights[name] = array
         return Node(self, name, array.dtype.name)
 
     def file(self, result: Node, name: str, sizes: Sequence[str | int]) -> bytes:
-        """Return the content of an ONNX file with one output."""
+        """Return the content of an ONNX file whose only output is ``result``."""
         self._nodes.append(messages.node("Identity", [result.name], [name], {}, ""))
         constants = [content for _, content in self._constants.values()]
         for offset, (weight, array) in zip(self.offsets(), self.weights.items(), strict=True):
@@ -92,12 +92,12 @@ class Graph:
         return messages.model(self._nodes, constants, self._inputs, [output])
 
     def offsets(self) -> list[int]:
-        """Return the place of each weight in the second file, at the start of a page, so that it can be mapped."""
+        """Return the offset of each weight in the second file, at the start of a page so that it can be mapped."""
         sizes = [-(-array.nbytes // _PAGE) * _PAGE for array in self.weights.values()]
         return [0, *np.cumsum(sizes).tolist()][: len(sizes)]
 
     def add(self, kind: str, *inputs: Any, dtype: str = "", domain: str = "", **attributes: Any) -> Node:
-        """Add an ONNX operation with one result, by default of its first input's type; inputs of None are left out."""
+        """Add an operation and return its result, by default of the first input's type; None omits an input."""
         return self._add(kind, inputs, dtype, domain, attributes, 1)[0]
 
     def _add(
@@ -113,7 +113,7 @@ class Graph:
         return [Node(self, name, kept) for name in outputs]
 
     def pair(self, kind: str, a: Any, b: Any) -> Node:
-        """Add an operation of two inputs; a plain number takes the type of the other one."""
+        """Add an operation with two inputs; a plain number takes the type of the other input."""
         dtype = a.dtype if isinstance(a, Node) else b.dtype
         a, b = (self.constant(one, dtype) for one in (a, b))
         return self.add(kind, a, b, dtype=_BOOL if kind in _COMPARISONS else dtype)
@@ -121,7 +121,7 @@ class Graph:
     # The functions of TensorFlow that the network calls.
 
     def constant(self, given: Any, dtype: str = "") -> Node:
-        """Return a constant; equal ones are written once."""
+        """Return a constant; equal constants are written only once."""
         if isinstance(given, Node):
             return given
         array = np.asarray(given)
@@ -136,7 +136,7 @@ class Graph:
     convert_to_tensor = constant
 
     def cast(self, x: Any, dtype: str) -> Any:
-        """Return ``x`` in another type; a plain number stays, as it takes the other input's type."""
+        """Convert ``x`` to another type. A plain number stays unchanged, because it takes the other input's type."""
         if not isinstance(x, Node) or x.dtype == dtype:
             return x
         return self.add("Cast", x, dtype=dtype, to=messages.TYPES[dtype])
@@ -171,7 +171,7 @@ class Graph:
         return self.add("Gather", x, indices, axis=axis)
 
     def matmul(self, a: Node, b: Node, transpose_b: bool = False) -> Node:
-        """Return the product; a transposed second factor has four dimensions."""
+        """Return the matrix product; with ``transpose_b``, ``b`` must have four dimensions."""
         return self.add("MatMul", a, self.transpose(b, [0, 1, 3, 2]) if transpose_b else b)
 
     def bias_add(self, x: Node, bias: Node) -> Node:
@@ -207,7 +207,7 @@ class Graph:
     shape, size, softmax = _function("Shape", dtype=_INT), _function("Size", dtype=_INT), _function("Softmax", axis=-1)
 
     def item(self, x: Node, key: tuple[Any, ...]) -> Node:
-        """Return ``x[key]`` for numbers, slices and None; numbers and bounds may be nodes."""
+        """Return ``x[key]`` for a key of numbers, slices and None; numbers and bounds may be nodes."""
         cuts, numbers, new, axis = list[tuple[int, Any, Any]](), list[tuple[int, Any]](), list[int](), 0
         for part in key:
             if part is None:
@@ -226,7 +226,7 @@ class Graph:
         return self.add("Unsqueeze", x, new) if new else x
 
     def _sizes(self, sizes: Sequence[Any]) -> Node:
-        """Return sizes, some of which may be nodes, as one vector."""
+        """Return a sequence of sizes, some of which may be nodes, as one vector."""
         if not any(isinstance(one, Node) for one in sizes):
             return self.constant(np.array(sizes, np.int64))
         parts = [self.add("Unsqueeze", one, [0]) if isinstance(one, Node) else self.constant([one]) for one in sizes]

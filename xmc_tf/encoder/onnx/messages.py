@@ -1,4 +1,4 @@
-"""ONNX files: the few messages of ``onnx.proto`` that a graph needs."""
+"""Encoding of the messages of ``onnx.proto`` that an ONNX file needs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,14 +17,14 @@ MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operations
 def model(
     nodes: Iterable[bytes], constants: Iterable[bytes], inputs: Iterable[bytes], outputs: Iterable[bytes]
 ) -> bytes:
-    """Return the file of a graph from its messages: nodes in the order of computation, tensors, and values."""
+    """Return the content of an ONNX file from its encoded messages; nodes must be in the order of computation."""
     parts = [_all(1, nodes), field(2, "encoder"), _all(5, constants), _all(11, inputs), _all(12, outputs)]
     opsets = [field(2, _OPSET), field(1, MICROSOFT) + field(2, 1)]
     return field(1, _IR_VERSION) + field(2, "xmc_tf") + field(7, b"".join(parts)) + _all(8, opsets)
 
 
 def node(kind: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, Any], domain: str) -> bytes:
-    """Return a node; an empty input is left out."""
+    """Encode a node; an empty name stands for an omitted input."""
     head = _all(1, inputs) + _all(2, outputs) + field(3, outputs[0]) + field(4, kind)
     return head + _all(5, (_attribute(name, given) for name, given in attributes.items())) + field(7, domain)
 
@@ -35,14 +35,14 @@ def tensor(name: str, array: np.ndarray) -> bytes:
 
 
 def outer_tensor(name: str, array: np.ndarray, file: str, offset: int) -> bytes:
-    """Return a constant whose content is in another file of the same folder."""
+    """Encode a constant whose content is in another file of the same folder."""
     place = {"location": file, "offset": str(offset), "length": str(array.nbytes)}
     entries = _all(13, (field(1, key) + field(2, text) for key, text in place.items()))
     return _all(1, array.shape) + field(2, TYPES[array.dtype.name]) + field(8, name) + entries + field(14, 1)
 
 
 def value(name: str, kind: int, sizes: Sequence[str | int]) -> bytes:
-    """Return an input or output; a dimension of variable size is given by a name."""
+    """Encode an input or output; a string in ``sizes`` names a dimension of variable size."""
     dims = _all(1, (field(1 if isinstance(one, int) else 2, one) for one in sizes))
     return field(1, name) + field(2, field(1, field(1, kind) + field(2, dims)))
 

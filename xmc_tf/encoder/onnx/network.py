@@ -18,7 +18,7 @@ _MIDDLE = 128  # the byte for 0
 def network_graph(
     config: EncoderConfig, values: Mapping[str, np.ndarray], pooling: str, precision: str = "fp32"
 ) -> tuple[bytes, Graph]:
-    """Return the graph from token ids to embeddings: its file, and the graph, which holds the weights."""
+    """Build the graph from token ids to embeddings; return the content of its file, and the graph with its weights."""
     graph = Graph()
     ids, mask = (graph.input(name, graph.int64, ["documents", "tokens"]) for name in INPUTS)
     weights = _Weights(graph, values, precision)
@@ -29,7 +29,7 @@ def network_graph(
 
 
 class GraphOperations:
-    """The operations of the layers other than those of TensorFlow; see ``network.operations``."""
+    """The operations of a layer as ONNX nodes, like ``network.operations`` in TensorFlow."""
 
     def __init__(self, graph: Graph, activation: str, epsilon: float) -> None:
         self._graph, self._epsilon = graph, epsilon
@@ -64,7 +64,7 @@ class GraphOperations:
 
 
 class _TokenRows(Layout):
-    """The rows of tokens without padding, like ``PackedLayout`` in TensorFlow."""
+    """A layout without rows for padding, like ``PackedLayout`` in TensorFlow."""
 
     def __init__(self, graph: Graph, mask: Node) -> None:
         super().__init__(graph, mask)
@@ -83,7 +83,7 @@ class _TokenRows(Layout):
 
 
 class _Weights(Mapping[str, Node]):
-    """The weights as constants of a graph, which gets only those that the network reads."""
+    """The weights as constants of a graph, which contains only the weights that the network has read."""
 
     def __init__(self, graph: Graph, values: Mapping[str, np.ndarray], precision: str) -> None:
         self._graph, self._values, self._precision = graph, values, precision
@@ -109,7 +109,7 @@ class _Weights(Mapping[str, Node]):
 
 
 def _of_8_bits(graph: Graph, name: str, array: np.ndarray) -> Node:
-    """Return an 8-bit matrix with a scale for each output, or for each row of the table of words."""
+    """Return a weight as 8-bit integers with a scale for each output, or for each row of the word embeddings."""
     axis = 1 if name == "words" else 0
     scale = np.maximum(np.abs(array).max(axis=axis, keepdims=True) / (_MIDDLE - 1), np.finfo(np.float32).tiny)
     whole = np.rint(array / scale).astype(np.int16)
