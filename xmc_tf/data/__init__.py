@@ -1,4 +1,4 @@
-"""Reading and checking of the user's inputs: texts, matrices and label names."""
+"""Read and check the user's inputs: texts, feature and label matrices, and label names."""
 
 # ruff: noqa: F401  other packages import these names from here
 from xmc_tf.data.batches import epoch_batches, share_of_batch

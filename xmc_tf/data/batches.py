@@ -1,4 +1,4 @@
-"""Batches of documents of similar length, in an order that depends only on the seed and the epoch."""
+"""Batches of documents of similar length. Their order depends only on the seed and the epoch."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ _WINDOW = 50
 def epoch_batches(
     lengths: np.ndarray, batch: int, *, seed: int, epoch: int, token_budget: int | None = None
 ) -> list[np.ndarray]:
-    """Return the global batches of an epoch (int64 document numbers); each document is in exactly one."""
+    """Return the global batches of an epoch as int64 document numbers; each document is in exactly one batch."""
     if batch < 1 or (token_budget is not None and token_budget < 1):
         raise InputError(
             "a batch must have room for at least one document and one token",
@@ -40,7 +40,7 @@ def epoch_batches(
 
 
 def share_of_batch(documents: np.ndarray, lengths: np.ndarray, rank: int, size: int) -> np.ndarray:
-    """Return this rank's share of a global batch, in batch order; shares are about equal in documents and tokens."""
+    """Return this rank's share of a global batch, in batch order. The ranks get about equal documents and tokens."""
     longest_first = np.argsort(-np.asarray(lengths)[documents].astype(np.int64), kind="stable")
     row, column = np.divmod(np.arange(len(documents)), size)
     # Rounds have alternating directions: the first rank of one round is the last of the next.
@@ -49,7 +49,7 @@ def share_of_batch(documents: np.ndarray, lengths: np.ndarray, rank: int, size: 
 
 
 def _budget_ends(lengths: np.ndarray, batch: int, budget: int) -> np.ndarray:
-    """Return the ends of batches of ascending lengths that are as large as the token budget allows."""
+    """Return the ends of the largest batches that the token budget allows; ``lengths`` are ascending."""
     ends, start, counts = [], 0, np.arange(1, batch + 1)
     while start < len(lengths):
         here = lengths[start : start + batch].astype(np.int64)

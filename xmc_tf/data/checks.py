@@ -1,4 +1,4 @@
-"""Checks that the user's inputs fit together."""
+"""Check that the user's inputs are consistent with each other."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,10 @@ def check_training_input(
     files: Mapping[str, Any] | None = None,
     loaded: bool = False,
 ) -> None:
-    """Check all training inputs; ``files`` names them in messages, ``loaded`` skips what `load_matrix` has checked."""
+    """Check all training inputs.
+
+    ``files`` gives the file names to show in messages; ``loaded`` skips the checks that `load_matrix` has already done.
+    """
     called = {key: f"{name} ({files[key]})" if files and files.get(key) else name for key, name in _NAMES.items()}
     check_labels(Y, called["Y"], loaded)
     if X is None and texts is None:
@@ -66,7 +69,7 @@ def check_training_input(
 
 
 def check_prediction_input(X: Any, nr_features: int, name: str = "the features X") -> None:
-    """Raise an error if the number of features differs from training."""
+    """Raise an error if X does not have the number of features that the model was trained on."""
     check_features(X, name)
     if X.shape[1] != nr_features:
         raise InputError(
@@ -78,7 +81,7 @@ def check_prediction_input(X: Any, nr_features: int, name: str = "the features X
 
 
 def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -> None:
-    """Raise an error if the number of labels differs from training."""
+    """Raise an error if Y does not have the number of labels that the model was trained on."""
     check_labels(Y, name)
     if Y.shape[1] != nr_labels:
         raise InputError(
@@ -90,7 +93,7 @@ def check_validation_input(Y: Any, nr_labels: int, name: str = "the labels Y") -
 
 
 def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> None:
-    """Check that a label matrix is sparse, not empty, and has only positive values."""
+    """Check that a label matrix is sparse, has at least one entry, and contains only positive values."""
     if not issparse(Y) or Y.format not in ("csr", "csc"):
         raise InputError(
             f"{name} are not a sparse matrix",
@@ -119,7 +122,7 @@ def check_labels(Y: Any, name: str = "the labels Y", loaded: bool = False) -> No
 
 
 def check_features(X: Any, name: str = "the features X", loaded: bool = False) -> None:
-    """Check that features are a matrix that is not empty and has only finite values."""
+    """Check that features are a non-empty matrix of finite values."""
     given = [X.sparse, X.dense] if isinstance(X, Features) else [X]
     parts: list[Any] = [part for part in given if part is not None or X is None]
     for part in parts:
@@ -142,7 +145,7 @@ def check_features(X: Any, name: str = "the features X", loaded: bool = False) -
 
 
 def nr_rows(documents: Any) -> int:
-    """Return the number of documents in texts, a matrix or `Features`."""
+    """Return the number of documents in a list of texts, a matrix or `Features`."""
     return int(documents.shape[0]) if hasattr(documents, "shape") else len(documents)
 
 

@@ -1,4 +1,4 @@
-"""Texts in any form that Python users have them in."""
+"""Read texts from the data types that are common in Python."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ _TEXTS = (str, bytes)
 
 
 def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -> Texts | None:
-    """Return documents as texts, with missing ones (None, NaN) as empty texts; None if they are features."""
+    """Return the texts of documents, or None if the input holds features. A missing text (None, NaN) becomes ""."""
     if isinstance(documents, TextFile | LazyTexts):
         return documents
     if isinstance(documents, Features) or issparse(documents):
@@ -70,7 +70,7 @@ def read_texts(documents: Any, name: str = "texts", *, training: bool = False) -
 
 
 def _filled(values: list[Any], name: str) -> list[Any]:
-    """Return texts, with an empty one for each that is missing."""
+    """Return the texts with each missing one replaced by ""."""
     missing = [row for row, value in enumerate(values) if value is None]
     if missing:
         _LOG.warning(

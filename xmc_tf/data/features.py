@@ -10,7 +10,7 @@ from xmc_tf.data.in_memory import is_frame, listed
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Features of documents: sparse columns (float32 CSR, sorted indices), then dense ones (float32, C-contiguous)."""
+    """The features of documents: sparse columns (CSR, sorted indices), then dense ones (C-contiguous), all float32."""
 
     sparse: csr_matrix | None = None
     dense: np.ndarray | None = None
@@ -50,7 +50,7 @@ class Features:
         return self.nr_rows, self.nr_features
 
     def rows(self, index: np.ndarray | slice) -> Self:
-        """Return the documents that ``index`` (positions, a mask or a slice) selects, in its order."""
+        """Return the documents selected by ``index`` (positions, a mask or a slice), in the order of the index."""
         return type(self)(
             sparse=None if self.sparse is None else self.sparse[index],
             dense=None if self.dense is None else np.ascontiguousarray(self.dense[index]),
@@ -58,7 +58,7 @@ class Features:
 
 
 def as_features(features: Any) -> Features:
-    """Convert a matrix, lists, a DataFrame or a pair (sparse, dense) to `Features`, copying only if needed."""
+    """Convert a matrix, lists, a DataFrame or a pair (sparse, dense) to `Features`; copy the data only if necessary."""
     if isinstance(features, Features):
         return features
     if is_frame(features):

@@ -1,4 +1,4 @@
-"""Values of DataFrames, Series and arrays as Python objects."""
+"""Convert the values of DataFrames, Series and arrays to Python objects."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,12 +15,12 @@ def is_frame(value: Any) -> bool:
 
 
 def is_listing(value: Any) -> bool:
-    """Return whether a value can be iterated over, and is neither a text nor a mapping."""
+    """Return whether a value is iterable but neither a text nor a mapping."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
 
 
 def listed(column: Any) -> Any:
-    """Return a column as a list of Python values, if its library can convert it."""
+    """Return a column as a list of Python values; if its library cannot convert it, return it unchanged."""
     for convert in ("to_pylist", "to_list", "tolist"):  # PyArrow; pandas and Polars; NumPy
         if hasattr(column, convert):
             return getattr(column, convert)()
@@ -28,7 +28,7 @@ def listed(column: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a cell as a Python value; None if it is missing."""
+    """Return a cell as a Python value, or None if the cell is missing."""
     if value is None or isinstance(value, str | bytes | list | tuple | set | frozenset):
         return value
     if hasattr(value, "as_py"):

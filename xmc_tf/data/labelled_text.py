@@ -1,4 +1,4 @@
-"""Files with the labels and the text of one document per line, in PECOS's format."""
+"""Files in PECOS's format with one document per line: its labels, then its text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from xmc_tf.data.text import TextFile
 
 @dataclass(frozen=True)
 class LabelledText:
-    """The layout of a line: by default ``labels<TAB>text``, with labels such as ``3,14``, ``3:1:0.5`` or ``3::0.5``."""
+    """The layout of a line: ``labels<TAB>text`` by default, with labels such as ``3,14``, ``3:1:0.5`` or ``3::0.5``."""
 
     text_pos: int = 1  # fields, counted from 0
     label_pos: int = 0
@@ -29,7 +29,7 @@ class LabelledText:
         return [text for _, text in self._fields(path, self.text_pos)]
 
     def labels(self, path: str | Path, nr_labels: int) -> tuple[csr_matrix, csr_matrix | None]:
-        """Read documents × labels, and the relevance of each label; None if the first line has no relevances."""
+        """Read the label matrix and the relevance of each label; the relevance is None if the first line has none."""
         columns, values, relevances, indptr = list[int](), list[float](), list[float](), [0]
         with_relevance: bool | None = None
         for line, field in self._fields(path, self.label_pos):
@@ -58,7 +58,7 @@ class LabelledText:
         return matrix([1.0] * len(columns)), None
 
     def _fields(self, path: str | Path, position: int) -> Iterator[tuple[int, str]]:
-        """Yield one field of each line, with the line number from 1."""
+        """Yield the number of each line, from 1, and one of its fields."""
         needed = max(self.text_pos, self.label_pos) + 1
         for line, text in enumerate(TextFile(path, name="labelled texts"), start=1):
             fields = text.split("\t", self.maxsplit)

@@ -1,4 +1,4 @@
-"""Names of labels, and choices among them by name or number."""
+"""Read label names, and select labels by name or number."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -56,7 +56,7 @@ def load_names(path: str | Path, count: int | None = None) -> list[str]:
 
 
 def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
-    """Return the numbers of the labels that are chosen by name or by number (from 0), ascending."""
+    """Return the numbers of the chosen labels in ascending order. Each is chosen by name or by number (from 0)."""
     numbers = numbers_of(names)
     chosen: set[int] = set()
     for label in [labels] if isinstance(labels, str) else labels:
@@ -73,7 +73,7 @@ def chosen_labels(labels: Iterable[str | int], names: Sequence[str] | None, nr_l
 
 
 def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: int) -> np.ndarray:
-    """Return the numbers of the labels chosen in a file with one name or number per line, ascending."""
+    """Read a file with one label name or number per line; return the label numbers in ascending order."""
     numbers = numbers_of(names)
     chosen: set[int] = set()
     for line, text in enumerate(TextFile(path, name="labels to predict"), start=1):
@@ -93,7 +93,7 @@ def load_label_choice(path: str | Path, names: Sequence[str] | None, nr_labels: 
 
 
 def numbers_of(names: Sequence[str] | None) -> dict[str, list[int]]:
-    """Return the numbers of the labels of each name."""
+    """Map each name to the numbers of the labels that have it."""
     numbers: dict[str, list[int]] = {}
     for number, name in enumerate(names or ()):
         numbers.setdefault(name, []).append(number)

@@ -1,4 +1,4 @@
-"""Reading and writing of feature and label matrices, and the names of their files."""
+"""Read and write feature and label matrices, and determine the names of output files."""
 
 import logging
 from collections.abc import Sequence
@@ -38,18 +38,18 @@ def load_matrix(
         >>> X = load_matrix("X.trn.npz", name="features")
 
     Args:
-        path: a scipy .npz (CSR, CSC or COO, any index type, compressed or not) or a dense .npy.
+        path: a scipy .npz file (CSR, CSC or COO, any index type, compressed or not) or a dense .npy file.
         name: name of the matrix in messages.
-        mmap: whether to map uncompressed arrays of the right types; they are then read-only and shared by all processes
-            on the machine.
+        mmap: whether to map arrays into memory if they are uncompressed and of the right type. Mapped arrays are
+            read-only and shared by all processes on the machine.
         scan: the shared scan that checks the numbers; all ranks that share it must load the same file.
 
     Returns:
-        CSR or CSC as in the file (COO becomes CSR), with sorted rows and no duplicates, or a C-contiguous array;
-        always float32 and finite.
+        A CSR or CSC matrix with sorted indices and no duplicates (COO becomes CSR), or a C-contiguous array. All values
+        are float32 and finite.
 
     Raises:
-        InputError: the file cannot be used; the error names the file and, where possible, row and column.
+        InputError: the file cannot be used. The error names the file and, where possible, the row and column.
     """
     path = existing_file(path, name)
     what = f"{name}: {path}"
@@ -78,7 +78,7 @@ def load_matrix(
 
 
 def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False, mark: str = "") -> None:
-    """Write a matrix atomically as a mappable .npz or .npy; ``mark`` identifies a command's output."""
+    """Write a matrix atomically as an .npz or .npy file that can be mapped; ``mark`` identifies a command's output."""
     path = Path(path)
     suffix = ".npz" if issparse(matrix) else ".npy"
     if path.suffix != suffix and not any_name:
@@ -113,7 +113,7 @@ def save_matrix(path: str | Path, matrix: Any, *, any_name: bool = False, mark: 
 
 
 def open_matrix(path: str | Path) -> csr_matrix | csc_matrix:
-    """Map a sparse matrix of a work file, without the checks of `load_matrix` that read everything."""
+    """Map a sparse matrix of a work file, without those checks of `load_matrix` that read the whole file."""
     arrays = read_npz(path, name="work file")
     kind = csc_matrix if arrays["format"].tobytes() == b"csc" else csr_matrix
     matrix = kind(tuple(int(side) for side in arrays["shape"]), dtype=np.float32)
@@ -124,7 +124,7 @@ def open_matrix(path: str | Path) -> csr_matrix | csc_matrix:
 
 
 def load_features(paths: Sequence[str | Path], *, scan: Scan = ALONE) -> Features:
-    """Read one feature file, or a sparse and a dense one that are concatenated in this order."""
+    """Read one feature file, or a sparse and a dense file, whose columns are concatenated in this order."""
     parts = [load_matrix(path, name="features", scan=scan) for path in paths]
     if len(parts) == 1:
         return as_features(parts[0])
@@ -139,7 +139,7 @@ def load_features(paths: Sequence[str | Path], *, scan: Scan = ALONE) -> Feature
 
 
 def prediction_path(path: str | None, folder_name: str | None = None) -> str | None:
-    """Return the output file of a prediction command, given its ``-o``; in an existing folder, ``folder_name``."""
+    """Return the output file of a prediction command. If ``-o`` is a folder, it is the file ``folder_name`` in it."""
     if path is not None and folder_name and Path(path).is_dir():
         return str(Path(path) / folder_name)
     if path is not None and Path(path).suffix not in (".npz", ".jsonl"):
@@ -148,7 +148,7 @@ def prediction_path(path: str | None, folder_name: str | None = None) -> str | N
 
 
 def embedding_path(path: str) -> Path:
-    """Return the output file of an embedding command, given its ``-o``; in an existing folder, ``embeddings.npy``."""
+    """Return the output file of an embedding command. If ``-o`` is a folder, it is ``embeddings.npy`` in it."""
     if Path(path).is_dir():
         return Path(path) / "embeddings.npy"
     if Path(path).suffix != ".npy":
@@ -157,7 +157,7 @@ def embedding_path(path: str) -> Path:
 
 
 def _check_name(path: str, what: str, expected: str) -> None:
-    """Raise an error for a name that implies another format; like PECOS, accept names without a known ending."""
+    """Raise an error if a file name implies another format. Names without a known extension are valid, as in PECOS."""
     if Path(path).suffix.lower() in _OTHER_FORMATS:
         raise InputError(
             f"-o {path}: {what} not written in this form",
@@ -169,7 +169,7 @@ def _check_name(path: str, what: str, expected: str) -> None:
 
 
 def index_type(shape: tuple[int, int], nr_entries: int) -> type[np.signedinteger]:
-    """Return the type of a sparse matrix's indices and pointers on disk: int32 if everything fits."""
+    """Return the type in which a sparse matrix's indices and pointers are saved: int32 if large enough, else int64."""
     return np.int32 if max(*shape, nr_entries) <= _LARGEST_INT32 else np.int64
 
 
@@ -274,7 +274,7 @@ def _from_coo(arrays: dict[str, np.ndarray], data: np.ndarray, shape: tuple[int,
 
 
 def _values(array: np.ndarray, what: str) -> np.ndarray:
-    """Return the values as float32, without a copy if they are."""
+    """Return the values as float32; they are copied only if they have another type."""
     if array.dtype.kind not in "fiub":
         raise InputError(f"{what} holds no numbers", expected="integers or floats", received=str(array.dtype))
     if array.dtype == np.dtype(np.float32) and array.dtype.isnative:

@@ -1,4 +1,4 @@
-"""Splitting of long documents into windows of tokens, and combining of the windows' embeddings or scores."""
+"""Split long documents into windows of tokens, and combine the embeddings or scores of the windows."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +12,7 @@ TRUNCATE = "truncate"
 
 @dataclass(frozen=True)
 class Reading:
-    """A way to split documents into windows (parts that the encoder reads at once) and combine their embeddings."""
+    """The way in which documents are split into windows (the units the encoder reads) and their embeddings combined."""
 
     max_length: int  # tokens of a window, including special ones
     max_windows: int = 1  # of a document; the tokens behind them are ignored
@@ -20,12 +20,12 @@ class Reading:
 
     @classmethod
     def of(cls, max_length: int, long_texts: str, max_windows: int) -> Self:
-        """Return the reading that the options ``truncate_length``, ``long_texts`` and ``max_windows`` describe."""
+        """Create a `Reading` from the options ``truncate_length``, ``long_texts`` and ``max_windows``."""
         return cls(max_length) if long_texts == TRUNCATE else cls(max_length, max_windows, long_texts)
 
     @property
     def long_texts(self) -> str:
-        """The option ``long_texts``: "truncate", "mean" or "max"."""
+        """The value of the option ``long_texts``: "truncate", "mean" or "max"."""
         return TRUNCATE if self.max_windows == 1 else self.combine
 
 
@@ -37,7 +37,7 @@ class WindowEmbeddings(NamedTuple):
 
     @classmethod
     def of_single_windows(cls, vectors: np.ndarray) -> Self:
-        """Return the embeddings of documents of one window each."""
+        """Return the embeddings of documents that have one window each."""
         return cls(vectors, np.arange(len(vectors) + 1))
 
     @property
@@ -45,7 +45,7 @@ class WindowEmbeddings(NamedTuple):
         return len(self.splits) - 1
 
     def of_documents(self, combine: str) -> np.ndarray:
-        """Return one embedding per document: the "mean" or "max" over its windows."""
+        """Return one embedding per document: the mean or maximum over its windows (``combine``: "mean" or "max")."""
         if len(self.vectors) == self.nr_documents:
             return self.vectors
         if combine == "max":
@@ -55,14 +55,14 @@ class WindowEmbeddings(NamedTuple):
 
 
 def window_bounds(tokens: int, limit: int, max_windows: int) -> list[tuple[int, int]]:
-    """Return begin and end of each window: as few as possible, with lengths that differ by at most one token."""
+    """Return the bounds of each window: as few windows as possible, whose lengths differ by at most one token."""
     count = min(max(1, -(-tokens // limit)), max_windows)
     kept = min(tokens, count * limit)
     return list(pairwise(number * kept // count for number in range(count + 1)))
 
 
 def max_over_windows(scores: csr_matrix, splits: np.ndarray, only_topk: int) -> csr_matrix:
-    """Return the ``only_topk`` best nodes of each document, best first, by the largest score over its windows."""
+    """Return the ``only_topk`` best nodes of each document, best first. A node's score is its maximum over windows."""
     nr_documents = len(splits) - 1
     if nr_documents == scores.shape[0]:
         return scores

@@ -1,4 +1,4 @@
-"""Checks of a matrix's arrays, read in pieces, so that a mapped matrix may exceed memory."""
+"""Check the arrays of a matrix. They are read in pieces, so that a mapped matrix may exceed memory."""
 
 from collections.abc import Callable, Iterator
 from typing import NoReturn, Protocol, TypeVar
@@ -15,10 +15,10 @@ FEW = 1 << 20
 
 
 class Scan(Protocol):
-    """A way to scan an array in parts, by this process or by several; see also ``xmc_tf.ranks.shared_scan``."""
+    """A way to scan an array in parts, in this process or in several; see also ``xmc_tf.ranks.shared_scan``."""
 
     def each(self, look: Callable[[int, int], Found]) -> list[Found]:
-        """Return ``look(part, parts)`` of each part; every process gets all results, and fails if one fails."""
+        """Return the results of ``look(part, parts)`` for all parts to all processes; raise an error of one in all."""
 
 
 class _Alone:
@@ -30,12 +30,12 @@ ALONE: Scan = _Alone()
 
 
 def worth_sharing(scan: Scan, entries: int) -> Scan:
-    """Return ``scan`` for long arrays, and ``ALONE`` for short ones."""
+    """Return ``scan`` for a long array and ``ALONE`` for a short one."""
     return scan if entries > FEW else ALONE
 
 
 def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str) -> None:
-    """Check the pointers of a CSR or CSC matrix: from 0 up to the number of entries, never falling."""
+    """Check that the pointers of a CSR or CSC matrix ascend from 0 to the number of entries."""
     if indptr.ndim != 1 or indptr.shape[0] != nr_major + 1:
         _broken(what, f"{nr_major + 1:,} pointers (indptr)", f"an array of shape {indptr.shape}")
     if indptr[0] != 0 or indptr[-1] != nr_entries:
@@ -49,7 +49,7 @@ def check_pointers(indptr: np.ndarray, nr_major: int, nr_entries: int, what: str
 def check_indices(
     indptr: np.ndarray, indices: np.ndarray, nr_minor: int, what: str, line: str, scan: Scan = ALONE
 ) -> bool:
-    """Check that all indices lie within the matrix; return whether every row is ascending, without duplicates."""
+    """Check that all indices lie within the matrix; return whether each row or column is sorted without duplicates."""
 
     def look(part: int, parts: int) -> bool:
         canonical = True
@@ -69,7 +69,7 @@ def check_indices(
 
 
 def check_finite(matrix: csr_matrix | csc_matrix | np.ndarray, what: str, scan: Scan = ALONE) -> None:
-    """Raise an error for NaN and infinity that names the first row and column."""
+    """Raise an error that names the first row and column with NaN or infinity."""
     values = matrix if isinstance(matrix, np.ndarray) else matrix.data
     length = max(1, _PIECE // max(1, values.shape[1])) if values.ndim == 2 else _PIECE
 
@@ -105,7 +105,7 @@ def _line_of(indptr: np.ndarray, entry: int) -> int:
 def _pieces(
     array: np.ndarray, part: int = 0, parts: int = 1, *, length: int = _PIECE, overlap: int = 0
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield pieces of a part of the array with their starts; each also has the next one's first ``overlap`` entries."""
+    """Yield each piece of a part of the array with its start, plus the first ``overlap`` entries of the next piece."""
     size = len(array) if array.size else 0
     begin, end = (size * bound // parts for bound in (part, part + 1))
     for start in range(begin, end, length):

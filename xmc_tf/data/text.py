@@ -1,4 +1,4 @@
-"""Texts in a mapped file, one per line."""
+"""Texts in a memory-mapped file, one per line."""
 
 import csv
 import logging
@@ -120,11 +120,11 @@ class TextFile:
         return np.diff(self._offsets)
 
     def lines(self, start: int = 0, stop: int | None = None) -> list[bytes]:
-        """Return the documents from ``start`` up to ``stop`` as bytes without line ends.
+        """Return the documents from ``start`` to ``stop`` as bytes, without line ends.
 
         Args:
             start: number of the first document, from 0.
-            stop: number after the last document; None: all.
+            stop: number after the last document; None: up to the end of the file.
         """
         stop = len(self) if stop is None else min(stop, len(self))
         start = max(start, 0)
@@ -136,25 +136,25 @@ class TextFile:
         return [line.removesuffix(b"\r") for line in lines] if b"\r" in block else lines
 
     def batches(self, size: int, start: int = 0, stop: int | None = None) -> Iterator[list[bytes]]:
-        """Yield the documents in lists of ``size``; the last one may be shorter.
+        """Yield the documents in lists of ``size``; the last list may be shorter.
 
         Args:
             size: number of documents in a list.
             start: number of the first document, from 0.
-            stop: number after the last document; None: all.
+            stop: number after the last document; None: up to the end of the file.
         """
         stop = len(self) if stop is None else min(stop, len(self))
         for first in range(max(start, 0), stop, size):
             yield self.lines(first, min(first + size, stop))
 
     def check(self) -> int:
-        """Count documents that are not UTF-8 (and warn about them); log the number of empty ones.
+        """Count the documents that are not UTF-8 and warn about them; log the number of empty documents.
 
         Returns:
             The number of documents that are not UTF-8.
 
         Raises:
-            InputError: so many documents are not UTF-8 that the file has another encoding.
+            InputError: so many documents are not UTF-8 that the file probably has another encoding.
         """
         wrong: list[int] = []
         empty = 0
@@ -188,7 +188,7 @@ class TextFile:
 
 
 def _refuse_table(path: Path, head: bytes, name: str) -> None:
-    """Raise an ``InputError`` if a text file is clearly a table, by its column names, or by its name and separators."""
+    """Raise an `InputError` if a file is clearly a table, judged by column names, or by file name and separators."""
     # The text after the last line end may be an incomplete line.
     whole = head[: head.rfind(b"\n") + 1] or head
     lines = whole.decode("utf-8-sig", errors="replace").splitlines()[:_LINES]
@@ -215,7 +215,7 @@ def _refuse_table(path: Path, head: bytes, name: str) -> None:
 
 
 def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
-    """Return where each line begins, and where the line after the last would begin."""
+    """Return the offset of each line, followed by the offset at which another line would begin."""
     array = np.frombuffer(data, dtype=np.uint8)
     found = [np.zeros(1, dtype=np.int64)]
     with Progress(title, len(array) >> 20, "MB") as progress:
@@ -229,7 +229,7 @@ def _offsets(data: mmap.mmap, title: str) -> np.ndarray:
 
 
 class LazyTexts(Sequence[str]):
-    """Texts that are read when they are used, such as those of a database; they need no further check."""
+    """Texts that are read on access, such as those in a database; they need no further checks."""
 
 
 Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
@@ -237,7 +237,7 @@ Texts: TypeAlias = TextFile | Sequence[str] | Sequence[bytes]
 
 
 class JoinedTexts(LazyTexts):
-    """The texts of several sources, one after the other, read when they are used."""
+    """The concatenated texts of several sources, read on access."""
 
     def __init__(self, parts: Sequence[Texts]) -> None:
         self.sources = list(parts)
@@ -267,7 +267,7 @@ class JoinedTexts(LazyTexts):
 
 
 class FileRange(LazyTexts):
-    """The texts of a file from ``first`` up to ``last`` (exclusive); slices do not load them."""
+    """The texts of a file from ``first`` to ``last`` (exclusive); slicing does not load them."""
 
     def __init__(self, file: TextFile, first: int, last: int) -> None:
         self._file, self._first, self._last = file, first, last

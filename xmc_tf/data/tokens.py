@@ -1,4 +1,4 @@
-"""Tokenized documents, in the files ids.bin, lengths.npy, windows.npy (for long documents) and store.json."""
+"""Tokenized documents, stored in the files ids.bin, lengths.npy, windows.npy (for long documents) and store.json."""
 
 import hashlib
 import io
@@ -31,7 +31,7 @@ _FIX = "copy the whole folder again, or tokenize again"
 
 
 class TokenWriter:
-    """A writer of documents in order; created by ``TokenStore.create``."""
+    """Writes documents one after the other; created by ``TokenStore.create``."""
 
     def __init__(self, file: BinaryIO, vocabulary_size: int) -> None:
         self._file = file
@@ -41,7 +41,7 @@ class TokenWriter:
         self._windows: list[np.ndarray] = []
 
     def write(self, windows: Iterable[Sequence[int] | np.ndarray], counts: np.ndarray | None = None) -> None:
-        """Append documents: the ids of each window, and the number of windows of each document (default: one each)."""
+        """Append documents: the token ids of each window, and the number of windows of each document (default: one)."""
         parts = [np.asarray(window) for window in windows]
         counts = np.ones(len(parts), np.int32) if counts is None else np.asarray(counts, np.int32)
         if counts.sum(dtype=np.int64) != len(parts) or counts.min(initial=1) < 1:
@@ -72,7 +72,7 @@ class TokenWriter:
         self._crc = zlib.crc32(content, self._crc)
 
     def finish(self, folder: Path, about: dict[str, Any]) -> None:
-        """Write the other files of the folder."""
+        """Write the remaining files of the folder."""
         self._file.flush()
         lengths, windows = (np.concatenate([np.empty(0, np.int32), *some]) for some in (self._lengths, self._windows))
         # Without long documents, the files equal those of truncated documents.
@@ -97,7 +97,7 @@ class TokenWriter:
 
 
 class TokenStore:
-    """The tokens of many documents, mapped into memory. A row is a window: a document, or a part of a long one."""
+    """The tokens of many documents, memory-mapped. A row is a window: a whole document, or a part of a long one."""
 
     def __init__(
         self, ids: np.ndarray, lengths: np.ndarray, header: dict[str, Any], folder: Path,
@@ -122,22 +122,22 @@ class TokenStore:
 
     @property
     def document_lengths(self) -> np.ndarray:
-        """The number of tokens of each document, int64."""
+        """The number of tokens of each document, as int64."""
         return np.diff(self._starts[self.splits])
 
     def document_of(self, windows: np.ndarray) -> np.ndarray:
-        """Return the document of each of these windows."""
+        """Return the number of the document to which each window belongs."""
         return windows if self.nr_documents == len(self) else np.searchsorted(self.splits, windows, side="right") - 1
 
     def windows_of(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the windows of documents, in their order, and where each document's windows begin among them."""
+        """Return the windows of some documents, in their order, and where each document begins in the result."""
         self._check_numbers(documents, "document", self.nr_documents)
         counts = self.splits[documents + 1] - self.splits[documents]
         splits = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
         return np.arange(splits[-1]) + np.repeat(self.splits[documents] - splits[:-1], counts), splits
 
     def __getitem__(self, row: int) -> np.ndarray:
-        """Return the ids of one window, int32."""
+        """Return the token ids of one window as int32."""
         if not 0 <= row < len(self):
             raise IndexError(f"window {row} of {len(self)}")  # also ends a loop over the store
         return self._ids[self._starts[row] : self._starts[row + 1]].astype(np.int32)
@@ -148,13 +148,13 @@ class TokenStore:
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of the ids on disk: uint16 if they fit, else int32."""
+        """The type of the token ids on disk: uint16 if large enough, else int32."""
         return self._ids.dtype
 
     def padded(
         self, rows: np.ndarray | Sequence[int], *, pad_id: int, to: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return ids and mask of windows, int32 [windows, width], padded on the right."""
+        """Return the token ids and the mask of windows: int32 [windows, width], padded on the right."""
         rows = np.asarray(rows, np.int64)
         self._check_numbers(rows, "window", len(self))
         lengths = self.lengths[rows].astype(np.int64)
@@ -185,7 +185,7 @@ class TokenStore:
     def create(
         folder: str | Path, about: dict[str, Any] | None = None, vocabulary_size: int = 1 << 16
     ) -> Iterator[TokenWriter]:
-        """Yield a writer; the store replaces an older one only if the block ends without an error."""
+        """Yield a writer. The new store replaces an existing one only if the block ends without an error."""
         with placed_folder(folder, _KIND) as part, (part / "ids.bin").open("wb") as file:
             writer = TokenWriter(file, vocabulary_size)
             yield writer
@@ -193,13 +193,13 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """Open a store, memory-mapped; ``verify`` compares checksums, which takes about a second per gigabyte."""
+        """Memory-map a store. ``verify`` compares checksums, which takes about a second per gigabyte."""
         ids, lengths, header, windows = _read_files(Path(folder), verify)
         return cls(ids, lengths, header, Path(folder), windows)
 
 
 def _read_files(folder: Path, verify: bool) -> tuple[np.ndarray, np.ndarray, dict[str, Any], np.ndarray | None]:
-    """Check a store; return its ids (mapped), window lengths, header, and windows per document (None: one each)."""
+    """Check a store; return the mapped ids, window lengths, header, and windows per document (None: one each)."""
     header = read_header(folder / "store.json", _FORMAT, _VERSION, of="a token store", fix=_FIX)
     files = header.get("files")
     if not (

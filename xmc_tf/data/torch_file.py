@@ -1,4 +1,4 @@
-"""Files of ``torch.save``, read without PyTorch: only known instructions and names, so that no code in them is run."""
+"""Read files of ``torch.save`` without PyTorch. Only known instructions and names are accepted, so no code runs."""
 
 import io
 import math
@@ -56,7 +56,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Tensor:
-    """The location of a tensor's numbers in its storage; offset and strides count numbers."""
+    """The location of a tensor's numbers in its storage; the offset and the strides are in elements, not bytes."""
 
     storage: Storage
     offset: int
@@ -66,22 +66,22 @@ class Tensor:
 
 @dataclass
 class PlainObject:
-    """The attributes of an object of a known class."""
+    """The attributes of an instance of a known class."""
 
     name: str
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
 class _RefusedError(Exception):
-    """A part of a pickle that is not among the known ones."""
+    """A pickle contains an instruction or a name that is not allowed."""
 
 
 class _Name(str):
-    """A stand-in for a class or function to which the file refers by name."""
+    """A placeholder for a class or function that the file refers to by name."""
 
 
 def read_pickle(stream: Any, file: str) -> Any:
-    """Return the object in a pickle (plain values, ``Tensor``, ``PlainObject``); leave the stream after it."""
+    """Return the object in a pickle (plain values, ``Tensor``, ``PlainObject``), and leave the stream at its end."""
     try:
         return _Reader(_Limited(stream), encoding="latin-1").load()
     except _RefusedError as error:
@@ -102,7 +102,7 @@ def read_pickle(stream: Any, file: str) -> Any:
 
 
 class _Limited:
-    """A stream with a limit on reads, which also limits the instructions: each one reads at least once."""
+    """A stream that limits the number of reads, and so of instructions, since each instruction reads at least once."""
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._reads = stream, 0
@@ -126,7 +126,7 @@ class _Limited:
 
 
 class _Instructions(dict[int, Any]):
-    """The instructions that are run; all others are refused."""
+    """The instructions that are allowed; all others raise an error."""
 
     def __missing__(self, code: int) -> Any:
         raise _RefusedError(f"the pickle instruction {bytes([code])!r}")
@@ -235,12 +235,12 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> Tensor:
 
 
 def _whole(value: Any) -> bool:
-    """Return whether a value is a whole number of at least 0 that fits an address."""
+    """Return whether a value is an integer from 0 to 2^62 - 1, which can be an address or a size."""
     return type(value) is int and 0 <= value < 1 << 62
 
 
 class TorchFile:
-    """A file of ``torch.save``, read without PyTorch; ``content`` has a ``Tensor``, for ``array``, for each tensor."""
+    """A file of ``torch.save``. In ``content``, each tensor is a ``Tensor``, whose numbers ``array`` reads."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -263,7 +263,7 @@ class TorchFile:
             raise self._damaged("not a zip archive")
 
     def array(self, tensor: Tensor) -> np.ndarray:
-        """Return a tensor's numbers as a read-only array; bfloat16 becomes float32."""
+        """Return the numbers of a tensor as a read-only array; bfloat16 is converted to float32."""
         storage = tensor.storage
         if storage.key not in self._where:
             raise self._damaged(f"no numbers for storage {storage.key[:20]!r}")
@@ -322,7 +322,7 @@ class TorchFile:
         return self._bytes[begin : begin + size]
 
     def _extent(self, entry: zipfile.ZipInfo) -> tuple[int, int]:
-        """Return the first byte of an entry and its length; PyTorch never compresses entries."""
+        """Return the offset and length of an entry's data in the file. PyTorch never compresses entries."""
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
             raise self._damaged(f"a compressed or encrypted entry {entry.filename[:40]!r}")
         try:

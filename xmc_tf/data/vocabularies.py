@@ -1,4 +1,4 @@
-"""Controlled vocabularies (SKOS): names of labels in several languages, and their broader terms."""
+"""Controlled vocabularies (SKOS), which give label names in several languages and the broader terms of labels."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ _FILE = "broader.tsv"
 
 
 class Concept(NamedTuple):
-    """A concept: its identifier, its names in one language (the preferred one first), its broader concepts, sorted."""
+    """A concept: its identifier, its names in one language (the preferred name first), its sorted broader concepts."""
 
     uri: str
     names: tuple[str, ...]
@@ -29,19 +29,19 @@ class Concept(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The line of a file of label names: the preferred name, and the others after tabs."""
+        """The line in a file of label names: the preferred name, then the alternative ones, separated by tabs."""
         return "\t".join(self.names)
 
 
 @dataclass(frozen=True)
 class LabelHierarchy:
-    """The broader terms of each label, sorted: names of labels, or identifiers of concepts that are not labels."""
+    """The sorted broader terms of each label: label names, or identifiers of concepts that are not labels."""
 
     broader: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of_concepts(cls, labels: Iterable[tuple[str, Concept]]) -> Self | None:
-        """Return the hierarchy of labels, given by name and concept; None if none of them has a broader term."""
+        """Return the hierarchy of labels, given as pairs (name, concept); None if no label has a broader term."""
         pairs = list(labels)
         name_of = {concept.uri: name for name, concept in pairs}
         broader: dict[str, set[str]] = {}
@@ -65,7 +65,7 @@ class LabelHierarchy:
         return csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(names), count))
 
     def save(self, folder: Path) -> None:
-        """Write a folder whose file has a line for each label: its name and its broader terms, separated by tabs."""
+        """Write a folder with one file: a line per label with its name and its broader terms, separated by tabs."""
         folder.mkdir(parents=True, exist_ok=True)
         lines = ("\t".join((name, *terms)) + "\n" for name, terms in self.broader.items())
         (folder / _FILE).write_text("".join(lines), encoding="utf-8")
@@ -88,14 +88,14 @@ class LabelHierarchy:
 
 
 class LabelLines(NamedTuple):
-    """The names of each label, with alternative ones after tabs, and their broader terms; None if there are none."""
+    """The names of each label, separated by tabs (the preferred name first), and their hierarchy; None: not known."""
 
     lines: list[str] | None
     hierarchy: LabelHierarchy | None = None
 
 
 def load_label_lines(path: str | None, vocabulary: str | None = None, language: str | None = None) -> LabelLines:
-    """Read one line per label: its names or, with a SKOS vocabulary, its concept's identifier or preferred name."""
+    """Read the names of each label from its line or, with a SKOS vocabulary, from the concept that it identifies."""
     if vocabulary is None:
         return LabelLines(load_names(path) if path else None)
     if not path or language is None:
@@ -124,7 +124,7 @@ def load_label_lines(path: str | None, vocabulary: str | None = None, language: 
 
 
 def load_hierarchy(names: Sequence[str], vocabulary: str | Path, language: str) -> LabelHierarchy:
-    """Read the broader terms of labels, which are preferred names or identifiers, from a vocabulary."""
+    """Read the broader terms of labels from a vocabulary; ``names`` are preferred names or identifiers."""
     found = _concepts_of(names, load_vocabulary(vocabulary, language), "no label", vocabulary)
     pairs = [(name, concept) for name, concept in zip(names, found, strict=True) if concept is not None]
     hierarchy = LabelHierarchy.of_concepts(pairs)
@@ -139,7 +139,7 @@ def load_hierarchy(names: Sequence[str], vocabulary: str | Path, language: str) 
 def _concepts_of(
     lines: Sequence[str], concepts: Sequence[Concept], none: str, vocabulary: str | Path
 ) -> list[Concept | None]:
-    """Return the concept of each line, an identifier or a preferred name; raise an error if no line has one."""
+    """Return the concept that each line identifies by identifier or preferred name; raise an error if no line does."""
     of_uri = {concept.uri: concept for concept in concepts}
     of_name: dict[str, Concept] = {}
     for concept in concepts:
@@ -156,7 +156,10 @@ def _concepts_of(
 
 
 def load_vocabulary(path: str | Path, language: str | None) -> list[Concept]:
-    """Read the concepts that have a preferred name in a language (None: the only one), in the order of identifiers."""
+    """Read the concepts that have a preferred name in a language, sorted by identifier.
+
+    If ``language`` is None, the vocabulary must be in a single language.
+    """
     graph = _parse(Path(path))
     tags = sorted({name.language for name in graph.objects(None, _term("prefLabel")) if name.language})
     if language is None:
@@ -217,7 +220,7 @@ def _parse(path: Path) -> Any:
 
 
 def _names_in(graph: Any, kind: str, language: str) -> dict[str, list[str]]:
-    """Return the names of each concept, by its identifier: those of the best match of the language, sorted."""
+    """Map the identifier of each concept to its sorted names in the closest match for a language."""
     found: dict[str, dict[int, set[str]]] = {}
     for concept, name in graph.subject_objects(_term(kind)):
         tag, wanted, text = (name.language or "").lower(), language.lower(), " ".join(str(name).split())

@@ -1,4 +1,4 @@
-"""Reading of untrusted .npz and .npy files; uncompressed members are mapped, so that processes share one copy."""
+"""Read untrusted .npz and .npy files. Uncompressed arrays can be mapped, so that all processes share one copy."""
 
 import math
 import re
@@ -51,7 +51,7 @@ class Head:
 
 
 def file_format(path: str | Path) -> Literal["npy", "npz", ""]:
-    """Return the format by the first bytes of a file, whatever its name."""
+    """Return the format of a file, detected from its first bytes regardless of its name."""
     with open(path, "rb") as file:
         head = file.read(len(npy_format.MAGIC_PREFIX))
     if head == npy_format.MAGIC_PREFIX:
@@ -60,7 +60,7 @@ def file_format(path: str | Path) -> Literal["npy", "npz", ""]:
 
 
 def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.ndarray:
-    """Read or map (read-only) the array of an .npy file."""
+    """Read the array of an .npy file, or map it read-only."""
     path = existing_file(path, name)
     size = path.stat().st_size
     what = f"{name}: {path}"
@@ -75,7 +75,7 @@ def read_npy(path: str | Path, *, name: str = "array", mmap: bool = True) -> np.
 def read_npz(
     path: str | Path, *, name: str = "arrays", wanted: tuple[str, ...] | None = None, mmap: bool = True
 ) -> dict[str, np.ndarray]:
-    """Read the ``wanted`` members of an .npz file that exist (None: all); ``mmap``: map uncompressed ones read-only."""
+    """Read the ``wanted`` members that an .npz file has (None: all). ``mmap`` maps uncompressed ones read-only."""
     path = existing_file(path, name)
     what = f"{name}: {path}"
     try:
@@ -102,7 +102,7 @@ def read_npz(
 
 
 def read_head(file: IO[bytes], what: str) -> Head:
-    """Read the header of an array of plain numbers, and leave the file where the data begin."""
+    """Read the header of a numeric array. Afterwards, the file is positioned at the beginning of the data."""
     start = file.read(8)
     if start[:6] != npy_format.MAGIC_PREFIX or start[6:] not in _WIDTHS:
         raise damaged(what, f"it begins with {start!r}, as no .npy does")
@@ -132,7 +132,7 @@ def read_head(file: IO[bytes], what: str) -> Head:
 
 
 def damaged(what: str, how: str) -> InputError:
-    """Return the error for a damaged file."""
+    """Return the error to raise for a damaged file."""
     return InputError(
         f"{what} is damaged, truncated, or of another format",
         expected="a file written by scipy.sparse.save_npz, numpy.savez or numpy.save",
@@ -169,7 +169,7 @@ def _read_member(whole: MemoryMap | None, archive: zipfile.ZipFile, info: zipfil
 
 
 def _check_length(header: Head, available: int, what: str) -> None:
-    """Check, before memory is allocated, that the file has exactly the bytes that shape and type require."""
+    """Check that the file has exactly as many bytes as the header implies, before memory is allocated for them."""
     if header.nbytes != available:
         raise damaged(
             what,
@@ -179,7 +179,7 @@ def _check_length(header: Head, available: int, what: str) -> None:
 
 
 def _part(whole: MemoryMap, start: int, header: Head) -> np.ndarray:
-    """Return the mapped array whose header is at ``start``."""
+    """Return the mapped array whose header begins at byte ``start``."""
     if header.nbytes == 0:  # it may begin after the last byte
         empty = np.empty(header.shape, header.dtype)
         empty.flags.writeable = False

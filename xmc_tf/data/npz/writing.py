@@ -1,4 +1,4 @@
-"""Writing of .npz files that can be mapped: by one process, in pieces that may exceed memory, or by several."""
+"""Write .npz and .npy files that can be mapped: in one process, piece by piece if they exceed memory, or in several."""
 
 import math
 import os
@@ -22,7 +22,7 @@ PAGE = 1 << 16
 
 
 class Stream(NamedTuple):
-    """An array whose flat pieces are computed while it is written."""
+    """An array that is computed piece by piece while it is written; the pieces are flat."""
 
     dtype: np.dtype
     length: int
@@ -30,7 +30,7 @@ class Stream(NamedTuple):
 
 
 def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream], comment: str = "") -> None:
-    """Write an uncompressed .npz whose data begin at multiples of 64 bytes, so that mapped arrays are aligned."""
+    """Write an uncompressed .npz file. Each array's data begin at a multiple of 64 bytes, so that it can be mapped."""
     with ZipFile(path, "w", ZIP_STORED) as archive:
         archive.comment = comment.encode()
         for name, array in members.items():
@@ -54,7 +54,7 @@ def write_npz(path: Path, members: Mapping[str, np.ndarray | Stream], comment: s
 
 
 def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int, extra: int = 0) -> bytes:
-    """Return the header of an .npy that begins at byte ``start``, padded so that its data are aligned."""
+    """Return the header of an .npy file that begins at byte ``start``, padded so that the data after it are aligned."""
     head = {"descr": npy_format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     text = repr(head).encode("latin1")
     before = len(npy_format.MAGIC_PREFIX) + 2 + 2  # version and length
@@ -63,7 +63,7 @@ def padded_head(dtype: np.dtype, shape: tuple[int, ...], start: int, extra: int 
 
 
 class ArraySpec(NamedTuple):
-    """The type and length of a flat array that is written in ranges."""
+    """The type and length of a flat array that is written range by range."""
 
     dtype: np.dtype
     length: int
@@ -71,7 +71,7 @@ class ArraySpec(NamedTuple):
 
 @register
 class RangeChecksum(NamedTuple):
-    """The checksum of a range of bytes."""
+    """The checksum and the length of a range of bytes."""
 
     crc: int
     length: int
@@ -85,7 +85,10 @@ class _Place(NamedTuple):
 
 
 class SharedNpz:
-    """A shared .npz: one process calls ``create``, all ``fill`` ranges between ``cuts``, then one calls ``finish``."""
+    """An .npz file that several processes write.
+
+    One process calls ``create``, then all processes ``fill`` ranges between ``cuts``, then one calls ``finish``.
+    """
 
     def __init__(self, path: Path, members: Mapping[str, np.ndarray | ArraySpec]) -> None:
         self.path, self._members, self._places, at = path, dict(members), {}, 0
@@ -105,17 +108,20 @@ class SharedNpz:
             file.truncate(self._end)
 
     def cuts(self, name: str, inner: Sequence[int] | int) -> list[int]:
-        """Return bounds of ranges that share no page: near the ``inner`` ends, or of that many even ranges."""
+        """Return the bounds of ranges that share no memory page.
+
+        ``inner`` is either the approximate inner bounds or the number of ranges, which then have equal lengths.
+        """
         array = self._members[name]
         assert isinstance(array, ArraySpec)
         return _cuts(self._places[name].data, array, inner)
 
     def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:
-        """Write the range of an array that begins at number ``start``, and return its checksum."""
+        """Write a range of an array from element ``start`` on, and return its checksum."""
         return _fill(self.path, self._places[name].data, self._members[name].dtype, start, pieces)
 
     def finish(self, checksums: Mapping[str, Sequence[RangeChecksum]]) -> None:
-        """Write everything except the ranges, given the checksums of each array's ranges in order."""
+        """Write everything except the ranges. ``checksums`` lists the checksums of each array's ranges in order."""
         infos = []
         with self.path.open("r+b") as file:
             for name, array in self._members.items():
@@ -140,7 +146,7 @@ class SharedNpz:
 
 
 class SharedNpy:
-    """A shared .npy of a dense matrix, with the methods of ``SharedNpz``."""
+    """An .npy file of a dense matrix that several processes write; it has the methods of ``SharedNpz``."""
 
     NAME = "rows"  # of its only array, which is written flat
 
@@ -157,17 +163,17 @@ class SharedNpy:
         return _cuts(len(self._head), self._array, inner)
 
     def fill(self, name: str, start: int, pieces: Iterable[np.ndarray]) -> RangeChecksum:
-        """Write a range of the matrix's numbers, row by row, and return its checksum."""
+        """Write a range of the flattened matrix from element ``start`` on, and return its checksum."""
         return _fill(self.path, len(self._head), self._array.dtype, start, pieces)
 
     def finish(self, checksums: Mapping[str, Sequence[RangeChecksum]]) -> None:
-        """Check that everything was written."""
+        """Check that all ranges were written."""
         if sum(one.length for one in checksums[self.NAME]) != self._array.length * self._array.dtype.itemsize:
             raise InputError(f"{self.path} is incomplete: not all ranges were written", fix="delete the work folder")
 
 
 class RowFile:
-    """An .npy matrix of float32, which one rank creates and several ranks open and fill at the same time."""
+    """A float32 matrix in an .npy file. One rank creates it; several ranks can write to it at the same time."""
 
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
@@ -177,11 +183,11 @@ class RowFile:
 
     @staticmethod
     def create(path: Path, shape: tuple[int, int]) -> None:
-        """Create a file of zeros, replacing an older one."""
+        """Create a file of zeros, replacing any existing file."""
         npy_format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
 
     def write(self, first: int, rows: np.ndarray) -> None:
-        """Write rows, the first of which is row ``first`` of the file."""
+        """Write consecutive rows, beginning at row ``first`` of the file."""
         # Not through a memory map: on a network disk, a page that two hosts write would lose the data of one of them.
         rest = np.ascontiguousarray(rows, np.float32).data.cast("B")
         offset = self._begin + first * self._row_bytes
@@ -220,7 +226,7 @@ def _fill(path: Path, data: int, dtype: np.dtype, start: int, pieces: Iterable[n
 
 
 def _info(name: str, begin: int) -> ZipInfo:
-    """Return an array's entry in the archive, as ``ZipFile.open`` creates it."""
+    """Return the archive entry of an array, as ``ZipFile.open`` would create it."""
     info = ZipInfo(f"{name}.npy")
     info.CRC, info.header_offset, info.external_attr = 0, begin, 0o600 << 16
     return info
