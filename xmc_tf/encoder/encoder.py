@@ -63,7 +63,7 @@ class Encoder(tf.Module):
 
     @classmethod
     def from_config(cls, config: Any, *, pooling: str = "auto", seed: int = 0) -> Self:
-        """Return an encoder with random weights, given the content of ``config.json`` or a transformers configuration."""
+        """Return an encoder with random weights for a configuration from ``config.json`` or transformers."""
         check_pooling(pooling)
         own = config if isinstance(config, EncoderConfig) else EncoderConfig.of(config)
         return cls(own, random_weights(own, seed), pooling)

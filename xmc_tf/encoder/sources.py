@@ -90,7 +90,7 @@ class EncoderSource:
         raise self.not_found(OSError("no weights in a supported format"))
 
     def _cached(self, file: str) -> Path | None:
-        """Return the path of a model's file from the hub's cache, downloading it if necessary; None if it is missing."""
+        """Return the path of a model's file in the hub's cache, downloading it if needed; None if it is missing."""
         from huggingface_hub import hf_hub_download  # a folder needs no hub
         from huggingface_hub.errors import EntryNotFoundError, HFValidationError
 

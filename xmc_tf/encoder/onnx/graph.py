@@ -61,7 +61,7 @@ class ScaledRows(Node):
 
 
 class Graph:
-    """An ONNX graph under construction, with TensorFlow's functions, so that ``encoder/network`` serves both runtimes."""
+    """An ONNX graph under construction. It has TensorFlow's functions, so both runtimes share ``encoder/network``."""
 
     float32, int32, int64 = _FLOAT, _INT, _INT
 
