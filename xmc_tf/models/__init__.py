@@ -1,1 +1,1 @@
-"""The models that users hold: XTransformer and XRLinear."""
+"""The public model classes, XTransformer and XRLinear."""

@@ -1,4 +1,4 @@
-"""Audit of the labels of documents with a model's parts."""
+"""Audit the labels of documents with the parts of a trained model."""
 
 import logging
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def audit_documents(
     model: "LazyModelFolder | LinearParts", X: Features, texts: Texts | None, labels: LabelData, params: RankerParams,
     *, documents: Sequence[str] | None, most: int, threads: int,
 ) -> Audit:  # fmt: skip
-    """Return the findings about the labels of documents; ``params`` trained the model's rankers."""
+    """Return the label errors that the audit finds; ``params`` are the training options of the model's rankers."""
     if params.mode != "full-model":
         raise InputError("this model predicts clusters of labels, not labels", expected="a model of labels")
     trees = [model.tree, *model.more_trees][:AUXILIARY_TREES]
@@ -57,7 +57,7 @@ def audit_documents(
 
 
 def _known_labels(labels: LabelData, names: Sequence[str] | None, nr_labels: int) -> csr_matrix:
-    """Return the label matrix; labels that the rankers do not know are counted and left out."""
+    """Return the label matrix; labels that the rankers do not know are left out, and a warning counts them."""
     if labels.is_matrix and (labels.columns is None or names is None):
         Y = binary(labels.matrix())
         if Y.shape[1] != nr_labels:

@@ -1,4 +1,4 @@
-"""Conversion of documents and labels from any form that users pass to the form that models take."""
+"""Convert documents and labels from every form that users may pass to the form that the models read."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xmc_tf.tables.reading.options import SourceOptions
     from xmc_tf.tables.reading.records import TableReader
 
-# The readers of tables are imported when there is a table: a query needs none.
+# Table readers are imported only for tables; a query needs none.
 
 _LOG = logging.getLogger(__name__)
 _SAMPLE = 1000
@@ -31,7 +31,7 @@ class DataFrameLike(Protocol):
 
     @property
     def columns(self) -> Any:
-        """Names of the columns, or the columns."""
+        """The column names, or the columns themselves."""
         ...
 
     def __getitem__(self, name: Any, /) -> Any: ...
@@ -61,7 +61,7 @@ class FrameColumns(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class ReadDocuments:
-    """Documents and labels, converted to the form that models take."""
+    """Documents and labels in the form that the models read."""
 
     texts: Texts | None
     features: Any = None
@@ -70,11 +70,11 @@ class ReadDocuments:
 
     @property
     def documents(self) -> Any:
-        """The texts, or the features as a matrix."""
+        """The texts, or the feature matrix."""
         return as_features(self.features) if self.texts is None else self.texts
 
     def only_texts(self) -> Texts:
-        """Return the texts; refuse features."""
+        """Return the texts; raise an error if the documents are features."""
         if self.texts is None:
             raise InputError(
                 "texts contains features", expected="texts: an encoder reads nothing else",
@@ -83,7 +83,7 @@ class ReadDocuments:
         return self.texts
 
     def labelled(self) -> "LabelData":
-        """Return the labels; refuse documents without any."""
+        """Return the labels; raise an error if there are none."""
         if self.labels is None:
             raise InputError(
                 "labels is missing", expected="the labels of each document",
@@ -96,12 +96,12 @@ def read_documents(
     documents: Any, labels: Any = None, columns: FrameColumns | None = None, *, trained: "TrainedColumns | None" = None,
     training: bool = False, labelled: bool = False, name: str = "texts", labels_name: str = "labels",
 ) -> ReadDocuments:  # fmt: skip
-    """Read documents, and labels if there are any, in any accepted form.
+    """Read documents, and their labels if there are any, in any accepted form.
 
         >>> read_documents({"title": ["Rye bread"], "subjects": ["baking; bread"]}, "subjects").texts
         ['Rye bread']
 
-    A dictionary of texts is a table with one row, and a list of dictionaries is a table with a row for each.
+    A dictionary of strings is a table with one row; a list of dictionaries is a table with one row for each dictionary.
     """
     columns = columns or {}
     if unknown := set(columns) - set(FrameColumns.__annotations__):
@@ -139,9 +139,9 @@ def read_documents(
 def documents_of_source(
     source: "TableReader", options: "ColumnOptions", *, labelled: bool
 ) -> tuple[list[str], list[list[str]], "TrainedColumns", list[str]]:
-    """Return texts (on one line each), labels, columns and names of a table's documents.
+    """Return the texts (one line each), labels, columns and document names of a table.
 
-    Rows that name the same document are merged.
+    Rows with the same document name are merged.
     """
     from xmc_tf.tables.columns import SAMPLE, TrainedColumns, choose_columns
     from xmc_tf.tables.reading.records import TableRow
@@ -171,9 +171,9 @@ def documents_of_source(
 def labelled_rows(
     table: str, source: "SourceOptions", options: "ColumnOptions", used_for: str
 ) -> tuple[list[str], list[list[str]], list[str]]:
-    """Return texts, labels and names of a table's documents; those without a text or a label are counted and left out.
+    """Return the texts, labels and document names of a table; rows without a text or a label are left out.
 
-    ``used_for`` says in the warning what the rows are used for, such as "appended".
+    A warning counts the rows left out; ``used_for`` completes it with the purpose of the rows, such as "appended".
     """
     from xmc_tf.tables.reading.sources import open_source
 
@@ -194,7 +194,7 @@ def labelled_rows(
 
 
 def _as_table(documents: Any) -> Any:
-    """Return one or several dictionaries of values as a dictionary of columns; anything else as it is."""
+    """Convert a dictionary of values, or a list of them, to a dictionary of columns; return anything else unchanged."""
     if hasattr(documents, "collect") and hasattr(documents, "collect_schema"):  # Polars' LazyFrame
         return documents.collect()
     if isinstance(documents, Mapping) and is_frame(documents) and documents:
@@ -217,7 +217,7 @@ def _read_frame(
     frame: Any, labels: Any, columns: FrameColumns, trained: "TrainedColumns | None", labelled: bool,
     names: tuple[str, str],
 ) -> ReadDocuments:  # fmt: skip
-    """Return the texts of a table, and its labels or those that were passed separately."""
+    """Return the texts of a table with their labels, which are a column of the table or a separate argument."""
     from xmc_tf.tables.columns import ColumnOptions
     from xmc_tf.tables.label_forms import LISTS, LabelData
     from xmc_tf.tables.reading.structured import Frame

@@ -1,4 +1,4 @@
-"""The stage that learns probabilities from the scores of a fine-tuned model, and from label names."""
+"""The training stage that learns probabilities from the scores of a fine-tuned model and from label names."""
 
 import dataclasses
 import logging
@@ -22,7 +22,7 @@ from xmc_tf.pipeline.held_out import held_out_documents
 from xmc_tf.pipeline.inputs import Recipe, TrainingInputs
 from xmc_tf.pipeline.stages import Record, Stage, Stages
 
-_VERSION = 6  # of what is learned; the results of others are not kept
+_VERSION = 6  # of the learned result; results of other versions are not reused
 _LOG = logging.getLogger(__name__)
 
 
@@ -30,10 +30,11 @@ def evidence_stage(
     model: LazyModelFolder, held_out: Stage, embeddings: Stage, inputs: TrainingInputs, recipe: Recipe, stages: Stages,
     *, named: bool, decide_on_head: bool,
 ) -> Stage:  # fmt: skip
-    """Learn the fusion and the weight of names on documents that neither encoder nor auxiliary rankers have seen.
+    """Learn the fusion and the weight of label names from held-out documents.
 
-    With ``decide_on_head``, the label head is left out if the rankers alone are better on these documents, as with an
-    encoder that does not know the language; the choice is in the stage's record.
+    Neither the encoder nor the auxiliary rankers were trained on these documents. With ``decide_on_head``, the label
+    head is dropped if the rankers score better without it, for example because the encoder does not know the language.
+    The stage's record contains the decision.
     """
     documents, lines = inputs.documents, inputs.lines if named else None
 

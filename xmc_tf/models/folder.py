@@ -1,4 +1,4 @@
-"""The common parts of all model folders: ``params.json``, label names, the vectorizer, and their checks."""
+"""The parts that all model folders have in common (``params.json``, label names, vectorizer), and their checks."""
 
 import json
 import logging
@@ -55,7 +55,7 @@ def _no_model(folder: Path) -> InputError:
 
 
 def read_metadata(folder: Path) -> ModelMetadata:
-    """Read ``params.json``; warn if the file has changed since it was saved."""
+    """Read ``params.json``; warn if it was changed after the model was saved."""
     path = folder / MODEL_HEADER
     if not path.exists() and (folder / PENDING).exists():
         with folder_lock(folder):
@@ -79,7 +79,7 @@ def read_metadata(folder: Path) -> ModelMetadata:
 
 
 def kind_of(folder: Path) -> str:
-    """Return "XTransformer" or "XLinear" for a model's folder, ours or PECOS's."""
+    """Return "XTransformer" or "XLinear" for a model folder of xmc_tf or PECOS."""
     return model_kind(folder) or read_metadata(folder).model
 
 
@@ -89,7 +89,7 @@ def write_model_folder(
     names: Sequence[str] | None,
     metadata: ModelMetadata,
 ) -> None:
-    """Write the folder of a model, completely or not at all; an older model there is replaced, other files stay."""
+    """Write a model folder atomically. An existing model there is replaced; other files are kept."""
     remove_card(Path(folder))
     with placed_folder(folder, MODEL) as place, Progress("writing the model", len(parts), "parts") as progress:
         for part in PARTS:
@@ -107,7 +107,7 @@ def write_model_folder(
 
 
 def read_names(folder: Path, count: int) -> list[str] | None:
-    """Return the label names, or None; training has checked them, so only their number is checked again."""
+    """Return the label names, or None if there are none. Training has checked them, so only their number is checked."""
     path = folder / LABELS
     try:
         with verified(path):
@@ -125,7 +125,7 @@ def read_names(folder: Path, count: int) -> list[str] | None:
 
 
 def link_part(source: Path, target: Path) -> None:
-    """Write a part of a model to another folder: as hard links, or as copies if the file system has no links."""
+    """Add a part of a model to another folder as hard links, or as copies if the file system does not support links."""
     shutil.copytree(source, target, copy_function=_link_or_copy)
 
 
@@ -137,7 +137,7 @@ def _link_or_copy(source: str, target: str) -> None:
 
 
 def further_trees(folder: Path, metadata: ModelMetadata) -> list[Path]:
-    """Return the folders of the trees after the first, each with ``tree/`` and ``ranker/``."""
+    """Return the folders of all trees except the first; each contains ``tree/`` and ``ranker/``."""
     count = metadata.content.get("nr_trees", 1)
     if not isinstance(count, int) or not 1 <= count <= MOST_TREES:
         raise InputError(f"{folder.parent / MODEL_HEADER}: nr_trees is {count!r}", expected=f"1 to {MOST_TREES}")
@@ -145,7 +145,7 @@ def further_trees(folder: Path, metadata: ModelMetadata) -> list[Path]:
 
 
 def check_parts(folder: Path, metadata: ModelMetadata, found: Iterable[tuple[str, str, int]]) -> None:
-    """Refuse parts of two models; ``found`` has for each part its name, a key of the metadata, and its number."""
+    """Check that all parts come from the same model; ``found`` gives the name, metadata key and number of each part."""
     for part, key, number in found:
         if number != metadata.content.get(key, number):
             raise InputError(
@@ -163,7 +163,7 @@ def nr_dense(metadata: ModelMetadata, folder: Path) -> int:
 
 
 def load_tfidf(folder: Path | None, metadata: ModelMetadata) -> "Tfidf":
-    """Return a model's vectorizer; loading it loads TensorFlow."""
+    """Return the vectorizer of a model; this imports TensorFlow."""
     if folder is None or not folder.is_dir():
         if folder is not None and metadata.content.get("tfidf_params"):
             raise InputError(
@@ -180,7 +180,7 @@ def load_tfidf(folder: Path | None, metadata: ModelMetadata) -> "Tfidf":
 
 
 def is_foreign(path: Path) -> bool:
-    """Return whether a file has content that is not a card of ours."""
+    """Return whether the file at this path has content other than a model card written by xmc_tf."""
     if not path.exists():
         return False
     with path.open("rb") as file:
@@ -189,7 +189,7 @@ def is_foreign(path: Path) -> bool:
 
 
 def remove_card(folder: Path) -> None:
-    """Remove our card from the folder of a model that is about to be replaced; other people's files stay."""
+    """Remove the model card that xmc_tf wrote for a model about to be replaced; cards written by others are kept."""
     path = folder / CARD
     if path.is_file() and not is_foreign(path):
         path.unlink()

@@ -1,4 +1,4 @@
-"""The labels of documents as a matrix, and the labels that a model does not know."""
+"""Label matrices of documents, and checks for labels that the model does not know."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ Labels: TypeAlias = spmatrix | np.ndarray | Iterable[Iterable[str] | str | int] 
 def label_matrix(labels: "LabelData", names: Sequence[str] | None = None) -> tuple[spmatrix, list[str] | None]:
     """Return the label matrix of training documents, and the label names.
 
-    Without ``names``, these are the columns of a DataFrame, or the sorted names of lists; else labels have no names.
+    If ``names`` is None, the names are the columns of a DataFrame or the sorted labels of lists; a matrix has no names.
     """
     names = None if names is None else _checked(names)
     if labels.is_matrix:
@@ -40,7 +40,7 @@ def label_matrix(labels: "LabelData", names: Sequence[str] | None = None) -> tup
 
 
 def true_labels(labels: "LabelData", documents: Any, nr_labels: int, names: Sequence[str] | None) -> csr_matrix:
-    """Return the label matrix of test documents; labels that the model does not know come last and count as misses."""
+    """Return the label matrix of test documents. Labels unknown to the model come last and count as misses."""
     if labels.is_matrix and (labels.columns is None or names is None):
         matrix: Any = labels.matrix()
         check_validation_input(matrix, nr_labels)
@@ -53,7 +53,7 @@ def true_labels(labels: "LabelData", documents: Any, nr_labels: int, names: Sequ
 
 
 def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:
-    """Return the label names of a model; refuse labels that are names if the model has none."""
+    """Return the label names of a model; raise an error if there are none."""
     if names is None:
         raise InputError(
             "the labels are names, but the model's labels have no names",
@@ -64,7 +64,7 @@ def needed_names(names: Sequence[str] | None, nr_labels: int) -> Sequence[str]:
 
 
 def unknown_labels(labels: "LabelData", names: Sequence[str]) -> list[str]:
-    """Return the labels that a model does not know, sorted; a warning counts and names them."""
+    """Return the sorted labels that the model does not know, and log a warning with their number and some examples."""
     documents = labels.names
     known = set(names)
     unknown: dict[str, int] = {}
@@ -88,7 +88,7 @@ def unknown_labels(labels: "LabelData", names: Sequence[str]) -> list[str]:
 
 
 def _checked(names: Sequence[str]) -> list[str]:
-    """Refuse names that a line of ``labels.txt`` cannot hold."""
+    """Raise an error if a name cannot be stored as a line of ``labels.txt``."""
     for column, name in enumerate(names := list(names)):
         if not isinstance(name, str) or not name.strip() or "\n" in name:
             raise InputError(
@@ -99,7 +99,7 @@ def _checked(names: Sequence[str]) -> list[str]:
 
 
 def matrix_of_names(documents: list[list[str]], names: Sequence[str], called: str) -> csr_matrix:
-    """Return documents × labels, with an entry of 1 for each label; errors call the names ``called``."""
+    """Return a matrix of documents × labels with 1 for each label; errors refer to the names as ``called``."""
     column_of = {name: column for column, name in enumerate(names)}
     if len(column_of) != len(names):
         double = next(name for column, name in enumerate(names) if column_of[name] != column)
@@ -125,7 +125,7 @@ def matrix_of_names(documents: list[list[str]], names: Sequence[str], called: st
 
 
 def binary(Y: Any) -> csr_matrix:
-    """Return labels as a new matrix with 1 for every positive."""
+    """Return a copy of the label matrix with every positive value set to 1."""
     out = csr_matrix(Y, dtype=np.float32, copy=True)
     out.sum_duplicates()
     out.eliminate_zeros()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from xmc_tf.models.model import Model
 
-# The class of a model is imported when there is one: a linear model needs nothing of an encoder.
+# Each model class is imported only when it is needed: a linear model needs no encoder code.
 
 
 HUB = "hf://"
@@ -20,23 +20,23 @@ _ADDRESS = re.compile(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?/?")
 
 
 def load(folder: str | Path, *, runtime: str = "auto") -> "Model":
-    """Load a model: ours, or a folder of ``pecos.xmc.xtransformer`` or ``pecos.xmc.xlinear``.
+    """Load a model of xmc_tf, or a model folder of ``pecos.xmc.xtransformer`` or ``pecos.xmc.xlinear``.
 
     Example:
         >>> load("model").best(["gradient of a sparse matrix"], k=3)
         [[('scipy.sparse', 0.71), …]]
 
     Args:
-        folder: the folder that training wrote; or ``hf://user/model`` or ``hf://user/model@revision`` for a model on
-            the Hugging Face hub, which :func:`push` has uploaded.
-        runtime: what computes an encoder: "tensorflow", "onnx" (ONNX Runtime), or "auto": TensorFlow, unless it is not
-            installed or the model was exported for ONNX Runtime. A linear model needs neither.
+        folder: the model folder; or ``hf://user/model`` or ``hf://user/model@revision`` for a model on the Hugging Face
+            hub that was uploaded with :func:`push`.
+        runtime: runtime of the encoder: "tensorflow", "onnx" (ONNX Runtime), or "auto", which uses TensorFlow unless it
+            is not installed or the model was exported for ONNX Runtime. Linear models need neither.
 
     Returns:
         An :class:`XTransformer` or an :class:`XRLinear`.
 
     Raises:
-        InputError: the folder is not a model; the message names the file that is missing or damaged.
+        InputError: the folder is not a model; the message names the missing or damaged file.
     """
     if isinstance(folder, str) and folder.startswith(HUB):
         folder = download(folder)
@@ -51,7 +51,7 @@ def load(folder: str | Path, *, runtime: str = "auto") -> "Model":
 
 
 def download(address: str) -> Path:
-    """Download a model folder, or find it in the hub's cache, and return its path."""
+    """Download a model folder, or find it in the cache of the Hugging Face hub, and return its path."""
     repository, revision = _parsed(address)
     hub = _hub()
     try:
@@ -61,22 +61,22 @@ def download(address: str) -> Path:
 
 
 def push(folder: str | Path, address: str, *, private: bool = True) -> str:
-    """Upload a model folder to the Hugging Face hub, with its model card if ``xmc-tf report`` has written one.
+    """Upload a model folder to the Hugging Face hub, including the model card if ``xmc-tf report`` has written one.
 
-    You must be logged in (``hf auth login``). All files in the folder are uploaded, including kept training data.
+    You must be logged in (``hf auth login``). All files in the folder are uploaded, including training data kept there.
 
     ``xmc_tf.push("model", "hf://user/model")`` returns ``'https://huggingface.co/user/model'``.
 
     Args:
-        folder: the model's folder.
+        folder: the model folder.
         address: ``hf://user/model``; the repository is created if it does not exist.
-        private: whether a new repository is private.
+        private: whether to make a new repository private.
 
     Returns:
-        The address of the model's page.
+        The URL of the model page.
 
     Raises:
-        InputError: the folder is not a model, the address is wrong, or the hub refuses it.
+        InputError: the folder is not a model, the address is wrong, or the hub rejects the upload.
     """
     repository, revision = _parsed(address)
     read_metadata(Path(folder))

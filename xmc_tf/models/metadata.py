@@ -36,7 +36,7 @@ class ModelMetadata:
         return f"ModelMetadata({self.model}, {', '.join(self.content)})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the metadata as ``json.dump`` takes them."""
+        """Return the metadata as a dictionary for ``json.dump``."""
         return copy.deepcopy(dict(self.content))
 
     def replace(self, **changes: Any) -> Self:
@@ -54,7 +54,7 @@ class ModelMetadata:
 
     @property
     def nr_features(self) -> int:
-        """Number of features of the rankers, including the embedding; without rankers, the size of the embedding."""
+        """Number of features that the rankers read, including the embedding; without rankers, the embedding size."""
         return int(self._number("nr_features")) if "nr_features" in self.content else self.embedding_dim
 
     @property
@@ -63,7 +63,7 @@ class ModelMetadata:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Versions of the packages at training."""
+        """Versions of the packages that the model was trained with."""
         return dict(self._value("versions"))
 
     @property
@@ -72,7 +72,7 @@ class ModelMetadata:
 
     @property
     def embedding_weight(self) -> float:
-        """Length of the embedding in the features of the rankers."""
+        """Length to which the embedding is scaled in the features of the rankers."""
         return float(self._number("embedding_weight"))
 
     @property
@@ -82,7 +82,7 @@ class ModelMetadata:
 
     @property
     def reading(self) -> Reading:
-        """The encoder's way of reading documents; models of older versions truncate them."""
+        """The options for reading documents. Models of older versions truncate documents."""
         if "long_texts" not in self.content:
             return Reading(self.truncate_length)
         long_texts = self._value("long_texts")
@@ -100,17 +100,17 @@ class ModelMetadata:
 
     @property
     def only_topk(self) -> int:
-        """Number of labels per document that are predicted by default."""
+        """Default number of labels to predict per document."""
         return int(self._number("only_topk"))
 
     @property
     def ensemble_method(self) -> str:
-        """Whose scores count by default: those of the label head, of the rankers, or of both."""
+        """Default method of combining scores: the label head's, the rankers', or both."""
         return str(self._value("ensemble_method"))
 
     @property
     def pooling(self) -> str:
-        """The pooling of the encoder; "auto": as the encoder's own file says."""
+        """The pooling of the encoder; "auto" uses the setting in the encoder's own file."""
         return str(self.content.get("pooling", "auto"))
 
     @property
@@ -123,7 +123,7 @@ class ModelMetadata:
 
     @property
     def columns(self) -> "TrainedColumns | None":
-        """The columns of the training table, or None."""
+        """The columns of the training table; None if the model was not trained on a table."""
         if COLUMNS not in self.content:
             return None
         from xmc_tf.tables.columns import TrainedColumns  # a query needs no table
@@ -135,12 +135,12 @@ class ModelMetadata:
 
     @property
     def examples(self) -> list[str]:
-        """Beginnings of some test documents, to try the model with; empty if it was not trained on a table."""
+        """The beginnings of some test documents for trying the model; empty if it was not trained on a table."""
         found = self.content.get(EXAMPLES, [])
         return [str(text) for text in found] if isinstance(found, list) else []
 
     def with_examples(self, texts: Sequence[str]) -> Self:
-        """Return a copy with the beginnings of the first few documents."""
+        """Return a copy with the beginnings of the first few documents as examples."""
         return self.replace(**{EXAMPLES: [text[:_EXAMPLE_LENGTH] for text in texts[:_EXAMPLES]]})
 
     def _value(self, key: str) -> Any:

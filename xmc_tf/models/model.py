@@ -1,4 +1,4 @@
-"""The base class of both models: their interface, and the methods that they share."""
+"""The base class of both models: their common interface and shared methods."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from xmc_tf.models.explaining.explanation import Explanation
     from xmc_tf.serving.export import Exported, ModelParts
 
-# Measuring, auditing and exporting are imported when they are used: prediction does not need them.
+# Modules for metrics, audit and export are imported only when used, because prediction does not need them.
 
 
 class SearchKeywords(TypedDict, total=False):
-    """Keywords that predictions and exports share."""
+    """Keyword arguments that predictions and exports have in common."""
 
     beam_size: int | None
     only_topk: int | None
@@ -49,7 +49,7 @@ class ExportKeywords(SearchKeywords, total=False):
 
 
 class BestKeywords(SearchKeywords, FrameColumns, total=False):
-    """The keywords of ``best``, whose ``k`` is an argument."""
+    """The keyword arguments of ``best``, except ``k``, which is a parameter of its own."""
 
     only_labels: Iterable[str | int] | None
     """Names or numbers of the labels that may be predicted (default: all)."""
@@ -62,14 +62,14 @@ class BestKeywords(SearchKeywords, FrameColumns, total=False):
 
 
 class PredictionKeywords(BestKeywords, total=False):
-    """The fields of :class:`PredictionOptions` as keywords, and a DataFrame's columns."""
+    """The fields of :class:`PredictionOptions` and the column options of a DataFrame, as keyword arguments."""
 
     k: int | None
     """The same as ``only_topk``."""
 
 
 class TrainingKeywords(FrameColumns, total=False):
-    """Further keywords of :meth:`XRLinear.train`, and a DataFrame's columns."""
+    """Further keyword arguments of :meth:`XRLinear.train`, including the column options of a DataFrame."""
 
     probabilities: bool | None
     """Predict calibrated probabilities instead of the rankers' scores, learned from documents that are held out for
@@ -79,7 +79,7 @@ class TrainingKeywords(FrameColumns, total=False):
 def read_keywords(
     keywords: Mapping[str, Any],
 ) -> tuple[PredictionOptions, FrameColumns, Iterable[str | int] | None]:
-    """Return the options, the columns of a DataFrame, and the labels that may be predicted (None: all)."""
+    """Split keyword arguments into options, DataFrame columns, and the labels that may be predicted (None: all)."""
     columns = {name: value for name, value in keywords.items() if name in FrameColumns.__annotations__}
     options = {name: value for name, value in keywords.items() if name not in columns}
     only_labels = options.pop("only_labels", None)
@@ -91,7 +91,7 @@ def read_keywords(
 
 
 class Model(ABC):
-    """A trained model: what :class:`~xmc_tf.XTransformer` and :class:`~xmc_tf.XRLinear` have in common.
+    """The interface that :class:`~xmc_tf.XTransformer` and :class:`~xmc_tf.XRLinear` have in common.
 
     Example:
         >>> model: Model = load("model")
@@ -112,7 +112,7 @@ class Model(ABC):
     @property
     @abstractmethod
     def trained_documents(self) -> TrainedDocuments | None:
-        """The documents that the model was trained on, if they were a table's."""
+        """The documents that the model was trained on, if they came from a table."""
 
     @property
     @abstractmethod
@@ -122,19 +122,19 @@ class Model(ABC):
     @property
     @abstractmethod
     def more_trees(self) -> Sequence[LabelTree]:
-        """The label trees after the first."""
+        """All label trees except the first."""
 
     def predict(self, texts: DocumentsLike, X: Any = None, **options: Unpack[PredictionKeywords]) -> csr_matrix:
-        """Return the scores of the best labels of each document, descending within a row: documents × labels.
+        """Return the scores of the best labels: a sparse matrix of documents × labels, each row in descending order.
 
         Args:
-            texts: one text per document, or a single text; of a DataFrame, the columns that the model was trained on
-                are read. For an XRLinear that was trained on features: features, documents × features.
-            X: features of the documents: required for an XTransformer that was trained with features; for an XRLinear,
-                the features of its vectorizer, if they are already computed.
+            texts: the documents: a list of texts, a single text, or a DataFrame with the columns that the model was
+                trained on. For an XRLinear that was trained on features: a matrix of documents × features.
+            X: features of the documents. Required for an XTransformer that was trained with features. For an XRLinear:
+                the TF-IDF features, if they have already been computed.
             **options: the fields of :class:`PredictionOptions`, such as ``only_topk`` (or ``k``) and
-                ``min_precision``; ``only_labels``, names or numbers of the labels that may be predicted; and ``text``,
-                a DataFrame's column of texts, or several (default: those of the training).
+                ``min_precision``; ``only_labels``, the names or numbers of the labels that may be predicted; and
+                ``text``, one or several text columns of a DataFrame (default: the columns used in training).
         """
         chosen, columns, only_labels = read_keywords(options)
         if only_labels is not None:
@@ -145,7 +145,7 @@ class Model(ABC):
     def _predict(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> csr_matrix: ...
 
     def set_output_constraint(self, labels: Iterable[str | int] | None) -> None:
-        """Restrict predictions to some labels, without changing the model's folder.
+        """Restrict predictions to some labels. The model folder does not change.
 
         Args:
             labels: names or numbers of the labels that may be predicted; None for all.
@@ -157,20 +157,20 @@ class Model(ABC):
 
     @abstractmethod
     def _restrict(self, chosen: np.ndarray | None) -> None:
-        """Restrict the predictions of the rankers and the label head."""
+        """Restrict the predictions of the rankers and the label head to these labels."""
 
     def only(self, labels: Iterable[str | int]) -> Self:
-        """Return a model that predicts only some labels; it shares its parts with this one, which does not change.
+        """Return a model that predicts only some labels. It shares its parts with this model, which does not change.
 
         Example:
             >>> some = model.only([0, 2])
             >>> some.best(["gradient of a sparse matrix"], k=1)
 
         Args:
-            labels: names or numbers of the labels.
+            labels: names or numbers of the labels that may be predicted.
 
         Raises:
-            InputError: a label does not exist, or may not be predicted.
+            InputError: a label does not exist, or this model may not predict it.
         """
         chosen, allowed = chosen_labels(labels, self.names, self.nr_labels), self._allowed
         found = chosen if allowed is None else np.intersect1d(chosen, allowed)
@@ -191,16 +191,16 @@ class Model(ABC):
         """Explain the best labels of a text: the words and the path through the tree that led to them.
 
         Args:
-            text: the document.
-            k: number of labels.
-            beam_size: number of nodes kept at each level above the labels. None: the model's default.
+            text: a single document.
+            k: number of labels to explain.
+            beam_size: number of nodes kept at each level above the labels (default: the model's setting).
         """
 
     def save(self, folder: str | Path) -> None:
-        """Write the model to a folder, completely or not at all; an older model there is replaced, other files stay.
+        """Write the model folder atomically. An existing model there is replaced; other files are kept.
 
         Args:
-            folder: folder of the model. Only one rank may write it.
+            folder: the model folder. With several ranks, only one of them may write it.
         """
         self._save(Path(folder))
 
@@ -209,24 +209,24 @@ class Model(ABC):
 
     @abstractmethod
     def export_parts(self) -> "ModelParts":
-        """Return the parts of a SavedModel of this model."""
+        """Return the parts of the model that a SavedModel contains."""
 
     @abstractmethod
     def _for_audit(self, read: ReadDocuments, X: Any, threads: int) -> tuple[Features, RankerParams]:
-        """Return the features that the rankers read of documents, and the parameters that they were trained with."""
+        """Return the features that the rankers read for these documents, and the rankers' training parameters."""
 
     def best(
         self, texts: DocumentsLike, k: int = 5, *, X: Any = None, **options: Unpack[BestKeywords]
     ) -> list[list[tuple[str, float]]]:
         """Return the names and scores of the k best labels of each document, best first.
 
-        A label without a name is given by its number.
+        A label without a name is returned as its number.
 
         Args:
-            texts: documents, as :meth:`predict` takes them.
+            texts: documents, as in :meth:`predict`.
             k: number of labels per document; with a threshold, the maximum number.
-            X: as for :meth:`predict`.
-            **options: as for :meth:`predict`.
+            X: features, as in :meth:`predict`.
+            **options: as in :meth:`predict`.
         """
         predicted = self.predict(texts, X, **cast(PredictionKeywords, {"only_topk": k, **options}))
         return list(named(predicted, self.names))
@@ -241,19 +241,19 @@ class Model(ABC):
         k: int | None = None,
         **columns: Unpack[FrameColumns],
     ) -> "Measures":
-        """Measure the model's predictions of documents whose labels are known.
+        """Measure how well the model predicts documents with known labels.
 
         Example:
             >>> print(model.evaluate(TextFile("X.tst.txt"), load_matrix("Y.tst.npz")))
 
         Args:
-            texts: documents, as :meth:`train` takes them.
-            labels: labels, as :meth:`train` takes them. Labels that the model does not know count as misses; a warning
-                names them.
-            X: as for :meth:`predict`.
-            ks: numbers of best labels to measure at.
-            k: one such number, instead of ``ks``.
-            **columns: of a DataFrame, as for :meth:`train`.
+            texts: documents, as in :meth:`train`.
+            labels: their true labels, as in :meth:`train`. Labels unknown to the model count as misses, and a warning
+                lists examples of them.
+            X: features, as in :meth:`predict`.
+            ks: cutoffs of the metrics, such as 1, 3 and 5 for P@1, P@3 and P@5.
+            k: a single cutoff, instead of ``ks``.
+            **columns: columns of a DataFrame, as in :meth:`train`.
         """
         from xmc_tf.metrics import evaluate
         from xmc_tf.metrics.measures import check_ks
@@ -275,20 +275,20 @@ class Model(ABC):
         threads: int = -1,
         **columns: Unpack[FrameColumns],
     ) -> "Audit":
-        """Return the labels of documents that are probably missing or wrong, and why.
+        """Return the labels of documents that are probably missing or wrong, with the reasons.
 
-        The documents may be those that the model was trained on: each is judged by rankers that are trained without it.
-        An encoder is not trained again. It knows the labels of the documents that it was fine-tuned on, so fewer of
-        their errors are found. See the how-to guide on auditing labels.
+        The documents may be the training documents: each is judged by rankers that were trained without it. An encoder
+        is not retrained, however. It has seen the labels of its training documents, so fewer errors are found among
+        them. See the how-to guide on auditing labels.
 
         Args:
-            texts: documents, as :meth:`train` takes them.
-            labels: their labels, as :meth:`train` takes them. Labels that the model does not know are left out.
-            X: as for :meth:`predict`.
+            texts: documents, as in :meth:`train`.
+            labels: their labels, as in :meth:`train`. Labels unknown to the model are ignored.
+            X: features, as in :meth:`predict`.
             documents: names of the documents (default: their numbers).
             most: maximum number of findings of each kind.
             threads: number of threads; -1: one per core. The result does not depend on it.
-            **columns: of a DataFrame, as for :meth:`train`.
+            **columns: columns of a DataFrame, as in :meth:`train`.
 
         Raises:
             InputError: there are too few documents, or they do not fit the model.
@@ -303,15 +303,16 @@ class Model(ABC):
         )  # fmt: skip
 
     def export(self, folder: str | Path, *, precision: str = "fp32", **options: Unpack[ExportKeywords]) -> "Exported":
-        """Export the model as a SavedModel, from text to label names, which a stock TensorFlow Serving loads.
+        """Export the model as a SavedModel that maps text to label names; a standard TensorFlow Serving can load it.
 
         Example:
             >>> print(model.export("served/1", only_topk=10, beam_size=20).table())
 
         Args:
-            folder: output folder; for a server, its name is the version.
-            precision: number format of the rankers' weights: "fp32", "fp16", or "int8" with a scale for each node.
-            **options: fields of :class:`PredictionOptions`, which the exported model keeps: ``only_topk`` (or ``k``),
+            folder: output folder. TensorFlow Serving takes its name as the version.
+            precision: number format of the rankers' weights: "fp32", "fp16", or "int8", which has a scale for each
+                node.
+            **options: fields of :class:`PredictionOptions` to build into the exported model: ``only_topk`` (or ``k``),
                 ``beam_size``, ``post_processor``, ``scores``, ``threshold`` and ``min_precision``.
         """
         from xmc_tf.serving.export import export_model  # it loads TensorFlow

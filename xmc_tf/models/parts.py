@@ -1,4 +1,4 @@
-"""The parts of a model, each loaded when it is first needed."""
+"""The parts of a model, each loaded when it is first used."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class LazyModelFolder:
-    """The parts of a model, loaded when they are first used: to encode texts, no rankers are loaded."""
+    """The parts of a model, each loaded when it is first used. Encoding texts, for example, loads no rankers."""
 
     asked_runtime = "auto"
 
@@ -57,10 +57,10 @@ class LazyModelFolder:
 
     @classmethod
     def at(cls, folder: Path, metadata: ModelMetadata) -> Self:
-        """Return the parts in a model's folder, without loading any.
+        """Return the parts in a model folder, without loading any.
 
         Args:
-            folder: the model's folder.
+            folder: the model folder.
             metadata: the content of its ``params.json``.
         """
         return cls({name: folder / name for name in FOLDERS if (folder / name).is_dir()}, metadata, where=folder)
@@ -69,7 +69,7 @@ class LazyModelFolder:
         return f"{type(self).__name__}({self.nr_labels:,} labels, {', '.join(self.parts)}; {self.folder})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the paths of the parts, not the parts: an encoder alone can take gigabytes."""
+        """Pickle the paths of the parts instead of the parts, because an encoder alone can take gigabytes."""
         if self._temp_dir is not None:
             raise TypeError(
                 f"{self!r} is in a temporary folder and cannot be pickled; fix: model.save(folder), then load"
@@ -81,7 +81,7 @@ class LazyModelFolder:
         }  # fmt: skip
 
     def with_shared_parts(self) -> Self:
-        """Return another object with the same parts, which are loaded once for both."""
+        """Return a copy that shares the parts of this object; the large ones are loaded before copying."""
         loaded = {"encoder": ENCODER, "tokenizer": ENCODER, "tfidf": FEATURES}
         if self.metadata.content.get("ensemble_method") != "concat-only":
             loaded["matcher"] = HEAD
@@ -99,17 +99,17 @@ class LazyModelFolder:
 
     @property
     def makes_features(self) -> bool:
-        """Whether the model needs only texts: it has a vectorizer, or its rankers read the embedding only."""
+        """Whether texts are enough as input: the model has a vectorizer, or its rankers read only the embedding."""
         return FEATURES in self.parts or self.nr_given_features == 0
 
     @property
     def nr_given_features(self) -> int:
-        """Number of features that the caller passes for each document, beside the embedding."""
+        """Number of features that the caller must pass for each document, in addition to the embedding."""
         return self.metadata.nr_features - self.metadata.embedding_dim
 
     @cached_property
     def ranker(self) -> Rankers:
-        """The rankers; of several trees, an ensemble."""
+        """The rankers; with several trees, an ensemble."""
         if RANKER not in self.parts and self.metadata.model != LINEAR:
             raise InputError(
                 f"{self.folder} has no rankers: it was trained with only_encoder",
@@ -125,7 +125,7 @@ class LazyModelFolder:
 
     @cached_property
     def evidence(self) -> ProbabilityModel | None:
-        """The fusion into probabilities, and the names that are evidence for them; None: the model has none."""
+        """The fusion into probabilities, and the label names that it uses as evidence; None if the model has none."""
         places = [self.parts[name].parent for name in (FUSION, NAMES) if name in self.parts]
         evidence = ProbabilityModel.load(places[0]) if places else None
         if evidence is not None:
@@ -134,7 +134,7 @@ class LazyModelFolder:
 
     @cached_property
     def hierarchy(self) -> LabelHierarchy | None:
-        """The broader terms of the labels, or None."""
+        """The broader terms of the labels, or None if the model has none."""
         place = self.parts.get(HIERARCHY)
         if place is None:
             return None
@@ -143,7 +143,7 @@ class LazyModelFolder:
 
     @property
     def trained_documents(self) -> TrainedDocuments | None:
-        """The documents that the model was trained on, if they were a table's."""
+        """The documents that the model was trained on, if they came from a table."""
         return TrainedDocuments.load(self.parts[DOCUMENTS]) if DOCUMENTS in self.parts else None
 
     @cached_property
@@ -153,7 +153,7 @@ class LazyModelFolder:
 
     @property
     def more_trees(self) -> list[LabelTree]:
-        """The rankers' label trees after the first."""
+        """All label trees of the rankers except the first."""
         return [self._tree(place / TREE) for place in self._further_trees]
 
     def _tree(self, place: Path) -> LabelTree:
@@ -188,7 +188,7 @@ class LazyModelFolder:
 
     @cached_property
     def tensorflow_encoder(self) -> "Encoder":
-        """The encoder in TensorFlow, which can be trained, saved, and exported as a SavedModel."""
+        """The encoder as a TensorFlow model, which can be trained, saved, and exported as a SavedModel."""
         from xmc_tf.encoder import Encoder
         from xmc_tf.encoder.onnx.encoder import choose_runtime
 
@@ -204,7 +204,7 @@ class LazyModelFolder:
 
     @cached_property
     def matcher(self) -> "LabelSearch":
-        """The label heads of the fine-tuned levels."""
+        """The label heads of all fine-tuned levels."""
         if HEAD not in self.parts:
             raise InputError(
                 f"{self.folder} has no label head: its encoder was not fine-tuned",

@@ -1,4 +1,4 @@
-"""Model folders of ``pecos.xmc.xtransformer``: read in place, and converted when they are saved.
+"""Model folders of ``pecos.xmc.xtransformer``: read without conversion, and converted when the model is saved.
 
 param.json                     the class, the number of labels
 text_encoder/param.json        parameters of the encoder's last level
@@ -7,8 +7,8 @@ text_encoder/text_tokenizer/   its tokenizer
 text_encoder/text_model        the label head of the last fine-tuned level, as torch.save wrote it
 concat_model/                  the rankers on [features ; embedding], as a folder of XLinear; absent with only_encoder
 
-With rankers, PECOS predicts with them alone, and so does a model that is loaded from such a folder.
-``text_encoder/concat_model``, which PECOS uses during training only, is not read.
+If there are rankers, PECOS predicts with the rankers alone. A model loaded from such a folder does the same.
+``text_encoder/concat_model``, which PECOS uses only during training, is not read.
 """
 
 import dataclasses
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from xmc_tf.models.parts import LazyModelFolder
 
 _LARGEST = 1 << 24  # bytes of a parameter file
-# What PECOS takes as the embedding of a document, for each architecture that it knows.
+# The pooling that PECOS uses for document embeddings, for each architecture that it supports.
 _POOLING = {"bert": "pooler", "roberta": "pooler", "xlm-roberta": "pooler", "distilbert": "cls", "xlnet": "last"}
 _WIDTH = {"distilbert": "dim", "xlnet": "d_model"}
 _FOLDERS = ("checkpoint_dir", "cache_dir", "init_model_dir", "model_shortcut")  # of the machine that trained
 
 
 def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
-    """Return the paths of the parts of a PECOS model, and its metadata as our own ``params.json`` has them."""
+    """Return the paths of the parts of a PECOS model, and its metadata in the format of our ``params.json``."""
     inner = folder / "text_encoder"
     if not (inner / "text_encoder" / "config.json").is_file():
         raise InputError(
@@ -88,7 +88,7 @@ def read_pecos_folder(folder: Path) -> tuple[dict[str, Path], ModelMetadata]:
 
 
 def converted_parts(model: "LazyModelFolder") -> dict[str, Callable[[Path], object]]:
-    """Return, by name, functions that write the parts of a PECOS model in our own format."""
+    """Return a dictionary from part names to functions that write these parts of a PECOS model in our format."""
 
     def write_encoder(place: Path) -> None:
         model.tensorflow_encoder.save(place)
@@ -111,7 +111,7 @@ def converted_metadata(model: "LazyModelFolder") -> ModelMetadata:
 
 
 def _pooling_and_size(path: Path) -> tuple[str, int]:
-    """Return PECOS's pooling for such an encoder, and the size of its embeddings."""
+    """Return the pooling that PECOS uses for such an encoder, and the embedding size."""
     config = _read(path)
     kind = config.get("model_type")
     if kind not in _POOLING:

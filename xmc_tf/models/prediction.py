@@ -1,4 +1,4 @@
-"""From texts to labels with an XR-Transformer: embeddings, label head, rankers, and how their scores are combined."""
+"""Predict labels with an XR-Transformer: embed texts, score labels with label head and rankers, combine the scores."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from xmc_tf.pipeline.ensembles import blend
 from xmc_tf.rankers.ensemble import TreeEnsemble, deepened, trees_of
 
 _TEXTS_AT_ONCE = 16384  # texts whose tokens are in memory
-POOL = 100  # labels that an ensemble looks at, of each of the two
+POOL = 100  # labels that an ensemble takes from the label head and from the rankers
 
 
 def predict(model: LazyModelFolder, texts: Texts, X: Any, options: PredictionOptions) -> csr_matrix:
-    """Return the best labels of texts: by probability if the model has probabilities, else by score."""
+    """Return the best labels of texts, with probabilities if the model has them, otherwise with scores."""
     own = options.ensemble_method in (None, model.metadata.content.get("ensemble_method"))
     evidence = model.evidence if own else None
     decision = decide(options, None if evidence is None else evidence.fusion)
@@ -51,20 +51,20 @@ def predict(model: LazyModelFolder, texts: Texts, X: Any, options: PredictionOpt
 
 
 def for_fusion(model: LazyModelFolder, options: PredictionOptions) -> PredictionOptions:
-    """Return the options with which scores lie between 0 and 1."""
+    """Return the options changed so that scores are between 0 and 1, as the fusion requires."""
     name = trees_of(model.ranker)[0].levels[-1].pred_params.post_processor
     return dataclasses.replace(options, scores=None, post_processor=bounded_post_processor(name))
 
 
 def method_of(model: LazyModelFolder, options: PredictionOptions) -> str:
-    """Return the ensemble method: that of the options, or the model's default."""
+    """Return the ensemble method in the options, or the model's default if they have none."""
     return options.ensemble_method or model.metadata.ensemble_method
 
 
 def vectors_of(
     model: LazyModelFolder, texts: Texts, batch_tokens: int, truncate_length: int | None = None, quiet: bool = False
 ) -> np.ndarray:
-    """Return the embeddings of texts as the encoder computes them."""
+    """Return the embeddings of texts as the encoder computes them, without scaling."""
     reading = model.metadata.reading
     if truncate_length is not None:
         reading = dataclasses.replace(reading, max_length=truncate_length)
@@ -84,7 +84,7 @@ def embedded(model: LazyModelFolder, texts: Texts) -> np.ndarray:
 def windows_of(
     model: LazyModelFolder, texts: Texts, batch_tokens: int, reading: Reading, quiet: bool = False
 ) -> Iterator[WindowEmbeddings]:
-    """Yield the embeddings of the windows of texts, for some texts at a time."""
+    """Yield the embeddings of the texts' windows, one group of texts at a time."""
     from xmc_tf.encoder import encode_windows, groups_of_documents
     from xmc_tf.encoder.tokenizer import TruncationCounter
 
@@ -101,7 +101,7 @@ def windows_of(
                 yield encode_windows(
                     model.encoder, store, np.arange(low, high), batch_tokens=batch_tokens, progress=progress
                 )
-    if not model.told_of_truncation:  # once, and not for each request and each piece of a table
+    if not model.told_of_truncation:  # log once, not for each request or piece of a table
         truncation.log_summary(reading, "as in training")
         model.told_of_truncation = truncation.truncated > 0 or truncation.folded > 0
 
@@ -109,7 +109,7 @@ def windows_of(
 def scored(
     model: LazyModelFolder, texts: Texts, X: Features | None, options: PredictionOptions
 ) -> tuple[csr_matrix, np.ndarray]:
-    """Return the best labels of texts by score, and the embeddings of the texts; ``X`` are checked features."""
+    """Return the best labels of texts with scores, and the embeddings; ``X`` must be checked features or None."""
     method = method_of(model, options)
     if method == "concat-only":
         vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
@@ -125,12 +125,12 @@ def scored(
         found = _by_rankers(model, ranker_features(model, texts, X, vectors, options), more, size)
         return blend(method, by_heads, found, size)
 
-    # A label that only one of the two has among its best scores 0 in the other.
+    # If only one of the two has a label among its best, the label scores 0 in the other.
     return deepened(blended, _topk(model, options), POOL), embeddings[0]
 
 
 def _by_heads(model: LazyModelFolder, texts: Texts, options: PredictionOptions) -> tuple[csr_matrix, np.ndarray]:
-    """Return the best labels of the label heads, and the embeddings of the texts."""
+    """Return the best labels by the label heads' scores, and the embeddings of the texts."""
     reading = model.metadata.reading
     if reading.max_windows == 1:
         vectors = vectors_of(model, texts, options.batch_tokens, quiet=options.quiet)
@@ -149,7 +149,7 @@ def _by_heads(model: LazyModelFolder, texts: Texts, options: PredictionOptions) 
 def ranker_features(
     model: LazyModelFolder, texts: Texts, features: Features | None, vectors: np.ndarray, options: PredictionOptions
 ) -> Features:
-    """Return the features that the rankers read: TF-IDF of the texts or the caller's features, then the embeddings."""
+    """Return the rankers' input: TF-IDF of the texts or the caller's features, followed by the embeddings."""
     sparse, dense = (features.sparse, features.dense) if features is not None else (None, None)
     if "features" in model.parts:
         sparse = model.tfidf.transform(texts, threads=options.threads, quiet=options.quiet)
@@ -160,7 +160,7 @@ def ranker_features(
 def _by_rankers(
     model: LazyModelFolder, X: Features, options: PredictionOptions, first: int | None = None
 ) -> csr_matrix:
-    """Return the best labels by the rankers' scores; of several trees, each contributes ``first`` of them."""
+    """Return the best labels by the rankers' scores; each tree of an ensemble contributes its ``first`` best labels."""
     more = {"first": first} if first is not None and isinstance(model.ranker, TreeEnsemble) else {}
     return model.ranker.predict(
         X, **more, beam_size=options.beam_size, only_topk=options.only_topk, post_processor=options.post_processor,
@@ -169,10 +169,10 @@ def _by_rankers(
 
 
 def predict_by_heads(model: LazyModelFolder, windows: WindowEmbeddings, options: PredictionOptions) -> csr_matrix:
-    """Return the best labels of the label heads' own search.
+    """Return the best labels that the label heads find in their own search.
 
-    A label's score is the largest over the document's windows: each window was a training instance, and its evidence
-    must not fade among the other windows.
+    A label's score is its maximum over the document's windows. Each window was a separate training instance, and a mean
+    would dilute the evidence from a single window.
     """
     matcher, chosen = model.matcher, model.output_labels
     found = matcher.predict(
@@ -189,7 +189,7 @@ def _topk(model: LazyModelFolder, options: PredictionOptions) -> int:
 
 
 def head_post_processor(model: LazyModelFolder, method: str) -> str:
-    """Return the post-processor of the heads' scores: a mean needs the scale of the rankers' scores."""
+    """Return the post-processor of the heads' scores. If they are averaged, it gives them the rankers' scale."""
     params = model.metadata.pred_params["matcher_params_chain"]
     name = str((params[-1] if isinstance(params, list) else params)["post_processor"])
     if name != "noop" or method != "average":
@@ -200,7 +200,7 @@ def head_post_processor(model: LazyModelFolder, method: str) -> str:
 
 
 def own_features(model: LazyModelFolder, texts: Texts, X: Any, method: str) -> Features | None:
-    """Return the features that the caller passed, checked against what the model needs."""
+    """Return the features that the caller passed, after checking that the model needs them and that they fit."""
     if X is None:
         if model.makes_features or method == "transformer-only":
             return None

@@ -1,4 +1,4 @@
-"""Predictions of many documents, in pieces and over ranks, and what is done with their scores."""
+"""Predict many documents, in pieces or over ranks, and process the resulting scores."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ Names = Sequence[str] | Mapping[int, str] | None
 
 
 def named(predicted: csr_matrix, names: Names) -> Iterator[list[tuple[str, float]]]:
-    """Yield each document's labels by name, with scores; a label without a name is given by its number."""
+    """Yield the label names and scores of each document; a label without a name is given as its number."""
     for a, b in zip(predicted.indptr[:-1], predicted.indptr[1:], strict=True):
         labels, scores = predicted.indices[a:b], predicted.data[a:b]
         yield [
@@ -25,7 +25,7 @@ def named(predicted: csr_matrix, names: Names) -> Iterator[list[tuple[str, float
 
 
 def above(predicted: csr_matrix, threshold: float) -> csr_matrix:
-    """Return a prediction without the labels whose score is below a threshold."""
+    """Return a prediction without labels that score below a threshold."""
     keep = predicted.data >= threshold
     counts = np.add.reduceat(np.append(keep, False), predicted.indptr[:-1]) if predicted.shape[0] else np.zeros(0)
     counts = np.where(np.diff(predicted.indptr) > 0, counts, 0)
@@ -34,7 +34,7 @@ def above(predicted: csr_matrix, threshold: float) -> csr_matrix:
 
 
 def over_all_labels(found: csr_matrix, nr_labels: int, allowed: np.ndarray | None) -> csr_matrix:
-    """Return rankers' scores as a prediction of all labels of a model, including those that the rankers do not know."""
+    """Widen the rankers' scores to all labels of the model, including labels unknown to the rankers."""
     if allowed is not None and allowed.min() >= found.shape[1]:
         found = csr_matrix(found.shape, dtype=found.dtype)
     if found.shape[1] == nr_labels:
@@ -45,13 +45,13 @@ def over_all_labels(found: csr_matrix, nr_labels: int, allowed: np.ndarray | Non
 
 
 def labels_of_rankers(chosen: np.ndarray, nr_labels: int) -> np.ndarray:
-    """Return the chosen labels (ascending numbers) that the rankers know; at least one, since rankers need it."""
+    """Return the chosen labels (ascending) that the rankers know; [0] if there are none, since rankers need a label."""
     known = chosen[chosen < nr_labels]
     return known if len(known) else np.zeros(1, chosen.dtype)
 
 
 def rows_of(documents: Any, rows: slice) -> Any:
-    """Return some neighbouring documents: texts, features, or rows of a matrix; None for None."""
+    """Return a contiguous range of documents, which may be texts, features or a matrix; None for None."""
     if documents is None or (rows.start, rows.stop) == (0, count_of(documents)):
         return documents
     if isinstance(documents, TextFile):
@@ -68,7 +68,7 @@ def count_of(documents: Any) -> int:
 def in_pieces(
     predict: Callable[[Any, Any], csr_matrix], documents: Any, X: Any, size: int, nr_labels: int
 ) -> csr_matrix:
-    """Predict ``size`` documents at a time, so that memory is bounded; ``X`` are further rows of the same documents."""
+    """Predict ``size`` documents at a time, so that memory use is bounded; ``X`` are features of the same documents."""
     count = count_of(documents)
     pieces = [slice(first, min(first + size, count)) for first in range(0, count, size)]
     parts = [predict(rows_of(documents, piece), rows_of(X, piece)) for piece in pieces]
@@ -81,11 +81,11 @@ def fused(
     evidence: ProbabilityModel, search: Callable[[int], tuple[csr_matrix, np.ndarray | None]], texts: Texts | None,
     only_topk: int, threshold: float | None, threads: int,
 ) -> csr_matrix:  # fmt: skip
-    """Return the probabilities of the best labels of documents: documents × labels, descending within a row.
+    """Return the probabilities of the best labels: a matrix of documents × labels, each row in descending order.
 
-    ``search`` returns a number of best labels, of which a shorter list is the beginning, and the embeddings (length 1)
-    or None. The candidates do not depend on ``only_topk``: labels after the first POOL follow in the rankers' order,
-    with smaller probabilities.
+    ``search(k)`` returns the k best labels, and embeddings of length 1 or None. A search for fewer labels must return
+    the beginning of the same list. The fusion combines the first POOL labels, whatever ``only_topk`` is; further labels
+    follow in the rankers' order, with smaller probabilities.
     """
     scores, vectors = search(max(only_topk, POOL))
     pooled = beginning(scores, POOL)
@@ -98,7 +98,7 @@ def fused(
 
 
 def share_of(count: int, communicator: Communicator) -> slice:
-    """Return this rank's contiguous range of ``count`` documents."""
+    """Return the contiguous range of documents that this rank processes."""
     cuts = np.linspace(0, count, communicator.size + 1).astype(int)
     return slice(int(cuts[communicator.rank]), int(cuts[communicator.rank + 1]))
 
@@ -106,7 +106,10 @@ def share_of(count: int, communicator: Communicator) -> slice:
 def predict_over_ranks(
     predict: Callable[[slice], csr_matrix], count: int, communicator: Communicator
 ) -> csr_matrix | None:
-    """Predict each rank's range of the documents; return all predictions on rank 0, None on others. Collective."""
+    """Predict each rank's range of the documents, and gather all predictions on rank 0; other ranks return None.
+
+    All ranks must call this function.
+    """
     own = run_on_all_ranks(communicator, lambda: predict(share_of(count, communicator)))
     parts = communicator.gather(own)
     return (vstack(parts, format="csr") if len(parts) > 1 else parts[0]) if parts else None

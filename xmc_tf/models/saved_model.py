@@ -13,7 +13,7 @@ from xmc_tf.serving.label_head import LabelHeadParts
 
 
 def parts_of(model: LazyModelFolder) -> ModelParts:
-    """Return the parts of a SavedModel of a model; refuse a model whose predictions an export cannot compute."""
+    """Return the parts of a model that a SavedModel contains; raise an error if the model cannot be exported."""
     head = _head_of(model)
     ranker = model.ranker
     dim = model.metadata.embedding_dim
@@ -33,7 +33,7 @@ def parts_of(model: LazyModelFolder) -> ModelParts:
 
 
 def _head_of(model: LazyModelFolder) -> LabelHeadParts | None:
-    """Return the label head if the model predicts the mean of its scores and the rankers'."""
+    """Return the label head if the model averages head and ranker scores; None if it uses only the rankers."""
     method = model.metadata.ensemble_method
     if method == "concat-only":
         return None

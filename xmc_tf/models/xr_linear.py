@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from xmc_tf.models.explaining.explanation import Explanation
     from xmc_tf.serving.export import ModelParts
 
-# Training, growing, explaining and measuring are imported when they are used: prediction does not need them.
+# Modules for training, updates, explanations and metrics are imported only when used; prediction needs none.
 
 
 @dataclass(eq=False, repr=False)
 class XRLinear(LinearParts, Model):
-    """XR-Linear: linear rankers over label trees, with their vectorizer and the names of the labels.
+    """XR-Linear: linear rankers over label trees, with their vectorizer and the label names.
 
-    ``XRLinear.train(texts, labels)`` trains a model, and ``XRLinear.load(folder)`` loads one. ``best`` returns the
-    names and scores of the best labels, ``predict`` a matrix of scores. ``explain`` shows why, ``evaluate`` measures,
-    ``save`` and ``export`` write folders.
+    Train a model with ``XRLinear.train(texts, labels)``, or load one with ``XRLinear.load(folder)``. ``best`` returns
+    the names and scores of the best labels, and ``predict`` returns a matrix of scores. ``explain`` shows why a label
+    was predicted, ``evaluate`` measures the quality, and ``save`` and ``export`` write model folders.
 
     Example:
         >>> model = XRLinear.load("model")
@@ -46,7 +46,7 @@ class XRLinear(LinearParts, Model):
         [[('scipy.sparse', 0.71), …]]
     """
 
-    __signature__ = inspect.Signature()  # train and load make models, not the parts
+    __signature__ = inspect.Signature()  # users create models with train and load, not from parts
 
     def _predict(self, read: ReadDocuments, X: Any, options: PredictionOptions) -> csr_matrix:
         options.refuse(dict.fromkeys(("ensemble_method", "batch_tokens"), "a linear model has no encoder"))
@@ -94,9 +94,9 @@ class XRLinear(LinearParts, Model):
             >>> print(model.explain("gradient of a sparse matrix", k=1))
 
         Args:
-            text: the document: a text, the features of one document, or a list or DataFrame with one document.
-            k: number of labels.
-            beam_size: number of nodes kept at each level above the labels. None: the model's default.
+            text: a single document: a text, a row of features, or a list or DataFrame with one document.
+            k: number of labels to explain.
+            beam_size: number of nodes kept at each level above the labels (default: the model's setting).
         """
         from xmc_tf.models.explaining.explain import explain_linear
 
@@ -120,10 +120,10 @@ class XRLinear(LinearParts, Model):
         threads: int = -1,
         **columns: Unpack[FrameColumns],
     ) -> Self:
-        """Return the model with further documents: only the clusters of their labels change.
+        """Return the model with additional documents; only the clusters of their labels change.
 
-        Vocabulary and word weights, label tree and calibration stay as they are. The documents are kept, so that the
-        result can grow again.
+        The vocabulary, word weights, label tree and calibration do not change. The new documents are added to the
+        model's training data, so that the new model can be extended again.
 
         Example:
             >>> texts, labels = ["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
@@ -131,14 +131,14 @@ class XRLinear(LinearParts, Model):
             >>> grown = model.with_documents(["herbs in spring"], [["seasons"]], new_labels=True)
 
         Args:
-            texts: the documents, as :meth:`train` takes them.
-            labels: their labels, as :meth:`train` takes them. Documents without labels are left out.
-            new_labels: whether to add labels that the model does not have; or their names, in the order of their
-                numbers, with alternative names after tabs.
-            exact: solve these clusters again on all their documents, as a training with the same tree does. By default
-                their weights are moved towards the new documents, which takes only the time of these documents.
+            texts: the documents to add, as in :meth:`train`.
+            labels: their labels, as in :meth:`train`. Documents without labels are left out.
+            new_labels: whether to add labels that the model does not have yet. Or the names of the new labels in the
+                order of their numbers, each with its alternative names after tabs.
+            exact: whether to solve the clusters again on all their documents, with the same result as training with the
+                same tree. By default, only the new documents are used to update the weights, which is faster.
             threads: number of threads; -1: one per core. The result does not depend on it.
-            **columns: of a DataFrame, as for :meth:`train`.
+            **columns: columns of a DataFrame, as in :meth:`train`.
 
         Raises:
             InputError: the model has not kept its training data, or a label is unknown.
@@ -151,11 +151,11 @@ class XRLinear(LinearParts, Model):
     def with_corrections(
         self, texts: DocumentsLike, labels: Labels | None = None, *, threads: int = -1, **columns: Unpack[FrameColumns]
     ) -> Self:
-        """Return the model with other labels for documents that it was trained on.
+        """Return the model with corrected labels for some of its training documents.
 
-        The clusters that change are solved again. Their weights are those of a training on the corrected labels with
-        the same tree. Vocabulary, label tree and calibration stay as they are. Documents are recognised by their
-        features; those that the model was not trained on are counted and left out.
+        Only the clusters that change are solved again. Their weights are the same as after training on the corrected
+        labels with the same tree. The vocabulary, label tree and calibration do not change. Documents are recognized by
+        their features. Documents that the model was not trained on are left out, and a warning counts them.
 
         Example:
             >>> texts, labels = ["soup with fresh herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
@@ -163,13 +163,14 @@ class XRLinear(LinearParts, Model):
             >>> corrected = model.with_corrections(["soup with fresh herbs"], [["cooking", "gardening"]])
 
         Args:
-            texts: the documents, as :meth:`train` takes them.
-            labels: all their labels, as :meth:`train` takes them.
+            texts: the documents to correct, as in :meth:`train`.
+            labels: all labels that these documents should have, as in :meth:`train`.
             threads: number of threads; -1: one per core. The result does not depend on it.
-            **columns: of a DataFrame, as for :meth:`train`.
+            **columns: columns of a DataFrame, as in :meth:`train`.
 
         Raises:
-            InputError: the model has not kept its training data, a label is unknown, or it knows none of the documents.
+            InputError: the model has not kept its training data, a label is unknown, or it was trained on none of the
+                documents.
         """
         from xmc_tf.models.incremental.labels import with_corrections
 
@@ -187,17 +188,17 @@ class XRLinear(LinearParts, Model):
             labels: names or numbers of the labels to remove.
 
         Raises:
-            InputError: a label does not exist, or none would remain.
+            InputError: a label does not exist, or no label would remain.
         """
         from xmc_tf.models.incremental.labels import without_labels
 
         return without_labels(self, labels)
 
     def with_merged_labels(self, groups: Iterable[Iterable[str | int]], *, threads: int = -1) -> Self:
-        """Return the model with some labels merged: a document that has one of a group gets the merged label.
+        """Return the model with some labels merged: documents with any label of a group get the group's first label.
 
-        Only the clusters that change are solved again. Where names of labels are evidence, the names of merged labels
-        become alternative names of the label that stays.
+        Only the clusters that change are solved again. If the model uses label names as evidence, the names of the
+        merged labels become alternative names of the label that remains.
 
         Example:
             >>> texts, labels = ["soup with herbs", "herbs for a garden"], [["cooking"], ["gardening"]]
@@ -206,7 +207,7 @@ class XRLinear(LinearParts, Model):
             ['cooking']
 
         Args:
-            groups: names or numbers of the labels to merge, in each group first the one that stays.
+            groups: groups of label names or numbers to merge. The first label of each group remains.
             threads: number of threads; -1: one per core. The result does not depend on it.
 
         Raises:
@@ -221,7 +222,7 @@ class XRLinear(LinearParts, Model):
         write_model(folder, self, write_rankers, self.tfidf.save if self.reads_text else None)
 
     def export_parts(self) -> "ModelParts":
-        """Return the parts of a SavedModel of this model."""
+        """Return the parts of the model that a SavedModel contains."""
         from xmc_tf.serving.export import ModelParts
         from xmc_tf.serving.fused_search import EvidenceParts
 
@@ -233,10 +234,10 @@ class XRLinear(LinearParts, Model):
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Load a model, or rankers that PECOS trained, from a folder.
+        """Load a model, or rankers trained with PECOS, from a folder.
 
         Args:
-            folder: a model of xmc_tf, or PECOS's folder of an XLinear model.
+            folder: a model folder of xmc_tf, or PECOS's folder of an XLinear model.
         """
         folder = Path(folder)
         if not (folder / "params.json").exists() and (folder / "param.json").exists():
@@ -285,31 +286,32 @@ class XRLinear(LinearParts, Model):
             >>> model = XRLinear.train(frame, text="text", labels="topic")
 
         Args:
-            texts: one text per document (a list, a Series, an array, a generator, a :class:`~xmc_tf.TextFile`); or a
-                DataFrame of pandas, Polars or PyArrow, or a dictionary of columns; or features, documents × features,
-                for a model that reads features. A missing text is an empty one.
-            labels: for each document a list of label names, a text of names with a separator between them, or a single
-                name; or a matrix of documents × labels; or the name of the DataFrame's column of labels (default: the
-                column ``labels``, or guessed). Series, arrays and generators are lists too.
+            texts: one text per document, as a list, Series, array, generator or :class:`~xmc_tf.TextFile`; a DataFrame
+                of pandas, Polars or PyArrow, or a dictionary of columns; or a matrix of documents × features, for a
+                model that reads features instead of texts. A missing text counts as an empty one.
+            labels: for each document, a list of label names, a string of names with a separator between them, or a
+                single name (the documents may be in a list, Series, array or generator); a matrix of documents ×
+                labels; or the name of the DataFrame's label column (default: the column ``labels``, or a guess).
             names: label names, in the order of the columns (default: the names in ``labels``, sorted).
-            tree: label tree, or features of the labels (labels × features) to build it from (default: built from the
-                features of the labels' documents).
+            tree: a label tree, or a matrix of labels × features to build it from (default: built from the features of
+                the labels' documents).
             params: options of features, tree and rankers (default: all defaults).
-            label_names: use the names of labels in texts as evidence for probabilities. Training takes up to twice the
-                time, with few documents more. None: if there are texts and names.
+            label_names: whether to use label names that occur in texts as evidence for probabilities. Training takes up
+                to twice as long; with few documents, it takes longer still. None: only if there are texts and names.
             threads: number of threads; -1: one per core. The model does not depend on it.
-            seed: random seed of the rankers; the tree has its own, ``params.tree.seed``.
-            effort: "fast", "balanced" or "best": choose the number of trees, their shapes and the loss's weight by the
-                data; see :func:`xmc_tf.params.params_of_effort` (default: as ``params`` say: one tree).
-            keep_training_data: keep features and labels of the documents in the model, so that it can grow by
-                :meth:`with_documents`. They take about 8 bytes for each different word or n-gram of a document.
-            **further: ``text``: name of a DataFrame's column of texts, or several names; ``label_separator``: text
-                between the labels of a document (default: guessed). The model remembers them. ``probabilities``:
-                predict calibrated probabilities instead of the rankers' scores, learned from documents that are held
-                out for that; they also rank labels better (default: if there are enough documents).
+            seed: random seed of the rankers. The tree has its own seed, ``params.tree.seed``.
+            effort: "fast", "balanced" or "best": choose the number and shapes of the trees and the weight of the loss
+                to suit the data; see :func:`xmc_tf.params.params_of_effort` (default: one tree, as ``params`` specify).
+            keep_training_data: whether to store the documents' features and labels in the model, so that it can be
+                updated with :meth:`with_documents`. They take about 8 bytes for each distinct word or n-gram of a
+                document.
+            **further: ``text``: the name of a DataFrame's text column, or several names; ``label_separator``: the
+                string between the labels of a document (default: guessed). The model remembers both. ``probabilities``:
+                whether to predict calibrated probabilities, learned on held-out documents, instead of the rankers'
+                scores. Probabilities also rank labels better (default: only if there are enough documents).
 
         Raises:
-            InputError: the inputs do not fit together, or a label is not among ``names``.
+            InputError: the inputs do not fit together, or a label is not in ``names``.
         """
         from xmc_tf.models.linear.training import LinearData, LinearOptions, train_linear
 
@@ -334,9 +336,9 @@ class XRLinear(LinearParts, Model):
 
     @classmethod
     def of(cls, parts: LinearParts) -> Self:
-        """Return the model with these parts.
+        """Return a model made of these parts.
 
         Args:
-            parts: the parts, as a training returns them.
+            parts: the parts, as returned by training.
         """
         return cls(**{one.name: getattr(parts, one.name) for one in dataclasses.fields(parts)})

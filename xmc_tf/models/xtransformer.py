@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """Options of a training run; the model depends only on ``seed`` and ``effort``.
+    """Settings of a training run. Of these, only ``seed`` and ``effort`` affect the resulting model.
 
     Example:
         >>> XTransformer.train(texts, labels, run=TrainingRun(work_dir="model.work", logdir="logs"))
 
     Args:
-        work_dir: folder for finished stages. With the same folder, the same call resumes an interrupted training.
-            Required for several ranks, on a shared disk (default: a temporary folder).
+        work_dir: folder for completed stages. To resume an interrupted run, repeat the call with the same folder.
+            With several ranks, it is required and must be on a shared disk (default: a temporary folder).
         logdir: folder for TensorBoard's log files (default: none are written).
-        strategy: distribution over ranks (default: the ranks of the launcher).
+        strategy: distribution over ranks (default: the ranks that the launcher started).
         threads: number of threads for tree and rankers; -1: one per core.
         seed: random seed.
-        effort: "fast", "balanced" or "best": choose the number and shapes of the rankers' label trees by the data
-            (default: one tree, as the parameters say).
+        effort: "fast", "balanced" or "best": choose the number and shapes of the rankers' label trees to suit the data
+            (default: one tree, as the parameters specify).
     """
 
     work_dir: str | Path | None = None
@@ -67,7 +67,7 @@ class TrainingRun:
     effort: str | None = None
 
     def open(self) -> "tuple[Stages, TemporaryFolder | None]":
-        """Return the stages of the training, and the temporary folder that contains them, if there is one."""
+        """Return the stages of the run, and the temporary folder that contains them (None if ``work_dir`` is set)."""
         communicator = self.strategy.communicator if self.strategy is not None else choose_communicator()
         if self.work_dir is not None:
             return Stages(self.work_dir, communicator), None
@@ -81,7 +81,7 @@ class TrainingRun:
 
 
 class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy takes cached properties for read-only
-    """A fine-tuned encoder, its label head, and rankers on [features ; embedding].
+    """A fine-tuned encoder with its label head, and linear rankers that read features and embeddings.
 
     Example:
         >>> model = XTransformer.load("model")
@@ -105,7 +105,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         run: TrainingRun | None = None,
         **columns: Unpack[FrameColumns],
     ) -> Self:
-        """Train a model. Under ``horovodrun``, all ranks must call it.
+        """Train a model. In a distributed run (``horovodrun``), all ranks must call this method.
 
         Example:
             >>> model = XTransformer.train(TextFile("X.trn.txt"), load_matrix("Y.trn.npz"), names=names)
@@ -113,21 +113,22 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
 
         Args:
             texts: one text per document, or a DataFrame; see :meth:`XRLinear.train`.
-            labels: labels, as :meth:`XRLinear.train` takes them.
+            labels: the labels of each document; see :meth:`XRLinear.train`.
             names: label names, in the order of the columns (default: the names in ``labels``, sorted).
-            X: features, documents × features, as ``as_features`` accepts them (default: TF-IDF of the texts).
-            tree: label tree for fine-tuning, or features of the labels (labels × features) to build it from (default:
-                built from the features of the labels' documents).
-            validation: held-out documents to measure on during fine-tuning: (texts, labels) or (texts, labels, X).
+            X: features as a matrix of documents × features, in any form that ``as_features`` accepts (default: TF-IDF
+                of the texts).
+            tree: label tree for fine-tuning, or a matrix of labels × features to build it from (default: built from the
+                features of the labels' documents).
+            validation: held-out documents for measuring during fine-tuning: (texts, labels) or (texts, labels, X).
             params: training options (default: all defaults).
             pred_params: default prediction options of the model.
             tfidf: options of TF-IDF; None to train the rankers on embeddings only.
-            run: where finished stages stay, ranks, threads, seed, effort (default: one process, a temporary folder,
-                seed 0, one tree of rankers).
+            run: work folder, ranks, threads, seed and effort of the run (default: one process, a temporary folder, seed
+                0, one label tree).
             **columns: ``text`` and ``label_separator``; see :meth:`XRLinear.train`.
 
         Raises:
-            InputError: the inputs do not fit together, or a label is not among ``names``.
+            InputError: the inputs do not fit together, or a label is not in ``names``.
         """
         run = run or TrainingRun()
         read = read_documents(texts, labels, columns, training=True, labelled=True)
@@ -158,13 +159,13 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         strategy: "CollectiveStrategy | None" = None,
         temp_dir: Any = None,
     ) -> Self:
-        """Train a model in stages; the finished ones are not repeated.
+        """Train a model in stages; completed stages are not repeated.
 
         Args:
             inputs: the training data.
             recipe: all options.
             stages: the stages, in a work folder.
-            strategy: distribution over ranks (default: over those of the stages).
+            strategy: distribution over ranks (default: the ranks that run the stages).
             temp_dir: an object that must live as long as the model, such as a temporary folder.
         """
 
@@ -215,9 +216,9 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         """Load a model, or a folder of ``pecos.xmc.xtransformer``, which ``save`` converts.
 
         Args:
-            folder: a model of xmc_tf, or PECOS's folder of an XR-Transformer model.
-            runtime: what computes the encoder: "tensorflow", "onnx" (ONNX Runtime), or "auto": TensorFlow, unless it is
-                not installed or the model was exported for ONNX Runtime.
+            folder: a model folder of xmc_tf, or PECOS's folder of an XR-Transformer model.
+            runtime: runtime of the encoder: "tensorflow", "onnx" (ONNX Runtime), or "auto", which uses TensorFlow
+                unless it is not installed or the model was exported for ONNX Runtime.
         """
         folder = Path(folder)
         if pecos := pecos_class(folder):
@@ -256,13 +257,13 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
         truncate_length: int | None = None,
         **columns: Unpack[FrameColumns],
     ) -> np.ndarray:
-        """Return the embeddings of texts, scaled to length 1: float32 [texts, dim].
+        """Return the embeddings of texts, scaled to length 1, as a float32 array of texts × dimensions.
 
         Args:
-            texts: documents, as :meth:`predict` takes them.
+            texts: documents, as in :meth:`predict`.
             batch_tokens: number of tokens to encode at a time.
-            truncate_length: maximum number of tokens that the encoder reads at once (default: as trained).
-            **columns: of a DataFrame, as for :meth:`predict`.
+            truncate_length: maximum number of tokens that the encoder reads at once (default: as in training).
+            **columns: columns of a DataFrame, as in :meth:`predict`.
         """
         return rows_of_length(
             1.0, vectors_of(self, self._read(texts, columns=columns).only_texts(), batch_tokens, truncate_length)
@@ -289,7 +290,7 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
             self.ranker.set_output_constraint(known)
 
     def export_parts(self) -> "ModelParts":
-        """Return the parts of a SavedModel of this model."""
+        """Return the parts of the model that a SavedModel contains."""
         from xmc_tf.models.saved_model import parts_of
 
         return parts_of(self)
@@ -308,16 +309,16 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
             >>> print(model.explain("gradient of a sparse matrix", k=1))
 
         Args:
-            text: the document: a text, or a list or DataFrame with one document.
-            k: number of labels.
+            text: a single document: a text, or a list or DataFrame with one document.
+            k: number of labels to explain.
             X: features of the document; required if the model was trained with features.
-            beam_size: number of nodes kept at each level above the labels. None: the model's default.
+            beam_size: number of nodes kept at each level above the labels (default: the model's setting).
         """
         options = PredictionOptions(beam_size=beam_size, only_topk=k, threads=1)
         return explain_parts(self, one_text(self._read(text).only_texts()), X, options)
 
     def export_onnx(self, folder: str | Path, *, precision: str = "fp32") -> None:
-        """Write a model whose encoder ONNX Runtime computes, which needs no TensorFlow.
+        """Write a model that runs its encoder with ONNX Runtime and does not need TensorFlow.
 
         Example:
             >>> model.export_onnx("served")
@@ -325,7 +326,8 @@ class XTransformer(LazyModelFolder, Model):  # type: ignore[override]  # mypy ta
 
         Args:
             folder: the new model's folder.
-            precision: number format of the encoder's matrices: "fp32"; or "int8", which is faster and less exact.
+            precision: number format of the encoder's weight matrices: "fp32", or "int8", which is faster and less
+                exact.
         """
         from xmc_tf.encoder.onnx.encoder import GRAPH, write_encoder
 

@@ -1,1 +1,1 @@
-"""Explanations of predictions: the words, the path through the tree and the other evidence that led to a label."""
+"""Explanations of predictions: the words, the path through the tree, and other evidence for each label."""

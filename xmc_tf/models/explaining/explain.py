@@ -1,4 +1,4 @@
-"""Explanations of predictions of both models: the evidence of rankers, label names and label head for each label."""
+"""Explain predictions of both kinds of models: the evidence from rankers, label names and label head for each label."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ _COMBINED = {
 
 
 def one_text(texts: Texts) -> str:
-    """Return the only text; refuse several, or none."""
+    """Return the only text; raise an error if there is not exactly one."""
     if len(texts) != 1:
         raise InputError(
             "one document is explained at a time", expected="a text", received=f"a list of {len(texts):,}",
@@ -53,7 +53,10 @@ def one_text(texts: Texts) -> str:
 def explain_linear(
     model: LinearParts, read: ReadDocuments, predict: Callable[[Any, int | None], csr_matrix]
 ) -> Explanation:
-    """Explain the best labels of a document; ``predict`` returns the labels to explain, or a number of them."""
+    """Explain the best labels of a document.
+
+    ``predict(documents, k)`` returns the k best labels; with k=None, it returns the labels to explain.
+    """
     text = None if read.texts is None else one_text(read.texts)
     X = read.documents if text is None else model.features([text], threads=1)
     if X.nr_rows != 1:
@@ -61,7 +64,7 @@ def explain_linear(
     predicted = predict(X if text is None else [text], None)
     feature_name = names_of_features(model.tfidf if model.reads_text else None, text)
     matches = model.evidence.in_text(text) if model.evidence and text is not None else None
-    # Features alone have no names in them: what is missing then is what names add.
+    # Label names cannot be found in features alone, so the difference is the contribution of the names.
     nameless = predict(X, max(POOL, predicted.nnz)) if matches is not None and len(matches.labels) else None
     labels = []
     for label, score in zip(predicted.indices.tolist(), predicted.data.tolist(), strict=True):
@@ -113,7 +116,7 @@ def explain_parts(model: LazyModelFolder, text: str, X: Any, options: Prediction
 
 
 def _shares(score: float, evidence: list[Evidence], method: str, *, probable: bool) -> tuple[Share, ...]:
-    """Return what each source adds to a score; ranks have no shares."""
+    """Return the share of each source in a score. Methods that combine ranks instead of scores have no shares."""
     if method not in ("average", "concat-only", "transformer-only"):
         return ()
     trees, heads = [one for one in evidence if one.path], [one for one in evidence if one.source == "label head"]
@@ -127,7 +130,7 @@ def _shares(score: float, evidence: list[Evidence], method: str, *, probable: bo
 def tree_evidence(
     rankers: Rankers, X: Features, label: int, feature_name: Callable[[int], str], names: Sequence[str] | None
 ) -> list[Evidence]:
-    """Return the evidence of each tree for a label of one document."""
+    """Return the evidence from each tree for one label of a document."""
     if label >= rankers.nr_labels:  # it was added after the training
         return []
     trees = trees_of(rankers)
@@ -144,7 +147,7 @@ def tree_evidence(
 
 
 def source_of_probability(evidence: ProbabilityModel) -> str:
-    """Return how a probability was computed."""
+    """Return a description of the sources that a probability was computed from."""
     sources = ["rankers"]
     if evidence.names is not None:
         sources.append("label names")
@@ -155,7 +158,7 @@ def source_of_probability(evidence: ProbabilityModel) -> str:
 
 
 def name_evidence(mentions: Mentions | None, label: int) -> list[Evidence]:
-    """Return the evidence of a label's name, if all or part of it is in the text."""
+    """Return the evidence from a label's name, if the text contains all or part of it."""
     if mentions is None or label not in mentions.labels:
         return []
     own = mentions.only(mentions.labels == label)
@@ -167,12 +170,12 @@ def name_evidence(mentions: Mentions | None, label: int) -> list[Evidence]:
 
 
 def name_of(label: int, names: Sequence[str] | None) -> str:
-    """Return the name of a label, or its number."""
+    """Return the name of a label, or its number if labels have no names."""
     return names[label] if names else str(label)
 
 
 def names_of_features(tfidf: "Tfidf | None", text: str | None = None) -> Callable[[int], str]:
-    """Return a function from the number of a sparse feature to its name: in a text, the word that it comes from."""
+    """Return a function that maps the number of a sparse feature to its name: the word in ``text`` where possible."""
     if tfidf is None:
         return lambda feature: f"feature {feature}"
     words = {} if text is None else tfidf.words_of_features(text)

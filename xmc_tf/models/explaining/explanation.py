@@ -1,4 +1,4 @@
-"""An explanation of a prediction: the words, the path through the tree, and the other evidence for a label."""
+"""The explanation of a prediction: words, the path through the tree, and other evidence for each label."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,18 +15,18 @@ _LEAST_SHARE = 5e-5  # the smallest share that four decimals show
 
 @dataclass(frozen=True)
 class Contribution:
-    """The contribution of a word, with its lemma and its pieces, or of an n-gram to the score of a node."""
+    """The contribution to a node's score of an n-gram, or of a word including its lemma and pieces."""
 
     feature: str
-    weight: float  # of several features the mean, by their values
-    value: float  # of several features the sum
+    weight: float  # for several features, the mean weighted by their values
+    value: float  # for several features, the sum
 
     @property
     def amount(self) -> float:
         return self.weight * self.value
 
     def with_part(self, other: "Contribution") -> "Contribution":
-        """Return the contribution of this and another feature of the same word."""
+        """Return the sum of this contribution and that of another feature of the same word."""
         value = self.value + other.value
         weight = (self.amount + other.amount) / value if value else 0.0
         return Contribution(self.feature, weight, value)
@@ -34,12 +34,12 @@ class Contribution:
 
 @dataclass(frozen=True)
 class NodeExplanation:
-    """A node on the path to a label. The contributions, the embedding and the bias add up to ``raw``."""
+    """A node on the path to a label. Its contributions, embedding and bias add up to ``raw``."""
 
-    name: str  # of the label; for a cluster, some of its labels
-    level: int  # 1 below the root
+    name: str  # the label's name; for a cluster, the names of some of its labels
+    level: int  # 1 is the level below the root
     node: int
-    of: int  # number of nodes of the level
+    of: int  # number of nodes in the level
     labels: int  # number of labels below the node
     raw: float  # before the post-processor
     score: float  # after it, combined with the score of the parent
@@ -50,7 +50,7 @@ class NodeExplanation:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One source of the score of a label."""
+    """The evidence for a label from one source."""
 
     source: str
     score: float
@@ -60,7 +60,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Share:
-    """The share of one source in the score of a label; the shares of a label add up to its score."""
+    """The share of one source in a label's score. All shares of a label add up to its score."""
 
     source: str
     amount: float
@@ -79,7 +79,7 @@ class LabelExplanation:
 
     @property
     def sum(self) -> str:
-        """The score as the sum of the shares; "" if there is only one."""
+        """The score written as a sum of its shares; empty if there is only one share."""
         if len(self.shares) < 2:
             return ""
         first, *others = self.shares
@@ -89,7 +89,7 @@ class LabelExplanation:
 
     @property
     def words(self) -> dict[str, float]:
-        """The contribution of each feature to all nodes of all paths, the largest first."""
+        """The contribution of each feature, summed over all nodes of all paths, largest first."""
         total: dict[str, float] = {}
         for source in self.evidence:
             for node in source.path:
@@ -100,7 +100,7 @@ class LabelExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The best labels of a document, the best first, each with the evidence for it.
+    """The best labels of a document, best first, with the evidence for each.
 
     Example:
         >>> print(model.explain("gradient of a sparse matrix", k=1))
@@ -109,7 +109,7 @@ class Explanation:
     labels: tuple[LabelExplanation, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the explanation as JSON values."""
+        """Return the explanation as a dictionary for ``json.dump``."""
         out: dict[str, Any] = asdict(self)
         for label in out["labels"]:
             for source in label["evidence"]:
@@ -119,14 +119,14 @@ class Explanation:
         return out
 
     def to_text(self, words: int = _SHOWN_WORDS) -> str:
-        """Return the explanation as lines for a terminal, with ``words`` features for each label."""
+        """Return the explanation as text for a terminal, with ``words`` features per label."""
         return "\n\n".join(_label_text(label, words) for label in self.labels) or "(no label)"
 
     def __str__(self) -> str:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks: each label, its score, and the words that count most for it."""
+        """Return an HTML table for notebooks with the score and the most important words of each label."""
         rows = []
         for label in self.labels:
             words = ", ".join(f"{word} ({amount:+.2f})" for word, amount in islice(label.words.items(), _SHOWN_WORDS))
@@ -139,7 +139,7 @@ class Explanation:
 def shares_of(
     score: float, sources: Sequence[Evidence], weights: Sequence[float], *, names: float | None, rest: str
 ) -> tuple[Share, ...]:
-    """Return what each source adds to the score of a label; ``rest`` names the share that completes the sum."""
+    """Return the share of each source in a label's score; ``rest`` is the name of the remaining share."""
     shares = [Share(one.source, weight * one.score) for one, weight in zip(sources, weights, strict=True)]
     if names is not None:
         shares.append(Share("label name", names))
@@ -176,7 +176,7 @@ def _short(node: NodeExplanation) -> str:
 
 
 def _parts_text(node: NodeExplanation, words: int) -> list[str]:
-    """Return the contributions to the score of a node, one per line, and their sum."""
+    """Return lines with the contributions to a node's score, and their sum."""
     shown, others = node.contributions[:words], node.contributions[words:]
     parts = [(one.amount, f"{printable(one.feature)}  ({one.weight:.3f} × {one.value:.3f})") for one in shown]
     if others:

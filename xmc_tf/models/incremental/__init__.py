@@ -1,1 +1,1 @@
-"""Growing a trained linear model: further documents, and labels that are added, removed or merged."""
+"""Update a trained linear model: append documents, and add, remove, merge or correct labels."""

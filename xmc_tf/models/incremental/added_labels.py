@@ -1,4 +1,4 @@
-"""Labels that are added to a trained model, which finds them by their names."""
+"""Add labels to a trained model, which finds them by their names."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -26,11 +26,11 @@ _SHOWN = 3
 
 
 def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> int:
-    """Write a model with more labels, which it finds by their names, and return its number of labels.
+    """Write a copy of a model with additional labels, found by their names; return the new number of labels.
 
-    A linear model that has kept its training data is trained on the names, as on documents of their labels; the rankers
-    of all others stay as they are. ``lines`` has the name of each new label, with alternative names after tabs; their
-    numbers follow those of the model. Files that do not change are linked.
+    ``lines`` contains one line per new label: its name, then alternative names after tabs. The new labels are numbered
+    after the existing ones. If a linear model has kept its training data, it is trained on the names of the new labels
+    as on documents; the rankers of other labels do not change. Unchanged files are hard links.
     """
     model, folder = Path(model), Path(folder)
     metadata = read_metadata(model)
@@ -71,14 +71,14 @@ def add_labels(model: str | Path, lines: Sequence[str], folder: str | Path) -> i
 
 
 def _with_names(model: XRLinear, training: TrainingData, lines: Sequence[str]) -> XRLinear:
-    """Return a model to which no documents but the names of new labels are appended."""
+    """Return the model after appending the names of new labels, without any other documents."""
     none = as_features(csr_matrix((0, training.X.shape[1]), dtype=np.float32))
     labels = csr_matrix((0, model.nr_labels + len(lines)), dtype=np.float32)
     return appended(model, training, none, labels, lines)
 
 
 def check_new(added: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse names that a model has, or that are given twice; upper and lower case do not matter."""
+    """Check that the model has none of these names and that none is repeated, ignoring case."""
     if not added:
         raise InputError("there is no label to add", expected="at least one name")
     there = {_key(name): f"label {number:,} of the model" for number, name in enumerate(names)}
@@ -97,7 +97,7 @@ def check_new(added: Sequence[str], names: Sequence[str]) -> None:
 
 
 def only_new(lines: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return the lines of names that a model does not have, each once."""
+    """Return the lines whose names the model does not have, without duplicates."""
     seen = {_key(name) for name in names}
     kept = []
     for line, name in zip(lines, label_vocabulary(lines).preferred, strict=True):

@@ -38,7 +38,7 @@ APPENDED = "nr_appended_documents"
 def with_documents(
     model: _Model, read: ReadDocuments, new_labels: bool | Sequence[str], *, exact: bool, threads: int
 ) -> _Model:
-    """Return the model with further documents."""
+    """Return the model after appending documents."""
     training = training_of(model)
     Y, new_lines = further_labels(model, read.labelled(), new_labels)  # new labels are the last columns
     check_pair(read.documents, Y, "the documents", "the labels")
@@ -57,7 +57,7 @@ def appended(
     model: _Model, training: TrainingData, X: Features, Y: csr_matrix, new_lines: Sequence[str], *,
     exact: bool = False, threads: int = -1,
 ) -> _Model:  # fmt: skip
-    """Return the model with further documents, which may be none, and with the names of new labels."""
+    """Return the model after appending documents (possibly none) and the names of new labels."""
     count, known = int(Y.shape[1]), model.ranker.nr_labels
     # The rankers do not know labels that were added by their names, until one of them has documents.
     found_by_name = model.evidence is not None and model.evidence.names is not None
@@ -102,7 +102,7 @@ def appended(
 
 
 def _new_names(model: LinearParts, lines: Sequence[str], nr_labels: int) -> TrainingData:
-    """Return the names of new labels as documents, if those of the others are documents too."""
+    """Return the names of new labels as training documents, if the model was also trained on its other label names."""
     fusion = None if model.evidence is None else model.evidence.fusion
     names = NameDocuments.of(lines if fusion is not None and fusion.names_are_documents else [])
     X = (
@@ -117,7 +117,7 @@ def _new_names(model: LinearParts, lines: Sequence[str], nr_labels: int) -> Trai
 
 
 def training_of(model: LinearParts) -> TrainingData:
-    """Return the training data stored with a model; refuse a model without any."""
+    """Return the training data stored with a model; raise an error if there is none."""
     training = model.training_data
     if training is None:
         raise InputError(
@@ -131,7 +131,7 @@ def training_of(model: LinearParts) -> TrainingData:
 def further_labels(
     model: LinearParts, labels: LabelData, new_labels: bool | Sequence[str]
 ) -> tuple[csr_matrix, Sequence[str]]:
-    """Return the label matrix of further documents, and the names of the labels that the model does not have."""
+    """Return the label matrix of the documents to append, and the names of labels that are new to the model."""
     lines = [] if isinstance(new_labels, bool) else list(new_labels)
     if labels.is_matrix and labels.columns is None:
         matrix = labels.matrix()
@@ -166,7 +166,7 @@ def further_labels(
 
 
 def with_labels(trees: Sequence[LabelTree], data: TrainingData, known: int, threads: int) -> list[LabelTree]:
-    """Return the trees with the labels from number ``known`` on, placed by the features of their documents."""
+    """Add the labels from number ``known`` on to the trees, placing them by the features of their documents."""
     Y = data.Y
     new = Y[:, known:]
     rows = np.flatnonzero(np.diff(new.indptr))
@@ -183,7 +183,7 @@ def with_labels(trees: Sequence[LabelTree], data: TrainingData, known: int, thre
 
 
 def _cut(Y: csr_matrix, count: int) -> csr_matrix:
-    """Return the first columns of a label matrix, with 1 for every positive."""
+    """Return the first ``count`` columns of a label matrix, with every positive value set to 1."""
     out = csr_matrix((np.ones(Y.nnz, np.float32), Y.indices, Y.indptr), shape=(Y.shape[0], max(count, 1)))
     out.sum_duplicates()
     out.data[:] = 1.0

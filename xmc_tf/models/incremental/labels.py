@@ -52,10 +52,10 @@ def with_fewer_labels(
     model: _Model, number_of: np.ndarray, kept: np.ndarray, rankers: Sequence[XLinear], trees: Sequence[LabelTree],
     training: TrainingData | None,
 ) -> _Model:  # fmt: skip
-    """Return a model with the rankers of fewer labels, and the other parts cut to these labels.
+    """Return the model with new rankers and trees for fewer labels, and its other parts reduced to the same labels.
 
-    ``number_of`` has the new number of each label, or -1; ``kept`` has for each new number the label whose name it
-    keeps.
+    ``number_of`` maps each old label to its new number, or to -1 if it is removed. ``kept`` maps each new number to the
+    old label that it takes its name from.
     """
     evidence, count = model.evidence, rankers[0].nr_labels
     if evidence is not None:
@@ -74,7 +74,7 @@ def with_fewer_labels(
 
 
 def with_merged_labels(model: _Model, groups: Iterable[Iterable[str | int]], threads: int) -> _Model:
-    """Return the model with some labels merged; the first of each group stays."""
+    """Return the model with some labels merged into the first label of their group."""
     training = training_of(model)
     stays = _stays(model, groups)
     kept = np.unique(stays)
@@ -126,9 +126,9 @@ def _solved_again(
     model: LinearParts, before: TrainingData, after: TrainingData, trees: Sequence[LabelTree], kept: np.ndarray,
     threads: int,
 ) -> list[XLinear]:  # fmt: skip
-    """Return the rankers for other labels of the same documents; only the clusters that change are solved.
+    """Return the rankers for changed labels of the same documents; only clusters that change are solved again.
 
-    ``kept`` has for each new label the earlier one whose weights are kept.
+    ``kept`` maps each new label to the old label that it takes its weights from.
     """
     params = params_of_growth(model.metadata)
     Y = before.labels(model.ranker.nr_labels)
@@ -141,7 +141,7 @@ def _solved_again(
 
 
 class LabelNumbers:
-    """The numbers of a model's labels, which are given by names or by numbers."""
+    """Look up the number of a label by its name or number."""
 
     def __init__(self, model: LinearParts) -> None:
         self._names, self._count = model.names or [], model.nr_labels
@@ -162,7 +162,7 @@ class LabelNumbers:
 
 
 def without_leaves(tree: LabelTree, kept: np.ndarray) -> LabelTree:
-    """Return a tree with only the ``kept`` labels (ascending), renumbered from 0, in the same clusters."""
+    """Return the tree with only the ``kept`` labels (ascending), renumbered from 0; their clusters stay the same."""
     cluster_of = np.empty(tree.nr_labels, np.int64)
     leaves = tree.splits[-1]
     cluster_of[tree.labels] = np.repeat(np.arange(leaves.size - 1), np.diff(leaves))
@@ -170,7 +170,7 @@ def without_leaves(tree: LabelTree, kept: np.ndarray) -> LabelTree:
 
 
 def _ranker(ranker: XLinear, tree: LabelTree, kept: np.ndarray) -> XLinear:
-    """Return the rankers with the columns of some labels, over a tree of these labels."""
+    """Return the rankers reduced to the kept labels, over a tree of these labels."""
     levels = [
         dataclasses.replace(level, clusters=clusters)
         for level, clusters in zip(ranker.levels, tree.to_chain(), strict=True)
@@ -180,7 +180,7 @@ def _ranker(ranker: XLinear, tree: LabelTree, kept: np.ndarray) -> XLinear:
 
 
 def _stays(model: LinearParts, groups: Iterable[Iterable[str | int]]) -> np.ndarray:
-    """Return for each label the one that it becomes."""
+    """Return an array that maps each label to the label that it is merged into, or to itself."""
     number, known = LabelNumbers(model), model.ranker.nr_labels
     stays = np.arange(model.nr_labels)
     seen: set[int] = set()
@@ -209,7 +209,7 @@ def _stays(model: LinearParts, groups: Iterable[Iterable[str | int]]) -> np.ndar
 
 
 def _renumbered(Y: csr_matrix, number_of: np.ndarray, count: int) -> csr_matrix:
-    """Return labels by their new numbers, each once per document."""
+    """Return the label matrix with new label numbers; labels that become equal are counted once per document."""
     out = csr_matrix((Y.data.copy(), number_of[Y.indices], Y.indptr.copy()), shape=(Y.shape[0], count))
     out.sum_duplicates()
     out.data[:] = 1.0
@@ -217,7 +217,7 @@ def _renumbered(Y: csr_matrix, number_of: np.ndarray, count: int) -> csr_matrix:
 
 
 def _rows_of(X: csr_matrix, wanted: csr_matrix) -> list[list[int]]:
-    """Return for each wanted row the equal rows of ``X``."""
+    """Return, for each row of ``wanted``, the numbers of all equal rows of ``X``."""
     X, wanted = (one.sorted_indices() for one in (X, wanted))
     places: dict[bytes, list[int]] = {}
     keys = [_key(wanted, row) for row in range(wanted.shape[0])]

@@ -1,4 +1,4 @@
-"""The training data that a model keeps: ``training/X.npz`` and ``training/Y.npz``."""
+"""The training data kept in a model folder: ``training/X.npz`` and ``training/Y.npz``."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ KEYS = "keys.npy"
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Features and labels of the documents that a model was trained on: ``training/X.npz`` and ``training/Y.npz``."""
+    """Features and labels of a model's training documents, stored in ``training/X.npz`` and ``training/Y.npz``."""
 
     X: csr_matrix
     Y: csr_matrix
@@ -31,7 +31,7 @@ class TrainingData:
 
     @staticmethod
     def problem(X: Features, params: RankerParams) -> str | None:
-        """Return why a model could not grow with this training data; None if it could."""
+        """Return the reason why a model with this training data cannot be updated, or None if it can."""
         schemes = params.hlm_args.neg_mining_chain
         others = sorted({scheme for scheme in ([schemes] if isinstance(schemes, str) else schemes) if "usn" in scheme})
         return (
@@ -44,7 +44,10 @@ class TrainingData:
 
     @classmethod
     def of(cls, X: Features, Y: spmatrix, params: RankerParams, nr_names: int = 0) -> Self:
-        """Return the data of a training; refuse those with which a model cannot grow. Names are the last documents."""
+        """Return the data of a training run, whose last ``nr_names`` documents are label names.
+
+        Raises an error if a model with this training data could not be updated.
+        """
         if problem := cls.problem(X, params):
             raise InputError(
                 "this model cannot grow with its training data",
@@ -56,29 +59,29 @@ class TrainingData:
 
     @property
     def nr_rows(self) -> int:
-        """Number of documents, including names."""
+        """Number of documents, including label names."""
         return int(self.X.shape[0])
 
     @property
     def nr_documents(self) -> int:
-        """Number of documents, without names."""
+        """Number of documents, not including label names."""
         return self.nr_rows - int(self.is_name.sum())
 
     @property
     def counts(self) -> np.ndarray:
-        """Number of documents of each label, without names."""
+        """Number of documents with each label, not including label names."""
         return np.bincount(self.Y[~self.is_name].indices, minlength=self.Y.shape[1])
 
     def with_labels(self, Y: csr_matrix) -> Self:
         return replace(self, Y=Y)
 
     def labels(self, nr_labels: int) -> csr_matrix:
-        """Return the labels of the documents, with empty columns for labels that were added later."""
+        """Return the label matrix, with empty columns for labels that were added later."""
         Y = self.Y
         return csr_matrix((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], nr_labels))
 
     def without_idle_names(self) -> Self:
-        """Return the documents without the names of labels that have been removed."""
+        """Return the training data without the names of removed labels."""
         kept = ~self.is_name | (np.diff(self.Y.indptr) > 0)
         return replace(self, X=self.X[kept], Y=self.Y[kept], is_name=self.is_name[kept])
 
@@ -97,7 +100,7 @@ class TrainingData:
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """Load the part of a model's folder; None if the model has not kept its training data."""
+        """Load the training data from a model folder; None if the model did not keep it."""
         place = folder / TRAINING
         if not place.is_dir():
             return None
@@ -114,16 +117,16 @@ class TrainingData:
 
 
 def params_of_growth(metadata: ModelMetadata) -> RankerParams:
-    """Return the training parameters of clusters that change.
+    """Return the training parameters for clusters that change.
 
-    Documents of confused labels (man) are no counterexamples there: all documents would have to be predicted for them.
+    They do not use documents of confused labels (man) as negatives, which would require predictions for all documents.
     """
     params = RankerParams.from_json(metadata.train_params)
     return replace(params, hlm_args=replace(params.hlm_args, neg_mining_chain="tfn"))
 
 
 def recounted(evidence: ProbabilityModel | None, training: TrainingData) -> ProbabilityModel | None:
-    """Return evidence with the numbers of documents that labels have in the training data."""
+    """Return the fusion with the number of documents per label updated from the training data."""
     if evidence is None:
         return None
     documents = training.counts
@@ -134,7 +137,7 @@ def recounted(evidence: ProbabilityModel | None, training: TrainingData) -> Prob
 
 @dataclass(frozen=True, eq=False)
 class TrainedDocuments:
-    """The documents that a model was trained on, as ascending digests of their texts."""
+    """The documents that a model was trained on, as sorted hashes of their texts."""
 
     keys: np.ndarray
 
@@ -143,7 +146,7 @@ class TrainedDocuments:
         return cls(np.unique(_keys(texts)))
 
     def include(self, texts: Iterable[str]) -> np.ndarray:
-        """Return for each text whether the model was trained on it."""
+        """Return, for each text, whether the model was trained on it."""
         return np.isin(_keys(texts), self.keys)
 
     def with_texts(self, texts: Iterable[str | bytes]) -> Self:
@@ -155,7 +158,7 @@ class TrainedDocuments:
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """Read the folder; None if there is none."""
+        """Load the hashes from a folder; None if the folder has none."""
         path = folder / KEYS
         with verified(folder):
             if not path.exists():
@@ -170,8 +173,8 @@ class TrainedDocuments:
 
 
 def _keys(texts: Iterable[str | bytes]) -> np.ndarray:
-    """Return digests of texts, ignoring differences in white space."""
-    from xmc_tf.tables.splits import text_key  # what tables need, a prediction does not
+    """Return a hash of each text, ignoring differences in white space."""
+    from xmc_tf.tables.splits import text_key  # imported here because predictions need no tables
 
     lines = (text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts)
     return np.fromiter((text_key(" ".join(line.split())) for line in lines), np.int64)

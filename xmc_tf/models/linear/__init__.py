@@ -1,1 +1,1 @@
-"""The linear model: its parts and predictions, growing, its folder and its training."""
+"""The linear model: its parts, folder, training and predictions."""

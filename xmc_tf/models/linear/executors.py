@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 
 class InMemory:
-    """The steps of a training whose results stay in the memory of this process."""
+    """Training steps that keep their results in the memory of this process."""
 
     def __init__(self, threads: int = -1) -> None:
         self.threads = threads
@@ -48,11 +48,11 @@ class InMemory:
         """Time that probabilities and label names took."""
 
     def agreed(self, work: Callable[[], Result]) -> Result:
-        """Return the result of work that may fail on some ranks only."""
+        """Run ``work`` and return its result."""
         return work()
 
     def features(self, texts: Texts, params: TfidfParams) -> "tuple[Tfidf, Features, TfidfParams]":
-        """Return a vectorizer that is fitted to texts, their features, and the fitted parameters."""
+        """Fit a vectorizer to the texts; return it, the features of the texts, and its fitted parameters."""
         tfidf, X = fit_tfidf(texts, params, self.threads)
         return tfidf, X, tfidf.params
 
@@ -71,7 +71,7 @@ class InMemory:
         )  # fmt: skip
 
     def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
-        """Return the fusion into probabilities."""
+        """Learn the fusion of scores into probabilities, and record the time."""
         began = time.monotonic()
         evidence = learn()
         self.seconds_of_evidence = time.monotonic() - began
@@ -81,15 +81,15 @@ class InMemory:
 class OnDisk(InMemory):
     """Training steps of a single process that writes the rankers of large data to disk as they are solved.
 
-    The layout "pecos" keeps rankers in memory, and saves them in PECOS's format; "search" writes their layout for
-    search; "auto" is "search" for large data.
+    With the layout "pecos", rankers stay in memory and are saved in PECOS's format; with "search", they are written in
+    the layout that search uses; "auto" is "search" for large data and "pecos" otherwise.
     """
 
     def __init__(self, folder: Path, threads: int = -1, layout: str = "auto") -> None:
         super().__init__(threads)
         self._layout = layout
         self._place = folder.with_name(f"{hidden_prefix(folder.name)}rankers")
-        self.remove()  # what an interrupted run has left
+        self.remove()  # files of an interrupted run
 
     def rankers(
         self, data: RankerData, params: RankerParams, pred_params: Sequence[RankerPredParams], seed: int
@@ -100,7 +100,7 @@ class OnDisk(InMemory):
         return train_streamed(data, folders, params=params, pred_params=pred_params, threads=self.threads, seed=seed)
 
     def remove(self) -> None:
-        """Remove the temporary rankers next to the model folder; the saved model now contains them."""
+        """Remove the temporary rankers beside the model folder, after the model has been saved."""
         if self._place.is_dir():
             shutil.rmtree(self._place)
 
@@ -114,14 +114,14 @@ def fit_tfidf(texts: Texts, params: TfidfParams, threads: int = -1) -> "tuple[Tf
 
 
 def check_texts(texts: Texts) -> None:
-    """Refuse a file that is not UTF-8, and log the problems of its lines."""
+    """Check that text files are UTF-8, and log problems with individual lines."""
     for part in texts.sources if isinstance(texts, JoinedTexts) else [texts]:
         if isinstance(part, TextFile):
             part.check()
 
 
 class OverRanks:
-    """The steps of a training on all ranks; finished steps are in the work folder, and are not repeated. Collective."""
+    """Training steps that all ranks run together. Completed steps are kept in the work folder and are not repeated."""
 
     def __init__(self, communicator: Communicator, folder: Path, key: str, threads: int = -1) -> None:
         self.folder, self.communicator = folder, communicator
@@ -129,11 +129,14 @@ class OverRanks:
         self.threads = threads_of_rank(communicator, threads)
 
     def agreed(self, work: Callable[[], Result]) -> Result:
-        """Return the result of work that may fail on some ranks only; an error on one rank is raised on all."""
+        """Return the result of ``work``, which all ranks run; an error on one rank is raised on all."""
         return run_on_all_ranks(self.communicator, work)
 
     def features(self, texts: Texts, params: TfidfParams) -> tuple[None, Features, TfidfParams]:
-        """Return the mapped features of texts, and the fitted parameters; the vectorizer is in the work folder."""
+        """Return None, the memory-mapped features of the texts, and the fitted parameters.
+
+        The vectorizer is saved in the work folder.
+        """
         work, communicator, target = self._work, self.communicator, self._work.file("X.npz")
 
         def vectorize() -> None:
@@ -157,7 +160,7 @@ class OverRanks:
         return label_embeddings_over_ranks(self.communicator, method, X, Y, self._work.path, self.threads)
 
     def trees(self, build: Callable[[], list[LabelTree]], count: int) -> list[LabelTree]:
-        """Return the label trees, and keep them for the next run."""
+        """Return the label trees; they are saved in the work folder so that a resumed run can reuse them."""
         folders = [self._work.tree, *(self._work.file(f"tree-{number}") for number in range(1, count))]
         if self.communicator.broadcast(folders[-1].exists()):
             return run_on_all_ranks(self.communicator, lambda: [load_chain(folder) for folder in folders])
@@ -181,7 +184,7 @@ class OverRanks:
         )  # fmt: skip
 
     def evidence(self, learn: Callable[[], ProbabilityModel]) -> ProbabilityModel | None:
-        """Return the fusion into probabilities, which rank 0 learns and keeps for the next run; None on other ranks."""
+        """Return the fusion into probabilities on rank 0, None on other ranks. A resumed run reuses the saved one."""
         folder = self._work.path / _EVIDENCE
 
         def keep() -> None:
@@ -195,7 +198,7 @@ class OverRanks:
         return ProbabilityModel.load(folder) if self.communicator.rank == 0 else None
 
     def save(self, parts: LinearParts) -> None:
-        """Write the model atomically to its folder, linking the weights, and remove the work folder."""
+        """Write the model folder atomically with links to the weights, then remove the work folder."""
         work, models = self._work, trees_of(parts.ranker)
         starts = [sum(model.depth for model in models[:number]) for number in range(len(models))]
 
@@ -210,5 +213,5 @@ class OverRanks:
         self.communicator.barrier()
 
     def _on_first(self, work: Callable[[], object]) -> None:
-        """Do something on rank 0; an error there is raised on all ranks."""
+        """Run a function on rank 0; its error is raised on all ranks."""
         run_on_all_ranks(self.communicator, lambda: work() if self.communicator.rank == 0 else None)

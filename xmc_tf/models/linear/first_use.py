@@ -1,7 +1,7 @@
-"""Compile the rankers' kernels in a second process while a machine trains its first model.
+"""Compile the rankers' kernels in a second process during the first training run on a machine.
 
-A process compiles one kernel at a time. While the first training compiles the kernels that read texts, another process
-trains tiny models, which leaves the kernels of rankers, search and trees in the cache.
+A process compiles one kernel at a time. While the training run compiles the kernels that read texts, another process
+trains tiny models, so that the kernels of rankers, search and trees are already in the cache when they are needed.
 """
 
 import os
@@ -16,12 +16,12 @@ from scipy.sparse import csr_matrix
 from xmc_tf.common.compiled import kernel_folder
 from xmc_tf.common.threads import thread_count
 
-_FEW, _MANY = 8, 300  # labels, of which the many are more than a leaf has, so that they are clustered
+_FEW, _MANY = 8, 300  # numbers of labels; the larger exceeds the size of a leaf, so that the labels are clustered
 
 
 @contextmanager
 def compiling_beside(ranks: int = 1) -> Iterator[None]:
-    """Compile kernels beside the training in the block, if none are compiled yet and a second core is free."""
+    """Compile kernels in a second process during the ``with`` block, if none are cached and a second core is free."""
     # Numba makes the folder when it reads a module with kernels; a compiled one has an index.
     if ranks > 1 or any(kernel_folder().rglob("*.nbi")) or thread_count(-1) < 2:
         yield
@@ -31,7 +31,7 @@ def compiling_beside(ranks: int = 1) -> Iterator[None]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,  # the training repeats what failed, and reports it
+        stderr=subprocess.DEVNULL,  # the training run repeats what failed here and reports it
     )
     try:
         yield
@@ -41,7 +41,7 @@ def compiling_beside(ranks: int = 1) -> Iterator[None]:
 
 
 def main() -> None:
-    """Train tiny models, which need the kernels in the same order as a training."""
+    """Train tiny models, which compile the kernels in the order in which a training run needs them."""
     from xmc_tf.metrics import evaluate
     from xmc_tf.models.xr_linear import XRLinear
 

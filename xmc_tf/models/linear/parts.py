@@ -45,7 +45,7 @@ class LinearParts:
         return f"{type(self).__name__}({self.nr_labels:,} labels, {size}, reads {reads}{of})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the whole model with its vectorizer, so that its folder is not needed."""
+        """Pickle the whole model, including its vectorizer, so that the pickle does not depend on the model folder."""
         state = {name: value for name, value in vars(self).items() if name != "tfidf"}
         return state | {"own_tfidf": self.tfidf if self.reads_text else None}
 
@@ -56,34 +56,34 @@ class LinearParts:
 
     @property
     def reads_text(self) -> bool:
-        """Whether the model contains a vectorizer and can read texts."""
+        """Whether the model contains a vectorizer and can therefore read texts."""
         return self.own_tfidf is not None or (self.folder is not None and (self.folder / "features").is_dir())
 
     @cached_property
     def tfidf(self) -> "Tfidf":
-        """The vectorizer; loading it loads TensorFlow."""
+        """The vectorizer; loading it imports TensorFlow."""
         if self.own_tfidf is not None:
             return self.own_tfidf
         return load_tfidf(self.folder / "features" if self.folder else None, self.metadata)
 
     @property
     def training_data(self) -> TrainingData | None:
-        """Features and labels of the training documents, if the model keeps them; read again with every use."""
+        """Features and labels of the training documents, if the model keeps them; read from disk at each access."""
         if self.own_training is not None:
             return self.own_training
         return None if self.folder is None else TrainingData.load(self.folder)
 
     @property
     def trained_documents(self) -> TrainedDocuments | None:
-        """The documents that the model was trained on, if they were a table's; read again with every use."""
+        """The documents that the model was trained on, if they came from a table; read from disk at each access."""
         place = None if self.folder is None else self.folder / DOCUMENTS
         return self.own_documents or (TrainedDocuments.load(place) if place is not None and place.is_dir() else None)
 
     def knowing(self, documents: TrainedDocuments) -> Self:
-        """Return the model with the documents that it was trained on.
+        """Return the model with a record of the documents that it was trained on.
 
         Args:
-            documents: these documents.
+            documents: the training documents.
         """
         return replace(self, own_documents=documents)
 
@@ -91,20 +91,20 @@ class LinearParts:
         """Return the TF-IDF features of texts.
 
         Args:
-            texts: documents, one text each.
+            texts: the documents, one text each.
             threads: number of threads; -1: one per core.
-            quiet: whether to hide progress.
+            quiet: whether to hide the progress bar.
         """
         return as_features(self.tfidf.transform(texts, threads=threads, quiet=quiet))
 
     @property
     def only_topk(self) -> int:
-        """Number of labels per document that are predicted by default."""
+        """Default number of labels to predict per document."""
         return self.ranker.only_topk
 
     @property
     def post_processor(self) -> str:
-        """The post-processor of the rankers' scores."""
+        """Name of the function that turns the rankers' raw scores into final scores."""
         return trees_of(self.ranker)[0].levels[-1].pred_params.post_processor
 
 
@@ -114,10 +114,10 @@ def write_model(
     write_rankers: Sequence[Callable[[Path], object]],  # of each tree, to a path
     write_tfidf: Callable[[Path], object] | None,
 ) -> None:
-    """Write the folder of a linear model, completely or not at all; an older model there is replaced, other files stay.
+    """Write the folder of a linear model atomically. An existing model there is replaced; other files are kept.
 
-    The first tree and its rankers are in ``tree/`` and ``ranker/``; further ones in ``ensemble/1``, ``ensemble/2`` …,
-    each with the same two folders.
+    The first tree and its rankers are in ``tree/`` and ``ranker/``. Each further tree has the same two folders in
+    ``ensemble/1``, ``ensemble/2`` and so on.
     """
     training, documents = model.training_data, model.trained_documents
     if training is None and (Path(folder) / TRAINING).is_dir():

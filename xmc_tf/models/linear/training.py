@@ -1,4 +1,4 @@
-"""The training of a linear model: one function, which commands, jobs and classes call, on one rank or many."""
+"""Training of a linear model, on one rank or many; commands, jobs and classes all call ``train_linear``."""
 
 import dataclasses
 import logging
@@ -48,8 +48,8 @@ class LinearData:
     tree: LabelTree | None = None
     label_features: Features | None = None
     R: spmatrix | None = None  # relevance of the labels; needed on rank 0 only
-    negatives: Mapping[int, spmatrix] = field(default_factory=dict)  # by the level above the labels; on rank 0 only
-    nr_names: int = 0  # names of labels, which are the last documents
+    negatives: Mapping[int, spmatrix] = field(default_factory=dict)  # keys: levels above the labels; on rank 0 only
+    nr_names: int = 0  # number of label names, which are the last documents
     name_features: Features | None = None  # of the names, if X is given
     called: Mapping[str, str] = field(default_factory=dict)  # names of "tree", "labels" … in messages
 
@@ -66,26 +66,26 @@ class LinearData:
 
 @dataclass(frozen=True)
 class LinearOptions:
-    """All options of a training, handed down unchanged from the command line or from Python."""
+    """All options of a training run, as set on the command line or in Python."""
 
     params: XRLinearParams = field(default_factory=XRLinearParams)
     prediction: PredictionOptions = PredictionOptions()  # noqa: RUF009  overrides ``params.prediction``
     effort: str | None = None  # "fast", "balanced", "best": trees and solver settings chosen by the data
     probabilities: bool | None = None  # None: if there are enough documents
     label_names: bool | None = None  # None: if there are texts and names
-    keep_training_data: bool | None = False  # None, on a table: if they are small
-    label_embeddings: tuple[str, str] = _PIFA  # above the sub-trees and within them
-    min_n_sub_tree: int = 16  # where these differ
+    keep_training_data: bool | None = False  # None: for a table, if the data are small
+    label_embeddings: tuple[str, str] = _PIFA  # methods above the sub-trees and within them
+    min_n_sub_tree: int = 16  # minimum number of sub-trees if these methods differ
     seed: int = 0
     threads: int = -1  # one per core; the model does not depend on it
 
     def pred_params(self, trees: Sequence[LabelTree]) -> list[RankerPredParams]:
-        """Return the prediction parameters of the rankers of each tree, with one block per level."""
+        """Return the prediction parameters for the rankers of each tree, with one block per level."""
         ranker, prediction = self.params.ranker, self.params.prediction
         return [level_pred_params(ranker, prediction, tree.depth, self.prediction) for tree in trees]
 
     def recorded(self, reads_text: bool) -> dict[str, Any]:
-        """Return the parameters of the parts around the rankers, for the model metadata."""
+        """Return the parameters of label tree and vectorizer for the model metadata."""
         return {
             "indexer_params": self.params.to_json()["tree"],
             "tfidf_params": self.params.tfidf.to_json() if reads_text else None,
@@ -94,7 +94,7 @@ class LinearOptions:
 
 
 def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | OverRanks | None = None) -> LinearParts:
-    """Train features, label trees, rankers, and probabilities. All ranks of ``executor`` must call it."""
+    """Train the features, label trees, rankers and probabilities of a model. All ranks of ``executor`` must call it."""
     executor = executor or InMemory(options.threads)
     names = None if data.lines is None else label_vocabulary(data.lines).preferred
     mode = options.params.ranker.mode
@@ -152,7 +152,7 @@ def train_linear(data: LinearData, options: LinearOptions, executor: InMemory | 
 
 
 def _with_names(data: LinearData) -> LinearData:
-    """Return the data with a further document for each name of a label."""
+    """Return the data with one additional document for each label name."""
     assert data.lines is not None
     assert data.texts is not None
     names = NameDocuments.of(data.lines)
@@ -172,7 +172,7 @@ def _built_trees(
     X: Features, Y: spmatrix, options: LinearOptions, executor: InMemory | OverRanks, count: int,
     label_features: Features | None = None,
 ) -> list[LabelTree]:  # fmt: skip
-    """Return the first label trees, built from label features, or from embeddings of the labels."""
+    """Build the label trees from label features or, without them, from embeddings of the labels."""
     embeddings, within = label_features, None
     if embeddings is None:
         above, below = options.label_embeddings
@@ -201,7 +201,7 @@ def _check_one_tree(count: int, given: str) -> None:
 
 
 def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spmatrix]:
-    """Return the negatives of clusters with their columns in tree order, because the tree renumbers the clusters."""
+    """Return the negatives of clusters with columns in tree order, because the tree renumbers the clusters."""
     negatives, called = data.negatives, data.called.get("negatives of clusters", "the negatives of clusters")
     if 1 not in negatives:
         return negatives
@@ -220,7 +220,7 @@ def _in_order(data: LinearData, trees: Sequence[LabelTree]) -> Mapping[int, spma
 def _learn_evidence(
     data: LinearData, taught: LinearData, options: LinearOptions, rankers: RankerData
 ) -> ProbabilityModel:
-    """Learn probabilities from scores, and from label names if they were trained, on held-out documents."""
+    """Learn probabilities from the scores of held-out documents, and from label names if the rankers learned them."""
     # Without names, the fusion learns as much from one tree, and each fold takes a large part of the training time.
     named, params = taught.nr_names > 0, options.params
     folds = None if named else len(rankers.trees) - 1
