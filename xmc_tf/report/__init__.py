@@ -1,4 +1,4 @@
-"""Evaluation reports: one HTML file for people, with the same figures as JSON and CSV.
+"""Evaluation reports: one HTML page for people, and the same figures as JSON and CSV.
 
 Example:
     >>> from xmc_tf.report import ReportInputs, write_report

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.report.audit``: list what is probably missing or wrong in the labels of a table."""
+"""``python -m xmc_tf.report.audit``: list the labels of a table that are probably missing or wrong."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The files of an audit: a CSV table to work through, and a page to read."""
+"""Write the files of an audit: a CSV table for marking corrections, and an HTML page for reading."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ _TEXTS = {
 def write_audit(
     audit: Audit, folder: str | Path, title: str = "Audit of the labels", ids: Mapping[str, str] | None = None
 ) -> Path:
-    """Write the findings of an audit as ``findings.csv``, to work through, and ``audit.html``, to read.
+    """Write the findings of an audit: ``findings.csv`` for marking corrections, and ``audit.html`` for reading.
 
     Example:
         >>> model = load("model")
@@ -37,9 +37,9 @@ def write_audit(
 
     Args:
         audit: the findings.
-        folder: created if it does not exist; other files in it are kept.
+        folder: output folder. It is created if it does not exist; other files in it are kept.
         title: title of the page.
-        ids: identifiers of the labels by name.
+        ids: identifiers of the labels, by label name (default: label numbers).
 
     Returns:
         The path of the page.

@@ -1,4 +1,4 @@
-"""The model card: ``README.md`` in a model's folder, in the format of the Hugging Face hub."""
+"""The model card: ``README.md`` in the folder of a model, in the format of the Hugging Face hub."""
 
 import json
 import logging
@@ -21,7 +21,7 @@ _KINDS = {
 
 
 def write_card(folder: str | Path, model: Model, report: Report, data: str) -> Path | None:
-    """Write a model card from a report; return its path, or None if another ``README.md`` is in its place."""
+    """Write a model card from a report and return its path. Return None if the ``README.md`` there is not by xmc_tf."""
     path = Path(folder) / CARD
     if is_foreign(path):
         _LOG.warning("%s was not written by xmc_tf and stays as it is: there is no model card", path)
@@ -63,7 +63,7 @@ def card_of(title: str, metadata: ModelMetadata, report: Report, data: str) -> s
 def _header(
     title: str, metadata: ModelMetadata, measured: Mapping[str, float], data: str, encoder: str
 ) -> dict[str, Any]:
-    """Return the metadata that the hub reads."""
+    """Return the metadata that the Hugging Face hub reads."""
     tfidf = metadata.content.get("tfidf_params")
     language = str((tfidf or {}).get("language", "")) if isinstance(tfidf, dict) else ""
     languages = [one for one in language.split(",") if len(one) == 2]
@@ -103,7 +103,7 @@ def _limits(report: Report, encoder: str) -> list[str]:
 
 
 def _encoder(metadata: ModelMetadata) -> str:
-    """Return the name of the fine-tuned encoder, or ""."""
+    """Return the name of the fine-tuned encoder, or "" if there is none."""
     if metadata.model != "XTransformer":
         return ""
     chain = metadata.content.get("train_params", {}).get("matcher_params_chain", {})
@@ -112,6 +112,6 @@ def _encoder(metadata: ModelMetadata) -> str:
 
 
 def _inline(text: str) -> str:
-    """Return a text on one line, escaped for Markdown."""
+    """Return the text on one line, escaped for Markdown."""
     shown = " ".join(text.split())
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>|#" else letter for letter in shown)

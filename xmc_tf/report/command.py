@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.report.command``: report on models, measured on documents of a data set."""
+"""``python -m xmc_tf.report.command``: write a report on models, measured on one split of a data set."""
 
 import argparse
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
-    """Return the inputs of the report, with a column for each label of the data set or of any model."""
+    """Return the inputs of the report. Their columns are the labels of the data set and of all models."""
     split, texts, names = arguments.split, store.texts(arguments.split), store.names
     folders = [Path(folder) for folder in arguments.model_folder]
     column = {name: number for number, name in enumerate(names)}
@@ -98,7 +98,7 @@ def _inputs(arguments: argparse.Namespace, store: TableStore) -> ReportInputs:
 
 
 def _names_of(model: Model, folder: Path, names: Sequence[str]) -> Sequence[str]:
-    """Return the label names of a model; without names, its labels are taken for those of the data set."""
+    """Return the label names of a model, or the names of the data set if the model has none."""
     if model.names:
         return model.names
     if model.tree.nr_labels != len(names):

@@ -1,4 +1,4 @@
-"""The command that evaluates predictions: ``xmc_tf.evaluate`` and ``xmc_tf.linear.evaluate``."""
+"""The command that evaluates predictions, run as ``xmc_tf.evaluate`` or ``xmc_tf.linear.evaluate``."""
 
 import argparse
 import json
@@ -206,7 +206,7 @@ def _of_files(args: argparse.Namespace, shared: dict[str, Any]) -> ReportInputs:
 
 
 def _of_table(args: argparse.Namespace, k: int, shared: dict[str, Any]) -> ReportInputs:
-    """Return a model's predictions for a labelled table. Labels that the model does not know count as misses."""
+    """Return the report inputs for a labelled table. Labels that are unknown to the model count as misses."""
     from xmc_tf.models.documents import labelled_rows
     from xmc_tf.models.labels import matrix_of_names, true_labels, unknown_labels
     from xmc_tf.models.loading import load
@@ -243,7 +243,7 @@ def _of_table(args: argparse.Namespace, k: int, shared: dict[str, Any]) -> Repor
 
 
 def _unseen(args: argparse.Namespace, model: "Model", rows: LabelledRows) -> LabelledRows:
-    """Return the documents that the model was not trained on, or all of them with ``--rows all``."""
+    """Return the documents that the model was not trained on, or all documents with ``--rows all``."""
     trained = model.trained_documents
     if args.rows == ALL or trained is None:
         return rows
@@ -282,7 +282,7 @@ def _hierarchy(args: argparse.Namespace, names: Sequence[str] | None) -> LabelHi
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """Return file names, with as many of their folders as are needed to distinguish them."""
+    """Return file names, preceded by as many parent folders as it takes to make them unique."""
     parts = [Path(path).parts for path in paths]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]

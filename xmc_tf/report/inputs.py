@@ -25,7 +25,7 @@ MODEL_LABELS = 20  # labels per document that are predicted for a report
 
 @dataclass(frozen=True)
 class Curve:
-    """A line of a chart, such as the loss by step."""
+    """A line of a chart, such as the loss over the steps."""
 
     name: str
     steps: Sequence[float]
@@ -44,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class ReportInputs:
-    """The inputs of a report. Only the first three are required; each other one adds to the report.
+    """The inputs of a report. Only the first three are required; each optional input adds to the report.
 
     Example:
         >>> truth, predicted = load_matrix("Y.tst.npz"), load_matrix("pred.npz")
@@ -52,22 +52,24 @@ class ReportInputs:
 
     Args:
         title: title of the report.
-        truth: documents × labels; every nonzero entry is a label.
-        predicted: documents × labels, the scores. 10 to 20 labels per document show what lower thresholds would find.
+        truth: true labels, a matrix of documents × labels. Every nonzero entry is a label.
+        predicted: scores, a matrix of documents × labels. With 10 to 20 labels per document, the report also shows the
+            effect of lower thresholds.
         names: label names, in the order of the columns (default: labels are shown by number).
-        texts: the documents, for examples; only the few that are shown are read.
+        texts: texts of the documents, to show examples. Only the texts of the examples are read.
         document_names: names of the documents, such as "line 12 of data.csv" (default: their numbers).
-        training_labels: documents × labels of the training data, for label frequencies and propensities.
-        model: the model that predicted; adds the deciding words to examples, and near misses if it knows the broader
-            terms of its labels.
+        training_labels: labels of the training data, a matrix of documents × labels. They are needed for label
+            frequencies and propensities.
+        model: the model that made the predictions. It adds the deciding words to the examples. If it knows the broader
+            terms of its labels, it also adds near misses.
         curves: learning curves.
-        others: other predictions for the same documents by name, to compare.
+        others: other predictions for the same documents to compare with, by name.
         name: name of ``predicted`` in comparisons.
-        settings: anything to show in a table, such as parameters and durations.
-        ks: the cut-offs of P, R and nDCG (default: 1, 3 and 5; only 1 if each document has one label).
-        bounds: upper bounds of the frequency groups of labels; empty: no groups.
+        settings: further values to show in a table, such as parameters and durations.
+        ks: cut-offs of precision, recall and nDCG (default: 1, 3 and 5, or only 1 if each document has one label).
+        bounds: upper bounds of the frequency groups of labels. If it is empty, there are no groups.
         propensities: parameters A and B of the propensity model.
-        hierarchy: the broader terms of the labels, for near misses (default: those that the model knows).
+        hierarchy: the broader terms of the labels, for near misses (default: the terms that the model knows).
     """
 
     title: str
@@ -111,7 +113,7 @@ class ReportInputs:
 
     @classmethod
     def of_model(cls, model: "Model", texts: Texts, truth: spmatrix, title: str, **more: Any) -> "ReportInputs":
-        """Return the inputs of a report on a model, which predicts documents whose labels are known.
+        """Predict labels of documents with a model, and return the inputs of a report on the predictions.
 
         Example:
             >>> model, texts = load("model"), TextFile("X.tst.txt")
@@ -120,7 +122,7 @@ class ReportInputs:
         Args:
             model: the model.
             texts: documents that were not used for training.
-            truth: their labels, documents × labels.
+            truth: true labels of the documents, a matrix of documents × labels.
             title: title of the report.
             **more: other arguments of the class.
         """
@@ -129,7 +131,7 @@ class ReportInputs:
 
     @property
     def systems(self) -> dict[str, csr_matrix]:
-        """All predictions by name, the main one first."""
+        """All predictions by name, starting with the main prediction."""
         return {self.name: self.predicted, **{name: csr_matrix(one) for name, one in self.others.items()}}
 
     @property
@@ -144,14 +146,14 @@ class ReportInputs:
 
     @property
     def training_frequency(self) -> np.ndarray | None:
-        """The number of training documents of each label, or None."""
+        """The number of training documents of each label, or None without training labels."""
         if self.training_labels is None:
             return None
         return np.bincount(self.training_labels.indices, minlength=self.nr_labels)
 
     @property
     def gains(self) -> np.ndarray | None:
-        """The inverse propensity of each label, or None."""
+        """The inverse propensity of each label, or None without training labels."""
         frequency = self.training_frequency
         if frequency is None or self.training_labels is None:
             return None
@@ -159,7 +161,7 @@ class ReportInputs:
 
     @property
     def broader(self) -> csr_matrix | None:
-        """The broader terms of the labels, labels × terms, or None."""
+        """A matrix of labels × broader terms, or None if the hierarchy or the label names are unknown."""
         hierarchy = self.model.hierarchy if self.hierarchy is None and self.model is not None else self.hierarchy
         return None if hierarchy is None or self.names is None else hierarchy.broader_matrix(self.names)
 
@@ -167,7 +169,7 @@ class ReportInputs:
         """Return the metrics of all predictions.
 
         Args:
-            details: whether to measure at every k from 1, for charts.
+            details: whether to measure at every k from 1, as charts need (default: false).
         """
         return compare(
             self.truth, [(self.name, self.predicted), *self.others.items()], self.ks, bounds=self.bounds,
@@ -175,24 +177,24 @@ class ReportInputs:
         )  # fmt: skip
 
     def document_name(self, document: int) -> str:
-        """Return the name of a document, or its number, from 1.
+        """Return the name of a document, or its number (counted from 1) if it has no name.
 
         Args:
-            document: number of the document.
+            document: index of the document, from 0.
         """
         return f"document {document + 1:,}" if self.document_names is None else self.document_names[document]
 
     def label_name(self, label: int) -> str:
-        """Return the name of a label, or its number.
+        """Return the name of a label, or its number if it has no name.
 
         Args:
-            label: number of the label.
+            label: number of the label, from 0.
         """
         return str(label) if self.names is None else self.names[label]
 
 
 def curves_of(run: Run) -> list[Curve]:
-    """Return the learning curves of a run. A name such as ``"chart: line"`` is a line of a chart that others share."""
+    """Return the learning curves of a run. Curves named ``"chart: line"`` share the chart of that name."""
     found = []
     for name, points in run.curve.items():
         chart, _, line = name.rpartition(": ")
@@ -201,6 +203,6 @@ def curves_of(run: Run) -> list[Curve]:
 
 
 def curves_of_model(store: TableStore, folder: Path) -> list[Curve]:
-    """Return the learning curves of the last recorded training of a model, if any."""
+    """Return the learning curves of the model's last recorded training run, if there is one."""
     runs = [run for run in runs_of(store) if Path(run.model).resolve() == folder.resolve()]
     return curves_of(runs[-1]) if runs else []

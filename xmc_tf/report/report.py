@@ -1,4 +1,4 @@
-"""The report as data, which the page, the JSON file and the CSV files show."""
+"""The report as data, from which the page, the JSON file and the CSV files are written."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ from xmc_tf.report.sections.scores import (
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A report as data."""
+    """The contents of a report, before they are formatted."""
 
     inputs: ReportInputs
     comparison: Comparison

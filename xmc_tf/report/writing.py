@@ -1,4 +1,4 @@
-"""Write a report: one page for people, and its data for programs."""
+"""Write the files of a report: one page for people, and the data for programs."""
 
 import csv
 import json
@@ -39,7 +39,7 @@ def refuse_report(
     flag: str, folder: str | Path, inputs: Mapping[str, Named], *, force: bool = False,
     files: Mapping[str, str] = _FILES,
 ) -> None:  # fmt: skip
-    """Refuse an output folder that is an input, or, without ``force``, in which others' files would be replaced."""
+    """Raise an error if the output folder is an input, or if files of others would be replaced without ``force``."""
     check_output_folder(flag, folder, inputs)
     for name, mark in files.items():
         check_output_path(flag, Path(folder) / name, inputs, [mark], force=force)
@@ -48,7 +48,7 @@ def refuse_report(
 def write_report(
     inputs: ReportInputs, folder: str | Path, *, model_folder: str | Path | None = None, data: str = ""
 ) -> Path:
-    """Write a report: ``report.html``, one page without external resources, and its data as JSON and CSV.
+    """Write a report: a page without external resources (``report.html``), and its data as JSON and CSV.
 
     Example:
         >>> inputs = ReportInputs("Subjects", load_matrix("Y.tst.npz"), load_matrix("pred.npz"))
@@ -56,11 +56,11 @@ def write_report(
         PosixPath('report/report.html')
 
     Args:
-        inputs: predictions and true labels, and what helps to explain them.
-        folder: created if it does not exist; other files in it are kept.
-        model_folder: folder of a model to write a model card to: ``README.md``, in the format of the Hugging Face hub.
-            The documents must not have been used in its training. Default: no card.
-        data: name of the data that the model was measured on, for the card.
+        inputs: predictions, true labels, and optional data that explain them.
+        folder: output folder. It is created if it does not exist; other files in it are kept.
+        model_folder: folder of a model. A model card is written to its ``README.md``, in the format of the Hugging Face
+            hub. The documents must not have been used to train this model (default: no card).
+        data: name of the evaluation data on the model card (default: the title of the report).
 
     Returns:
         The path of the page.
@@ -84,7 +84,7 @@ def write_report(
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    """Return a report as JSON values; undefined numbers are null. Only the labels of the page are included."""
+    """Return a report as JSON values. Undefined numbers are null. Only the labels shown on the page are included."""
     labels, name_of = report.labels, report.inputs.label_name
     return _without_nan({
         "title": report.inputs.title, "summary": sentences(report), "evaluation": report.comparison.to_json(),
@@ -119,7 +119,7 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a CSV file. None becomes an empty cell; cells that a spreadsheet would run as formulas are escaped."""
+    """Write a CSV file. None becomes an empty cell, and cells that a spreadsheet would run as formulas are escaped."""
     with atomic_file(path) as part, part.open("w", encoding="utf-8", errors="replace", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)

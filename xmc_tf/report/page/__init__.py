@@ -1,1 +1,1 @@
-"""The report as one HTML page without external resources; JavaScript only sorts and searches."""
+"""The report as one HTML page without external resources. JavaScript is used only for sorting and searching."""

@@ -1,4 +1,4 @@
-"""Charts as SVG, 440 units wide, so that their text can be read on a phone."""
+"""SVG charts. They are 440 units wide, so that their text is readable on a phone."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class Axis:
         return self.ticks or tuple(self.low + share * (self.high - self.low) for share in (0, 0.25, 0.5, 0.75, 1))
 
     def place(self, value: float) -> float:
-        """Return the position of a value, from 0 to 1."""
+        """Return the relative position of a value on the axis, from 0 to 1."""
         if self.logarithmic:
             return math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         return (value - self.low) / ((self.high - self.low) or 1)
@@ -43,7 +43,7 @@ class Line:
 
 
 def line_chart(lines: Sequence[Line], x: Axis, y: Axis, about: str, caption: str = "") -> Html:
-    """Return a line chart; ``about`` describes it for screen readers, and is the default caption."""
+    """Return a line chart. ``about`` is the description for screen readers and the default caption."""
     parts = [_axes(x, y)]
     for number, line in enumerate(lines):
         style = line.style or f"s{number % _SERIES}"
@@ -67,7 +67,7 @@ def line_chart(lines: Sequence[Line], x: Axis, y: Axis, about: str, caption: str
 def bar_chart(
     groups: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], y: Axis, x_title: str, about: str
 ) -> Html:
-    """Return a chart with one bar per series in each group; ``about`` is its caption, also for screen readers."""
+    """Return a chart with one bar per series in each group. ``about`` is the caption, also for screen readers."""
     parts = [_axes(Axis(x_title, 0, 1, (-1.0,)), y)]
     space = (WIDTH - _LEFT - _RIGHT) / max(len(groups), 1)
     wide = min(0.76 * space / max(len(series), 1), 46)
@@ -91,7 +91,7 @@ def bar_chart(
 
 
 def axis_to(values: Sequence[float], title: str) -> Axis:
-    """Return a vertical axis from 0 to a round number above all values."""
+    """Return a vertical axis from 0 to a round number that is at least the largest value."""
     top = max((value for value in values if not math.isnan(value)), default=0)
     power = 10 ** math.floor(math.log10(top)) if top > 0 else 1
     return Axis(title, 0, next(step * power for step in (1, 2, 4, 6, 8, 10) if step * power >= top))
@@ -130,7 +130,7 @@ def _axes(x: Axis, y: Axis) -> Html:
 
 
 def _figure(parts: Sequence[Html], named: Sequence[tuple[str, str]], about: str, caption: str) -> Html:
-    """Return the chart with a legend below it, one line per name, so that long names fit."""
+    """Return the chart with a legend below it. Each name has a line of its own, so that long names fit."""
     legend = []
     for number, (name, style) in enumerate(named):
         at = HEIGHT + 6 + _LEGEND * number
@@ -143,7 +143,7 @@ def _figure(parts: Sequence[Html], named: Sequence[tuple[str, str]], about: str,
 
 
 def side_by_side(*figures: Html) -> Html:
-    """Return figures side by side, or one below the other on a small screen."""
+    """Return figures that are shown side by side, or below each other on a small screen."""
     return f'<div class="figures">{"".join(figures)}</div>'
 
 

@@ -1,4 +1,4 @@
-"""Escaped texts, numbers and tables. Names, documents and titles must pass through ``text`` or ``name``."""
+"""HTML elements: escaped texts, numbers and tables. Pass names, documents and titles through ``text`` or ``name``."""
 
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class Cell:
 
 
 def clean(value: str, most: int = _NAME_LENGTH) -> str:
-    """Return the beginning of a text, without control characters."""
+    """Return the beginning of a text, with control characters replaced."""
     # Cut first: a text can be megabytes long.
     start = value[: most + 1]
     control = {one for one in start if unicodedata.category(one) in ("Cc", "Cs") or ord(one) in _DIRECTIONS}
@@ -33,17 +33,17 @@ def clean(value: str, most: int = _NAME_LENGTH) -> str:
 
 
 def text(value: str, most: int = _NAME_LENGTH) -> Html:
-    """Return an escaped text."""
+    """Return the beginning of a text, escaped for HTML."""
     return escape(clean(value, most))
 
 
 def name(value: str) -> Html:
-    """Return an escaped name whose writing direction does not affect the text around it."""
+    """Return an escaped name, isolated so that its writing direction does not affect the text around it."""
     return f"<bdi>{text(value)}</bdi>"
 
 
 def percent(value: float | None) -> str:
-    """Return a share as a percentage with two decimals, or a dash."""
+    """Return a share as a percentage with two decimals, or a dash if it is undefined."""
     return "–" if value is None or value != value else f"{100 * value:.2f}"
 
 
@@ -63,7 +63,7 @@ def table(
     caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, style: str = "", tall: str = "",
     about: Mapping[str, str] | None = None,
 ) -> Html:  # fmt: skip
-    """Return a table that scrolls inside its own box if it is wider than the page; ``about``: tooltips by column."""
+    """Return a table that scrolls on its own if it is wider than the page. ``about`` maps columns to tooltips."""
     hints = {column: f' title="{escape(hint)}"' for column, hint in (about or {}).items()}
     head = "".join(
         f'<th scope="col" class="{cell.kind}"{hints.get(column, "")}>{escape(column)}</th>'

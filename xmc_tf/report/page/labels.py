@@ -1,4 +1,4 @@
-"""The sections about labels and documents: label table, confused and unseen labels, examples."""
+"""The page's sections about labels and documents: label table, confused labels, unseen labels, and examples."""
 
 from collections.abc import Mapping
 from html import escape
@@ -143,7 +143,7 @@ def _example(report: Report, example: Example, *, is_first: bool) -> Html:
 
 
 def _why(example: Example) -> Html:
-    """Return the deciding words of a label, and the path through the tree to it."""
+    """Return the deciding words of the explained label, and the path through the tree to it."""
     label = example.explained
     if label is None:
         return ""
@@ -194,7 +194,7 @@ def _label(report: Report, label: ExampleLabel) -> Html:
 
 
 def highlighted(text: str, amounts: Mapping[str, float], most: int) -> Html:
-    """Return a text with a stronger background for words that contributed more to the score, alone or in n-grams."""
+    """Return a text as HTML, in which words that contributed more to the score have a stronger background."""
     shown = clean(text, most)
     spans = spans_of_words(shown)
     strengths = _strengths([shown[start:stop].lower() for start, stop in spans], amounts)
@@ -210,7 +210,7 @@ def highlighted(text: str, amounts: Mapping[str, float], most: int) -> Html:
 
 
 def _strengths(words: list[str], amounts: Mapping[str, float]) -> list[float]:
-    """Return the contribution of each word; that of an n-gram is divided among its words."""
+    """Return the contribution of each word. The contribution of an n-gram is divided among its words."""
     longest = max((feature.count(" ") + 1 for feature in amounts), default=0)
     strengths = [0.0] * len(words)
     for length in range(1, longest + 1):

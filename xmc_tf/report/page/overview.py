@@ -1,4 +1,4 @@
-"""The sections about the whole prediction: summary, metrics, thresholds, calibration, learning curves, settings."""
+"""The page's sections about the whole prediction: summary, metrics, thresholds, calibration, curves, and settings."""
 
 import math
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ def _tiles(report: Report) -> Html:
 
 
 def _overall(report: Report) -> Html:
-    """Return a table with one row per metric and prediction, and one column per k."""
+    """Return a table of metrics, with one row per metric and prediction and one column per k."""
     comparison = report.comparison
     many = len(comparison.systems) > 1
     rows = []
@@ -178,7 +178,7 @@ def _by_threshold(curve: Sequence[Point], best: float) -> Html:
 
 
 def calibration(report: Report) -> Html:
-    """Return a reliability diagram and its table."""
+    """Return the section with the reliability diagram and its table."""
     found = report.calibration
     title = "Are scores probabilities?"
     if not found.applies:

@@ -27,7 +27,7 @@ def to_html(report: Report) -> Html:
 
 
 def whole_page(title: str, about: str, body: Html, beside: str) -> Html:
-    """Return a page with links to its sections; ``beside`` names the files that have its data."""
+    """Return a page with links to its sections. ``beside`` names the files that contain the data of the page."""
     found = re.findall(r'<h2 id="([a-z]+)-title">([^<]*)</h2>', body)
     contents = "".join(f'<li><a href="#{identifier}">{heading}</a></li>' for identifier, heading in found)
     title = text(title, _TITLE_LENGTH)

@@ -1,4 +1,4 @@
-"""Examples: a few right and wrong documents, with the deciding words."""
+"""Examples: a few rightly and wrongly labelled documents, with the deciding words."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ class Example:
 
 
 def choose_examples(inputs: ReportInputs, pairs: Pairs, decisions: Decisions) -> tuple[Example, ...]:
-    """Choose examples: right and missed ones spread over all documents, wrong ones with the highest wrong scores."""
+    """Choose right and missed examples spread over all documents, and wrong examples with the highest wrong scores."""
     if inputs.texts is None:
         return ()
     right, missed, wrong = (np.diff(m.indptr) for m in (decisions.right, decisions.missed, decisions.wrong))
@@ -95,7 +95,7 @@ def _example(inputs: ReportInputs, decisions: Decisions, kind: str, document: in
 
 
 def deciding_words(label: LabelExplanation, count: int) -> tuple[list[tuple[str, float]], float]:
-    """Return the words that contributed most to a label, and the embedding's contribution: means over trees."""
+    """Return the words that contributed most to a label, and the embedding's contribution, both averaged over trees."""
     nodes = [source.path[-1] for source in label.evidence if source.path]
     total: dict[str, float] = {}
     for node in nodes:
@@ -106,7 +106,7 @@ def deciding_words(label: LabelExplanation, count: int) -> tuple[list[tuple[str,
 
 
 def _explanation(inputs: ReportInputs, text: str, kind: str, labels: list[ExampleLabel]) -> LabelExplanation | None:
-    """Return why the best label was predicted, or for a wrong example, the best wrong label."""
+    """Explain the best label, or the best wrong label of a wrong example; return None if the model cannot do this."""
     if inputs.model is None:
         return None
     try:

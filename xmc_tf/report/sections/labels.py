@@ -1,4 +1,4 @@
-"""Labels: how often each is found and wrong, which are confused, and which have no training document."""
+"""Label statistics: how often each label is found or wrong, confused labels, and labels without training documents."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _NAMED_AFTER = 2  # labels in the name of a cluster
 
 @dataclass(frozen=True, eq=False)
 class LabelTable:
-    """Counts of documents by label; every array has one number per label."""
+    """The number of documents of each label. Every array has one entry per label."""
 
     training: np.ndarray | None
     true: np.ndarray
@@ -39,7 +39,7 @@ class LabelTable:
 
     @property
     def shown(self) -> np.ndarray:
-        """The labels of the page; the CSV file has all of them."""
+        """The labels that the page shows. The CSV file contains all labels."""
         return self.order[:SHOWN_LABELS]
 
 
@@ -57,7 +57,7 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Test labels with and without training documents."""
+    """The number of test labels with and without training documents."""
 
     labels: int
     unseen_labels: int
@@ -81,7 +81,7 @@ def measure_coverage(truth: csr_matrix, training: np.ndarray) -> Coverage:
 
 @dataclass(frozen=True)
 class ConfusedPair:
-    """A wrong label that documents get while a true one is missing."""
+    """A true label that was missed, and a wrong label that the same documents got instead."""
 
     true: int
     assigned: int
@@ -98,7 +98,7 @@ class Confusion:
 
 
 def find_confusion(inputs: ReportInputs, decisions: Decisions) -> Confusion:
-    """Count confused labels; if there are many, clusters of the model's tree."""
+    """Count the most confused labels. If there are many labels, the matrix has clusters of the model's tree instead."""
     rows = slice(0, _DOCUMENTS)
     confused = (decisions.missed[rows].T @ decisions.wrong[rows]).tocoo()
     order = np.lexsort((confused.col, confused.row, -confused.data))[:SHOWN_PAIRS]
@@ -120,7 +120,7 @@ def find_confusion(inputs: ReportInputs, decisions: Decisions) -> Confusion:
 
 
 def _groups(inputs: ReportInputs, decisions: Decisions) -> tuple[np.ndarray, str, tuple[str, ...]]:
-    """Return the matrix row of each label (-1: none), the kind of the rows, and their names."""
+    """Return each label's row in the confusion matrix (-1: none), the kind of the rows, and their names."""
     frequency = np.bincount(inputs.truth.indices, minlength=inputs.nr_labels)
     assigned = np.bincount(decisions.assigned.indices, minlength=inputs.nr_labels)
     seen = np.flatnonzero(frequency + assigned)
@@ -145,7 +145,7 @@ def _groups(inputs: ReportInputs, decisions: Decisions) -> tuple[np.ndarray, str
 
 
 def _same_labels(inputs: ReportInputs) -> bool:
-    """Return whether labels have the same numbers in the report and in the model."""
+    """Return whether the report and the model number the labels in the same way."""
     assert inputs.model is not None
     if inputs.model.names and inputs.names:
         return list(inputs.model.names) == list(inputs.names)

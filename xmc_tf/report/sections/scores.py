@@ -1,4 +1,4 @@
-"""All predicted pairs of document and label: thresholds, calibration, and the labels that documents get."""
+"""Statistics of all predicted (document, label) pairs: thresholds, calibration, and the labels that documents get."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _ROUNDING = 1e-6  # by which scores may be outside of 0 to 1
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """All predicted pairs of document and label, each with its score and whether it is true."""
+    """All predicted (document, label) pairs, with their scores and whether they are true."""
 
     documents: np.ndarray  # of each pair, ascending
     labels: np.ndarray
@@ -28,7 +28,7 @@ class Pairs:
 
     @classmethod
     def of(cls, truth: csr_matrix, predicted: csr_matrix) -> "Pairs":
-        """Return the pairs of a prediction; ``truth`` is the result of ``as_truth``."""
+        """Return the pairs of a prediction. ``truth`` must be a result of ``as_truth``."""
         scores = predicted.tocsr(copy=True)
         scores.sum_duplicates()
         documents = np.repeat(np.arange(scores.shape[0], dtype=np.int64), np.diff(scores.indptr))
@@ -42,14 +42,14 @@ class Pairs:
         return cls(documents, scores.indices, scores.data.astype(np.float64), correct, truth.nnz, *scores.shape)
 
     def chosen(self, which: np.ndarray) -> csr_matrix:
-        """Return the pairs of a mask as a 0/1 matrix, documents × labels."""
+        """Return the pairs selected by a mask as a 0/1 matrix of documents × labels."""
         ones = np.ones(int(which.sum()), np.float32)
         shape = (self.nr_documents, self.nr_labels)
         return csr_matrix((ones, (self.documents[which], self.labels[which])), shape=shape)
 
     @property
     def best_of_documents(self) -> np.ndarray:
-        """The mask of the pair with the highest score of each document; the lowest label among equals."""
+        """A mask of the highest-scoring pair of each document. Ties go to the label with the lowest number."""
         order = np.lexsort((self.labels, -self.scores, self.documents))
         first = np.ones(len(order), np.bool_)
         first[1:] = self.documents[order][1:] != self.documents[order][:-1]
@@ -60,7 +60,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Point:
-    """Precision, recall and F1 if every label with at least a threshold's score is assigned."""
+    """Precision, recall and F1 if all labels with a score of at least ``threshold`` are assigned."""
 
     threshold: float
     precision: float
@@ -79,7 +79,7 @@ class Thresholds:
 
 
 def find_thresholds(pairs: Pairs, targets: Sequence[float] = TARGETS) -> Thresholds:
-    """Measure all thresholds of three significant digits that differ."""
+    """Measure every distinct threshold. Thresholds are scores, rounded down to three significant digits."""
     if not len(pairs.scores):
         return Thresholds(None, tuple((target, None) for target in targets), (), None)
     order = np.argsort(-pairs.scores, kind="stable")
@@ -111,7 +111,7 @@ def find_thresholds(pairs: Pairs, targets: Sequence[float] = TARGETS) -> Thresho
 
 
 def rounded_down(scores: np.ndarray) -> np.ndarray:
-    """Return the largest number of three significant digits that is not above each score."""
+    """Round each score down to three significant digits."""
     scores = np.asarray(scores, np.float64)
     size = np.abs(scores)
     exponent = np.floor(np.log10(size, out=np.zeros_like(size), where=size > 0)).astype(np.int64)
@@ -124,7 +124,7 @@ def rounded_down(scores: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Bin:
-    """The predicted labels with scores in one range, which includes its lower end."""
+    """The predicted labels whose scores are in one range. The range includes its lower end."""
 
     low: float
     high: float
@@ -142,7 +142,7 @@ class Calibration:
 
 
 def measure_calibration(pairs: Pairs, which: np.ndarray | None = None) -> Calibration:
-    """Compare scores with the share of true labels, of all pairs or of those of a mask."""
+    """Compare scores with the share of true labels, over all pairs or over those selected by the mask ``which``."""
     scores, correct = pairs.scores, pairs.correct
     if which is not None:
         scores, correct = scores[which], correct[which]
@@ -178,7 +178,7 @@ class Decisions:
 
 
 def decide(truth: csr_matrix, pairs: Pairs, thresholds: Thresholds) -> Decisions:
-    """Assign the best label if documents have one label each, else all labels above the best threshold."""
+    """Assign the best label if documents have one label each, else all labels above the threshold with the best F1."""
     if int(np.diff(truth.indptr).max(initial=0)) == 1:
         threshold, which = None, pairs.best_of_documents
     else:

@@ -1,4 +1,4 @@
-"""The result in plain sentences."""
+"""The main results of a report, in plain sentences."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _ENOUGH_LABELS = 10  # smaller frequency groups get no sentence
 
 
 def sentences(report: Report) -> list[str]:
-    """Return the sentences, the most important first."""
+    """Return sentences that summarize the report, the most important first."""
     first = _single if report.single_label else _ranking
     return [one for part in (first, _threshold, _rare, _coverage, _calibration, _comparison) for one in part(report)]
 
@@ -106,6 +106,6 @@ def _comparison(report: Report) -> Iterator[str]:
 
 
 def _interval(value: float, report: Report) -> str:
-    """Return the confidence interval of a share of the documents."""
+    """Return the confidence interval of a share of the documents as text."""
     half = _STANDARD_ERRORS * math.sqrt(value * (1 - value) / report.comparison.documents)
     return f"± {percent(half)} points at this number of documents"
