@@ -1,1 +1,1 @@
-"""Sequence models that predict the next item. Their item table is sharded over the ranks."""
+"""Sequence models that predict the next item of a history. Their item table is sharded over the ranks."""

@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.sequences.prepare``: read interactions of users with items into a folder for training."""
+"""``python -m xmc_tf.sequences.prepare``: prepare a training folder from interactions of users with items."""
 
 import argparse
 import json
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _files(patterns: Sequence[str]) -> list[Path]:
-    """Return the files that the names and wildcards match, without duplicates."""
+    """Return the files that match the given names and wildcards, without duplicates."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         matches = sorted(glob(pattern)) if has_magic(pattern) and not Path(pattern).exists() else [pattern]

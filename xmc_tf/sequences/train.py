@@ -120,7 +120,7 @@ def _params(arguments: argparse.Namespace) -> SequenceParams:
 
 
 def with_settings(params: SequenceParams, settings: Sequence[str]) -> SequenceParams:
-    """Return parameters with some replaced by ``KEY=VALUE``; a value is TOML, or a text without quotes."""
+    """Return parameters, some of them replaced by ``KEY=VALUE`` settings. A value is TOML, or a text without quotes."""
     replaced: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -136,7 +136,7 @@ def with_settings(params: SequenceParams, settings: Sequence[str]) -> SequencePa
 
 
 def _check_resumable(communicator: Communicator, work: Path, params: SequenceParams, data: PreparedFolder) -> None:
-    """Refuse to resume a training with other parameters or data; record them for the next run."""
+    """Raise an error if parameters or data differ from the interrupted run; otherwise record them for the next run."""
     if communicator.rank != 0:
         return
     free = {"per_device_train_batch_size", "per_device_eval_batch_size", "num_workers", "model_parallel", "route",

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class TrainingReport:
-    """The log lines and TensorBoard curves of a training, written by rank 0."""
+    """The log lines and TensorBoard curves of a training run. Only rank 0 writes them."""
 
     def __init__(self, total: int, optimizer: CollectiveOptimizer, params: SequenceParams, silent: bool) -> None:
         self._total, self._optimizer, self._silent = total, optimizer, silent
@@ -41,7 +41,7 @@ class TrainingReport:
                 tf.summary.text("parameters", "\n".join(["| parameter | value |", "| --- | --- |", *rows]), step=0)
 
     def steps(self, step: int, course: Course) -> None:
-        """Report the steps since the last report. The course counts sequences as documents and items as tokens."""
+        """Report the steps since the last report. ``course`` counts sequences as documents, and items as tokens."""
         if self._silent:
             return
         rate, norm = float(self._optimizer.last_rate), float(self._optimizer.gradient_norm)
@@ -92,10 +92,10 @@ def train_recommender(
     model: Recommender, batches: TrainBatches, folder: str | Path,
     validate: Callable[[], dict[str, float]] | None = None,
 ) -> TrainingResult:  # fmt: skip
-    """Train a model, or resume from the last checkpoint in ``folder``, which all hosts share; collective.
+    """Train a model, or resume from the last checkpoint in ``folder``. All ranks must call this function.
 
-    The loss of a step is the mean over the targets of the global batch. ``validate`` returns the same metrics on all
-    ranks; the state with the best ones is restored at the end.
+    All hosts must share the folder. The loss of a step is the mean over all targets of the global batch. ``validate``
+    must return the same metrics on all ranks. At the end, the weights with the best metrics are restored.
     """
     strategy, params, folder = model.strategy, model.params, Path(folder)
     world, total = strategy.communicator, params.max_steps or params.n_epochs * batches.steps
@@ -147,7 +147,7 @@ def train_recommender(
 
 
 def make_optimizer(model: Recommender, total: int) -> CollectiveOptimizer:
-    """Return AdamW for the transformer, and its row-wise form for the item table."""
+    """Return the optimizer: AdamW for the transformer, and row-wise AdamW for the item table."""
     params = model.params
     schedule = Schedule(params.lr_schedule, params.learning_rate, params.warmup_steps, total, params.lr_cycles)
     inner = keras.optimizers.AdamW(
@@ -159,10 +159,10 @@ def make_optimizer(model: Recommender, total: int) -> CollectiveOptimizer:
 
 
 def make_train_step(model: Recommender, optimizer: CollectiveOptimizer) -> Callable[..., tf.Tensor]:
-    """Return a function that trains on a batch.
+    """Return a function that trains on one batch.
 
-    It takes inputs, targets, and the training's seed and step. It returns this rank's [loss, sequences, items, items
-    with padding]; the losses of the ranks add up to that of the step.
+    Its arguments are the inputs, the targets, and a pair of training seed and step. It returns this rank's loss and
+    numbers of sequences, of items, and of positions with padding. The ranks' losses add up to the loss of the step.
     """
     cells = tf.TensorSpec([None, model.params.max_len], tf.int32)
     size = model.strategy.world_size()
@@ -183,7 +183,7 @@ def make_train_step(model: Recommender, optimizer: CollectiveOptimizer) -> Calla
 
 
 def _check_finite(losses: list[float], step: int) -> None:
-    """Raise an error on all ranks if a loss is infinite or not a number; losses are the same on all."""
+    """Raise an error if a loss is infinite or NaN. All ranks raise it, because the losses are the same on all ranks."""
     wrong = np.flatnonzero(~np.isfinite(losses))
     if len(wrong):
         raise InputError(

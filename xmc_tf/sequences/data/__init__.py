@@ -1,1 +1,1 @@
-"""Interactions of users with items, prepared as streams, and batches of windows of them."""
+"""Prepare interactions of users with items, and read them in batches for training and evaluation."""

@@ -1,6 +1,7 @@
-"""Batches for training and evaluation. Each rank makes its part of global batches that do not depend on the ranks.
+"""Batches for training and evaluation. Each rank makes its part of the global batch.
 
-The training windows of histories and their order are computed on demand, so they take no memory.
+The global batches do not depend on the number of ranks. The training windows and their order are computed on demand, so
+they take no memory.
 """
 
 from collections import deque
@@ -23,15 +24,15 @@ Split = Literal["validation", "test"]
 
 
 def trained_lengths(lengths: np.ndarray) -> np.ndarray:
-    """Return the number of items of each user to train on: all but the last two, or all of fewer than three."""
+    """Return the number of training items of each user: all but the last two, or all if there are fewer than three."""
     return np.where(lengths > HELD_OUT, lengths - HELD_OUT, lengths)
 
 
 class HistoryWindows:
-    """Windows over histories without their held-out items.
+    """Training windows over user histories. The held-out items at the end of a history are left out.
 
-    The last window of a history ends with it, each earlier one ends ``step`` items before the next, and the first one
-    begins with the history. Histories of a single item have no window.
+    The last window ends where the history ends. Each earlier window ends ``step`` items before the next one, and the
+    first window contains the start of the history. Histories of a single item have no window.
     """
 
     def __init__(self, parts: Sequence[UserHistories], width: int, step: int) -> None:
@@ -48,7 +49,7 @@ class HistoryWindows:
         return int(self._bounds[-1])
 
     def take(self, numbers: np.ndarray) -> np.ndarray:
-        """Return windows as ``[windows, width]``, aligned at their ends, with ``PAD`` in front."""
+        """Return the windows with these numbers as ``[windows, width]``. Short windows are padded in front."""
         out = np.full((len(numbers), self.width), PAD, np.int32)
         owners = np.searchsorted(self._bounds[1:], numbers, side="right")
         for owner in np.unique(owners):
@@ -64,14 +65,14 @@ class HistoryWindows:
 
 
 def aligned(items: np.ndarray, begin: np.ndarray, end: np.ndarray, width: int) -> np.ndarray:
-    """Return the last ``width`` items of each range ``[begin, end)``, with ``PAD`` in front."""
+    """Return the last ``width`` items of each range ``[begin, end)``. Short ranges are padded in front with ``PAD``."""
     at = end[:, None] + np.arange(-width, 0)
     there = at >= begin[:, None]
     return np.where(there, items[np.where(there, at, 0)], PAD).astype(np.int32)
 
 
 def shuffled(positions: np.ndarray, count: int, key: int) -> np.ndarray:
-    """Return the images of positions under a pseudorandom permutation of ``range(count)``, a Feistel network."""
+    """Apply a pseudorandom permutation of ``range(count)``, computed by a Feistel network, to positions."""
     half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
     low = np.uint64((1 << int(half)) - 1)
     out = positions.astype(np.uint64)
@@ -86,7 +87,7 @@ def shuffled(positions: np.ndarray, count: int, key: int) -> np.ndarray:
 
 
 def mixed(values: np.ndarray, key: int) -> np.ndarray:
-    """Return a 64-bit hash of each number, by the last steps of SplitMix64."""
+    """Return a 64-bit hash of each number, computed by the final steps of SplitMix64."""
     found = values.astype(np.uint64) + np.uint64((key * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019) & (2**64 - 1))
     found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -94,7 +95,7 @@ def mixed(values: np.ndarray, key: int) -> np.ndarray:
 
 
 class SequenceBatch(NamedTuple):
-    """This rank's sequences of a step: ``[sequences, max_len]``, with item numbers, ``PAD`` or ``MASK``."""
+    """This rank's sequences of one step: ``[sequences, max_len]`` with item numbers, ``PAD`` or ``MASK``."""
 
     inputs: np.ndarray
     targets: np.ndarray  # the items to predict, PAD elsewhere
@@ -137,7 +138,7 @@ class TrainBatches:
         return -(-len(self._windows) // self._batch)
 
     def make(self, epoch: int, step: int) -> SequenceBatch:
-        """Return this rank's part of a batch."""
+        """Return this rank's part of the batch of a step."""
         low = step * self._batch
         count = min(self._batch, len(self._windows) - low)
         first, last = (count * rank // self._size for rank in (self._rank, self._rank + 1))
@@ -159,7 +160,7 @@ class TrainBatches:
 
     @contextmanager
     def stream(self, epoch: int, step: int, threads: int = 1) -> Iterator[Iterator[SequenceBatch]]:
-        """Yield the endless stream of batches from a step on, which threads prepare ahead."""
+        """Yield an endless iterator over the batches, starting at the given step. Threads prepare them ahead."""
         with ThreadPoolExecutor(threads, thread_name_prefix="batches") as pool:
             ahead: deque[Future[SequenceBatch]] = deque()
 
@@ -180,7 +181,7 @@ class TrainBatches:
 
 
 class HeldOut:
-    """The last item of each user (test) or the last but one (validation), of users with at least three items."""
+    """The last (test) or second to last (validation) item of each user with at least three items."""
 
     def __init__(
         self, parts: Sequence[UserHistories], shape: BatchShape, split: Split, batch: int, rank: int = 0, size: int = 1
@@ -195,7 +196,7 @@ class HeldOut:
         return int(self.bounds[-1])
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield this rank's inputs ``[users, max_len]`` and the held-out items ``[users]`` of each batch."""
+        """Yield this rank's inputs ``[users, max_len]`` and held-out items ``[users]`` of each batch."""
         for low in range(0, self.users, self._batch):
             count = min(self._batch, self.users - low)
             first, last = (low + count * rank // self._size for rank in (self._rank, self._rank + 1))
@@ -213,7 +214,7 @@ class HeldOut:
 
 
 def histories(items: np.ndarray, begin: np.ndarray, end: np.ndarray, shape: BatchShape) -> np.ndarray:
-    """Return model inputs whose last position predicts the item after each history ``items[begin:end]``."""
+    """Return model inputs. Their last position predicts the item that follows each history ``items[begin:end]``."""
     if shape.causal:
         return aligned(items, begin, end, shape.max_len)
     last = aligned(items, begin, end, shape.max_len - 1)

@@ -1,4 +1,4 @@
-"""The folder of prepared interactions: user histories in parts, and names and counts of items."""
+"""The folder of prepared interactions, with the user histories in parts, and the names and counts of the items."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ PREPARED = FolderKind(
 
 
 class UserHistories(NamedTuple):
-    """Some users and their histories, mapped from a file."""
+    """The histories of some users, memory-mapped from a file."""
 
     items: np.ndarray  # numbers of the items of all users, each user's in the order of time
     splits: np.ndarray  # where each user's items begin, then the number of items
@@ -34,7 +34,7 @@ class UserHistories(NamedTuple):
 
 
 class PreparedFolder:
-    """A folder that ``xmc_tf.sequences.prepare`` has written."""
+    """A folder written by ``xmc_tf.sequences.prepare``."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -49,7 +49,7 @@ class PreparedFolder:
         return int(self.header["items"])
 
     def item_names(self) -> list[str]:
-        """Return the names of the items, the most frequent first."""
+        """Return the names of the items, in descending order of frequency."""
         self._verify(self.folder / ITEMS)
         names = (self.folder / ITEMS).read_text(encoding="utf-8").split("\n")[:-1]
         if len(names) != self.nr_items:
@@ -67,7 +67,7 @@ class PreparedFolder:
         return read_npy(self.folder / COUNTS, name="counts of items")
 
     def parts(self, pattern: str = PARTS) -> list[UserHistories]:
-        """Return the parts whose file names match a pattern with wildcards."""
+        """Return the parts whose file names match a wildcard pattern."""
         paths = sorted(self.folder.glob(pattern)) if pattern and not Path(pattern).is_absolute() else []
         if not paths:
             raise InputError(
@@ -78,7 +78,7 @@ class PreparedFolder:
         return [self._part(path) for path in paths]
 
     def _verify(self, path: Path) -> None:
-        """Check a file against its checksum; a folder of version 0.2 has checksums only inside archives."""
+        """Check a file against its checksum. Folders of version 0.2 have checksums only inside archives."""
         if self._records is not None and path.name in self._records.files:
             problem = self._records.problem(path.name)
         else:
@@ -100,7 +100,7 @@ class PreparedFolder:
 
 
 def write_header(folder: Path, content: dict[str, Any]) -> None:
-    """Write the header, the last file of a prepared folder."""
+    """Write the header, which must be the last file of a prepared folder."""
     header = {"format": FORMAT, "version": VERSION, **content, "files": record_files(folder, [HEADER])}
     (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
 

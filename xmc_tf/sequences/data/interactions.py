@@ -1,4 +1,4 @@
-"""Read interactions in chunks: arrays of users, items, and times."""
+"""Read interactions in chunks, as arrays of users, items, and times."""
 
 import csv
 import re
@@ -32,7 +32,7 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class InteractionColumns:
-    """The columns of a table of interactions; None: found by its usual names."""
+    """The column names of a table of interactions. If a name is None, the column is found by its usual names."""
 
     user: str | None = None
     item: str | None = None
@@ -51,7 +51,7 @@ class Chunk(NamedTuple):
 
 
 class InteractionTable:
-    """A table of interactions: CSV or TSV, JSON lines, Parquet, or SQLite."""
+    """A table of interactions in a CSV, TSV, JSON lines, Parquet, or SQLite file."""
 
     def __init__(
         self, path: str | Path, columns: InteractionColumns | None = None, options: SourceOptions | None = None,
@@ -73,14 +73,14 @@ class InteractionTable:
 
     @property
     def described(self) -> str:
-        """The kind of file, and the columns that are read."""
+        """A description of the kind of file and the columns that are read."""
         places = {"user": self._user, "item": self._item, "time": self._time, "rating": self._rating}
         named = [f"{name} {self.source.columns[at]!r}" for name, at in places.items() if at is not None]
         order = "" if self._time is not None else "; no column of times: in the order of the rows"
         return f"{self.source.kind}; {', '.join(named)}{order}"
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the interactions in the order of the rows."""
+        """Yield the interactions in the order of the table's rows."""
         rows: Iterator[Sequence[Any]]
         if isinstance(self.source, DelimitedFile):
             rows = _delimited_rows(self.source)
@@ -125,7 +125,7 @@ class InteractionTable:
 
 
 def _find(source: TableReader, what: str, given: str | None) -> int | None:
-    """Return the number of a column, by its given name or a usual one."""
+    """Return the number of the column with the given name, or with a usual name if no name is given."""
     if given is not None:
         return place_of(source.name, source.columns, given, f"--{what}-column NAME")
     plain = [re.sub(r"[^a-z]", "", name.lower()) for name in source.columns]
@@ -144,7 +144,7 @@ def _place(source: TableReader, what: str, given: str | None) -> int:
 
 
 def _delimited_rows(source: DelimitedFile) -> Iterator[Sequence[str]]:
-    """Yield the rows of CSV. This is faster than ``records``, which also finds quotes that are never closed."""
+    """Yield the rows of a CSV file. This is faster than ``records``, which also detects unclosed quotes."""
     with source.path.open(encoding=source.encoding, errors="replace", newline="") as file:
         lines = (line.replace("\0", "") for line in file)
         rows = csv.reader(lines, delimiter=source.separator)
@@ -159,7 +159,7 @@ def _delimited_rows(source: DelimitedFile) -> Iterator[Sequence[str]]:
 
 
 def _names(cells: Sequence[Any]) -> np.ndarray:
-    """Return names as UTF-8 of fixed width; "" if missing or too long."""
+    """Return the cells as names in fixed-width UTF-8. Names that are missing or too long become ""."""
     encoded = [_name(cell) for cell in cells]
     return np.array([name if len(name) <= LONGEST_NAME else b"" for name in encoded], dtype=np.bytes_)
 
@@ -175,7 +175,7 @@ def _name(cell: Any) -> bytes:
 
 
 def _numbers(cells: Sequence[Any], convert: Callable[[Any], float]) -> tuple[np.ndarray, np.ndarray]:
-    """Return cells as finite numbers, and a mask of those that are not."""
+    """Convert cells to finite numbers, and return a mask of the cells that could not be converted."""
     try:
         values = np.array(cells, dtype=np.float64)
     except (ValueError, TypeError):
@@ -192,7 +192,7 @@ def _number(cell: Any, convert: Callable[[Any], float]) -> float:
 
 
 def _seconds(cell: Any) -> float:
-    """Return a number, a date, or a date with time (default zone: UTC) as a number."""
+    """Convert a number or a date to a number. Dates become seconds since 1970; their default time zone is UTC."""
     if hasattr(cell, "isoformat"):
         cell = cell.isoformat()
     try:

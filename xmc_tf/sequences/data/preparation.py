@@ -1,4 +1,4 @@
-"""Prepare interactions in bounded memory: users are distributed to buckets on disk, and each bucket is sorted."""
+"""Prepare interactions in bounded memory. Users are distributed to buckets on disk, and each bucket is sorted."""
 
 import logging
 import shutil
@@ -26,7 +26,7 @@ _ROW = np.dtype([("user", "<u8"), ("time", "<f8"), ("item", "<i4")])
 
 
 def hashes(names: np.ndarray) -> np.ndarray:
-    """Return a 64-bit hash of each name, the same in every process and for every width of the array."""
+    """Return a 64-bit hash of each name. It does not depend on the process or on the width of the array."""
     letters = names.view(np.uint8).reshape(len(names), names.dtype.itemsize)
     found = np.full(len(names), _OFFSET)
     for column in letters.T:
@@ -38,14 +38,14 @@ def hashes(names: np.ndarray) -> np.ndarray:
 
 
 class NameNumbers:
-    """Numbers of names, in the order of their first appearance."""
+    """Numbers names in the order of their first appearance."""
 
     def __init__(self) -> None:
         self.names: list[bytes] = []
         self._ids: dict[bytes, int] = {}
 
     def ids(self, names: np.ndarray) -> np.ndarray:
-        """Return the number of each name; new names get the next numbers."""
+        """Return the number of each name. New names get the next free numbers."""
         if not len(names):
             return np.zeros(0, np.int32)
         _, first, inverse = np.unique(hashes(names), return_index=True, return_inverse=True)
@@ -90,7 +90,7 @@ class InteractionBuckets:
             self.bad_rows.append(f"file {table + 1}, {chunk.first_bad}")
 
     def load(self, bucket: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of a bucket, in the order of the inputs, and the names of their users."""
+        """Return the rows of a bucket in the order of the inputs, and the name of the user of each row."""
         if not self._file(bucket, "rows").exists():
             return np.empty(0, _ROW), np.empty(0, "S1")
         names = self._file(bucket, "users").read_bytes().split(b"\n")[:-1]
@@ -121,7 +121,7 @@ class InteractionOptions:
 def prepare(
     paths: Sequence[str | Path], folder: str | Path, options: InteractionOptions | None = None
 ) -> PreparedFolder:
-    """Write the user histories of some tables into a folder. Memory grows only with the number of items."""
+    """Write the user histories of some tables into a folder. Memory holds the item names and one bucket at a time."""
     options, folder = options or InteractionOptions(), Path(folder)
     tables = [InteractionTable(path, options.columns, options.source, options.min_rating) for path in paths]
     count = min(max(1, sum(Path(path).stat().st_size for path in paths) // BUCKET_BYTES), _MOST_BUCKETS)
@@ -146,7 +146,7 @@ def prepare(
 
 
 def _check(buckets: InteractionBuckets, options: InteractionOptions) -> None:
-    """Refuse too many unusable rows; warn of a few."""
+    """Raise an error if too many rows are unusable, and log a warning if only a few are."""
     bad, read = buckets.bad, buckets.read
     if not bad:
         return
@@ -162,7 +162,7 @@ def _check(buckets: InteractionBuckets, options: InteractionOptions) -> None:
 
 
 def _sort(buckets: InteractionBuckets, options: InteractionOptions) -> np.ndarray:
-    """Sort each bucket by user and time, and write it as a part; return each item's count over all parts."""
+    """Sort each bucket by user and time, and write it as a part. Return the count of each item over all parts."""
     frequent = buckets.item_counts() >= options.min_item_count
     counts = np.zeros(len(frequent), np.int64)
     with Progress("sorting users", buckets.count, "parts") as progress:
@@ -177,7 +177,7 @@ def _sort(buckets: InteractionBuckets, options: InteractionOptions) -> np.ndarra
 def _histories(
     rows: np.ndarray, names: np.ndarray, frequent: np.ndarray, options: InteractionOptions
 ) -> dict[str, np.ndarray]:
-    """Return the histories of a bucket's users: items, splits, and names."""
+    """Return the histories of the users of a bucket, as arrays of items, splits, and user names."""
     keep = frequent[rows["item"]]
     rows, names = rows[keep], names[keep]
     order = np.lexsort((rows["time"], rows["user"]))
@@ -205,7 +205,7 @@ def _histories(
 def _renumber(
     buckets: InteractionBuckets, counts: np.ndarray, folder: Path, options: InteractionOptions
 ) -> dict[str, Any]:
-    """Number the items by frequency, then by first appearance, and write everything but the header."""
+    """Number the items by frequency and then by first appearance, and write all files except the header."""
     order = np.lexsort((np.arange(len(counts)), -counts))[: np.count_nonzero(counts)]
     if not len(order):
         raise InputError(

@@ -1,1 +1,1 @@
-"""The sequence model: item table, transformer, softmax over all items, ranking."""
+"""The sequence model: an item table, a transformer, a softmax over all items, and the ranking of items."""

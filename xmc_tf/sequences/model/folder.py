@@ -1,4 +1,4 @@
-"""The folder of a sequence model, which any number of ranks can read, and its export as a SavedModel."""
+"""Save a sequence model to a folder, load it on any number of ranks, and export it as a SavedModel."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ SEQUENCE_MODEL = FolderKind(
 
 
 def save_model(folder: str | Path, model: Recommender, names: Sequence[str], metrics: dict[str, Any]) -> None:
-    """Write a trained model to a folder that all hosts see; collective."""
+    """Write a trained model to a folder that all hosts can access. All ranks must call this function."""
     world, folder = model.strategy.communicator, Path(folder)
     with placed_folder(folder, SEQUENCE_MODEL) if world.rank == 0 else nullcontext() as part:
         part = Path(world.broadcast(str(part)))
@@ -56,7 +56,7 @@ def save_model(folder: str | Path, model: Recommender, names: Sequence[str], met
 
 
 def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recommender, list[str]]:
-    """Return a trained model on any number of ranks, and the names of its items; collective."""
+    """Return a trained model and the names of its items, on any number of ranks. All ranks must call this function."""
     folder, world = Path(folder), strategy.communicator
     fix = "copy the model again, or train it with python -m xmc_tf.sequences.train"
     header = run_on_all_ranks(
@@ -87,7 +87,7 @@ def load_model(folder: str | Path, strategy: CollectiveStrategy) -> tuple[Recomm
 
 
 def check_same_items(names: Sequence[str], data: PreparedFolder) -> None:
-    """Refuse data whose items are not numbered as those of the model."""
+    """Raise an error if the data number the items differently from the model."""
     theirs = data.item_names()
     if list(names) == theirs:
         return
@@ -102,10 +102,11 @@ def check_same_items(names: Sequence[str], data: PreparedFolder) -> None:
 
 
 def export_model(folder: str | Path, model: Recommender, model_folder: str | Path, k: int) -> Path:
-    """Write a SavedModel for TensorFlow Serving with one signature; collective.
+    """Write a SavedModel for TensorFlow Serving. All ranks must call this function.
 
-    ``serving_default`` maps ``history``, names of items ``[requests, any]`` with the oldest first and empty strings as
-    padding anywhere, to ``items``, ``numbers`` and ``scores``, ``[requests, k]``. Unknown names are left out.
+    The input of ``serving_default`` is ``history``: item names of each request, ``[requests, any]``, the oldest first.
+    Empty strings are padding and may be anywhere; unknown names are left out. The outputs are ``items``, ``numbers``
+    and ``scores``, ``[requests, k]``.
     """
     names = str(Path(model_folder) / ITEMS)
     lines = tf.lookup.TextFileIndex
@@ -126,7 +127,7 @@ def export_model(folder: str | Path, model: Recommender, model_folder: str | Pat
 
 
 def inputs_of(model: Recommender, numbers: tf.Tensor) -> tf.Tensor:
-    """Return model inputs for histories of item numbers, ``[histories, any]``, in which ``PAD`` stands for no item."""
+    """Return model inputs for histories of item numbers, ``[histories, any]``. Entries of ``PAD`` are left out."""
     width = model.params.max_len - (not model.shape.causal)
     kept = tf.ragged.boolean_mask(numbers, numbers >= 0)
     ends, begins = kept.row_splits[1:], kept.row_splits[:-1]

@@ -1,4 +1,4 @@
-"""Ranks and best items over all items. Each rank scores its own rows for the positions of all ranks."""
+"""Rank all items and find the best ones. Each rank of a run scores its own items for the positions of all ranks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -22,14 +22,17 @@ DECIDING = "NDCG@10"  # the metric by which the best checkpoint is chosen
 
 
 class BestItems(NamedTuple):
-    """The best items of each sequence, best first."""
+    """The best items of each sequence, in descending order of score."""
 
     items: tf.Tensor  # item numbers; -1 beyond the number of items
     scores: tf.Tensor
 
 
 def ranks_of(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Return the rank of each target among all items, from 1; collective. Of equal scores, smaller numbers win."""
+    """Return the place of each target in the ranking of all items, from 1. All ranks must call this function.
+
+    Of items with equal scores, the one with the smallest number comes first.
+    """
     everyone, wanted, _, counts = gather_positions(table, vectors, targets)
     positions = tf.shape(everyone)[0]
     local = wanted - table.start
@@ -68,7 +71,10 @@ def ranks_of(table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor) -> tf.
 
 
 def best_items(table: ShardedTable, vectors: tf.Tensor, k: int) -> BestItems:
-    """Return the ``k`` best items of each position; collective. Of equal scores, smaller numbers win."""
+    """Return the ``k`` best items of each position. All ranks must call this function.
+
+    Of items with equal scores, the one with the smallest number comes first.
+    """
     table = serving_or_sharded(table)
     k = min(k, table.rows)
     nobody = tf.zeros(tf.shape(vectors)[:1], tf.int64)
@@ -101,7 +107,7 @@ def _top(scores: tf.Tensor, items: tf.Tensor, k: int) -> tuple[tf.Tensor, tf.Ten
 
 
 def _over_chunks(table: ShardedTable, vectors: tf.Tensor, step: Any, first: Any) -> Any:
-    """Return ``step(low, scores, found)`` over chunks of the table, each continuing from the result of the last one."""
+    """Apply ``step(low, scores, found)`` to one chunk of the table after another, and return the last result."""
     rows = table.local_rows if table.size > 1 else table.rows
     size = tf.maximum(1, tf.cast(CHUNK_BYTES // 4, tf.int32) // tf.maximum(1, tf.shape(vectors)[0]))
 
@@ -114,7 +120,10 @@ def _over_chunks(table: ShardedTable, vectors: tf.Tensor, step: Any, first: Any)
 
 
 def ranking_metrics(parts: Iterable[np.ndarray], communicator: Communicator) -> dict[str, float]:
-    """Return Recall@k, NDCG@k and MRR; ``parts`` are the positions of this process's held-out items; collective."""
+    """Return Recall@k, NDCG@k and MRR over all ranks. All ranks must call this function.
+
+    ``parts`` are arrays with the places of this rank's held-out items in the ranking.
+    """
     sums = np.zeros(2 * len(CUTOFFS) + 2)
     for ranks in parts:
         gains = 1.0 / np.log2(ranks + 1.0)
@@ -126,7 +135,7 @@ def ranking_metrics(parts: Iterable[np.ndarray], communicator: Communicator) -> 
 
 
 class Ranker:
-    """The ranks of held-out items."""
+    """Finds the places of held-out items in the ranking of all items."""
 
     def __init__(self, model: Recommender) -> None:
         self._model = model
@@ -136,24 +145,24 @@ class Ranker:
         )  # fmt: skip
 
     def ranks(self, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> Iterator[np.ndarray]:
-        """Yield the ranks of each batch of inputs and held-out items. All ranks need the same number of batches."""
+        """Yield the places of the held-out items of each batch. All ranks must have the same number of batches."""
         for inputs, targets in batches:
             yield self._ranks(inputs, targets.astype(np.int64)).numpy()
 
     def metrics(self, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
-        """Return the metrics over the batches of all ranks; collective."""
+        """Return the metrics over the batches of all ranks. All ranks must call this method."""
         return ranking_metrics(self.ranks(batches), self._model.strategy.communicator)
 
 
 class NextItems(NamedTuple):
-    """The predicted next items of a history, best first, and their scores."""
+    """The predicted next items of a history and their scores, best first."""
 
     items: list[str]
     scores: list[float]
 
 
 class Predictor:
-    """Predicts the next items of histories. Unknown items are left out of a history."""
+    """Predicts the next items of histories. Unknown items in a history are ignored."""
 
     def __init__(self, model: Recommender, names: Sequence[str], k: int) -> None:
         self._model, self._names = model, names
@@ -164,12 +173,12 @@ class Predictor:
         )
 
     def of_names(self, given: Sequence[Sequence[str]]) -> list[NextItems]:
-        """Return the predictions for this rank's histories of names, if any; collective."""
+        """Predict the next items for this rank's histories of item names, if any. All ranks must call this method."""
         known = [[self._numbers[name] for name in one if name in self._numbers] for one in given]
         return self.of_numbers([np.array(one, np.int32) for one in known])
 
     def of_numbers(self, given: Sequence[np.ndarray]) -> list[NextItems]:
-        """Return the predictions for this rank's histories of item numbers; collective."""
+        """Predict the next items for this rank's histories of item numbers. All ranks must call this method."""
         ends = np.cumsum([len(one) for one in given], dtype=np.int64)
         begins = ends - [len(one) for one in given] if len(given) else ends
         flat = np.concatenate([*given, np.zeros(1, np.int32)])

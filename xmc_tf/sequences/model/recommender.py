@@ -18,7 +18,7 @@ TABLE = "items"
 
 
 class Transformer(tf.Module):
-    """A pre-norm transformer over a sequence of embeddings, in both directions (BERT4Rec) or one (SASRec)."""
+    """A pre-norm transformer over a sequence of embeddings, either bidirectional (BERT4Rec) or causal (SASRec)."""
 
     def __init__(
         self, dim: int, heads: int, layers: int, max_len: int, causal: bool, *, dropout: float = 0.0, seed: int = 0
@@ -32,7 +32,7 @@ class Transformer(tf.Module):
         self.drop = _Dropout(dropout, 63)
 
     def __call__(self, embeddings: tf.Tensor, seen: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
-        """Return the states, ``[sequences, max_len, dim]``. The seed is two integers; None: no dropout."""
+        """Return the states, ``[sequences, max_len, dim]``. ``seed`` is a pair of integers; None turns dropout off."""
         length = tf.shape(embeddings)[1]
         barred = tf.where(seen, 0.0, _FAR)[:, None, None, :]
         if self.causal:
@@ -44,7 +44,7 @@ class Transformer(tf.Module):
 
 
 class _Drawing:
-    """Initial values of one weight after the other, which depend on the seed alone."""
+    """Draws the initial values of the weights in turn. They depend on the seed and the order only."""
 
     def __init__(self, seed: int) -> None:
         self._seed, self._count = seed, 0
@@ -89,7 +89,7 @@ class _Dropout:
 
 
 class _Layer(tf.Module):
-    """Self-attention, then the feed-forward network."""
+    """A transformer layer: self-attention, followed by a feed-forward network."""
 
     def __init__(self, dim: int, heads: int, dropout: float, draw: _Drawing, number: int) -> None:
         super().__init__()
@@ -117,10 +117,10 @@ class _Layer(tf.Module):
 
 
 class Recommender(tf.Module):
-    """A model that predicts the next item of a history, or masked ones.
+    """A model that predicts the next item of a history, or the masked items.
 
-    The item table is both the input's embedding and the output's weights: a row has the item's embedding, then its
-    bias. Vectors end with a constant 1, so that a score is the product of both.
+    The item table is used for both the input embeddings and the output weights. Its rows hold an item's embedding,
+    followed by its bias. Output vectors end with a constant 1, so that a score is the dot product of vector and row.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Recommender(tf.Module):
 
     @property
     def replicated(self) -> list[tf.Variable]:
-        """The variables besides the item table, in a fixed order."""
+        """The variables except the item table, in a fixed order."""
         own = [] if self.shape.causal else [self.mask]
         return [*own, *self.transformer.trainable_variables]
 
@@ -161,7 +161,10 @@ class Recommender(tf.Module):
         return [*self.replicated, self.table.variable]
 
     def states(self, inputs: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
-        """Return the state of each position, ``[sequences, max_len, embed_dim]``; collective. No seed, no dropout."""
+        """Return the state of each position, ``[sequences, max_len, embed_dim]``. All ranks must call this method.
+
+        Without a seed, there is no dropout.
+        """
         inputs = tf.cast(inputs, tf.int64)
         at = tf.where(inputs >= 0)
         rows = lookup(self.table, tf.gather_nd(inputs, at), wire=self.params.wire)
@@ -173,9 +176,9 @@ class Recommender(tf.Module):
         return self.transformer(embeddings, (inputs >= 0) | (inputs == MASK), seed)
 
     def losses(self, inputs: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each position with a target (not negative); collective.
+        """Return the loss of each position that has a target, which is not negative. All ranks must call this method.
 
-        ``seed`` holds the training's seed and the step, which determine dropout and sample.
+        ``seed`` holds the training seed and the step; they determine the dropout and the sample.
         """
         rank = self.strategy.rank()
         states = self.states(inputs, tf.stack([seed[0] * 1009 + rank, seed[1]]))
@@ -184,7 +187,7 @@ class Recommender(tf.Module):
         return self.softmax.losses(vectors, tf.cast(tf.gather_nd(targets, at), tf.int64), seed)
 
     def last_vectors(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Return the vectors that score the next items, ``[sequences, embed_dim + 1]``; collective."""
+        """Return the vectors that score the next items, ``[sequences, embed_dim + 1]``. All ranks must call this."""
         return with_one(self.states(inputs)[:, -1])
 
 
@@ -193,12 +196,12 @@ def shape_of(params: SequenceParams) -> BatchShape:
 
 
 def with_one(vectors: tf.Tensor) -> tf.Tensor:
-    """Return vectors with a constant 1 at the end, which multiplies the bias."""
+    """Append a constant 1 to the vectors, as the factor of the bias."""
     return tf.concat([vectors, tf.ones([tf.shape(vectors)[0], 1])], axis=1)
 
 
 def _item_table(strategy: CollectiveStrategy, params: SequenceParams, nr_items: int) -> ShardedTable:
-    """Return the item table: this rank's rows, or all of them."""
+    """Create the item table, either sharded over the ranks or complete on each rank."""
     embeddings = first_values(
         keras.initializers.TruncatedNormal(stddev=_STDDEV), TABLE, nr_items, params.embed_dim, params.seed
     )

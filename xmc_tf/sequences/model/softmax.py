@@ -1,7 +1,7 @@
-"""The cross-entropy of a softmax over all items, whose rows are sharded over the ranks.
+"""The cross-entropy of a softmax over all items. The rows of the item table are sharded over the ranks.
 
-Each rank computes the logarithm of its part of the partition function, and the position's rank sums them. So only
-vectors and two numbers per position are sent, whatever the number of items.
+Each rank computes the logarithm of its part of the partition function. The rank that owns the position adds the
+parts up. So only vectors and two numbers per position are sent, regardless of the number of items.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class LogUniform:
         self.items, self.count = items, count
 
     def draw(self, seed: tf.Tensor) -> Sample:
-        """Draw the sample that ``seed`` determines: two integers, such as the training seed and the step."""
+        """Draw a sample that depends only on ``seed``, a pair of integers such as the training seed and the step."""
         drawn = tf.random.stateless_uniform([self.count], seed, dtype=tf.float64, alg="philox")
         found = tf.cast(tf.exp(drawn * np.log(self.items + 1.0)), tf.int64) - 1
         found = tf.clip_by_value(found, 0, self.items - 1)
@@ -39,7 +39,7 @@ class LogUniform:
 
 
 class ByFrequency:
-    """The distribution with probabilities proportional to a power of the items' counts."""
+    """The distribution in which probabilities are proportional to a power of the item counts."""
 
     def __init__(self, counts: np.ndarray, count: int, power: float = 0.75) -> None:
         self.count = count
@@ -48,7 +48,7 @@ class ByFrequency:
         self._log_expected = tf.constant(np.log(shares / shares.sum() * count), tf.float32)
 
     def draw(self, seed: tf.Tensor) -> Sample:
-        """Draw the sample that ``seed`` determines: two integers, such as the training seed and the step."""
+        """Draw a sample that depends only on ``seed``, a pair of integers such as the training seed and the step."""
         drawn = tf.random.stateless_uniform([self.count], seed, dtype=tf.float64, alg="philox")
         found = tf.searchsorted(self._ends, drawn, side="right", out_type=tf.int64)
         found = tf.minimum(found, tf.size(self._ends, tf.int64) - 1)
@@ -67,10 +67,10 @@ LEAST = -1e30  # instead of minus infinity, whose differences are not numbers
 def log_sum_exp(
     vectors: tf.Tensor, rows: tf.Tensor, offsets: tf.Tensor, excluded: tf.Tensor
 ) -> tuple[tf.Tensor, Callable]:
-    """Return ``log(sum(exp(vectors @ rows.T + offsets)))`` over the rows, ``[n]``; ``LEAST`` without rows.
+    """Return ``log(sum(exp(vectors @ rows.T + offsets)))`` over the rows, ``[n]``, or ``LEAST`` if there are no rows.
 
-    The scores are computed in chunks of rows, and again for the exact gradients, which ``offsets`` does not have.
-    ``excluded`` are pairs of vector and row that do not count, ``[pairs, 2]``, int32, ordered by row.
+    The scores are computed in chunks of rows, and computed again for the gradients, which are exact. ``offsets`` has no
+    gradient. ``excluded`` lists the (vector, row) pairs to leave out, int32 ``[pairs, 2]``, ordered by row.
     """
     vectors, rows = tf.convert_to_tensor(vectors), tf.convert_to_tensor(rows)
     count = tf.shape(rows)[0]
@@ -127,10 +127,10 @@ class GatheredPositions(NamedTuple):
 
 
 class ItemSoftmax:
-    """The loss ``-log softmax(vectors @ table.T)[targets]``, over all items or over a sample; collective.
+    """The loss ``-log softmax(vectors @ table.T)[targets]``, over all items or estimated from a sample.
 
-    In a sampled loss, the partition function is the target's share plus an unbiased estimate of the others' from the
-    sample. Sampled items that are the target of a position do not count for it.
+    With a sample, the partition function is the target's term plus an unbiased estimate of the other items' terms.
+    Sampled items that are the target of a position are left out of its estimate.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class ItemSoftmax:
 
     @tf.autograph.experimental.do_not_convert
     def losses(self, vectors: tf.Tensor, targets: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Return the loss of each position, ``[n]``; ``seed`` must be the same on all ranks."""
+        """Return the loss of each position, ``[n]``. All ranks must call this method with the same ``seed``."""
         sample = None if self.sampler is None else self.sampler.draw(seed)
         if sample is not None and self.route == "rows":
             return self._of_fetched(vectors, targets, sample)
@@ -166,7 +166,7 @@ class ItemSoftmax:
         return tf.reduce_logsumexp(parts[:, :, 0], axis=0) - tf.reduce_sum(parts[:, :, 1], axis=0)
 
     def _own_target_scores(self, here: GatheredPositions) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return which targets are this rank's items, and their scores; 0 for the others."""
+        """Return a mask of the targets in this rank's shard, and the targets' scores, which are 0 outside the shard."""
         local = here.targets - self.table.start
         own = (local >= 0) & (local < self.table.local_rows)
         positions = tf.cast(tf.where(own)[:, 0], tf.int32)
@@ -175,7 +175,7 @@ class ItemSoftmax:
         return own, tf.tensor_scatter_nd_update(tf.zeros_like(here.vectors[:, 0]), positions[:, None], scores)
 
     def _of_fetched(self, vectors: tf.Tensor, targets: tf.Tensor, sample: Sample) -> tf.Tensor:
-        """Return the losses after fetching the rows of the sample and of the targets."""
+        """Return the losses, computed from the fetched rows of the sample and of the targets."""
         wanted = tf.concat([sample.items, targets], axis=0)
         request = request_rows(self.table, wanted)
         rows = fetch(self.table, request, self.wire)
@@ -190,7 +190,7 @@ class ItemSoftmax:
 def gather_positions(
     table: ShardedTable, vectors: tf.Tensor, targets: tf.Tensor, wire: WireFormat = "fp32"
 ) -> GatheredPositions:
-    """Return the positions of all ranks; collective."""
+    """Return the positions of all ranks. All ranks must call this function."""
     targets, count = tf.cast(targets, tf.int64), tf.shape(vectors)[0]
     sent = tf.fill([table.size], count)
     if table.size == 1:
@@ -205,7 +205,7 @@ def gather_positions(
 
 
 def _pairs_of_equals(targets: tf.Tensor, items: tf.Tensor) -> tf.Tensor:
-    """Return the pairs (position, place in the sample) of positions whose target is in the sample, by place."""
+    """Return the (position, place in the sample) pairs whose target and sampled item are equal, ordered by place."""
     pairs = tf.where(items[:, None] == targets[None, :])
     return tf.cast(tf.reverse(pairs, axis=[1]), tf.int32)
 
