@@ -1,1 +1,1 @@
-"""An HTTP server for models, in the REST format of TensorFlow Serving, without TensorFlow Serving."""
+"""An HTTP server for models. It uses the REST format of TensorFlow Serving, but does not need TensorFlow Serving."""

@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
+    """Run the server until Ctrl-C or SIGTERM."""
     arguments = parser().parse_args(argv)
     for name in ("only_topk", "max_topk", "max_batch", "max_waiting", "max_mb", "max_connections"):
         if getattr(arguments, name) < 1:

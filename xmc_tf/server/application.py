@@ -1,4 +1,4 @@
-"""The ASGI application: what all routes share, such as limits of requests and errors as JSON."""
+"""The ASGI application: what all routes share, such as request limits and error responses in JSON."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ class HttpAnswer(NamedTuple):
 
 
 class RefusedError(Exception):
-    """A refused request: status, message, and further headers of the answer."""
+    """An error that refuses a request, with the status, message, and extra headers of the response."""
 
     def __init__(self, status: int, reason: str, *headers: tuple[str, str]) -> None:
         super().__init__(reason)
@@ -42,7 +42,7 @@ class Limits(NamedTuple):
 
 
 class Request:
-    """A request, whose body is received on demand."""
+    """A request. Its body is received only when it is needed."""
 
     def __init__(self, scope: Message, receive: Receive, application: "Application") -> None:
         self.path, self.method = str(scope["path"]), str(scope["method"])
@@ -65,7 +65,7 @@ class Request:
             raise RefusedError(405, f"{self.path[:200]} only accepts {allowed}", ("allow", allowed))
 
     async def body(self) -> bytes:
-        """Return the body; refuse one that is too long or too slow, or large when others fill the memory."""
+        """Receive and return the body. Refuse it if it is too long, too slow, or too large for the remaining memory."""
         # The announced length counts from the start, so that a request is refused before it has been received.
         self._hold(int(self._length) if len(self._length) <= 18 else self._limits.max_bytes + 1)
         pieces, received = list[bytes](), 0
@@ -80,7 +80,7 @@ class Request:
         return b"".join(pieces)
 
     async def discard(self) -> None:
-        """Receive the rest of the body for a while, because a client that still sends would not read the answer."""
+        """Receive the rest of the body for a few seconds, so that a client that is still sending reads the response."""
         if self._waits:
             return
         try:
@@ -103,7 +103,7 @@ class Request:
         return bytes(message.get("body", b""))
 
     def _hold(self, size: int) -> None:
-        """Reserve memory for a large request."""
+        """Reserve memory for a request, if it is large."""
         most = self._limits.max_bytes
         if size > most:
             raise RefusedError(413, f"the request is too long: at most {most:,} bytes")
@@ -119,16 +119,16 @@ class Request:
 class Routes(Protocol):
     @property
     def headers(self) -> Mapping[str, str]:
-        """The HTTP headers that are sent with every answer."""
+        """The HTTP headers of every response."""
 
     async def answer(self, request: Request) -> HttpAnswer:
-        """Return the answer to a request, or raise RefusedError or InputError."""
+        """Return the response to a request, or raise RefusedError or InputError."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Return a context that is active while the server runs."""
 
     def answered(self, status: int, seconds: float) -> None:
-        """Record the status and duration of an answer in the metrics."""
+        """Record the status and duration of a response in the metrics."""
 
 
 class Application:
@@ -185,6 +185,6 @@ class Application:
 
 
 def as_json(status: int, content: Any, *headers: tuple[str, str]) -> HttpAnswer:
-    """Return an answer in JSON; lone surrogates, which JSON can contain and UTF-8 cannot, become question marks."""
+    """Return a JSON response. Lone surrogates, which JSON allows but UTF-8 does not, become question marks."""
     body = json.dumps(content, ensure_ascii=False).encode("utf-8", errors="replace")
     return HttpAnswer(status, body, headers=headers)

@@ -1,4 +1,4 @@
-"""The server's socket, and uvicorn with limits of time and size that slow or hostile clients cannot extend."""
+"""The server's socket and uvicorn, with limits of time and size that slow or hostile clients cannot extend."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ _MOST_REFUSED = 2  # times the limit of connections: above the limit they get st
 
 
 def require_server() -> None:
-    """Raise an error with the installation command if a package that the server needs is missing."""
+    """Raise an error with the installation command if a package required by the server is missing."""
     for name in ("httptools", "prometheus_client", "uvicorn"):
         if find_spec(name) is None:
             raise InputError(f"the server needs the package {name}", fix=f"install it: {pip_install('server')}")
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that does not listen yet, so that a port in use is reported before a model is loaded."""
+    """Return a bound socket that does not listen yet. So an error about the port comes before a model is loaded."""
     out = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     out.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -50,7 +50,7 @@ def address_of(bound: socket.socket) -> str:
 
 
 def serve(application: Application, bound: socket.socket) -> None:
-    """Serve until Ctrl-C or SIGTERM, and answer the requests that have arrived."""
+    """Run the server until Ctrl-C or SIGTERM, and then answer the requests that have already arrived."""
     server = _server(application)
     signals.allow_slow_end(server.config.timeout_graceful_shutdown + _BATCH_S)
     asyncio.run(server.serve([bound]))
@@ -58,7 +58,7 @@ def serve(application: Application, bound: socket.socket) -> None:
 
 @contextlib.contextmanager
 def in_background(application: Application, bound: socket.socket) -> Iterator[str]:
-    """Serve in a thread while the block runs; yield the URL."""
+    """Run the server in a thread while the block runs, and yield its URL."""
     server = _server(application)
     bound.listen(BACKLOG)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])), daemon=True)
@@ -87,9 +87,10 @@ def _server(application: Application) -> Any:
 
 
 def _limited_protocol(seconds: float, connections: int) -> Any:
-    """Return a protocol that limits the seconds of a request's head, of its body, and of its prediction, each.
+    """Return an HTTP protocol that closes connections that are too slow or too many.
 
-    A new connection may be silent for as long. More than ``connections`` connections are closed at once.
+    The head of a request, its body, and its prediction may take ``seconds`` each. A new connection may be silent for
+    ``seconds``. If more than ``connections`` are open, new ones are closed at once.
     """
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 

@@ -1,7 +1,8 @@
-"""Predictions over HTTP, in batches: the paths, statuses and errors of TensorFlow Serving.
+"""Predictions over HTTP, in batches, with the paths, statuses and errors of TensorFlow Serving.
 
-One thread predicts. While it is busy, requests wait, and the next batch contains all of them. So a request to an idle
-server does not wait, a busy server predicts large batches, and there is no waiting time to configure.
+One thread makes predictions. Requests that arrive while it is busy wait, and the next batch takes as many of them as
+fit. So an idle server answers without delay, a busy server predicts large batches, and no waiting time needs to be
+configured.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ Predict: TypeAlias = Callable[[Sequence[str], int], list[BestLabels]]
 
 
 class OverloadedError(Exception):
-    """Too many texts wait for a prediction."""
+    """Too many texts are waiting for predictions."""
 
 
 class _Waiting(NamedTuple):
@@ -51,7 +52,7 @@ class Batcher:
         self.waiting = 0
 
     async def ask(self, predict: Predict, texts: Sequence[str], k: int) -> list[BestLabels]:
-        """Return the k best labels of some texts. Requests with the same ``predict`` and ``k`` share batches."""
+        """Return the k best labels of each text. Requests with the same ``predict`` and ``k`` can share a batch."""
         if not texts:
             return []
         if self.waiting and self.waiting + len(texts) > self._most_waiting:
@@ -70,7 +71,7 @@ class Batcher:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Stop after the batch in progress."""
+        """Finish the batch in progress, then stop."""
         assert self._runner is not None
         self._runner.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -101,7 +102,7 @@ class Batcher:
                 place += len(one.texts)
 
     def _next_batch(self) -> list[_Waiting]:
-        """Take the oldest request and all others with the same model and k that fit into a batch."""
+        """Take the oldest request from the queue, and all others with the same model and k that fit into the batch."""
         batch: list[_Waiting] = []
         others: deque[_Waiting] = deque()
         size = 0
@@ -119,7 +120,7 @@ class Batcher:
 
 
 class ServerMetrics:
-    """Metrics of a server in the format of Prometheus, with the process's memory, CPU time and open files."""
+    """Metrics of the server in the Prometheus format, including the memory, CPU time and open files of the process."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -143,7 +144,7 @@ class ServerMetrics:
 
 
 class Predictions:
-    """The routes that answer with the labels of texts: ``k`` of them, or at most ``most`` if a request says so."""
+    """The routes for predictions. They return ``k`` labels per text, or the requested number, up to ``most``."""
 
     headers: ClassVar[dict[str, str]] = {}
 
@@ -162,7 +163,7 @@ class Predictions:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Predict batches and look for new versions until the server ends."""
+        """Predict batches, and look for new versions of the model, until the server stops."""
         async with Batcher(self._max_batch, self._max_waiting, self.metrics.batch.observe) as self._batcher:
             refreshing = asyncio.create_task(self._refresh())
             yield
@@ -228,7 +229,7 @@ class Predictions:
         return as_json(200, answer_of(question, best, version.model.names, k))
 
     def _k(self, question: Question, version: Version) -> int:
-        """Return the number of labels to predict: the largest that a text asks for."""
+        """Return the number of labels to predict, which is the largest number requested for any text."""
         numbers = self._numbers(version)
         if not question.ks:
             return numbers["k"]

@@ -1,4 +1,4 @@
-"""Requests and answers in the REST format of TensorFlow Serving: ``instances`` by row, or ``inputs`` by column."""
+"""Parse requests and build responses in the REST format of TensorFlow Serving, by row or by column."""
 
 import base64
 import binascii
@@ -23,14 +23,14 @@ class Question(NamedTuple):
 
 
 class BestLabels(NamedTuple):
-    """The labels of one document, best first."""
+    """The best labels of one document, in descending order of score."""
 
     labels: np.ndarray
     scores: np.ndarray
 
 
 def parse_question(body: bytes, limit: int) -> Question:
-    """Return the question in the body of a request."""
+    """Parse the body of a request."""
     content = parse_json(body, of="the request", limit=limit)
     signature = content.get("signature_name") or "serving_default"
     if not isinstance(signature, str) or signature not in SIGNATURES:
@@ -107,7 +107,7 @@ def _text(value: Any, row: int) -> str:
 def answer_of(
     question: Question, best: Sequence[BestLabels], names: Sequence[str] | None, width: int
 ) -> dict[str, Any]:
-    """Return labels, scores and names of each document, padded to ``width`` with label -1."""
+    """Return the labels, scores and names of each document. Rows are padded to ``width`` with label -1."""
     rows = []
     for one in best:
         labels, missing = one.labels.tolist(), width - len(one.labels)
@@ -120,7 +120,7 @@ def answer_of(
 
 
 def numbers_of(question: Question, numbers: dict[str, int]) -> dict[str, Any]:
-    """Return the answer to ``about``: the same numbers for each text."""
+    """Return the response to the signature ``about``, which repeats the same numbers for each text."""
     if question.by_row:
         return {"predictions": [numbers] * len(question.texts)}
     return {"outputs": {name: [number] * len(question.texts) for name, number in numbers.items()}}

@@ -1,4 +1,4 @@
-"""The served version of a model: loaded, warmed up, and replaced when a new one appears."""
+"""The served version of a model. It is loaded, warmed up, and replaced when a new version appears."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ _MOST_CHOICES = 32  # sets of labels, each of which takes a few bytes per node o
 
 
 class _Found(NamedTuple):
-    """A model folder: its version, and an identity that changes when another model replaces it."""
+    """A model folder with its version and an identity, which changes when another model replaces it."""
 
     version: int
     folder: Path
@@ -27,7 +27,7 @@ class _Found(NamedTuple):
 
 
 class Version:
-    """A loaded model with its version number."""
+    """A loaded model and its version number."""
 
     def __init__(self, number: int, model: Model, beam_size: int | None, threshold: float, threads: int) -> None:
         self.number, self.model = number, model
@@ -36,7 +36,7 @@ class Version:
         self._choosing = threading.Lock()
 
     def only(self, labels: tuple[str | int, ...]) -> "Version":
-        """Return this version, restricted to labels by name or number; the last few restrictions are cached."""
+        """Return this version, restricted to the given labels (names or numbers). Recent restrictions are cached."""
         with self._choosing:
             found = self._choices.pop(labels, None)
             if found is None:
@@ -60,7 +60,7 @@ class Version:
 
 
 class ServedModel:
-    """The newest version of a model: the folder itself, or the one with the highest number in it."""
+    """The newest version of a model: the model in the folder itself, or the subfolder with the highest number."""
 
     def __init__(
         self, folder: str | Path, beam_size: int | None = None, threshold: float = 0.0, threads: int = -1,
@@ -81,10 +81,10 @@ class ServedModel:
         self._failed: _State | None = None  # of the folder that could not be loaded
 
     def refresh(self, report: Callable[[str], object] = lambda result: None) -> bool:
-        """Load a newer version, if there is one, and report "loaded" or "failed"; return whether the version changed.
+        """Load a newer version if there is one, and report "loaded" or "failed". Return whether the version changed.
 
-        If loading fails, the old version stays. The new one may still be being copied: it is tried again when its
-        folder has changed, and did not change between two searches.
+        If loading fails, the old version stays in use. The new folder may still be incomplete, so it is tried again
+        once it has changed since the failure and then stayed the same between two checks.
         """
         with self._refreshing:
             found = self._newest()
@@ -121,7 +121,7 @@ class ServedModel:
         return version
 
     def _newest(self) -> _Found | None:
-        """Return the model in the folder, or the one with the highest number, if any."""
+        """Return the model in the folder itself, or in the subfolder with the highest number, or None."""
         if (identity := _identity(self.folder)) is not None:
             return _Found(0, self.folder, identity)
         numbered = [place for place in self.folder.glob("*") if place.name.isascii() and place.name.isdecimal()]
@@ -135,7 +135,7 @@ _State: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
 def _state_of(folder: Path) -> _State:
-    """Return the state of a folder, which changes while files are copied into it: names, inodes, sizes and times."""
+    """Return the paths, inodes, sizes and times of a folder's files, which change while files are copied into it."""
     found = []
     for place, _, names in os.walk(folder):
         for name in names:
@@ -146,7 +146,7 @@ def _state_of(folder: Path) -> _State:
 
 
 def _identity(folder: Path) -> tuple[int, int, int] | None:
-    """Return the identity of a model folder, which changes when it is replaced; None if it is not a model."""
+    """Return the identity of a model folder, which changes when the model is replaced, or None if it has no model."""
     for name in _METADATA:
         try:
             status = (folder / name).stat()

@@ -1,1 +1,1 @@
-"""A local page to try a model: enter a text, get labels, their paths through the tree, and the deciding words."""
+"""A local web page to try a model: enter a text, and see its labels, their tree paths, and the deciding words."""

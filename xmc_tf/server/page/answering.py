@@ -1,4 +1,4 @@
-"""The content of the page as JSON: the model's answers, or an error about its folder."""
+"""The content of the page as JSON: the results of the model, or an error about its folder."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ _MOST_ITEMS, _ITEMS = 50, 10
 
 
 class PageAnswers(ABC):
-    """The content of the page for a model. If loading it fails, the next request tries again."""
+    """The content of the page for one model. If loading the model fails, the next request tries again."""
 
     fix = ""
     """What to do for more labels than there are."""
@@ -35,11 +35,11 @@ class PageAnswers(ABC):
 
     @abstractmethod
     def _load(self) -> tuple[Any, dict[str, Any]]:
-        """Return the model, and the page's data about it; its ``k`` is the maximum number of labels of an answer."""
+        """Return the model, and its description for the page, in which ``k`` is the maximum number of labels."""
 
     @abstractmethod
     def _answer(self, text: str, k: int) -> dict[str, Any]:
-        """Return the best labels or items."""
+        """Return the best labels of a text, or the next items of a history."""
 
     def model(self) -> Any:
         with self._lock:
@@ -48,12 +48,12 @@ class PageAnswers(ABC):
             return self._model
 
     def about(self) -> dict[str, Any]:
-        """Return the page's data about the model."""
+        """Return the description of the model for the page."""
         self.model()
         return {"folder": str(self.folder), **self._about}
 
     def ask(self, text: str, k: int | None = None) -> dict[str, Any]:
-        """Return the best labels of a text, or the next items of a history with one item in each line."""
+        """Return the best labels of a text, or the next items of a history, which has one item per line."""
         about = self.about()
         if k is not None and not 1 <= k <= about["k"]:
             expected = f"a whole number from 1 to {about['k']}"
@@ -67,7 +67,7 @@ class PageAnswers(ABC):
 
 
 class Answering(PageAnswers):
-    """The content of the page for an exported model, or for the folder of its versions."""
+    """The content of the page for an exported model. Its folder may also contain several versions of the model."""
 
     fix = "for more labels, export the model with a larger -k"
 
@@ -109,12 +109,12 @@ class Answering(PageAnswers):
 
 
 def scale_of(post: str) -> str:
-    """Return how the scores of a post-processor are drawn: "none", "log" or "share"."""
+    """Return how the page draws the scores of a post-processor: "none", "log" or "share"."""
     return "none" if post == "noop" else "log" if post.startswith("log-") else "share"
 
 
 def meaning_of(post: str) -> str:
-    """Return an explanation of the scores of a post-processor, without its name."""
+    """Return an explanation of the scores of a post-processor, without naming it."""
     rank = "Higher is better; compare the scores of one text only."
     if post == "noop":
         return f"The score is the raw output of the label's classifier, without those of the clusters above. {rank}"
@@ -134,7 +134,7 @@ _PROBABILITY = (
 
 
 class ExplainedAnswers(PageAnswers):
-    """The content of the page for a model folder; each label has its path, the deciding words, and other evidence."""
+    """The content of the page for a model folder. Labels have their path, the deciding words, and other evidence."""
 
     def __init__(self, folder: str | Path, runtime: str = "auto") -> None:
         super().__init__(folder)
@@ -161,7 +161,7 @@ class ExplainedAnswers(PageAnswers):
 
 
 def _search(model: Model) -> tuple[str, list[int]]:
-    """Return the name of the post-processor, and the number of nodes of each level of the first tree."""
+    """Return the name of the post-processor, and the number of nodes at each level of the first tree."""
     if isinstance(model, XTransformer) and "ranker" not in model.parts:
         return "sigmoid", list(model.tree.level_sizes[1:])
     assert isinstance(model, XRLinear | XTransformer)
@@ -193,7 +193,7 @@ _MEANING = (
 
 
 class NextItemAnswers(PageAnswers):
-    """The content of the page for a sequence model; items that it does not know are returned as ``unknown``."""
+    """The content of the page for a sequence model. The items unknown to the model are returned as ``unknown``."""
 
     def _load(self) -> tuple[Any, dict[str, Any]]:
         # These start TensorFlow.

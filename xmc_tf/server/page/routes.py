@@ -1,4 +1,4 @@
-"""The routes of the web page, which is accessible from this machine only."""
+"""The routes of the web page, which can be opened on this machine only."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ def page_application(answers: PageAnswers) -> Application:
 
 
 def _check_origin(request: Request) -> None:
-    """Reject foreign host names, because another site may point its own name to this machine."""
+    """Refuse requests to other host names, because another site may point its own name to this machine."""
     hosts = request.all_headers("host")
     try:
         is_local = len(hosts) == 1 and urllib.parse.urlsplit(f"//{hosts[0]}").hostname in _LOCAL
