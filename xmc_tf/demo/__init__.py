@@ -1,1 +1,1 @@
-"""A data set that is built from the installed packages, and a demonstration with it."""
+"""A data set built from the documentation of the installed packages, and a demonstration of training with it."""

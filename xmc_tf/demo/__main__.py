@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.demo``: from raw texts to label names, with data from the installed packages."""
+"""``python -m xmc_tf.demo``: a tour from raw texts to predicted label names, with data from the installed packages."""
 
 import argparse
 import logging
@@ -41,7 +41,7 @@ _STYLES = {"title": "1;36", "bold": "1", "soft": "2", "good": "32"}
 
 
 def styled(text: str, style: str) -> str:
-    """Return the text in a colour or weight if standard output is a terminal that supports it."""
+    """Return the text in a colour or weight if standard output is a terminal that supports this."""
     if not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
         return text
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
@@ -60,7 +60,7 @@ def paragraph(text: str, indent: str = "   ", max_lines: int | None = None) -> N
 
 
 def folded(command: str) -> str:
-    """Split a command line before options into lines that fit the screen and can be pasted into a shell."""
+    """Split a command line at its options into lines that fit the screen and can be pasted into a shell."""
     lines = [""]
     for part in re.split(r" (?=-)", command):
         if lines[-1] and len(lines[-1]) + len(part) > _WIDTH - 8:
@@ -74,7 +74,7 @@ def block(text: str, indent: str = "   ") -> None:
 
 
 def ranking(found: Sequence[tuple[str, float]], true: Sequence[str] | None = None) -> None:
-    """Print label names with their scores, best first; true labels are marked."""
+    """Print label names with their scores, best first. True labels are marked."""
     if not found:
         paragraph("No label: none of the words occurs in the training texts.", "     ")
     wide = max((len(name) for name, _ in found), default=0)
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _write_table(path: Path, force: bool) -> None:
-    """Write the texts and labels as one table, and print the next command."""
+    """Write the texts and labels as one table, and print a command to try next."""
     # A light installation has four of these packages, which are enough to try the commands.
     packages = [package for package in PACKAGES if find_spec(package)]
     check_output_path("--table", path, {}, ["package: "], force=force)  # one of the labels
@@ -222,7 +222,7 @@ def most_frequent(training: smat.csr_matrix, documents: int, k: int) -> smat.csr
 
 
 def _examples(data: Path, model: Path) -> None:
-    """Show three test texts with the model's labels."""
+    """Print three test texts with the labels that the model predicts."""
     paragraph("Three test texts, with the labels that the model predicts:")
     print()
     names = load_names(data / "labels.txt")
@@ -242,7 +242,7 @@ def _examples(data: Path, model: Path) -> None:
 
 
 def readable_rows(texts: Sequence[str] | TextFile, count: int = 3) -> list[int]:
-    """Return example rows spread over the file: from each part, a row of readable length if there is one."""
+    """Return example rows spread over the file. From each part, take a row of readable length if there is one."""
     rows = []
     for part in range(count):
         begin, end = ((2 * part + 1) * len(texts) // (2 * count), (part + 1) * len(texts) // count)
@@ -295,7 +295,7 @@ def _rows(path: Path, name: str) -> smat.csr_matrix:
 
 
 def _call(module: str, arguments: list[str]) -> None:
-    """Show a command, run it, and print its duration; exit if it fails."""
+    """Print a command, run it, and print its duration. Exit if it fails."""
     print()
     block(styled(folded(f"$ {_python()} -m {module} {shlex.join(arguments)}"), "soft"))
     start = time.monotonic()
@@ -306,7 +306,7 @@ def _call(module: str, arguments: list[str]) -> None:
 
 
 def _python() -> str:
-    """Return the path of this Python, relative to the current folder if it is inside it."""
+    """Return the path of this Python interpreter, relative to the current folder if it is inside it."""
     relative = os.path.relpath(sys.executable)
     return sys.executable if relative.startswith("..") else relative
 

@@ -1,7 +1,7 @@
 """The demo's data: docstrings of the installed packages, labelled by the code that they describe.
 
-Deterministic for given versions: the packages are listed here, files are read in the order of their names, and a text's
-hash decides whether it belongs to the training or the test set.
+The same package versions always give the same data. The list of packages is fixed, files are read in alphabetical
+order, and a text's hash decides whether it belongs to the training or the test set.
 """
 
 import csv
@@ -60,7 +60,7 @@ _EMPTY = set(re.findall(
 
 
 def candidates(entry: DocumentedObject) -> list[str]:
-    """Return all labels that fit an object, best first within each category."""
+    """Return all labels that fit an object. Within each category, the best ones come first."""
     place = [part.strip("_") for part in entry.module.split(".")]
     place = [part for number, part in enumerate(place) if number == 0 or (part and part not in _STRUCTURE)]
     found = [f"package: {'.'.join(place[:depth])}" for depth in range(min(len(place) - 1, 3), 0, -1)]
@@ -76,7 +76,7 @@ def candidates(entry: DocumentedObject) -> list[str]:
 
 
 def name_words(name: str) -> list[str]:
-    """Return the meaningful words of an identifier, in lower case and as singulars."""
+    """Return the meaningful words of an identifier in lower case and in the singular."""
     words = [word.lower() for part in name.split("_") for word in _HUMPS.findall(part)]
     return [_singular(word) for word in words if len(word) > 2 and word not in _EMPTY]
 
@@ -92,10 +92,10 @@ def _singular(word: str) -> str:
 def choose_labels(
     possible: Sequence[Sequence[str]], training: Sequence[bool], least: int, largest_share: float
 ) -> list[list[str]]:
-    """Return the labels of each document; empty if fewer than two remain.
+    """Return the labels of each document, or no labels if fewer than two remain.
 
-    A label must have ``least`` training documents, and at most ``largest_share`` of them, to be informative. A document
-    gets few labels of each category, the most specific first.
+    Very rare and very frequent labels are not informative. So a label must have at least ``least`` training documents,
+    and at most a share of ``largest_share``. A document gets a few labels per category, the most specific first.
     """
     most = largest_share * sum(training)
     fitting = Counter(label for labels, train in zip(possible, training, strict=True) if train for label in labels)
@@ -128,10 +128,10 @@ class Corpus:
 
 
 def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.08) -> Corpus:
-    """Build the data from packages in ``folders``.
+    """Collect the texts and labels from the packages in ``folders``.
 
-    Labels of fewer than ``least`` training documents are left out, and those of more than ``largest_share`` of them,
-    because they are not informative.
+    Labels with fewer than ``least`` training documents, or with more than a share of ``largest_share`` of them, are not
+    informative and are left out.
     """
     hidden_paths = (*sorted(folders), *_SHORT_NAMES)
     texts, labels = [], []
@@ -160,7 +160,7 @@ def collect(folders: dict[str, Path], least: int = 5, largest_share: float = 0.0
 
 
 def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path:
-    """Write ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt`` and ``corpus.json``, their origin."""
+    """Write the data as ``X.trn.txt X.tst.txt Y.trn.npz Y.tst.npz labels.txt``, and their origin as ``corpus.json``."""
     packages = list(packages)
     corpus = collect(package_folders(packages))
     with placed_folder(folder, _CORPUS) as part:
@@ -175,7 +175,7 @@ def build(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> Path
 
 
 def write_table(path: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> int:
-    """Write texts and labels (separated by a bar) as a CSV file; return the number of rows."""
+    """Write the texts and labels (separated by vertical bars) to a CSV file, and return the number of rows."""
     corpus = collect(package_folders(list(packages)))
     with atomic_file(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
@@ -187,7 +187,7 @@ def write_table(path: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> 
 
 
 def is_built(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> bool:
-    """Return whether the folder contains the data of exactly the packages that are installed now."""
+    """Return whether the folder contains data that were built from the installed versions of the packages."""
     path = Path(folder, "corpus.json")
     if not path.exists():
         return False
@@ -196,7 +196,7 @@ def is_built(folder: str | Path, packages: Iterable[str] = tuple(PACKAGES)) -> b
 
 
 def origin(packages: Iterable[str]) -> dict[str, object]:
-    """Return what determines the data: the recipe and the packages' versions."""
+    """Return the origin of the data: the version of the recipe, and the versions of the packages."""
     return {
         "recipe": _RECIPE,
         "packages": {name: importlib.metadata.version(PACKAGES.get(name, name)) for name in packages},
@@ -204,9 +204,9 @@ def origin(packages: Iterable[str]) -> dict[str, object]:
 
 
 def originals(texts: Sequence[Sequence[str]], overlap: float = 0.5) -> list[int]:
-    """Return the numbers of the texts, given as words, that are not near copies of an earlier one.
+    """Return the indices of the texts (lists of words) that are not near copies of earlier texts.
 
-    Two texts are near copies if they share ``overlap`` of the shorter one's runs of four words.
+    Two texts are near copies if they share at least ``overlap`` of the four-word sequences of the shorter text.
     """
     holders: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
     size: dict[int, int] = {}

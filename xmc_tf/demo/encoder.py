@@ -1,4 +1,4 @@
-"""The encoder that the demo fine-tunes: a small pre-trained one, or a tiny one from scratch."""
+"""The encoder that the demo fine-tunes: a small pre-trained encoder, or a tiny one with random weights."""
 
 import importlib.util
 import json
@@ -19,7 +19,7 @@ _ENCODER = FolderKind(
 
 
 def pretrained_folder() -> Path | None:
-    """Return the folder of the installed pre-trained encoder, or None."""
+    """Return the folder of the installed pre-trained encoder, or None if it is not installed."""
     found = importlib.util.find_spec(PACKAGE)  # finds the package without running it
     installed = list(found.submodule_search_locations or []) if found else []
     # `make demo` installs it outside of the environment's packages, because as one of them it would require PyTorch.
@@ -30,7 +30,7 @@ def pretrained_folder() -> Path | None:
 
 
 def write_tokenizer(folder: Path) -> None:
-    """Write the files of BERT's tokenizer beside its vocabulary, ``vocab.txt``."""
+    """Write the files of BERT's tokenizer next to its vocabulary, ``vocab.txt``."""
     from tokenizers import BertWordPieceTokenizer
 
     # Versions 4 and 5 of transformers take the vocabulary by different names, and ignore each other's.
@@ -41,7 +41,7 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def make_tiny(folder: Path, texts: Iterable[str], length: int, **other: int) -> Path:
-    """Write a tiny BERT with random weights and a vocabulary of the texts' words, unless there is one already."""
+    """Write a tiny BERT with random weights and a vocabulary learned from the texts, unless there is one already."""
     if (folder / "config.json").exists():
         return folder
     from tokenizers import BertWordPieceTokenizer

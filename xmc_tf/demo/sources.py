@@ -1,4 +1,4 @@
-"""The documented objects in Python source files, found by parsing, and the prose of their docstrings."""
+"""Find the documented objects in Python source files by parsing them, and extract the prose of their docstrings."""
 
 import ast
 import importlib.util
@@ -51,7 +51,7 @@ def package_folders(packages: Iterable[str]) -> dict[str, Path]:
 
 
 def read_entries(folder: Path, package: str) -> Iterator[DocumentedObject]:
-    """Yield the documented public objects of a package in the order of names, without files that cannot be parsed."""
+    """Yield a package's documented public objects, in the order of file names. Skip files that cannot be parsed."""
     for path, module in _source_files(folder, package):
         source = path.read_bytes()
         if b'"""' in source or b"'''" in source:
@@ -65,7 +65,7 @@ def read_entries(folder: Path, package: str) -> Iterator[DocumentedObject]:
 
 
 def _source_files(folder: Path, package: str) -> Iterator[tuple[Path, str]]:
-    """Yield source files and the dotted names of their modules, sorted."""
+    """Yield source files and their dotted module names in a fixed order."""
     for place, folders, files in os.walk(folder):
         inside = (package, *Path(place).relative_to(folder).parts)
         folders[:] = sorted(
@@ -78,7 +78,7 @@ def _source_files(folder: Path, package: str) -> Iterator[tuple[Path, str]]:
 
 
 def _objects(scope: ast.AST, module: str, owner: str = "") -> Iterator[DocumentedObject]:
-    """Yield the classes and functions of a module, or the methods of a class, also those below conditions."""
+    """Yield the classes, functions and methods of a module, including those in conditional blocks."""
     for node in ast.iter_child_nodes(scope):
         if isinstance(node, _Function | ast.ClassDef):
             docstring = None if node.name.startswith("_") else ast.get_docstring(node, clean=False)
@@ -117,7 +117,7 @@ def _parameters(node: _Function) -> tuple[str, ...]:
 
 
 def _last_name(node: ast.expr) -> str:
-    """Return the last name, such as ``Layer`` of ``keras.layers.Layer``, or ""."""
+    """Return the last part of a dotted name, such as ``Layer`` of ``keras.layers.Layer``, or "" if there is none."""
     return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
@@ -148,10 +148,10 @@ _SPACE = re.compile(r"\s+")
 
 
 def prose(docstring: str, hidden: tuple[str, ...] = (), packages: tuple[str, ...] = ()) -> str:
-    """Return a docstring's summary and description as one line, without code, sections, formulas and URLs.
+    """Return a docstring's summary and description on one line, without code, sections, formulas and URLs.
 
-    Text that would reveal the labels is removed too: ``hidden`` names that are written as code, and all but the last
-    part of dotted names that begin with one of ``packages``.
+    Text that would reveal the labels is also removed: names in ``hidden`` where they are written as code, and all but
+    the last part of dotted names that begin with one of ``packages``.
     """
     text = _SPACE.sub(" ", " ".join(_lines(inspect.cleandoc(docstring)))).strip()
     for pattern, kept in (
@@ -166,12 +166,12 @@ def prose(docstring: str, hidden: tuple[str, ...] = (), packages: tuple[str, ...
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text in lower case, without punctuation and digits, which copies of a text share."""
+    """Return the words of a text in lower case, without punctuation and digits, so that near copies match."""
     return re.findall(r"[a-z]+", text.lower())
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines before the first section, without code."""
+    """Return the lines before the first section of a docstring, without code."""
     lines = text.splitlines()
     kept: list[str] = []
     fenced = code = False
