@@ -1,4 +1,4 @@
-"""A check of the labels of documents: evidence from other documents, and findings for a person to review."""
+"""Check the labels of documents, with evidence from other documents, and report findings for a person to review."""
 
 from xmc_tf.audit.audit import MOST, Audit, audit_labels
 from xmc_tf.audit.data import KINDS, AuditData, Finding, fold_scorer

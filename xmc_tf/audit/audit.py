@@ -1,4 +1,4 @@
-"""A check of the labels of documents: which are probably missing or wrong, and why."""
+"""Find the labels of documents that are probably missing or wrong, and explain why."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _CLOSE = 10  # similar documents that a finding counts
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """The findings of an audit, those with the largest gain first.
+    """The findings of an audit, in descending order of gain.
 
     Example:
         >>> audit = load("model").audit(TextFile("X.trn.txt"), load_matrix("Y.trn.npz"))
@@ -44,7 +44,7 @@ class Audit:
         return iter(self.findings)
 
     def of_kind(self, kind: str) -> list[Finding]:
-        """Return the findings of a kind.
+        """Return the findings of one kind.
 
         Args:
             kind: one of ``KINDS``.
@@ -52,7 +52,7 @@ class Audit:
         return [one for one in self.findings if one.kind == kind]
 
     def text_of(self, finding: Finding) -> str:
-        """Return the text of a finding's document, on one line; empty if the finding is about a label.
+        """Return the text of a finding's document on one line, or "" if the finding is not about a document.
 
         Args:
             finding: the finding.
@@ -67,16 +67,16 @@ class Audit:
         return f"{listed} in {self.data.Y.shape[0]:,} documents"
 
     def count_text(self, count: int) -> str:
-        """Return a number of findings as text: "the first 500" if there may be more.
+        """Return the number of findings of a kind as text, such as "the first 500" if there may be more.
 
         Args:
-            count: the number.
+            count: the number of findings.
         """
         return f"the first {count:,}" if count == self.most else f"{count:,}"
 
 
 def audit_labels(data: AuditData, most: int = MOST) -> Audit:
-    """Return the probably missing or wrong labels of documents, with at most ``most`` findings of each kind."""
+    """Audit the labels of documents, and return at most ``most`` findings of each kind."""
     if not data.Y.nnz:
         raise InputError(
             "no document has a label that the model knows",
@@ -105,7 +105,7 @@ def audit_labels(data: AuditData, most: int = MOST) -> Audit:
 
 
 def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarray, most: int) -> list[Finding]:
-    """Return the most certain findings about one label of one document."""
+    """Return the most certain findings about a single label of a single document."""
     best = np.argsort(-sure, kind="stable")[:most]
     pairs = evidence.pairs
     return [
@@ -118,7 +118,7 @@ def _of_pairs(data: AuditData, evidence: PairEvidence, kind: str, sure: np.ndarr
 
 
 def _reasons(data: AuditData, found: PairEvidence, pair: int) -> str:
-    """Return the evidence for or against a label of a document, in words."""
+    """Describe the evidence for or against a label of a document in words."""
     row, label, Y = int(found.pairs.rows[pair]), int(found.pairs.labels[pair]), data.Y
     rank = round(float(np.exp(-found.column("rank")[pair])))
     parts = [f"prediction {rank} from the text" if rank <= POOL else f"not among the {POOL} predictions from the text"]

@@ -1,4 +1,4 @@
-"""Labels that occur together, counted on all other documents."""
+"""Evidence from labels that occur together. A document is never evidence for its own labels."""
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -15,7 +15,7 @@ the logarithms of how much more often than by chance they occur together; their 
 
 
 class Companions:
-    """The labels that occur together in documents."""
+    """Counts how often labels occur together in documents."""
 
     def __init__(self, Y: csr_matrix) -> None:
         Y = csr_matrix(Y).astype(np.float32)
@@ -28,7 +28,7 @@ class Companions:
         self._keys = rows * together.shape[1] + together.indices
 
     def likely(self, most: int) -> csr_matrix:
-        """Return for each document the ``most`` labels that occur most often with its own: documents × labels."""
+        """Return the ``most`` labels that occur most often with each document's labels, as documents × labels."""
         share = csr_matrix(self._together, copy=True)
         share.data = (share.data - 1) / np.repeat(self.documents + _DOUBT, np.diff(share.indptr))
         share.data[share.data < 0.05] = 0
@@ -36,7 +36,7 @@ class Companions:
         return largest_of_rows(csr_matrix(self.Y @ share), most)
 
     def evidence(self, pairs: LabelPairs) -> np.ndarray:
-        """Return the evidence of the other labels of each pair's document: float64 [pairs, ``COMPANY``]."""
+        """Return the evidence from the other labels of each pair's document, as float64 ``[pairs, COMPANY]``."""
         out = np.zeros((len(pairs.rows), len(COMPANY)))
         for begin in range(0, len(pairs.rows), _BLOCK):
             some = slice(begin, begin + _BLOCK)
@@ -44,8 +44,9 @@ class Companions:
         return out
 
     def closest(self, document: int, label: int) -> tuple[int, int, int] | None:
-        """Return the other label of a document that suggests a label most; None if no other document has any of them.
-        The numbers are those of its other documents with the label, and of all its other documents.
+        """Return the other label of a document that suggests ``label`` most, or None if there is no such label.
+
+        Two counts of other documents follow: documents with both labels, and all documents with the returned label.
         """
         own = self.Y.indices[self.Y.indptr[document] : self.Y.indptr[document + 1]]
         others = own[own != label]
@@ -57,7 +58,7 @@ class Companions:
         return int(others[best]), int(both[best]), int(every[best])
 
     def _both(self, labels: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return the number of documents that have both labels of each pair of labels."""
+        """Return the number of documents with both labels, for each pair of labels."""
         wanted = labels * np.int64(self.Y.shape[1]) + others
         place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
         return np.where(self._keys[place] == wanted, self._together.data[place], 0.0)
@@ -89,7 +90,7 @@ class Companions:
 
 
 def largest_of_rows(matrix: csr_matrix, most: int) -> csr_matrix:
-    """Return a matrix with only the largest entries of each row."""
+    """Return the matrix with only the ``most`` largest entries of each row."""
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     order = np.lexsort((matrix.indices, -matrix.data, rows))
     order = order[np.arange(len(order)) - matrix.indptr[rows[order]] < most]

@@ -1,4 +1,4 @@
-"""The accepted findings of an audit, as corrections of labels."""
+"""Turn the accepted findings of an audit into corrections of labels."""
 
 import csv
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Correction:
 
 
 def read_accepted(path: str | Path) -> list[Correction]:
-    """Return the corrections that a person has accepted with yes in the column ``accept`` of ``findings.csv``."""
+    """Return the corrections that a person accepted by writing yes in the column ``accept`` of ``findings.csv``."""
     path = Path(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -74,7 +74,7 @@ def _correction(path: Path, line: int, row: dict[str, str | None]) -> Correction
 def corrected_documents(
     corrections: Sequence[Correction], texts: Sequence[str], labels: Sequence[Sequence[str]], path: str | Path
 ) -> tuple[list[int], list[list[str]]]:
-    """Return the documents (of the audited table, each text on one line) that change, and their labels after that."""
+    """Return the rows of the documents that change, and their corrected labels. Each text must be on one line."""
     changed: dict[int, list[str]] = {}
     for one in corrections:
         text = texts[one.row] if one.row < len(texts) else ""

@@ -34,7 +34,7 @@ and the same by a sigmoid, which distinguishes even certain labels."""
 
 @dataclass(frozen=True, eq=False)
 class AuditData:
-    """Documents with the labels to check, and what a model knows about them."""
+    """Documents with the labels to check, a function that scores them, and optional texts and names."""
 
     X: Features
     Y: csr_matrix  # with ones
@@ -49,20 +49,20 @@ class AuditData:
 
     @property
     def sparse(self) -> csr_matrix:
-        """The features by which documents are compared: the sparse ones, if there are any."""
+        """The features by which documents are compared: the sparse ones, or the dense ones if there are no others."""
         return csr_matrix(self.X.dense if self.X.sparse is None else self.X.sparse)
 
     def label_name(self, label: int) -> str:
-        """Return the name of a label, or its number."""
+        """Return the name of a label, or its number if it has no name."""
         return str(label) if self.names is None else self.names[label]
 
     def document_name(self, row: int) -> str:
-        """Return the name of a document, or its row."""
+        """Return the name of a document, or its row if it has no name."""
         return str(row) if self.documents is None else self.documents[row]
 
 
 def fold_scorer(train: TrainWithout, threads: int = -1) -> ScoreFold:
-    """Return a function that trains rankers on some documents and scores others."""
+    """Return a function that trains rankers on some documents and scores the labels of other documents."""
 
     def score(trained_on: np.ndarray, held_out: np.ndarray, asked: csr_matrix) -> FoldScores:
         rankers, X, post = train(trained_on, held_out)
@@ -77,7 +77,7 @@ def fold_scorer(train: TrainWithout, threads: int = -1) -> ScoreFold:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about the labels that a person should check."""
+    """A possible problem with labels, which a person should check."""
 
     kind: str  # one of KINDS
     row: int | None  # of the document, from 0; None: it is only about a label

@@ -1,7 +1,7 @@
-"""The evidence for each pair of a document and a label, from other documents only.
+"""The evidence for each pair of a document and a label. It comes from other documents only.
 
-The evidence does not depend on whether the document has the label: it is counted without the document, by rankers
-that were trained without it. It can therefore compare the labels that documents have with random ones.
+The evidence does not depend on whether the document has the label: counts leave the document out, and rankers are
+trained without it. So the same evidence can be compared for the labels of a document and for random labels.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, eq=False)
 class PairEvidence:
-    """Pairs of documents and labels with their evidence."""
+    """Pairs of a document and a label, with the evidence for each pair."""
 
     pairs: LabelPairs  # all labels that documents have, random ones, and those that any evidence suggests
     columns: np.ndarray  # float32 [pairs, COLUMNS]
@@ -48,7 +48,7 @@ class PairEvidence:
 
 
 def gather_evidence(data: AuditData) -> PairEvidence:
-    """Return the evidence for the labels that documents have, and for those that they might have."""
+    """Gather the evidence for the labels of documents, for labels that they may lack, and for random labels."""
     Y, count = data.Y, data.Y.shape[0]
     order = np.random.default_rng([data.seed, 0x6175646974]).permutation(count)
     folds = [np.sort(part) for part in np.array_split(order, FOLDS)]
@@ -80,7 +80,7 @@ def gather_evidence(data: AuditData) -> PairEvidence:
 
 
 def _named(data: AuditData, folds: list[np.ndarray]) -> csr_matrix:
-    """Return the worth of names in texts, learned for each fold from the other ones: documents × labels."""
+    """Return the worth of label names in texts as documents × labels, learned for each fold from the other folds."""
     if data.texts is None or data.names is None:
         return csr_matrix(data.Y.shape, dtype=np.float32)
     names = data.label_names
@@ -94,7 +94,7 @@ def _named(data: AuditData, folds: list[np.ndarray]) -> csr_matrix:
 def _scores(
     data: AuditData, folds: list[np.ndarray], wanted: list[csr_matrix]
 ) -> tuple[LabelPairs, np.ndarray, np.ndarray, np.ndarray]:
-    """Return all pairs, the logarithms of their two scores, and their ranks among the predicted labels."""
+    """Return all pairs, the logarithms of their two kinds of scores, and their ranks among the predicted labels."""
     every = np.arange(data.Y.shape[0])
     found: list[tuple[csr_matrix, ...]] = []
     for fold in folds:
@@ -112,7 +112,10 @@ def _scores(
 
 
 def _similarity_to_labels(X: csr_matrix, Y: csr_matrix, pairs: LabelPairs) -> np.ndarray:
-    """Return float64 [pairs, 2]: the cosines of document and label, and of two other documents of the label."""
+    """Return the similarity of each document to the other documents of the label, and of those to each other.
+
+    The result is float64 ``[pairs, 2]``.
+    """
     documents = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.float64)
     centroids = csr_matrix(Y.astype(np.float32).T @ X)
     squares = np.asarray(centroids.multiply(centroids).sum(axis=1), np.float64).ravel()

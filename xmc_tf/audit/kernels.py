@@ -1,4 +1,4 @@
-"""Compiled comparisons of documents, and sums for boosted trees."""
+"""Compiled kernels that compare documents, and that sum gradients for boosted trees."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ SHARPNESS = (3.0, 6.0, 10.0)  # a larger value gives the most similar documents 
 
 @kernel
 def gradient_sums(binned, leaf, gradient, weight, nr_leaves, nr_bins):
-    """Return the sums of gradients and weights: [2, leaves, columns, bins]."""
+    """Return the sums of gradients and of weights: ``[2, leaves, columns, bins]``."""
     out = np.zeros((2, nr_leaves, binned.shape[1], nr_bins))
     for i in range(binned.shape[0]):
         for j in range(binned.shape[1]):
@@ -26,7 +26,7 @@ def _is_worse(values, ids, one, value, id_):
 
 @inner
 def _sink(values, ids, size, value, id_):
-    """Replace the worst entry of a heap."""
+    """Replace the worst entry of a heap, and restore the order of the heap."""
     place = 0
     while True:
         below = 2 * place + 1
@@ -43,7 +43,7 @@ def _sink(values, ids, size, value, id_):
 
 @inner
 def _keep_best(values, ids, size, value, id_):
-    """Add an entry to a heap with the worst entry on top, if there is room or that one is worse; return its size."""
+    """Add an entry to a heap of the best entries. If the heap is full, replace its worst entry. Return its size."""
     if size == len(values):
         if _is_worse(values, ids, 0, value, id_):
             _sink(values, ids, size, value, id_)
@@ -61,7 +61,7 @@ def _keep_best(values, ids, size, value, id_):
 
 @inner
 def _sort_heap(values, ids, size):
-    """Sort a heap, the best entry first."""
+    """Sort a heap, so that the best entry comes first."""
     for last in range(size - 1, 0, -1):
         value, id_ = values[last], ids[last]
         values[last], ids[last] = values[0], ids[0]
@@ -83,7 +83,7 @@ def _has(labels, first, last, label):
 
 @inner
 def _add_products(matrix, turned, row, which, sums, touched, seen, count):
-    """Add the products of a row with all rows that share a column with it; return the number of rows touched so far."""
+    """Add the products of a row with all rows that share a column with it. Return the number of rows found so far."""
     indptr, indices, data = matrix
     turned_indptr, turned_indices, turned_data = turned
     for place in range(indptr[row], indptr[row + 1]):
@@ -102,14 +102,17 @@ def _add_products(matrix, turned, row, which, sums, touched, seen, count):
 
 @kernel
 def compare_documents(first, last, X, words, Y, labels, sizes, pairs, near, evidence):
-    """Compare the documents from ``first`` to before ``last`` with all others, by their words and by their labels. The
-    rows of these documents in ``near`` (ids, similarities, number; the most similar words first) and of their pairs in
-    ``evidence`` (`neighbours.ALIKE`) are written. Whether a document has the label of a pair has no effect on the
-    pair's evidence: that label does not count, and a document that is alike only through it is left out. ``X`` and
-    ``Y`` (with the weights of the labels) are indptr, indices and data by document; ``words`` and ``labels`` are the
-    same by feature and label, empty for those that do not count. ``sizes`` are the sums of the squared weights of each
-    document's labels. ``pairs`` are where each document's pairs start, their labels, whether the document has the
-    label, and its weight.
+    """Compare the documents from ``first`` to ``last`` (exclusive) with all others, by their words and their labels.
+
+    The results are written into the documents' rows of ``near`` (ids, similarities and count of the documents with the
+    most similar words, best first) and into their pairs' rows of ``evidence`` (columns: `neighbours.ALIKE`). Whether a
+    document has the label of a pair does not affect the evidence of that pair: the label is ignored, and documents that
+    are similar only because of it are left out.
+
+    ``X`` and ``Y`` (with label weights) are indptr, indices and data by document. ``words`` and ``labels`` are their
+    transposes, in which ignored features and labels have no entries. ``sizes`` has each document's sum of squared
+    label weights. ``pairs`` has the first pair of each document and, for each pair, the label, whether the document
+    has it, and its squared weight.
     """
     begins, of_pairs, has, weights = pairs
     near_ids, near_values, near_counts = near

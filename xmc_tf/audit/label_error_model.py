@@ -1,10 +1,11 @@
-"""Probabilities that documents have labels, learned from the evidence for all labels of all documents.
+"""Estimate the probability of labels from the evidence for all pairs of a document and a label.
 
-Two logistic regressions use the same evidence. One compares the labels that documents have with random ones, which
-shows wrong labels; the other compares them with all other labels that any evidence suggests, which shows missing
-ones. The latter is fitted twice. The second time, it also knows how reliably the label is given where it is likely,
-and how completely the document is labelled: some labels are given to few of the documents that they fit, and a
-missing one then says little. Boosted trees then correct the likely ones.
+Two logistic regressions use the same evidence. The first compares the labels of documents with random labels, to find
+wrong labels. The second compares them with all other labels that some evidence suggests, to find missing labels.
+
+The second regression is fitted twice. The second fit also uses how reliably each label is assigned where it is likely,
+and how completely each document is labelled. For example, if a label is assigned to only a few of the documents that it
+fits, its absence means little. Finally, boosted trees correct the high probabilities.
 """
 
 from typing import NamedTuple
@@ -30,7 +31,7 @@ _LEAST_WEIGHT, _LEAF_SHRINK = 5.0, 5.0
 
 
 def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return float32 [pairs]: the share of such pairs that have the label; the share of random ones among labels."""
+    """Return two float32 probabilities of each pair: that it has the label, and that the label is a random one."""
     rng = np.random.default_rng([seed, 0x646F756274])
     given, other = found.has, ~found.has & ~found.random
     examples = [_some(np.flatnonzero(one), rng) for one in (given, other, found.random)]
@@ -47,7 +48,7 @@ def weigh(found: PairEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.ndarray:
-    """Correct the likely probabilities by trees, which combine evidence and have not seen the document."""
+    """Correct the high probabilities by boosted trees, which are trained without the document that they correct."""
     likely = np.flatnonzero((has > _LIKELY) & ~found.random)
     probability, right = has[likely].astype(np.float64), found.has[likely]
     rows, labels = found.pairs.rows[likely], found.pairs.labels[likely]
@@ -68,7 +69,7 @@ def _corrected(found: PairEvidence, columns: np.ndarray, has: np.ndarray) -> np.
 
 
 def _share_of_others(place: np.ndarray, right: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Return the share of right pairs among the other counted pairs of the same label or document."""
+    """Return the share of labels that documents have among the other counted pairs of the same label or document."""
     hits, every = np.bincount(place, counted & right), np.bincount(place, counted)
     return (hits[place] - (counted & right) + _USUAL * _SHRUNK) / (every[place] - counted + _SHRUNK)
 
@@ -78,7 +79,7 @@ def _some(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _others(place: np.ndarray, rest: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the mean of all other pairs of the same label or document."""
+    """Return the mean residual of all other pairs of the same label or document."""
     total, weights = np.bincount(place, rest), np.bincount(place, weight)
     return (total[place] - rest) / (weights[place] - weight + _SHRUNK)
 
@@ -94,7 +95,7 @@ class _Curve(NamedTuple):
 
     @classmethod
     def fit(cls, columns: np.ndarray, yes: np.ndarray, no: np.ndarray, nr_yes: float, nr_no: float) -> "_Curve":
-        """Learn from examples (``yes``) and counterexamples (``no``), which stand for ``nr_yes`` and ``nr_no`` rows."""
+        """Fit the regression to positive rows ``yes`` and negative rows ``no``, weighted as ``nr_yes`` to ``nr_no``."""
         sample = columns[yes].astype(np.float64)
         mean, scale = sample.mean(axis=0), np.maximum(sample.std(axis=0), 1e-9)
         knots = [np.unique(one) for one in np.quantile((sample - mean) / scale, _KNOTS, axis=0).T]
@@ -106,7 +107,7 @@ class _Curve(NamedTuple):
         return curve._replace(weights=fit_logistic(bent, right, np.zeros(bent.shape[1]), _PENALTY))
 
     def probability(self, columns: np.ndarray) -> np.ndarray:
-        """Return the fitted probability for each row of ``columns``."""
+        """Return the fitted probability of each row of ``columns``."""
         out = np.empty(len(columns), np.float32)
         for begin in range(0, len(columns), _BLOCK):
             raw = self._bent(columns[begin : begin + _BLOCK]) @ self.weights + self.shift
@@ -122,7 +123,7 @@ class _Curve(NamedTuple):
 
 
 class BoostedTrees(NamedTuple):
-    """Small trees that correct log-odds, each with the same question at all nodes of a level."""
+    """Small trees that correct log-odds. All nodes at the same level of a tree ask the same question."""
 
     edges: np.ndarray  # float64 [columns, bins - 1]: where the bins of each column start
     columns: np.ndarray  # int64 [trees, depth]: the column of each question
@@ -131,7 +132,7 @@ class BoostedTrees(NamedTuple):
 
     @classmethod
     def fit(cls, evidence: np.ndarray, right: np.ndarray, start: np.ndarray) -> "BoostedTrees":
-        """Learn from examples to correct log-odds (``start``)."""
+        """Fit trees that correct the log-odds ``start``."""
         edges = np.quantile(evidence.astype(np.float64), np.arange(1, _BINS) / _BINS, axis=0).T
         binned = _binned(evidence, edges)
         raw = start.astype(np.float64).copy()
@@ -152,7 +153,7 @@ class BoostedTrees(NamedTuple):
         return cls(edges, columns, bins, values)
 
     def log_odds(self, evidence: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """Return corrected log-odds."""
+        """Return the corrected log-odds."""
         binned, raw = _binned(evidence, self.edges), start.astype(np.float64).copy()
         for columns, bins, values in zip(self.columns, self.bins, self.values, strict=True):
             leaf = np.zeros(len(raw), np.int64)
@@ -170,7 +171,7 @@ def _binned(evidence: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def _best(sums: np.ndarray) -> tuple[int, int]:
-    """Return the column and the bin that best split all leaves, by gradients and weights; the first of equal ones."""
+    """Return the column and the bin of the best split of all leaves. Ties go to the first one."""
     above = np.cumsum(sums[:, :, :, ::-1], axis=3)[:, :, :, ::-1]
     below = above[:, :, :, :1] - above
     gain = sum(one[0] ** 2 / (one[1] + _LEAF_SHRINK) for one in (above, below))

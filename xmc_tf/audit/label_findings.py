@@ -1,4 +1,4 @@
-"""Findings about labels: different labels of duplicates, indistinguishable labels, and names that no text contains."""
+"""Findings about labels: duplicates with different labels, indistinguishable labels, and names found in no text."""
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -15,7 +15,7 @@ _ALIKE = 0.6  # labels with the right one ahead in fewer documents cannot be dis
 
 
 def indistinguishable(data: AuditData, found: PairEvidence) -> list[Finding]:
-    """Return pairs of labels that compete for the same documents, where chance decides which one wins."""
+    """Find pairs of labels that compete for the same documents, and of which neither is reliably ahead."""
     count = data.Y.shape[1]
     margin, rank = found.column("margin"), np.exp(-found.column("rank"))
     rivals = ~found.has & ~found.random & (rank <= _RIVALS)
@@ -45,13 +45,13 @@ def indistinguishable(data: AuditData, found: PairEvidence) -> list[Finding]:
 
 
 def _matrix(found: PairEvidence, which: np.ndarray, shape: tuple[int, int]) -> csr_matrix:
-    """Return documents × labels, with the number of the pair + 1 for some pairs."""
+    """Return a matrix of documents × labels, whose entries are the numbers of the selected pairs plus 1."""
     place = np.flatnonzero(which)
     return csr_matrix((place + 1.0, (found.pairs.rows[place], found.pairs.labels[place])), shape=shape)
 
 
 def _contests(own: csr_matrix, other: csr_matrix, margin: np.ndarray) -> tuple[csr_matrix, csr_matrix]:
-    """Return how often a label of a document has a rival that the document does not have, and is ahead of it."""
+    """Return how often each label has a rival, a likely label that the document lacks, and how often it is ahead."""
     counts = np.diff(other.indptr)
     rows = np.repeat(np.arange(own.shape[0]), np.diff(own.indptr))
     sizes = counts[rows]
@@ -66,7 +66,7 @@ def _contests(own: csr_matrix, other: csr_matrix, margin: np.ndarray) -> tuple[c
 
 
 def silent_names(data: AuditData, found: PairEvidence) -> list[Finding]:
-    """Return labels whose name is in none of their texts."""
+    """Find labels whose name occurs in none of their documents."""
     if data.names is None or not found.named.nnz:
         return []
     documents = np.bincount(data.Y.indices, minlength=data.Y.shape[1])
@@ -88,7 +88,7 @@ def silent_names(data: AuditData, found: PairEvidence) -> list[Finding]:
 
 
 def different_duplicates(data: AuditData, near: csr_matrix) -> list[Finding]:
-    """Return pairs of documents with nearly the same text and different labels."""
+    """Find pairs of documents with nearly the same text but different labels."""
     near = csr_matrix(near)
     rows = np.repeat(np.arange(near.shape[0]), np.diff(near.indptr))
     alike = near.data >= _NEARLY_SAME

@@ -1,4 +1,4 @@
-"""The most similar documents: by the cosine of their sparse features, and by that of their labels."""
+"""Find the most similar documents, by the cosine of their sparse features and of their labels."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,7 +23,7 @@ label; their share of all documents, weighted by similarity."""
 
 
 def unit_rows(X: csr_matrix) -> csr_matrix:
-    """Return rows of length 1."""
+    """Scale all rows to length 1."""
     norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1), np.float64)).ravel()
     return csr_matrix(diags(1.0 / np.maximum(norms, 1e-12)) @ X).astype(np.float32)
 
@@ -31,9 +31,11 @@ def unit_rows(X: csr_matrix) -> csr_matrix:
 def alike_documents(
     X: csr_matrix, Y: csr_matrix, pairs: LabelPairs, has: np.ndarray, most: int, threads: int = -1
 ) -> tuple[csr_matrix, np.ndarray]:
-    """Return the most similar documents of each by words, and the evidence of those similar in words and labels. The
-    first are documents × documents, the most similar first; the latter is float32 [pairs, ``ALIKE``]. The rows of X
-    have length 1. ``has`` says whether the document has the label of each pair, which does not count.
+    """Return the documents with the most similar words, and the evidence from documents with similar words and labels.
+
+    The first result is a matrix of documents × documents, the most similar first. The second is float32
+    ``[pairs, ALIKE]``. The rows of ``X`` must have length 1. ``has`` marks the pairs whose document has the label,
+    which does not affect their evidence.
     """
     count = X.shape[0]
     words = _without_common(csr_matrix(X.T), count)
@@ -72,7 +74,7 @@ def _most_common(count: int) -> float:
 
 
 def _without_common(turned: csr_matrix, count: int) -> csr_matrix:
-    """Return features × documents without the entries of common features."""
+    """Return the matrix of features × documents without the entries of common features."""
     sizes = np.diff(turned.indptr)
     rare = sizes <= _most_common(count)
     kept, indptr = np.repeat(rare, sizes), np.concatenate([[0], np.cumsum(np.where(rare, sizes, 0))])
