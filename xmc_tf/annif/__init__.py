@@ -1,6 +1,6 @@
-"""An Annif backend: ``backend=xmc_tf`` in projects.cfg.
+"""An Annif backend, used with ``backend=xmc_tf`` in projects.cfg.
 
-Annif finds it through a configuration class that the environment variable ``ANNIF_CONFIG`` names:
+Annif loads it through a configuration class, which the environment variable ``ANNIF_CONFIG`` names:
 
     export ANNIF_CONFIG=xmc_tf.annif.ProductionConfig
 """
@@ -31,7 +31,7 @@ class Config(default_config.Config):
 
 
 class ProductionConfig(default_config.ProductionConfig):
-    """Annif's configuration for servers, with this backend; it loads all projects at the start."""
+    """Annif's configuration for servers, with this backend. All projects are loaded at the start."""
 
 
 class DevelopmentConfig(default_config.DevelopmentConfig):

@@ -19,26 +19,26 @@ _MODEL = "xmc_tf-model"
 
 
 class XmcBackend(backend.AnnifLearningBackend):
-    """Annif's ``backend=xmc_tf``: rankers over label trees, with names of subjects as evidence, and maybe an encoder.
+    """The Annif backend ``xmc_tf``: rankers over label trees, with subject names as evidence and an optional encoder.
 
-    Words are compared by their lemmas in the project's language, and long words also by their pieces. With
-    ``analyzer=`` in projects.cfg, the analyzer normalizes the words of texts and names instead.
+    Words are compared by their lemmas in the language of the project, and long words also by their pieces. If
+    projects.cfg has ``analyzer=``, this analyzer normalizes the words of texts and names instead.
 
     Parameters in projects.cfg:
-        effort: fast, balanced (default) or best: number and shapes of the label trees.
-        probabilities: whether scores are calibrated probabilities, if there are enough documents, or the rankers'
-            scores, which take less time to train (default: true).
-        label_names: whether names of subjects in a text are evidence for probabilities (default: true).
+        effort: number and shapes of the label trees: fast, balanced (default) or best.
+        probabilities: whether scores are calibrated probabilities, which needs enough documents. Otherwise they are the
+            scores of the rankers, which take less time to train (default: true).
+        label_names: whether subject names in a text are evidence for probabilities (default: true).
         ngram: maximum number of words in a feature (default: 2).
-        min_df: minimum number of documents of a feature (default: 2).
-        pieces: number of characters in the pieces of long words; 0: no pieces (default: 5).
-        beam_size: number of nodes kept at each level of a tree (default: as trained); larger is slower and more exact.
+        min_df: minimum number of documents that contain a feature (default: 2).
+        pieces: number of characters in the pieces of long words, or 0 for no pieces (default: 5).
+        beam_size: number of nodes kept at each level of a tree. Larger is slower and more exact (default: as trained).
         seed: the training seed (default: 0).
-        keep_training_data: whether the model keeps features and subjects of its documents, so that ``annif learn`` can
-            add documents (default: true). Models with an encoder keep none.
-        encoder: folder or name of a pre-trained encoder to fine-tune; needs the extra ``tf`` (default: none).
-        epochs: number of epochs of its fine-tuning (default: 3).
-        truncate_length: maximum number of tokens of a text that it reads (default: 128).
+        keep_training_data: whether the model keeps the features and subjects of its documents, so that ``annif learn``
+            can add documents (default: true). Models with an encoder never keep them.
+        encoder: folder or name of a pre-trained encoder to fine-tune. It needs the extra ``tf`` (default: none).
+        epochs: number of epochs to fine-tune the encoder (default: 3).
+        truncate_length: maximum number of tokens of a text that the encoder reads (default: 128).
         limit: maximum number of suggestions (default: 100).
         only_labels: file with the URIs or names of the subjects that may be suggested, one per line (default: all).
     """
@@ -57,7 +57,7 @@ class XmcBackend(backend.AnnifLearningBackend):
         return (Path(self.datadir) / _MODEL).is_dir()
 
     def initialize(self, parallel: bool = False) -> None:
-        """Load the model."""
+        """Load the model, unless it is loaded already."""
         if self._model is not None:
             return
         folder = Path(self.datadir) / _MODEL

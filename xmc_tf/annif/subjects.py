@@ -13,9 +13,9 @@ _ALTERNATIVE = (SKOS.altLabel, SKOS.hiddenLabel)
 
 
 def analysis_of(project: Any) -> Callable[[str], str]:
-    """Return a function that normalizes the words of a text with the project's analyzer, if it has one.
+    """Return a function that normalizes the words of a text with the project's analyzer, if the project has one.
 
-    Short words, numbers and punctuation are kept, because names of subjects contain them.
+    Short words, numbers and punctuation are kept, because subject names contain them.
     """
     if not project.analyzer_spec:
         return lambda text: text
@@ -24,7 +24,7 @@ def analysis_of(project: Any) -> Callable[[str], str]:
 
 
 def subject_names(project: Any) -> list[str]:
-    """Return a line for each subject: its preferred name (or URI), then alternative names after tabs."""
+    """Return one line per subject: its preferred name (or URI), followed by alternative names after tabs."""
     language, subjects, analyzed = project.vocab_lang, project.vocab.subjects, analysis_of(project)
     try:
         vocabulary = project.vocab.skos
@@ -42,7 +42,7 @@ def subject_names(project: Any) -> list[str]:
 
 
 def chosen_subjects(project: Any, path: str, count: int) -> list[int]:
-    """Return the numbers of the subjects that a file lists by URI or name, except those unknown to the model."""
+    """Return the numbers of the subjects that a file lists by URI or name. Leave out subjects unknown to the model."""
     chosen = []
     for line, text in enumerate(TextFile(path, name="subjects to suggest"), start=1):
         if not (word := text.strip().strip("<>")):

@@ -26,7 +26,7 @@ _TEXTS, _LABELS, _WORK = "xmc_tf-train.txt", "xmc_tf-train.npz", "xmc_tf-train-w
 
 
 class _Document(Protocol):
-    """The part of Annif's documents that is used."""
+    """The attributes of Annif's documents that are used here."""
 
     text: str
     subject_set: Iterable[int]
@@ -35,7 +35,7 @@ class _Document(Protocol):
 def write_training_files(
     documents: Iterable[_Document], folder: Path, nr_subjects: int, analyzed: Callable[[str], str]
 ) -> int:
-    """Write texts and subjects of the documents that have both, without holding them in memory; return their number."""
+    """Write the texts and subjects of all documents that have both, one document at a time. Return their number."""
     columns, indptr = [np.zeros(0, np.int32)], [0]
     with (folder / _TEXTS).open("w", encoding="utf-8") as file:
         for document in documents:
@@ -53,7 +53,7 @@ def write_training_files(
 
 
 def read_training_files(folder: Path) -> tuple[TextFile, csr_matrix] | None:
-    """Return texts and subjects, or None if there are no files."""
+    """Return the texts and subjects, or None if the training files do not exist."""
     if not ((folder / _TEXTS).exists() and (folder / _LABELS).exists()):
         return None
     return TextFile(folder / _TEXTS), csr_matrix(load_matrix(folder / _LABELS, name="labels"))
@@ -62,7 +62,7 @@ def read_training_files(folder: Path) -> tuple[TextFile, csr_matrix] | None:
 def train_model(
     documents: tuple[TextFile, csr_matrix], names: Sequence[str], project: Any, params: dict[str, Any], jobs: int
 ) -> Callable[[Path], None]:
-    """Train a model, with or without an encoder, and return the function that saves it to a folder."""
+    """Train a model, with or without an encoder, and return a function that saves the model to a folder."""
     texts, labels = documents
     threads, seed, effort = jobs or -1, int(params["seed"]), str(params["effort"])
     probabilities = None if boolean(params["probabilities"]) else False  # None: if there are enough documents
