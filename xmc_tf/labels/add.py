@@ -1,4 +1,4 @@
-"""``python -m xmc_tf.labels.add``: add labels to a trained model, which finds them by their names."""
+"""``python -m xmc_tf.labels.add``: add labels to a trained model, which then finds them by their names in texts."""
 
 import argparse
 from collections.abc import Sequence
