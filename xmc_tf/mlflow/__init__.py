@@ -1,10 +1,10 @@
-"""Models of xmc_tf in MLflow: saved, logged and loaded, as a flavour of their own and as a Python function.
+"""Save, log and load models of xmc_tf in MLflow, with a flavour of their own and as Python functions.
 
     >>> import xmc_tf.mlflow
     >>> xmc_tf.mlflow.log_model(model, "subjects")
     >>> mlflow.pyfunc.load_model("models:/subjects/1").predict(["climate change and forests"])
 
-It needs ``pip install mlflow`` (or ``mlflow-skinny``).
+This module needs ``pip install mlflow`` (or ``mlflow-skinny``).
 """
 
 import platform
@@ -27,7 +27,7 @@ _DEFAULT_LABELS = 5
 
 
 class PyFunc:
-    """A model as MLflow calls it."""
+    """A model with the ``predict`` method that MLflow calls."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -44,12 +44,12 @@ class PyFunc:
 
 
 def save_model(model: Model, path: str | Path, mlflow_model: "mlflow.models.model.Model | None" = None) -> None:
-    """Write a model as a folder of MLflow.
+    """Write a model to a folder in the format of MLflow.
 
     Args:
         model: the model.
-        path: the folder, which must be new or empty.
-        mlflow_model: the description to add the flavour to (default: a new one).
+        path: output folder, which must be new or empty.
+        mlflow_model: the MLflow description to which the flavour is added (default: a new description).
     """
     import mlflow.models
     import mlflow.pyfunc
@@ -74,7 +74,7 @@ def save_model(model: Model, path: str | Path, mlflow_model: "mlflow.models.mode
 
 
 def log_model(model: Model, name: str, **options: Any) -> "mlflow.models.model.ModelInfo":
-    """Log a model in the current run of MLflow, and register it with ``registered_model_name``.
+    """Log a model in the current MLflow run. With ``registered_model_name``, also register it.
 
     Args:
         model: the model.
@@ -87,10 +87,10 @@ def log_model(model: Model, name: str, **options: Any) -> "mlflow.models.model.M
 
 
 def load_model(model_uri: str) -> Model:
-    """Load a model from MLflow, with all its methods.
+    """Load a model from MLflow, with all methods of xmc_tf models.
 
     Args:
-        model_uri: address of the model, such as ``runs:/…/subjects`` or ``models:/subjects/1``, or a folder.
+        model_uri: URI of the model, such as ``runs:/…/subjects`` or ``models:/subjects/1``, or a folder.
     """
     from mlflow.artifacts import download_artifacts
 
@@ -98,5 +98,5 @@ def load_model(model_uri: str) -> Model:
 
 
 def _load_pyfunc(path: str) -> PyFunc:
-    """Return the model of a folder as MLflow calls it; MLflow finds this function by its name."""
+    """Return the model in a folder as an MLflow Python function. MLflow finds this function by its name."""
     return PyFunc(load(path))
