@@ -1,4 +1,4 @@
-"""Comparison of an exported model with the original: precision on documents with known labels."""
+"""Comparison of an exported model with the original by their precision on labeled documents."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class Agreement(NamedTuple):
     same_first: float  # share of documents with the same best label
 
     def table(self, model: str = "model", exported: str = "exported") -> str:
-        """Return a table for a terminal; the loss is in percentage points."""
+        """Return a table for the terminal, in which losses are in percentage points."""
         pairs = zip(self.model, self.exported, strict=True)
         losses = [f"{100 * (a - b):+.2f}".replace("-0.00", "+0.00") for a, b in pairs]
         rows = [[model, *map(percent, self.model)], [exported, *map(percent, self.exported)], ["loss", *losses]]
@@ -25,7 +25,7 @@ class Agreement(NamedTuple):
 
 
 def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequence[int] = (1, 3, 5)) -> Agreement:
-    """Measure both predictions; cut-offs above the number of predicted labels are left out."""
+    """Measure the precision of both predictions; values of k above the number of predicted labels are skipped."""
     most = int(max(np.diff(model.indptr).max(initial=1), np.diff(exported.indptr).max(initial=1)))
     ks = [k for k in ks if k <= most]
     figures = [[measure(truth, one, ks=ks)[0].at("P", k) for k in ks] for one in (model, exported)]
@@ -33,7 +33,7 @@ def compare(truth: csr_matrix, model: csr_matrix, exported: csr_matrix, ks: Sequ
 
 
 def _first(predicted: csr_matrix) -> np.ndarray:
-    """Return the best label of each document, -1 if there is none."""
+    """Return the best label of each document, or -1 if it has no label."""
     some = np.diff(predicted.indptr) > 0
     out = np.full(predicted.shape[0], -1, np.int64)
     out[some] = predicted.indices[predicted.indptr[:-1][some]]

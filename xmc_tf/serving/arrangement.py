@@ -1,11 +1,12 @@
-"""The layout of one level's weights in the served graph: rows of features that siblings share.
+"""The layout of one level's weights in the served graph, where siblings share rows of features.
 
-A group of siblings has one row for each feature, found by one search for the key ``group * features + feature``: a
-query has tens of features, a group thousands of nodes. The children of one parent are a group; if the beam contains
-every parent of a level, the whole level is one group. Rows have one of two forms:
+The children of one parent form a group. If the beam contains every parent of a level, the whole level is one group.
+A
+group has one row per feature, which is found by searching for the key ``group * features + feature``. There are few
+searches, because a query has tens of features, whereas a group has thousands of nodes. Rows have one of two forms:
 
-blocks   a number for every sibling: fastest to add, wastes memory if few siblings have a weight
-pairs    the existing weights, each with its place among the siblings
+blocks   a number for every sibling: fastest to add, but wastes memory if few siblings have a weight
+pairs    only the existing weights, each with its place among the siblings
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ BATCH = 1 << 21
 
 @dataclass(eq=False)
 class Arrangement:
-    """The weights of one level in the form that the graph reads."""
+    """The weights of one level in the layout that the graph reads."""
 
     nr_nodes: int
     nr_parents: int
@@ -44,7 +45,7 @@ class Arrangement:
 
     @property
     def name(self) -> str:
-        """The form in words, for the table of an export."""
+        """Description of the form, for the table of an export."""
         if self.form == "blocks":
             return "dense" if self.whole else "blocks of siblings"
         return "rows of the level" if self.whole else "rows of siblings"
@@ -106,7 +107,7 @@ def arrange(
 
 
 def _scales(weights: csc_matrix, order: np.ndarray, groups: np.ndarray, nr_sparse: int) -> np.ndarray:
-    """Return the scale of each node's sparse weights."""
+    """Return the scale of each node's sparse weights in 8 bits."""
     largest = np.zeros(int(groups[-1]), np.float32)
     for _, feature, place, value in _entries(weights, order, groups):
         np.maximum.at(largest, place[feature < nr_sparse], np.abs(value[feature < nr_sparse]))
@@ -114,7 +115,7 @@ def _scales(weights: csc_matrix, order: np.ndarray, groups: np.ndarray, nr_spars
 
 
 def _scale_of(largest: np.ndarray) -> np.ndarray:
-    """Return the scale of weights in 8 bits, given the largest of each node."""
+    """Return the scale of 8-bit weights, given the largest absolute weight of each node."""
     return np.where(largest > 0, largest / 127, 1).astype(np.float32)
 
 
@@ -124,7 +125,7 @@ class _Rows:
         self._parts: dict[str, list[np.ndarray]] = {"keys": [], "sizes": [], "places": [], "values": []}
 
     def add(self, first: int, feature: np.ndarray, place: np.ndarray, value: np.ndarray) -> None:
-        """Add the weights of complete groups, beginning with group ``first``."""
+        """Add the weights of whole groups, of which ``first`` is the first."""
         group = first + np.searchsorted(self._groups[first + 1 :], place, side="right")
         keys = group * self._stride + feature
         order = np.argsort(keys, kind="stable")  # stable: within a row the siblings stay in order
@@ -139,7 +140,7 @@ class _Rows:
         self._parts["values"].append(value[order])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return each array, concatenated from its parts, which are freed in turn to save memory."""
+        """Concatenate the parts of each array, and free them array by array to save memory."""
         out = {name: np.concatenate(self._parts.pop(name)) for name in list(self._parts)}
         sizes = out.pop("sizes")
         starts = np.zeros(sizes.size + 1, np.int64)
@@ -150,7 +151,7 @@ class _Rows:
 def _entries(
     weights: csc_matrix, order: np.ndarray, groups: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield batches of whole groups, or of ranges of a huge group's features: first group, features, places, values."""
+    """Yield batches of whole groups, or of a huge group's feature ranges: first group, features, places, values."""
     before = np.concatenate([[0], np.cumsum(np.diff(weights.indptr)[order], dtype=np.int64)])
     first, nr_groups = 0, len(groups) - 1
     while first < nr_groups:
@@ -171,7 +172,7 @@ def _entries(
 
 
 def _columns(weights: csc_matrix, order: np.ndarray, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return feature, place and value of all weights of the nodes at some places."""
+    """Return the features, places and values of all weights at the places from ``low`` to ``high`` (exclusive)."""
     nodes = order[low:high]
     start = np.asarray(weights.indptr, np.int64)[nodes]
     counts = np.asarray(weights.indptr, np.int64)[nodes + 1] - start
@@ -185,7 +186,7 @@ def _columns(weights: csc_matrix, order: np.ndarray, low: int, high: int) -> tup
 def _pieces(
     weights: csc_matrix, order: np.ndarray, before: np.ndarray, low: int, high: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the same for some nodes at a time."""
+    """Yield the same arrays as `_columns`, but for a limited number of weights at a time."""
     while low < high:
         end = min(max(low + 1, int(np.searchsorted(before, before[low] + BATCH, side="right")) - 1), high)
         yield _columns(weights, order, low, end)
@@ -193,7 +194,7 @@ def _pieces(
 
 
 def _cuts(weights: csc_matrix, order: np.ndarray, before: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Return bounds of ranges of features with about as many weights as a batch."""
+    """Return the bounds that split the features into ranges of about one batch of weights each."""
     counts = np.zeros(weights.shape[0], np.int64)
     for features, _, _ in _pieces(weights, order, before, low, high):
         counts += np.bincount(features, minlength=len(counts))

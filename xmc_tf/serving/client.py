@@ -24,11 +24,11 @@ _MAX_ERROR = 1 << 20
 
 
 class ServerError(OSError):
-    """The server did not answer, or reported an error of its own."""
+    """Raised if the server does not answer or reports an internal error."""
 
 
 class Answer(NamedTuple):
-    """The best labels of some texts, best first; missing ones are label -1 with an empty name."""
+    """The best labels of each text, best first. Missing labels are -1 with an empty name."""
 
     labels: np.ndarray  # int64 [texts, k]
     scores: np.ndarray  # float32 [texts, k]
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """A client of one server.
+    """A client for one model on a TensorFlow Serving server.
 
     Example:
         >>> client = Client("http://localhost:8501")            # REST; "grpc://localhost:8500" for gRPC
@@ -44,9 +44,11 @@ class Client:
         [['scipy.sparse', …]]
 
     Args:
-        url: http://, https:// (REST) or grpc:// with host and port; a path or ``/name`` after it names the model.
-        model: the model's name on the server, if it is not in the URL.
-        timeout: time limit of an answer in seconds.
+        url: address of the server with host and port, which begins with http:// or https:// (REST) or with grpc://.
+    A
+            path after it, such as ``/name``, names the model.
+        model: name of the model on the server, if the URL does not contain it.
+        timeout: maximum time to wait for an answer, in seconds.
     """
 
     def __init__(self, url: str, model: str = "xmc", timeout: float = 60) -> None:
@@ -71,15 +73,15 @@ class Client:
             self._wire = _RestInterface(f"{parts.scheme}://{parts.netloc}/v1/models/{name}", timeout)
 
     def best(self, texts: Sequence[str] | Sequence[bytes], k: int | None = None) -> Answer:
-        """Return the best labels of some texts.
+        """Return the best labels of each text.
 
         Args:
-            texts: the texts; bytes are UTF-8.
-            k: number of labels; None: the number that the model was exported with.
+            texts: the texts, as strings or as bytes in UTF-8.
+            k: number of labels per text; None: the number that the model was exported with.
 
         Raises:
-            InputError: the server rejects the request, with the server's message.
-            ServerError: the server cannot be reached, or fails.
+            InputError: the server rejects the request. The error contains the server's message.
+            ServerError: the server cannot be reached or reports an internal error.
         """
         encoded = [text.encode() if isinstance(text, str) else text for text in texts]
         if k is None:
@@ -93,7 +95,7 @@ class Client:
         return Answer(labels.reshape(len(encoded), -1), scores.reshape(len(encoded), -1), names)
 
     def about(self) -> dict[str, int]:
-        """Return the model's number of labels (``nr_labels``), default ``k``, and maximum k (``most``)."""
+        """Return the model's number of labels (``nr_labels``), default k (``k``), and maximum k (``most``)."""
         return {name: int(np.asarray(value)[0]) for name, value in self._wire.ask("about", {"text": [b""]}).items()}
 
     def predict(
@@ -103,16 +105,17 @@ class Client:
         batch: int = 64,
         names: dict[int, str] | None = None,
     ) -> csr_matrix:
-        """Return the best labels of many texts.
+        """Return the best labels of many texts, which are sent in batches.
 
         Args:
-            texts: the texts; bytes are UTF-8.
-            k: number of labels; None: the number that the model was exported with.
+            texts: the texts, as strings or as bytes in UTF-8.
+            k: number of labels per text; None: the number that the model was exported with.
             batch: number of texts per request.
-            names: receives the names of the returned labels.
+            names: a dictionary, to which the names of the returned labels are added.
 
         Returns:
-            (texts × labels) scores, descending within a row, as from a model's own ``predict``.
+            A texts × labels matrix of scores, in descending order within each row, like that of a model's own
+        ``predict``.
         """
         about = self.about()
         labels, scores = list[np.ndarray](), list[np.ndarray]()
@@ -131,7 +134,7 @@ class Client:
 
 
 class _RestInterface:
-    """The REST interface; texts are sent as base64, which preserves any bytes."""
+    """The REST interface. Texts are sent as base64, which preserves all bytes."""
 
     def __init__(self, url: str, timeout: float) -> None:
         self._url, self._timeout = url, timeout
@@ -203,7 +206,7 @@ def _as_text(name: Any) -> str:
 
 
 def _plain_message(message: str) -> str:
-    """Return the exported model's message without TensorFlow's text around it."""
+    """Return the exported model's own message, without the text that TensorFlow adds to it."""
     found = re.search(r"assertion failed: \[(.*?)\]\s*(\n|$)", message, re.DOTALL)
     return found.group(1) if found else message
 

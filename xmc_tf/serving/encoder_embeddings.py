@@ -15,7 +15,7 @@ WINDOWS_AT_ONCE = 256
 
 
 class EncoderEmbeddings:
-    """An encoder's embeddings of texts; if the tokenizer cannot run in the graph, callers send token ids."""
+    """Embeddings of texts by an encoder. If the tokenizer cannot run in the graph, callers send token ids."""
 
     def __init__(self, encoder: Encoder, tokenizer: TextTokenizer, reading: Reading, length: float = 1.0) -> None:
         self.dim, self.length = encoder.dim, length
@@ -39,7 +39,7 @@ class EncoderEmbeddings:
         return self._vectors(*self._tokenizer.windows(text))
 
     def of_inputs(self, inputs: Mapping[str, tf.Tensor]) -> Dense:
-        """Return the embeddings of padded token ids; in wide rows, every ``max_length`` columns are one window."""
+        """Return the embeddings of padded token ids. In a wide row, every ``max_length`` columns are one window."""
         ids, mask = inputs["token_ids"], inputs["token_mask"]
         known, widest = self._encoder.vocabulary_size, self._reading.max_length * self._reading.max_windows
         same = tf.reduce_all(tf.equal(tf.shape(ids), tf.shape(mask)))
@@ -54,7 +54,7 @@ class EncoderEmbeddings:
         return self._vectors(*self._unfold(ids, mask))
 
     def _unfold(self, ids: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return ids and mask of the windows in wide rows, and the row of each window."""
+        """Split wide rows into windows; return the ids and mask of the windows, and the row of each window."""
         rows, width = tf.unstack(tf.shape(ids))
         longest = self._reading.max_length
         each = tf.maximum((width + longest - 1) // longest, 1)
@@ -66,7 +66,7 @@ class EncoderEmbeddings:
         return tf.gather(ids, there), tf.gather(mask, there), there // tf.cast(each, tf.int64)
 
     def _unit_vectors(self, ids: tf.Tensor, mask: tf.Tensor, document: tf.Tensor) -> Dense:
-        """Return the embeddings of documents, of length 1, from their windows and the document of each."""
+        """Return document embeddings of length 1, given the documents' windows and the document of each window."""
         if self._reading.max_windows == 1:
             return Dense(_of_length_one(self._of_windows(ids, mask)))
         vectors = self._in_pieces(ids, mask)
@@ -74,7 +74,7 @@ class EncoderEmbeddings:
         return Dense(_of_length_one(combine(vectors, document)), TextWindows(_of_length_one(vectors), document))
 
     def _in_pieces(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Return the embeddings of windows, some at a time: a batch of long texts has many times as many windows."""
+        """Return the embeddings of windows, a limited number at a time, because long texts have many windows."""
         size = tf.shape(ids)[0]
         pieces = tf.maximum((size + WINDOWS_AT_ONCE - 1) // WINDOWS_AT_ONCE, 1)
         made = tf.TensorArray(tf.float32, pieces, element_shape=[None, self.dim], infer_shape=False)

@@ -67,12 +67,12 @@ class ModelParts(NamedTuple):
 
     @property
     def nr_labels(self) -> int:
-        """Number of labels, including those that the rankers do not know."""
+        """Number of labels, including labels that the rankers do not know."""
         return self.ranker.nr_labels if self.evidence is None else self.evidence.fusion.nr_labels
 
     @property
     def reads_text(self) -> bool:
-        """Whether the exported model accepts texts, not only features."""
+        """Whether the exported model accepts texts and not just features."""
         if self.tfidf is None and self.ranker.nr_sparse:
             return False
         return not self.ranker.nr_dense if self.dense is None else self.dense.reads_text
@@ -91,7 +91,7 @@ def export_model(
     *,
     precision: str = "fp32",
 ) -> Exported:
-    """Export a model with all steps from text to label names, loading one level of the tree at a time."""
+    """Export a model with all steps from text to label names. Only one level of the tree is in memory at a time."""
     options, folder = options or PredictionOptions(), Path(folder)
     check_export(options, precision)
     if warmup is not None:
@@ -176,7 +176,7 @@ def check_export(options: PredictionOptions, precision: str) -> None:
 
 
 def _check_several_trees(trees: Sequence[XLinear], options: PredictionOptions) -> None:
-    """Refuse a mean over several trees of scores that may be negative."""
+    """Raise an InputError if scores that may be negative would be averaged over several trees."""
     if len(trees) > 1 and any(tree.scores_may_be_negative(options.post_processor) for tree in trees):
         raise InputError(
             "the mean over several trees cannot be exported with a post-processor whose scores may be negative",
@@ -187,7 +187,7 @@ def _check_several_trees(trees: Sequence[XLinear], options: PredictionOptions) -
 
 
 def _decided(parts: ModelParts, options: PredictionOptions) -> tuple[ModelParts, PredictionOptions]:
-    """Return the parts and options after the choice of scores and threshold."""
+    """Return the parts and options after choosing the scores and the threshold."""
     decision = decide(options, None if parts.evidence is None else parts.evidence.fusion)
     if not decision.probable:
         return parts._replace(evidence=None), options
@@ -209,7 +209,7 @@ def _recorded(asked: PredictionOptions, decided: PredictionOptions, precision: s
 
 
 def _beams(ranker: XLinear, options: PredictionOptions) -> list[int]:
-    """Return the number of nodes kept at each level, as in the rankers' own search."""
+    """Return the number of nodes to keep at each level, as in the rankers' own search."""
     beams = [level.pred_params.only_topk for level in ranker.levels]
     if options.beam_size is not None:
         beams[:-1] = [options.beam_size] * (len(beams) - 1)
@@ -225,7 +225,7 @@ def _post_processors(ranker: XLinear, options: PredictionOptions) -> list[str]:
 def _stream_levels(
     ranker: XLinear, options: PredictionOptions, store: StreamedVariables, prefix: str, precision: str = "fp32"
 ) -> tuple[list[Arrangement], TreeSearch]:
-    """Arrange and write the levels of a tree one after the other, and return its search."""
+    """Arrange and write the levels of a tree one by one; return their arrangements and the search of the tree."""
     levels, searches = [], []
     beams, posts = _beams(ranker, options), _post_processors(ranker, options)
     arriving = ranker.levels[0].clusters.shape[1]
@@ -247,7 +247,7 @@ def _stream_levels(
 
 
 def _stream_tree(levels: Sequence[Level], store: StreamedVariables) -> tuple[list[Any], list[Any]]:
-    """Write the parent of each node and, for each node above the label level, example labels."""
+    """Write the parent of each node and, for nodes above the labels, example labels; return the variables."""
     parents, examples = list[Any](), list[Any]()
     below: np.ndarray | None = None
     for number in range(len(levels) - 1, -1, -1):
@@ -262,7 +262,7 @@ def _stream_tree(levels: Sequence[Level], store: StreamedVariables) -> tuple[lis
 
 
 def _examples(clusters: csc_matrix, below: np.ndarray | None) -> np.ndarray:
-    """Return labels below each parent, from its first, middle and last child; -1 for missing ones."""
+    """Return example labels of each parent, from its first, middle and last child; -1 for missing labels."""
     first, last = clusters.indptr[:-1].astype(np.int64), clusters.indptr[1:].astype(np.int64)
     out = np.full((clusters.shape[1], _EXAMPLES), -1, np.int32)
     some = last > first

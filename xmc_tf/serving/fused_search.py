@@ -1,4 +1,4 @@
-"""The fusion of rankers' scores and label names as TensorFlow ops, equal to ``xmc_tf.fusion``."""
+"""Fusion of rankers' scores and label names as TensorFlow ops, with the same results as ``xmc_tf.fusion``."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class EvidenceParts(NamedTuple):
 
 
 class FusedSearch(tf.Module):
-    """Probabilities of labels, from the rankers' best labels, and the names in texts where they are evidence."""
+    """A search for the most probable labels, based on the rankers' best labels and on label names in the texts."""
 
     def __init__(self, parts: EvidenceParts) -> None:
         super().__init__(name="fusion")
@@ -40,7 +40,7 @@ class FusedSearch(tf.Module):
         self.similar = NameSimilarity(similarity) if similarity is not None and len(similarity.labels) else None
 
     def __call__(self, text: tf.Tensor | None, beam: Beam, most: int, documents: tf.Tensor | None = None) -> Beam:
-        """Return the most probable labels; embeddings of documents have length 1."""
+        """Return the most probable labels; ``documents`` are embeddings of length 1."""
         similar = None if documents is None else self.similar
         with tf.device("CPU:0"):
             count = tf.shape(beam.nodes, tf.int64)[0]
@@ -72,14 +72,14 @@ class FusedSearch(tf.Module):
         return tf.gather(self.log_documents, tf.maximum(nodes, 0)) > 0
 
     def _candidates(self, mentions: GraphMentions) -> tf.Tensor:
-        """Return the keys of the mentions that make their labels candidates; see ``xmc_tf.fusion.Fusion``."""
+        """Return the keys of the mentions whose labels become candidates; see ``xmc_tf.fusion.Fusion``."""
         if not self._names_are_documents:
             return tf.boolean_mask(mentions.keys, mentions.worth > 0)
         labels = tf.cast(mentions.keys % self._nr_labels, tf.int32)
         return tf.boolean_mask(mentions.keys, (mentions.grade != PARTIAL) | ~self._known(labels))
 
     def _closeness(self, documents: tf.Tensor | None, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Return the cosines of documents and label centers; see ``xmc_tf.fusion.centers``."""
+        """Return the cosine of each candidate's document and label center; see ``xmc_tf.fusion.centers``."""
         if self.centers is None or documents is None:
             return tf.zeros(tf.shape(labels), tf.float64)
         products = tf.gather(documents, rows) * tf.gather(self.centers, labels)
@@ -96,7 +96,7 @@ class FusedSearch(tf.Module):
         closeness: tf.Tensor,
         count: tf.Tensor,
     ) -> tf.Tensor:
-        """Return the weighted sum of the features; see ``xmc_tf.fusion.features``."""
+        """Return the weighted sum of each candidate's features; see ``xmc_tf.fusion.features``."""
         worth = tf.cast(mentions.worth, tf.float64)
         if not self._names_are_documents:
             mentions = GraphMentions(*(tf.zeros_like(column) for column in mentions))
@@ -142,7 +142,7 @@ class FusedSearch(tf.Module):
 
 
 class NameSimilarity(tf.Module):
-    """The similarity of documents and names of labels without training documents."""
+    """The similarity of documents to the names of labels that have no training documents."""
 
     def __init__(self, similarity: Similarity) -> None:
         super().__init__(name="name_similarity")
@@ -153,13 +153,13 @@ class NameSimilarity(tf.Module):
         self._least, self._scale = similarity.least, similarity.scale
 
     def candidates(self, documents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return pairs of a document (int64) and a label similar to it (int32), for documents of length 1."""
+        """Return pairs of a document (int64) and a similar label (int32), given document embeddings of length 1."""
         best = tf.math.top_k(tf.matmul(documents, self.vectors, transpose_b=True), k=self._most)
         there = tf.where(best.values >= self._least)
         return there[:, 0], tf.gather(self.labels, tf.gather_nd(best.indices, there))
 
     def of_pairs(self, documents: tf.Tensor, rows: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Return the float64 similarity of pairs of document and label; 0 for labels with training documents."""
+        """Return the float64 similarity of each (document, label) pair; 0 for labels with training documents."""
         known = self.labels.value()
         place = tf.minimum(tf.searchsorted(known, labels), tf.size(known) - 1)
         same = tf.gather(known, place) == labels
@@ -171,7 +171,7 @@ class NameSimilarity(tf.Module):
 
 
 def _aligned(mentions: GraphMentions | None, keys: tf.Tensor) -> GraphMentions:
-    """Return the mention of each candidate; zeros where there is none."""
+    """Return the mention of each candidate, with zeros for candidates that are not mentioned."""
     if mentions is None:
         nothing, no_share = tf.zeros_like(keys, tf.int32), tf.zeros_like(keys, tf.float32)
         return GraphMentions(keys, no_share, nothing, no_share, nothing, no_share, nothing, nothing, nothing)
@@ -188,7 +188,7 @@ def _log_odds(probability: tf.Tensor) -> tf.Tensor:
 
 
 def _best(rows: tf.Tensor, labels: tf.Tensor, probability: tf.Tensor, count: tf.Tensor, most: int) -> Beam:
-    """Return the most probable of the candidates, which are sorted by document."""
+    """Return the most probable candidates of each document; the candidates must be sorted by document."""
     starts = tf.searchsorted(rows, tf.range(count))
     place = tf.range(tf.size(rows, out_type=tf.int64)) - tf.cast(tf.gather(starts, rows), tf.int64)
     width = tf.maximum(tf.reduce_max(tf.concat([place, [0]], axis=0)) + 1, most)

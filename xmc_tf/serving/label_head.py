@@ -1,4 +1,4 @@
-"""A fine-tuned label head in the served graph, and the mean of its scores and the rankers'."""
+"""A fine-tuned label head in the served graph, and the averaging of its scores with the rankers' scores."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class LabelHeadParts(NamedTuple):
 
 
 class BlendedSearch:
-    """A search whose last beam is the mean of the rankers' scores and the head's largest over a document's windows."""
+    """A search that averages the rankers' scores with the head's, which are the maximum over a document's windows."""
 
     def __init__(self, search: TreeSearch | MeanSearch, head: LabelHeadParts, rows: tf.Variable, length: float) -> None:
         self._search, self._head, self._rows = search, head, rows
@@ -45,7 +45,7 @@ class BlendedSearch:
         return best_of(rank(scores, nodes, tf.ones_like(nodes, tf.bool)), min(most, rows.shape[0]))
 
     def _largest_of_windows(self, windows: TextWindows, count: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        """Return the largest raw score of each label over the windows of each document: float32 [documents, labels]."""
+        """Return the maximum raw score of each label over a document's windows: float32 [documents, labels]."""
         # As in `xmc_tf.matcher.predict_levels`, all windows of a document get the same log-sum-exp, the mean of theirs.
         # Post-processors are monotone, so they may follow. Some windows are scored at a time, because a batch of long
         # texts has many times as many windows.
@@ -70,7 +70,7 @@ def _scores(vectors: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
 
 
 def _mean(beams: Sequence[Beam], most: int, rows: tf.Variable) -> Beam:
-    """Return the best labels by the mean score over the beams."""
+    """Return the best labels by their mean score over the beams; a label counts as 0 in beams that lack it."""
     count = tf.shape(beams[0].nodes)[0]
     shape = [count, rows.shape[0]]
     total, there = tf.zeros(shape), tf.zeros(shape, tf.int32)

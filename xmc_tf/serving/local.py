@@ -1,4 +1,4 @@
-"""An exported model that is loaded in this process, to try it out and to measure it."""
+"""An exported model that is loaded in this process, for trials and measurements."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ class LocalModel:
     def ask(
         self, texts: Sequence[str] | Sequence[bytes], signature: str = "serving_default", **more: Any
     ) -> dict[str, np.ndarray]:
-        """Return the answer to one request, as from a server."""
+        """Return the answer to one request, in the same form as a server's answer."""
         check_not_forked("an exported model")
         if signature not in self._model.signatures:
             raise InputError(
@@ -54,7 +54,7 @@ class LocalModel:
         return {name: value.numpy() for name, value in self._model.signatures[signature](**inputs).items()}
 
     def predict(self, texts: Sequence[str] | Sequence[bytes], batch: int = 64) -> csr_matrix:
-        """Return the best labels of many texts as a matrix of texts × labels, each row in descending order of score."""
+        """Return a texts × labels matrix of the best labels, with scores in descending order within each row."""
         answers = []
         with Progress("asking the exported model", len(texts), "documents") as progress:
             for at in range(0, len(texts), batch):
@@ -67,7 +67,7 @@ class LocalModel:
 
 
 def as_matrix(labels: np.ndarray, scores: np.ndarray, nr_labels: int) -> csr_matrix:
-    """Return an answer as a matrix whose rows are in descending order of score; label -1 means no label."""
+    """Convert an answer to a matrix with scores in descending order within each row; label -1 means no label."""
     there = labels >= 0
     result = csr_matrix((len(labels), nr_labels), dtype=np.float32)
     result.indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)
@@ -77,7 +77,7 @@ def as_matrix(labels: np.ndarray, scores: np.ndarray, nr_labels: int) -> csr_mat
 
 
 def find_version(folder: str | Path) -> Path:
-    """Return the folder with ``saved_model.pb``: the given one, or its highest version."""
+    """Return the folder with ``saved_model.pb``: the given folder, or its subfolder with the highest version."""
     folder = Path(folder)
     if (folder / "saved_model.pb").is_file():
         return folder

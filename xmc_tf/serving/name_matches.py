@@ -1,4 +1,4 @@
-"""Mentions of labels in texts as TensorFlow ops, equal to those of ``xmc_tf.label_names``."""
+"""Mentions of labels in texts as TensorFlow ops, with the same results as ``xmc_tf.label_names``."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ _LARGEST = 2**31 - 1
 
 
 class GraphMentions(NamedTuple):
-    """Labels that texts mention, with the fields of :class:`xmc_tf.label_names.Mentions`."""
+    """Mentions of labels in texts, with the fields of :class:`xmc_tf.label_names.Mentions`."""
 
     keys: tf.Tensor  # ascending: document × number of labels + label
     worth: tf.Tensor
@@ -48,7 +48,7 @@ class NameMatches(tf.Module):
             return self._mentions(*self._words(text))
 
     def _words(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return the distinct words of names in texts, for `_mentions`."""
+        """Find the words of label names in texts; the results are the arguments of `_mentions`."""
         characters, rows = self._characters(text)
         unspaced = tf.bitwise.bitwise_and(characters, UNSPACED) != 0
         spaced = (characters > 0) & ~unspaced
@@ -104,7 +104,7 @@ class NameMatches(tf.Module):
         return key, tf.where(known, tf.gather(self.held["lemma_exact"], lemma), exact)
 
     def _characters(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the characters of all texts as the table maps them, and the text of each."""
+        """Convert all texts to characters with the table; return the characters, and the text of each character."""
         # The Unicode ops end a string at its first NUL.
         text = tf.strings.regex_replace(text, r"\x00", " ")
         decoded = tf.raw_ops.UnicodeDecode(input=text, input_encoding="UTF-8", errors="replace", Tsplits=tf.int64)
@@ -118,7 +118,7 @@ class NameMatches(tf.Module):
         return tf.gather(mapped, kept), tf.gather(rows, kept)
 
     def _hash(self, characters: tf.Tensor, start: tf.Tensor, end: tf.Tensor, factor: np.int64) -> tf.Tensor:
-        """Return the hash of characters from ``start`` to ``end``: the sum of each, times a power of the factor."""
+        """Hash the characters from ``start`` to ``end``: sum up each character times a power of ``factor``."""
         longest = tf.reduce_max(tf.concat([end - start, [1]], axis=0))
         hashed = tf.zeros_like(start)
 
@@ -131,7 +131,7 @@ class NameMatches(tf.Module):
         return tf.while_loop(lambda at, _: at < longest, step, [zero, hashed])[1]
 
     def _known(self, hashes: tf.Tensor, rows: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the pairs of document and known word, as one number each, and the place of each hash."""
+        """Find known words; return a number for each (document, word) pair, and the place of each among the hashes."""
         known = self.held[name].value()
         place = tf.minimum(tf.searchsorted(known, hashes), tf.size(known) - 1)
         found = tf.where(tf.gather(known, place) == hashes)[:, 0]
@@ -211,7 +211,7 @@ def _best(keys: tf.Tensor, names: tf.Tensor, columns: tuple[tf.Tensor, ...]) -> 
 
 
 def _spread(first: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return all numbers in some ranges, and the range of each number."""
+    """Expand ranges to all their numbers; return the range of each number, and the numbers."""
     ends = tf.cumsum(last - first)
     places = tf.range(tf.reduce_max(tf.concat([ends, [0]], axis=0)))
     source = tf.searchsorted(ends, places, side="right")
@@ -219,6 +219,6 @@ def _spread(first: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _contains(ascending: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
-    """Return which of the wanted numbers are among ascending ones."""
+    """Return a mask of the wanted numbers that are in the ascending array."""
     padded = tf.concat([ascending, [tf.int64.max]], axis=0)
     return tf.gather(padded, tf.searchsorted(ascending, wanted)) == wanted

@@ -1,4 +1,4 @@
-"""The input of a search: sparse features in rows, and dense features if the model has them."""
+"""The input of a search: sparse features by row, and dense features if the model uses them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, Self
@@ -28,21 +28,21 @@ class Query(NamedTuple):
 
     @classmethod
     def from_rows(cls, row_splits: tf.Tensor, features: tf.Tensor, values: tf.Tensor, dense: tf.Tensor | None) -> Self:
-        """Return a query from the row splits of the documents' features."""
+        """Return a query, given the row splits of the documents' sparse features."""
         places = tf.range(tf.size(features, out_type=row_splits.dtype))
         rows = tf.searchsorted(row_splits[1:], places, side="right")
         return cls(rows, features, values, dense, tf.size(row_splits) - 1)
 
     @classmethod
     def from_padded(cls, features: tf.Tensor, values: tf.Tensor, dense: tf.Tensor | None) -> Self:
-        """Return a query from padded rows, where padding has weight 0."""
+        """Return a query, given padded rows in which padding has weight 0."""
         there = tf.where(tf.not_equal(values, 0.0))
         rows, count = tf.cast(there[:, 0], tf.int32), tf.shape(features)[0]
         return cls(rows, tf.gather_nd(features, there), tf.gather_nd(values, there), dense, count)
 
 
 class DenseFeatures(Protocol):
-    """Dense features that are appended to the TF-IDF features of each document."""
+    """The interface of dense features, which are appended to each document's TF-IDF features."""
 
     dim: int
     length: float  # the norm of a document's dense features in the rankers' training
@@ -56,7 +56,7 @@ class DenseFeatures(Protocol):
 
 
 class CallerEmbeddings:
-    """Embeddings that the caller computes, for rankers trained on features of another program."""
+    """Embeddings from the caller, for rankers that were trained on features of another program."""
 
     length = 1.0
     reads_text = False
@@ -74,7 +74,7 @@ class CallerEmbeddings:
 
 
 def required(*checks: tuple[tf.Tensor, str]) -> Any:
-    """Return a context whose ops abort the request if a condition is false, with the message of that condition."""
+    """Return a context whose ops abort the request if a condition is false; the error has the condition's message."""
     return tf.control_dependencies([
         tf.raw_ops.Assert(condition=condition, data=[tf.constant(message)]) for condition, message in checks
     ])  # fmt: skip

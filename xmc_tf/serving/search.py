@@ -1,4 +1,4 @@
-"""Beam search as TensorFlow ops, equal to the rankers' own search: each level scores the best nodes' children."""
+"""Beam search as TensorFlow ops, with the same results as the rankers' own search."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -44,7 +44,7 @@ class LevelSearch:
         return best_of(tf.reshape(rank(scores, nodes, there), [-1, width]), min(most, width))
 
     def _sparse_scores(self, query: Query, beam: Beam, places: tf.Tensor) -> tf.Tensor:
-        """Return the raw scores of the sparse features; float32 [documents, beam, children]."""
+        """Return the raw scores from sparse features: float32 [documents, beam, children]."""
         # Read once, because each read copies the variable.
         keys = self._variables["keys"].value()
         if keys.shape[0] == 0:  # no node has a weight on any sparse feature
@@ -90,7 +90,7 @@ class LevelSearch:
         return tf.math.unsorted_segment_sum(amount, place, nr_targets * self._level.widest)
 
     def _dense_scores(self, query: Query, places: tf.Tensor) -> tf.Tensor:
-        """Return the raw scores of the dense features, for the children or, if faster, for the whole level."""
+        """Return the raw scores from dense features, for the children only or, if faster, from the whole level."""
         assert query.dense is not None
         vectors, weights = query.dense, self._variables["dense"]
 
@@ -116,7 +116,7 @@ class TreeSearch:
         self._root_score = 0.0 if additive(first_post) else 1.0
 
     def __call__(self, query: Query, most: int) -> list[Beam]:
-        """Return the beam of each level; the last are the best ``most`` labels."""
+        """Return the beam of each level; the last beam contains the best ``most`` labels."""
         shape = [query.count, self._nr_roots]
         nodes = tf.broadcast_to(tf.range(self._nr_roots), shape)
         beam = Beam(tf.ensure_shape(nodes, [None, self._nr_roots]), tf.fill(shape, self._root_score))
@@ -128,7 +128,7 @@ class TreeSearch:
 
 
 class MeanSearch:
-    """The search over several trees, whose last beam is the mean of the trees' scores."""
+    """A search over several trees; its last beam contains the mean of the trees' scores."""
 
     def __init__(self, searches: Sequence[TreeSearch], pool: int) -> None:
         self._searches, self._pool = searches, pool
@@ -142,7 +142,7 @@ class MeanSearch:
 
 
 def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int, first: int) -> list[Beam]:
-    """Return the best labels, of which a shorter list is the beginning; see ``xmc_tf.rankers.ensemble``."""
+    """Return the best labels such that a longer list begins with the shorter ones; see ``xmc_tf.rankers.ensemble``."""
     *above, found = search(query, first)
     while first < most:
         first *= GROWTH
@@ -151,8 +151,8 @@ def deepened(search: Callable[[Query, int], list[Beam]], query: Query, most: int
 
 
 def extended(found: Beam, more: Beam, shares: bool = False) -> Beam:
-    """Append the labels of ``more`` that ``found`` lacks. Their scores are capped at the lowest one of ``found``, or,
-    with ``shares``, multiplied by it.
+    """Append the labels of ``more`` that are not in ``found``. Their scores are capped at the lowest score in ``found``
+    or, with ``shares``, multiplied by it.
     """
     known = tf.reduce_any(tf.equal(more.nodes[:, :, None], found.nodes[:, None, :]), axis=2)
     new = tf.where(known, -1, more.nodes)
@@ -172,7 +172,7 @@ def first_of(beam: Beam, most: int) -> Beam:
 
 
 def mean_of(beams: Sequence[Beam], most: int) -> Beam:
-    """Return the best labels by their mean score over the beams; a label missing in a beam counts as 0 there."""
+    """Return the best labels by their mean score over the beams; a label counts as 0 in beams that lack it."""
     # The sum runs from the first beam to the last in float32, as in the rankers' own search.
     nodes = tf.concat([beam.nodes for beam in beams], axis=1)
     total, there, before = tf.zeros_like(nodes, tf.float32), nodes >= 0, 0
@@ -187,12 +187,12 @@ def mean_of(beams: Sequence[Beam], most: int) -> Beam:
 
 
 def additive(name: str) -> bool:
-    """Return whether scores add along the path, as logarithms do."""
+    """Return whether the post-processor's scores are added along the path, as logarithms are."""
     return name.startswith("log-")
 
 
 def chained(name: str, raw: tf.Tensor, parent: tf.Tensor) -> tf.Tensor:
-    """Return the float32 scores of nodes along their paths from the root."""
+    """Return the float32 scores of nodes, combined with their parents' scores."""
     # Double precision, as in the compiled search: equal scores are frequent (a hinge maps all values beyond its margin
     # to 1) and must be equal here too. Only scores below 1e-38 differ: TensorFlow flushes subnormal numbers to 0.
     post_processor_code(name)  # raises an error for unknown names
@@ -213,7 +213,7 @@ def chained(name: str, raw: tf.Tensor, parent: tf.Tensor) -> tf.Tensor:
 
 
 def rank(scores: tf.Tensor, nodes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
-    """Return a sort key for nodes and scores: higher scores are larger; on equal scores, lower nodes are larger."""
+    """Return sort keys of nodes: higher scores have larger keys; of equal scores, lower nodes have larger keys."""
     bits = tf.bitcast(scores, tf.int32)
     bits = tf.where(tf.equal(bits, -(2**31)), 0, bits)  # -0.0 becomes 0.0
     # The bits of negative numbers rise as the numbers fall.
@@ -223,13 +223,13 @@ def rank(scores: tf.Tensor, nodes: tf.Tensor, there: tf.Tensor) -> tf.Tensor:
 
 
 def best_of(keys: tf.Tensor, most: int) -> Beam:
-    """Return the nodes and scores of the ``most`` largest keys (see :func:`rank`) in each row."""
+    """Return the nodes and scores of the ``most`` largest keys in each row; :func:`rank` makes the keys."""
     scores, nodes = unrank(tf.math.top_k(keys, k=most).values)
     return Beam(nodes, scores)
 
 
 def unrank(keys: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the float32 score and int32 node of each key of :func:`rank`; node -1 and score 0 if not a candidate."""
+    """Convert keys of :func:`rank` to float32 scores and int32 nodes; 0 and -1 if a key is not a candidate."""
     there = tf.not_equal(keys, NOTHING)
     ascending = tf.cast(tf.bitwise.right_shift(keys, tf.constant(32, tf.int64)), tf.int32)
     bits = tf.where(ascending < 0, tf.bitwise.bitwise_xor(ascending, _LARGEST_NODE), ascending)

@@ -15,7 +15,7 @@ class Signatures:
     """The signatures of a model, as traced functions.
 
     serving_default   text → labels, scores, names; identical to ``features`` if the model cannot read texts
-    top_k             text, and the number of labels wanted for each text → labels, scores, names
+    top_k             text, and the number of labels for each text → labels, scores, names
     features          padded feature ids and weights, and the inputs of the dense features → labels, scores, names
     paths             text → labels, scores, names, and the path through the tree to each label
     embed             text → the dense features
@@ -99,7 +99,7 @@ class Signatures:
         return {name: tf.fill(shape, tf.constant(number, tf.int64)) for name, number in self._numbers.items()}
 
     def _found(self, text: tf.Tensor, most: int) -> list[Beam]:
-        """Return the beam of each level; the last are the labels, with the scores of the answer."""
+        """Return the beam of each level; the last beam contains the labels with their final scores."""
         return self._fuse(text, self._query(text), most)
 
     def _fuse(self, text: tf.Tensor | None, query: Query, most: int) -> list[Beam]:
@@ -120,14 +120,14 @@ class Signatures:
         return Query.from_rows(row_splits, ids, weights, dense)._replace(windows=windows)
 
     def _scaled(self, dense: Dense | None) -> tuple[tf.Tensor | None, TextWindows | None]:
-        """Return the dense features with the norm that the rankers expect, and the windows."""
+        """Return the dense features, scaled to the norm that the rankers expect, and the windows."""
         if dense is None or self._dense is None:
             return None, None
         return dense.documents * self._dense.length, dense.windows
 
 
 class Answers(NamedTuple):
-    """The conversion of beams to outputs; missing labels are -1 with score 0 and an empty name."""
+    """The conversion of beams to outputs. Missing labels are -1, with score 0 and an empty name."""
 
     names: tf.Variable | None  # string [labels]; None: the labels' numbers
     parents: Sequence[tf.Variable]  # int32 [nodes] of each level
@@ -135,21 +135,21 @@ class Answers(NamedTuple):
     threshold: float | None  # labels with a lower score are left out
 
     def labels(self, beam: Beam, k: int) -> dict[str, tf.Tensor]:
-        """Return the best ``k`` labels, always in ``k`` columns."""
+        """Return the best ``k`` labels, always as ``k`` columns."""
         lacking = max(0, k - beam.nodes.shape[1])
         nodes = tf.pad(beam.nodes, [[0, 0], [0, lacking]], constant_values=-1)
         scores = tf.pad(beam.scores, [[0, 0], [0, lacking]])
         return self._filled(nodes, scores, nodes >= 0)
 
     def first(self, beam: Beam, k: int, counts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return the best labels of each document: as many as its entry in ``counts`` (int32 [n]), at most ``k``."""
+        """Return as many of each document's best labels as ``counts`` (int32 [n]) requests, at most ``k``."""
         width = tf.reduce_max(tf.concat([counts, [0]], axis=0))
         out = self.labels(beam, k)
         labels, scores = out["labels"][:, :width], out["scores"][:, :width]
         return self._filled(labels, scores, (tf.range(width) < counts[:, None]) & (labels >= 0))
 
     def paths(self, beams: Sequence[Beam], k: int) -> dict[str, tf.Tensor]:
-        """Return the best ``k`` labels, and the nodes above each from the top, with their scores and example labels."""
+        """Return the best ``k`` labels, and the nodes above each label from the top, with scores and example labels."""
         out = self.labels(beams[-1], k)
         node = tf.cast(out["labels"], tf.int32)
         node = tf.where(node < tf.size(self.parents[-1]), node, -1)  # labels that were added later have no path
@@ -181,7 +181,7 @@ class Answers(NamedTuple):
 
 
 def _traced(function: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> Any:
-    """Return the function's graph, whose inputs have the names used in requests."""
+    """Return the graph of a function; its inputs have the names used in requests."""
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in specs.items()}
 
     def call(inputs: Mapping[str, tf.Tensor]) -> Any:

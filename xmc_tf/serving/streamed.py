@@ -1,4 +1,4 @@
-"""Variables of a SavedModel that are written one by one, so that only one level of a model is in memory."""
+"""Variables of a SavedModel that are written one at a time, so that only one level of a model is in memory."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ BLOCK_BYTES = 64 << 20
 
 
 class StreamedVariables:
-    """Arrays written to a folder in blocks, with a variable for each: a placeholder for tracing, without memory."""
+    """Arrays written to a folder in blocks. Each has a variable for tracing, a placeholder that takes no memory."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -25,7 +25,7 @@ class StreamedVariables:
         self.bytes = 0
 
     def add(self, name: str, array: np.ndarray) -> tf.Variable:
-        """Write an array and return its variable, which cannot be read in this process; names are unique."""
+        """Write an array under a unique name; return its variable, which cannot be read in this process."""
         key = f"streamed/{name}/.ATTRIBUTES/VARIABLE_VALUE"
         rows = max(1, BLOCK_BYTES // max(array[:1].nbytes, 1))
         for low in range(0, max(len(array), 1), rows):
@@ -47,7 +47,7 @@ class StreamedVariables:
         return variable
 
     def merge_into(self, saved_model: Path) -> None:
-        """Merge the checkpoint saved with the graph and all arrays into one checkpoint."""
+        """Merge all arrays and the checkpoint that was saved with the graph into one checkpoint."""
         variables = saved_model / "variables"
         for file in list(variables.glob("variables.*")):
             # A merge ends by deleting the indices that it has read; they must differ from the one that it writes.

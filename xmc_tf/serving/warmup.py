@@ -24,7 +24,7 @@ _PREDICT_REQUEST_MODEL_SPEC, _PREDICT_REQUEST_INPUTS, _MODEL_SPEC_SIGNATURE_NAME
 
 
 def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:
-    """Raise an InputError if ``write_warmup`` could not write ``count`` requests from these texts."""
+    """Raise an InputError if ``write_warmup`` cannot write ``count`` requests from these texts."""
     if not 1 <= count <= MAX_REQUESTS - 3:
         raise InputError(
             f"{count:,} warm-up requests cannot be written",
@@ -36,7 +36,7 @@ def check_warmup(texts: Sequence[str] | Sequence[bytes], count: int) -> None:
 
 
 def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], count: int = 64) -> Path:
-    """Write requests into an exported model: one for each chosen text, a batch, and one for each other signature."""
+    """Write requests into an exported model: one per chosen text, a batch, and one each for ``top_k`` and ``paths``."""
     check_warmup(texts, count)
     import tensorflow as tf
 
@@ -56,13 +56,13 @@ def write_warmup(folder: str | Path, texts: Sequence[str] | Sequence[bytes], cou
 
 
 def example_texts(texts: Sequence[str] | Sequence[bytes], count: int) -> list[str]:
-    """Return the beginnings of the first texts that ``write_warmup`` chooses, to try the model with."""
+    """Return the beginnings of some texts that ``write_warmup`` chooses, as examples to try the model with."""
     chosen = [text.decode(errors="replace") for text in dict.fromkeys(_chosen(texts, count)) if text.strip()]
     return [text[:_EXAMPLE_LENGTH] for text in chosen[:_EXAMPLES]]
 
 
 def _chosen(texts: Sequence[str] | Sequence[bytes], count: int) -> list[bytes]:
-    """Return some texts in UTF-8, spread evenly over all of them."""
+    """Return texts in UTF-8, chosen at equal distances from all texts."""
     some = [texts[int(at)] for at in np.unique(np.linspace(0, len(texts) - 1, min(count, len(texts))))]
     return [text.encode() if isinstance(text, str) else text for text in some]
 
