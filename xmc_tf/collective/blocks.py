@@ -1,4 +1,4 @@
-"""Changes that last for a block."""
+"""Context managers for changes that are undone at the end of a ``with`` block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ def set_in_block(variable: ContextVar[T], value: T) -> Iterator[None]:
 
 @contextmanager
 def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
-    """Replace attributes of an object, a class or a module. Keras does not track those of its objects."""
+    """Replace attributes of an object, class or module in the block. Keras does not track values that this sets."""
     change, remove = (setattr, delattr) if isinstance(owner, type) else (object.__setattr__, object.__delattr__)
     before = {name: vars(owner)[name] for name in attributes if name in vars(owner)}
     for name, value in attributes.items():

@@ -24,21 +24,21 @@ InputFn = Callable[..., tf.data.Dataset]
 
 
 class TrainSpec(NamedTuple):
-    """The training data of ``train_and_evaluate``, and the total number of steps, including those before a resume."""
+    """The training data of ``train_and_evaluate``, and the total number of steps, counting those before a resume."""
 
     input_fn: InputFn
     max_steps: int
 
 
 class EvalSpec(NamedTuple):
-    """The data on which ``train_and_evaluate`` evaluates at every checkpoint."""
+    """The data on which ``train_and_evaluate`` evaluates the model at each checkpoint."""
 
     input_fn: InputFn
     steps: int | None = None  # batches of each rank; default: all
 
 
 class Estimator:
-    """A training that can be interrupted and resumed from a checkpoint in its folder; see ``strategy.estimator``.
+    """A training run that can be interrupted and resumed from a checkpoint. Create it with ``strategy.estimator``.
 
     Example:
         >>> estimator = strategy.estimator(make_model, model_dir="run")
@@ -78,25 +78,23 @@ class Estimator:
         return self.model_dir / "checkpoint"
 
     def train(self, input_fn: InputFn, max_steps: int) -> int:
-        """Train until ``max_steps`` steps have been made in total, on the data repeated as needed, and return their
-        number.
-        """
+        """Train up to ``max_steps`` steps in total, repeating the data as needed, and return the number made."""
         return self._train(input_fn, max_steps, None)
 
     def evaluate(self, input_fn: InputFn, steps: int | None = None) -> dict[str, float]:
-        """Return the loss and metrics over the batches of all ranks (of each, ``steps``; default: all); collective."""
+        """Return the loss and metrics over ``steps`` batches of each rank (default: all). All ranks must call it."""
         self._load(optimizer=False)
         return self._evaluate(input_fn, steps)
 
     def train_and_evaluate(self, train_spec: TrainSpec, eval_spec: EvalSpec) -> dict[str, float]:
-        """Train, evaluate at every checkpoint, and return the results of the last evaluation; collective."""
+        """Train, evaluate at each checkpoint, and return the last evaluation's results. All ranks must call it."""
         self._train(*train_spec, eval_spec)
         return self._evaluate(*eval_spec)
 
     def export_saved_model(
         self, folder: str | Path, signatures: Mapping[str, Signature] | None = None, *, track: Sequence[Any] = ()
     ) -> Path:
-        """Write a SavedModel of the trained model; collective. See ``saved_model.export_saved_model``."""
+        """Write a SavedModel of the trained model; see ``saved_model.export_saved_model``. All ranks must call it."""
         self._load(optimizer=False)
         tables, communicator = tables_of(self.model), self.strategy.communicator
         return export_saved_model(folder, signatures or self.model, tables, communicator, track=track)
@@ -147,7 +145,7 @@ class Estimator:
         return results
 
     def _load(self, optimizer: bool) -> int:
-        """Load the checkpoint once, and return the number of steps made."""
+        """Load the checkpoint, if this was not done before, and return the number of completed steps."""
         communicator = self.strategy.communicator
         if self._loaded not in ("all", "all" if optimizer else "model"):
             if has_checkpoint(self.checkpoint, communicator):
@@ -165,7 +163,7 @@ class Estimator:
 
 
 class _StopAtStep(keras.callbacks.Callback):
-    """A callback that ends the training at a step, which takes at least ``batches`` batches."""
+    """A callback that ends training at a given step, after at least ``batches`` batches."""
 
     def __init__(self, max_steps: int, batches: int) -> None:
         super().__init__()
@@ -179,7 +177,7 @@ class _StopAtStep(keras.callbacks.Callback):
 
 
 def check_no_model_fn(options: Mapping[str, Any]) -> None:
-    """Refuse the arguments of estimators of TensorFlow 1, and name what replaces them."""
+    """Raise InputError for arguments of TensorFlow 1 estimators, and name their replacements."""
     if found := [name for name in ("model_fn", "config", "params", "warm_start_from") if name in options]:
         raise InputError(
             f"strategy.estimator({', '.join(f'{name}=…' for name in found)})",

@@ -1,4 +1,4 @@
-"""Programs of TensorFlow 1 over several ranks: variables of a ``tf.Graph`` and optimizers of ``tf.compat.v1.train``."""
+"""TensorFlow 1 programs on several ranks: variables of a ``tf.Graph`` and optimizers of ``tf.compat.v1.train``."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -27,7 +27,7 @@ MakeTable = Callable[..., ShardedTable]
 
 
 class ShardedVariable(ResourceVariable):
-    """The variable of a graph that stands for all rows of a sharded table; lookups of its rows are collective."""
+    """A graph variable that represents all rows of a sharded table. All ranks must take part in its lookups."""
 
     def __init__(self, table: ShardedTable) -> None:
         own = table.variable
@@ -51,11 +51,11 @@ class ShardedVariable(ResourceVariable):
 
     @property
     def device(self) -> str:
-        """The device. Without it, TensorFlow reads all rows on the device of the ids, instead of looking them up."""
+        """The device. Without it, TensorFlow would read all rows on the ids' device instead of looking them up."""
         return "/device:CPU:0"
 
     def sparse_read(self, indices: tf.Tensor, name: str | None = None) -> tf.Tensor:
-        """Return rows, as ``tf.nn.embedding_lookup`` does; collective."""
+        """Return rows, as ``tf.nn.embedding_lookup`` requests them. All ranks must call it."""
         return lookup(self.sharded_table, indices)
 
     def _read_variable_op(self, no_copy: bool = False) -> tf.Tensor:
@@ -83,7 +83,7 @@ class ShardedVariable(ResourceVariable):
 
 @contextmanager
 def sharded_get_variable(make: MakeTable, wants: Callable[[int, int], bool]) -> Iterator[None]:
-    """Shard the matrices that ``get_variable`` makes in the block with a partitioner, or if ``wants(rows, dim)``."""
+    """Shard matrices that ``get_variable`` creates in the block, if they have a partitioner or ``wants(rows, dim)``."""
     if not in_plain_graph():
         yield
         return
@@ -121,7 +121,7 @@ def sharded_get_variable(make: MakeTable, wants: Callable[[int, int], bool]) -> 
 
 
 def variable_of(table: ShardedTable) -> tf.Variable:
-    """Return what stands for all rows of a table in its graph; the first call adds it to the graph's variables."""
+    """Return the variable that represents all rows of a table. The first call adds it to the graph's collections."""
     own = table.variable
     if not hasattr(own, "of_all_rows"):
         own.of_all_rows = own if table.size == 1 else ShardedVariable(table)
@@ -132,7 +132,7 @@ def variable_of(table: ShardedTable) -> tf.Variable:
 
 
 def _of_keras(initializer: Any) -> Initializer:
-    """Return an initializer of ``get_variable`` as one of Keras, whose values do not depend on the number of ranks."""
+    """Convert an initializer of ``get_variable`` to a Keras one, whose values do not depend on the number of ranks."""
     if initializer is None:
         return keras.initializers.GlorotUniform()  # TensorFlow's default
     if isinstance(initializer, type):
@@ -151,7 +151,7 @@ def _of_keras(initializer: Any) -> Initializer:
 
 
 def from_rank_0(initial_value: Any, rank: int) -> Callable[[], tf.Tensor]:
-    """Return the initial value of a replicated variable as a function: that of rank 0, on all ranks."""
+    """Return a function that computes a replicated variable's initial value: on all ranks, that of rank 0."""
 
     def value() -> tf.Tensor:
         own = tf.convert_to_tensor(initial_value() if callable(initial_value) else initial_value)
@@ -186,13 +186,13 @@ v1 = tf.compat.v1
 
 
 def _marked() -> tuple[set[tf.Operation], set[tf.Operation]]:
-    """Return the operations of a graph whose results are gradients: equal on all ranks, and of this rank's rows."""
+    """Return two sets of a graph's operations: those of mean gradients, and those of gradients of this rank's rows."""
     return of_graph("equal_gradients", set), of_graph("gradients_of_rows", set)
 
 
 @contextmanager
 def optimizers_over_ranks(communicator: Communicator) -> Iterator[None]:
-    """Make the optimizers of TensorFlow 1 work over all ranks within the block."""
+    """Make TensorFlow 1 optimizers average gradients over all ranks within the block."""
     if communicator.size == 1:
         yield
         return
@@ -224,7 +224,7 @@ def optimizers_over_ranks(communicator: Communicator) -> Iterator[None]:
 
 
 def _means(gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], size: int) -> list[Gradient | None]:
-    """Return the means of the ranks' gradients; of a sharded variable, those of this rank's rows."""
+    """Return the mean gradients over the ranks. For a sharded variable, return those of this rank's rows."""
     (equal, of_rows), found = _marked(), list(gradients)
     replicated: dict[int, tf.Tensor] = {}
     for at, (gradient, variable) in enumerate(zip(gradients, variables, strict=True)):
@@ -285,7 +285,7 @@ def _check_equal(gradient: Gradient, variable: tf.Variable) -> None:
 
 
 def _check_graph(optimizer: Any) -> None:
-    """Refuse an optimizer of TensorFlow 1 outside of its graphs."""
+    """Raise InputError if a TensorFlow 1 optimizer is used outside of a plain graph."""
     if not in_plain_graph():
         raise InputError(
             f"{type(optimizer).__name__} of tf.compat.v1 outside of a tf.Graph",

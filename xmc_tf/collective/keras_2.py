@@ -1,4 +1,4 @@
-"""Errors for models, layers and optimizers of tf_keras (Keras 2), which each rank would train alone."""
+"""Error messages for models, layers and optimizers of tf_keras (Keras 2). Each rank would train them separately."""
 
 import sys
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from xmc_tf.common.errors import InputError
 
 
 def check_keras_3(what: str, value: Any) -> None:
-    """Refuse an object of Keras 2, which the error calls ``what``."""
+    """Raise InputError if an object is from Keras 2. The message calls the object ``what``."""
     if type(value).__module__.startswith("tf_keras"):
         raise InputError(
             what,
@@ -23,7 +23,7 @@ def check_keras_3(what: str, value: Any) -> None:
 
 @contextmanager
 def keras_2_refused(owner: str, method: str, what: str) -> Iterator[None]:
-    """Refuse calls of a method of a class of Keras 2, such as ``layers.Embedding``, in the block."""
+    """Raise InputError in the block when a method of a Keras 2 class, such as ``layers.Embedding``, is called."""
     if "tf_keras" not in sys.modules:
         yield
         return

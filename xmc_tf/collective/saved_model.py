@@ -1,4 +1,4 @@
-"""Export of a model with sharded tables, each as one ordinary variable; no process ever holds a whole table."""
+"""Exports models with sharded tables. Each becomes one ordinary variable, but no process ever holds a whole table."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ _SLICES = Path("variables", "slices")
 
 
 class Signature(NamedTuple):
-    """A function of tensors in the structure of ``inputs``, whose names requests use, that returns tensors."""
+    """A function and the specification of its input tensors. Requests use the names of the inputs."""
 
     function: Callable[..., Any]
     inputs: Sequence[tf.TensorSpec] | Mapping[str, tf.TensorSpec]
@@ -47,9 +47,9 @@ def export_saved_model(
     *,
     track: Sequence[Any] = (),
 ) -> Path:
-    """Write a SavedModel that plain TensorFlow loads, and return its folder; collective. An older export in the folder
-    is replaced when the new one is complete, other files stay. Unused tables are left out. ``track`` has the owners
-    of further resources of the functions, such as lookup tables.
+    """Write a SavedModel that plain TensorFlow loads, and return its folder. All ranks must call it. The new export
+    replaces an older one when it is complete; other files in the folder stay. Unused tables are left out. ``track``
+    lists objects that own further resources of the functions, such as lookup tables.
     """
     folder = Path(folder)
     with (
@@ -74,7 +74,7 @@ def _save_graph(
     tables: Sequence[ShardedTable],
     track: Sequence[Any],
 ) -> dict[str, str]:
-    """Save everything but the tables' rows; return the checkpoint keys of the used tables' variables."""
+    """Save everything except the tables' rows, and return the checkpoint key of each used table's variable."""
     owners = [*track]
     if isinstance(signatures, keras.Model):
         owners.append(signatures)
@@ -133,7 +133,7 @@ def _signature_of(model: keras.Model) -> Signature:
 
 
 def _traced(name: str, signature: Signature) -> tf.types.experimental.ConcreteFunction:
-    """Return the traced function, which uses the whole tables and must not need other ranks."""
+    """Trace a function that uses whole tables, and raise InputError if it needs other ranks."""
     # A tf.function that has been used in training would return its cached graph.
     inner = getattr(signature.function, "python_function", signature.function)
     inputs: Sequence[Any] = [*signature.inputs]
@@ -172,7 +172,7 @@ def _resources(owner: Any) -> list[Any]:
 
 
 def _write_slice(part: Path | None, table: ShardedTable, key: str, low: int, rows: np.ndarray | None) -> None:
-    """Write rows, on rank 0, as a checkpoint of a slice of the whole table's variable."""
+    """On rank 0, write rows as a checkpoint of a slice of the whole table's variable."""
     if part is None or rows is None:
         return
     where = f"{table.rows} {table.dim} {low},{rows.shape[0]}:-"
@@ -207,7 +207,7 @@ def _merge(part: Path) -> None:
 
 
 def write_fingerprint(folder: Path) -> None:
-    """Write ``fingerprint.pb`` after the last change of a SavedModel; exports of equal models have equal files."""
+    """Write ``fingerprint.pb`` when the SavedModel is otherwise complete. Exports of equal models get equal files."""
     fingerprinting_utils.write_fingerprint(str(folder))
     path = folder / "fingerprint.pb"
     content = FingerprintDef.FromString(path.read_bytes())

@@ -56,7 +56,8 @@ class CollectiveStrategy:
     """Shard embeddings by rows over all ranks, and replicate all other variables.
 
     The same script runs as one process without Horovod, and on N ranks under ``horovodrun -np N``. Each rank reads its
-    own part of the data. The loss of a step is the mean of the ranks' losses.
+    own part of the data. The loss of a step is the mean of the ranks' losses. If all ranks must call a method, they
+    wait for each other there.
 
     Example:
         >>> strategy = CollectiveStrategy()
@@ -70,15 +71,15 @@ class CollectiveStrategy:
     In a custom training loop, use ``strategy.optimizer(...)``.
 
     Args:
-        communicator: the ranks; default: detected from how the process was started.
+        communicator: connects the ranks. Default: detected from how the process was started.
         seed: the seed of the tables' initial values, which do not depend on the number of ranks.
-        shard_above: tables with more bytes are sharded, smaller ones are replicated.
+        shard_above: a size in bytes. Larger tables are sharded, others are replicated.
         wire: the format in which rows are sent: fp32; fp16 or bf16, which halve the bytes at less precision; or int8,
-            which quarters them, with one scale per row.
-        exact: whether optimizers update sharded tables exactly as Keras does, all rows in each step. Default: only the
-            rows that a step looks up, which costs less, and differs from Keras except for plain SGD.
-        stall_timeout: maximum seconds without progress in one collective, after which the run is aborted with a
-            report of what each rank does. Default: no abort, and one report after a minute.
+            which quarters them and uses one scale per row.
+        exact: whether optimizers update all rows of sharded tables in each step, exactly as Keras does. By default,
+            they update only the rows that a step looks up. This costs less and differs from Keras except in plain SGD.
+        stall_timeout: the maximum number of seconds without progress in one collective. After that, the run is aborted
+            with a report of what each rank is doing. Default: no abort, and one report after a minute.
     """
 
     def __init__(
@@ -114,12 +115,12 @@ class CollectiveStrategy:
         return self.communicator.rank
 
     def local_rank(self) -> int:
-        """Return the number of this rank on its host, which selects the GPU."""
+        """Return the number of this rank on its host, for example to select a GPU."""
         return self.communicator.local_rank
 
     @contextmanager
     def scope(self) -> Iterator[Self]:
-        """Replicate variables created in the block from rank 0; models compiled in the block train on all ranks."""
+        """Copy variables created in the block from rank 0 to all ranks. Train models compiled in it on all ranks."""
 
         def same_everywhere(next_creator: Callable, **kwargs: Any) -> tf.Variable:
             if self.world_size() > 1 and in_plain_graph() and replicated_here():
@@ -143,7 +144,7 @@ class CollectiveStrategy:
 
     @contextmanager
     def _same_seeds(self) -> Iterator[None]:
-        """Make Keras draw the seeds of initializers as on rank 0, for layers that it builds after the block."""
+        """Make Keras draw the same initializer seeds as on rank 0, also for layers that it builds after the block."""
         before = random.getstate()
         version, numbers, gauss = self.communicator.broadcast(before)
         random.setstate((version, tuple(numbers), gauss))
@@ -155,11 +156,11 @@ class CollectiveStrategy:
 
     @contextmanager
     def embedding_scope(self, shard_above: int | None = None, wire: WireFormat | None = None) -> Iterator[Self]:
-        """Shard large embeddings that are made inside, by Keras' Embedding or ``variable``, by rows.
+        """Shard large embeddings by rows if they are created in the block by Keras' Embedding or by ``variable``.
 
         Args:
-            shard_above: default: the strategy's; 0 shards all embeddings.
-            wire: default: the strategy's.
+            shard_above: a size in bytes. Larger embeddings are sharded; 0 shards all. Default: the strategy's setting.
+            wire: the format in which rows are sent. Default: the strategy's setting.
         """
         above = self._shard_above if shard_above is None else shard_above
         wire = self._wire if wire is None else wire
@@ -185,7 +186,7 @@ class CollectiveStrategy:
         initializer: Initializer = "uniform",
         trainable: bool = True,
     ) -> ShardedTable | tf.Variable:
-        """Return a sharded table for a large matrix inside ``embedding_scope()``, otherwise a replicated variable.
+        """Return a sharded table for a large matrix inside ``embedding_scope()``, and otherwise a replicated variable.
 
         Example:
             >>> with strategy.embedding_scope(shard_above=0):
@@ -193,10 +194,10 @@ class CollectiveStrategy:
             >>> rows = strategy.lookup(table, [0, 1, 2, 5, 6, 7])
 
         Args:
-            name: name of the variable, by which checkpoints identify it.
-            shape: its shape.
-            initializer: name of a Keras initializer, a matrix, or a function from row numbers to rows.
-            trainable: whether optimizers update it.
+            name: the name of the variable, by which checkpoints identify it.
+            shape: the shape of the variable.
+            initializer: the name of a Keras initializer, a matrix, or a function from row numbers to rows.
+            trainable: whether optimizers update the variable.
         """
         if self._scope is not None and len(shape) == 2 and _is_large(self._scope[0], *shape):
             return self.table(name, shape[0], shape[1], initializer, trainable=trainable)
@@ -216,14 +217,14 @@ class CollectiveStrategy:
         partition: Partition | None = None,
         trainable: bool = True,
     ) -> ShardedTable:
-        """Return a new table of any size that is sharded by rows.
+        """Return a new table, sharded by rows whatever its size.
 
         Args:
             name: a unique name, the same on all ranks.
             rows: the number of rows of the whole table.
             dim: the width of a row.
-            initializer: name of a Keras initializer, a matrix, or a function from row numbers to rows.
-            partition: the rows of each rank; default: equal ranges.
+            initializer: the name of a Keras initializer, a matrix, or a function from row numbers to rows.
+            partition: the range of rows of each rank. Default: ranges of equal size.
             trainable: whether gradient tapes watch the table automatically.
         """
         if not in_plain_graph():
@@ -250,7 +251,7 @@ class CollectiveStrategy:
         evict: Rule | Sequence[Rule] | None = None,
         trainable: bool = True,
     ) -> GrowingTable:
-        """Return a new table without a number of rows: an id gets a row when a lookup in training first sees it.
+        """Return a new table without a fixed number of rows: an id gets a row when a lookup in training first sees it.
 
         In a Keras model, use ``GrowingEmbedding`` instead.
 
@@ -262,7 +263,7 @@ class CollectiveStrategy:
             name: a unique name, the same on all ranks.
             dim: the width of a row.
             initializer: a Keras initializer that does not depend on the number of rows, or its name.
-            admit_after: the number of steps in which an id must be seen to get a row; until then its row is zeros.
+            admit_after: the number of steps in which an id must be seen to get a row. Until then, it gives zeros.
             evict: ``OlderThan``, ``LeastFrequent``, or a list of them. Default: ids are never evicted.
             trainable: whether gradient tapes watch the table automatically.
         """
@@ -288,14 +289,15 @@ class CollectiveStrategy:
         weights: tf.Tensor | tf.RaggedTensor | None = None,
         training: bool = True,
     ) -> tf.Tensor | tf.RaggedTensor:
-        """Return rows of a result of ``variable``, ``table`` or ``growing_table``; collective.
+        """Return the rows of ids from a result of ``variable``, ``table`` or ``growing_table``. All ranks must call it.
 
         Args:
             table: a result of ``variable``, ``table`` or ``growing_table``.
-            ids: row numbers: a dense, ragged or sparse tensor. For a growing table: strings or any whole numbers.
-            combiner: ``sum`` or ``mean`` of the rows of each bag, the last dimension of the ids; None: all rows.
-            weights: weight of each id in its bag; needs a combiner.
-            training: whether new ids get a row in a growing table. Otherwise the result for them is zeros.
+            ids: row numbers, as a dense, ragged or sparse tensor. For a growing table: strings or any whole numbers.
+            combiner: how to combine the rows of each bag, the last dimension of the ids: "sum" or "mean". None: no
+                combination.
+            weights: the weight of each id in its bag. This needs a combiner.
+            training: whether new ids get a row in a growing table. If not, they give zeros.
         """
         if not isinstance(table, ShardedTable):
             rows, dim = table.shape
@@ -306,9 +308,9 @@ class CollectiveStrategy:
         return lookup(table, ids, combiner, weights=weights, wire=wire)
 
     def gather(self, vectors: tf.Tensor) -> GatheredRows:
-        """Return the rows of all ranks' batches, and the positions of this rank's rows; collective, differentiable.
+        """Return the rows of all ranks' batches, and the positions of this rank's rows. All ranks must call it.
 
-        Use it for losses among the examples of a batch, such as those of in-batch negatives.
+        Use it for losses among the examples of a batch, such as those with in-batch negatives. It is differentiable.
 
         Example:
             >>> users, items = tf.eye(8), tf.eye(8)
@@ -317,16 +319,16 @@ class CollectiveStrategy:
             >>> loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(positions, scores)
 
         Args:
-            vectors: this rank's rows; ranks may have different numbers of them.
+            vectors: this rank's rows. Ranks may have different numbers of rows.
         """
         return gather_rows(vectors, self.world_size(), self.rank(), "xmc_tf/batch/rows")
 
     def top_k(
         self, layer: keras.layers.Embedding | ShardedTable | tf.Variable, queries: tf.Tensor, k: int = 10
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the k best rows of an embedding for each query, by dot product; collective and exact.
+        """Return the exact k best rows of an embedding for each query by dot product. All ranks must call it.
 
-        Each rank passes its own queries, if any. In a Keras model, use ``TopK``, or ``TiedHead`` for all scores.
+        Each rank passes its own queries, or none. In a Keras model, use ``TopK``, or ``TiedHead`` for all scores.
 
         Example:
             >>> movies = keras.layers.Embedding(10_000, 64)
@@ -334,11 +336,11 @@ class CollectiveStrategy:
 
         Args:
             layer: a Keras Embedding, sharded or not, or a result of ``variable`` or ``table``.
-            queries: ``[..., width of a row]``.
-            k: the number of rows for each query.
+            queries: the queries, ``[..., width of a row]``.
+            k: the number of rows to return for each query.
 
         Returns:
-            The scores, from the largest, and the ids, both ``[..., k]``, as of ``tf.math.top_k``.
+            The scores in descending order, and the ids. Both are ``[..., k]``, as from ``tf.math.top_k``.
         """
         table = table_of_all_rows(layer)
         return top_rows(table, tf.convert_to_tensor(queries), k, self._wires.get(table, self._wire))
@@ -353,7 +355,7 @@ class CollectiveStrategy:
         joint: bool = True,
         name: str = "embeddings",
     ) -> EmbeddingCollection:
-        """Return a layer of several tables; a planner places them, and they share exchanges; collective.
+        """Return a layer of several tables that share exchanges. A planner places the tables. All ranks must call it.
 
         Example:
             >>> layer = strategy.embeddings([EmbeddingTable("users", 1000, 8), EmbeddingTable("items", 5000, 8)])
@@ -361,11 +363,11 @@ class CollectiveStrategy:
             >>> found = layer({"users": tf.constant([3, 1]), "items": tf.constant([7, 7])})  # two tensors [2, 8]
 
         Args:
-            tables: the tables; one with a ``placement`` keeps it.
-            batch_size: the expected number of examples in a rank's batch; used by the planner.
-            slots: the number of slots of the optimizer (0 for SGD, 1 for Adagrad, 2 for Adam); used by the planner.
-            memory: maximum bytes of the tables and slots of a rank; default: no limit.
-            joint: whether tables of the same width share each exchange; False: one exchange for each table.
+            tables: the tables. The planner leaves a table's own ``placement`` as it is.
+            batch_size: the expected number of examples in a rank's batch, used by the planner.
+            slots: the number of slots of the optimizer (0 for SGD, 1 for Adagrad, 2 for Adam), used by the planner.
+            memory: the maximum bytes of tables and slots per rank. Default: no limit.
+            joint: whether tables of the same width share each exchange. If not, each table has its own exchange.
             name: a unique name of the layer.
         """
         options = PlanOptions(batch_size, slots, memory, self._shard_above, self._wire)
@@ -394,10 +396,10 @@ class CollectiveStrategy:
 
         Args:
             optimizer: a Keras optimizer or its name.
-            table_optimizer: the optimizer of sharded tables; default: the row-wise form of ``optimizer``.
-            reduction: "mean" if each rank's loss is the mean over its batch, "sum" if the ranks' losses add up.
-            accumulate: the number of batches in a step.
-            loss_scale: for fp16: "dynamic", or a constant. Default: none.
+            table_optimizer: the optimizer of sharded tables. Default: the row-wise form of ``optimizer``.
+            reduction: "mean" if each rank's loss is the mean over its batch, "sum" if the losses of the ranks add up.
+            accumulate: the number of batches per step.
+            loss_scale: for fp16: "dynamic", or a constant. Default: no scaling.
         """
         check_keras_3("optimizer", optimizer)
         if loss_scale == "dynamic":
@@ -414,7 +416,7 @@ class CollectiveStrategy:
         model_dir: str | Path | None = None,
         **options: Any,
     ) -> "Estimator":
-        """Return an ``Estimator``, which trains, evaluates, checkpoints and exports a compiled Keras model.
+        """Return an ``Estimator`` that trains, evaluates, checkpoints and exports a compiled Keras model.
 
         Example:
             >>> estimator = strategy.estimator(make_model, model_dir="run")
@@ -422,7 +424,7 @@ class CollectiveStrategy:
 
         Args:
             model: a compiled Keras model, or a function that returns one.
-            model_dir: folder of checkpoints and logs, on a disk that all ranks share.
+            model_dir: the folder of checkpoints and logs, on a disk that all ranks share.
             **options: further arguments of ``Estimator``: ``save_every`` (steps between checkpoints) and ``callbacks``.
         """
         from xmc_tf.collective.estimator import Estimator, check_no_model_fn
@@ -435,19 +437,21 @@ class CollectiveStrategy:
     def export_saved_model(
         self, folder: str | Path, model: "keras.Model | Mapping[str, Signature]", *, track: Sequence[Any] = ()
     ) -> Path:
-        """Write a SavedModel that plain TensorFlow loads; collective.
+        """Write a SavedModel that plain TensorFlow loads. All ranks must call it.
 
         Args:
-            folder: folder of the SavedModel; for TensorFlow Serving, its name is the version.
-            model: a Keras model, or functions by signature name.
-            track: further objects whose variables the functions use.
+            folder: the folder of the SavedModel. For TensorFlow Serving, its name is the version.
+            model: a Keras model, or a dictionary of functions by signature name.
+            track: further objects that own variables or lookup tables of the functions.
         """
         from xmc_tf.collective.saved_model import export_saved_model
 
         return export_saved_model(folder, model, self.tables, self.communicator, track=track)
 
     def check_replicas(self, variables: Sequence[tf.Variable]) -> int:
-        """Check that replicated variables are bitwise equal on all ranks, and return their number; collective.
+        """Check that replicated variables are bitwise equal on all ranks, and return how many there are.
+
+        All ranks must call it.
 
         Args:
             variables: the variables to compare.
@@ -455,7 +459,7 @@ class CollectiveStrategy:
         return check_replicas_equal(variables, self.communicator)
 
     def _optimizer_of(self, model: keras.Model, passed: CollectiveOptimizer | None) -> CollectiveOptimizer:
-        """Return the collective form of the optimizer that a model was compiled with."""
+        """Return the collective form of the optimizer with which a model was compiled."""
         given, scale = model.optimizer, None
         if isinstance(given, keras.mixed_precision.LossScaleOptimizer):  # Keras adds it under mixed_float16
             scale = LossScale(float(given.initial_scale), given.dynamic_growth_steps)

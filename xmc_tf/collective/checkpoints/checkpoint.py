@@ -1,4 +1,4 @@
-"""Checkpoints of sharded tables, written by all ranks and readable on any number of ranks."""
+"""Checkpoints of sharded tables. All ranks write them, and any number of ranks can read them."""
 
 import re
 import shutil
@@ -41,9 +41,7 @@ def save_tables(
     extra: Extra | None = None,
     step: int = 0,
 ) -> None:
-    """Write a checkpoint of tables, their slots, and ``extra``, the replicated arrays, on a disk that all hosts share;
-    collective.
-    """
+    """Write the tables, their slots, and the replicated arrays ``extra`` to a shared folder. All ranks must call it."""
     folder, tables = Path(folder), saved_forms(tables, communicator)
 
     def make_data_folder() -> str:
@@ -81,7 +79,7 @@ def save_tables(
 def load_tables(
     folder: str | Path, tables: Sequence[ShardedTable], communicator: Communicator, *, slots: bool = True
 ) -> dict[str, np.ndarray]:
-    """Load tables and slots, which may be new, and return the checkpoint's replicated arrays; collective."""
+    """Load the tables and slots, creating missing slots, and return the replicated arrays. All ranks must call it."""
     folder = Path(folder)
     here = run_on_all_ranks(communicator, lambda: read_manifest(folder) if communicator.rank == 0 else None)
     manifest = communicator.broadcast(here)
@@ -128,7 +126,7 @@ def _check_tables(tables: Sequence[ShardedTable], data: Path) -> None:
 
 
 def _write(data: Path, tables: Sequence[ShardedTable], rank: int) -> Written:
-    """Write this rank's rows and slots; return their files by table. Rank 0 writes tables that all ranks hold."""
+    """Write this rank's rows and slots, and return their files by table. Rank 0 alone writes replicated tables."""
     written: Written = {}
     for number, table in enumerate(tables):
         written[table.name] = {}
@@ -172,7 +170,7 @@ def _finish(data: Path, tables: Sequence[ShardedTable], gathered: list[Written],
 def _parts_of(
     folder: Path, manifest: Manifest, table: ShardedTable, slots: bool
 ) -> list[tuple[ShardedTable, list[ShardFile], Write]]:
-    """Return the saved files of a table's values and slots, and what writes their rows, after a check of the shapes."""
+    """Check the saved shapes of a table, and return the files and a write function for its values and for each slot."""
     saved = manifest.tables.get(table.name)
     if saved is None:
         raise InputError(
@@ -216,5 +214,5 @@ def _parts_of(
 
 
 def _file_name(name: str) -> str:
-    """Return a table's name without characters that are invalid in file names; it need not be unique."""
+    """Replace characters of a table's name that are invalid in file names. Different names may give the same result."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:80]

@@ -40,7 +40,7 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write a manifest atomically; from then on, its checkpoint is the valid one."""
+    """Write a manifest atomically. This makes its data folder the current checkpoint."""
     with atomic_file(folder / MANIFEST) as part, part.open("w") as file:
         json.dump(dataclasses.asdict(manifest), file, indent=1)
         flush(file)
@@ -106,7 +106,7 @@ def check_ranges(where: str, name: str, rows: int, shards: Sequence[ShardFile]) 
 
 
 def _from_version_1(entries: dict[str, Any]) -> Packed:
-    """Return the arrays of a version 1 manifest, each of which is a ``.npy`` file: a header and the array."""
+    """Convert the replicated arrays of a version 1 manifest, in which each array has its own ``.npy`` file."""
     files, arrays = {}, {}
     for name, entry in entries.items():
         shard = ShardFile(**entry["file"])
@@ -121,7 +121,7 @@ _DATA = "data-000001"
 
 
 def read_checkpoint(folder: str | Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the tables and the other arrays of a checkpoint, both by name, whatever its number of ranks."""
+    """Return the whole tables and the other arrays, both by name. Any number of ranks may have written them."""
     manifest = read_manifest(folder)
     data = Path(folder) / manifest.data
     extra = read_arrays(data, manifest.replicated)
@@ -139,7 +139,7 @@ def read_checkpoint(folder: str | Path) -> tuple[dict[str, np.ndarray], dict[str
 
 
 def write_checkpoint(folder: str | Path, tables: Mapping[str, np.ndarray], extra: Mapping[str, np.ndarray]) -> None:
-    """Write tables and other arrays as a checkpoint of one rank into a new folder."""
+    """Write tables and other arrays to a new folder, as a single rank would."""
     data = Path(folder) / _DATA
     data.mkdir(parents=True)
     saved = {}

@@ -1,4 +1,4 @@
-"""Many arrays packed into few files, because each file costs a flush and an encoder has hundreds of arrays."""
+"""Packs many arrays into few files: each file must be flushed separately, and an encoder has hundreds of arrays."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ class Packed:
 
 
 def write_arrays(folder: Path, given: Mapping[str, ArraySource], stem: str = "replicated") -> Packed:
-    """Write arrays, or what functions return, to files that begin with ``stem``, and flush them to the disk."""
+    """Write arrays, or the results of functions, to files whose names begin with ``stem``, and flush them to disk."""
     files: dict[str, int] = {}
     arrays: dict[str, SavedArray] = {}
     with ExitStack() as stack:
@@ -100,7 +100,7 @@ def read_arrays(folder: Path, packed: Packed) -> dict[str, np.ndarray]:
 
 
 def _check_place(folder: Path, packed: Packed, name: str, saved: SavedArray) -> None:
-    """Refuse an array that exceeds its file, before memory is allocated for it."""
+    """Raise InputError if an array does not fit into its file. This runs before memory is allocated for the array."""
     try:
         whole = min(saved.shape, default=0) >= 0 and saved.offset >= 0 and saved.block_bytes > 0
         whole = whole and saved.offset + saved.bytes <= packed.files[saved.file] and not np.dtype(saved.dtype).hasobject

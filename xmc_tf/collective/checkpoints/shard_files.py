@@ -1,4 +1,4 @@
-"""A rank's rows in a ``.npy`` file with a checksum for each block of rows, of which any range can be read."""
+"""A ``.npy`` file with the rows of one rank and a checksum per block of rows. Any range of rows can be read from it."""
 
 import os
 import zlib
@@ -38,7 +38,7 @@ class ShardFile:
 def write_shard(
     path: Path, read: Callable[[int, int], np.ndarray], start: int, stop: int, row_shape: tuple[int, ...], dtype: Any
 ) -> ShardFile:
-    """Write the rows ``[start, stop)``, of which ``read`` returns those counted from 0, and flush them to the disk."""
+    """Write the rows ``[start, stop)`` and flush them to disk. ``read(low, high)`` counts rows from ``start``."""
     dtype = np.dtype(dtype)
     rows = stop - start
     block_rows = rows_per_block(row_shape, dtype, BLOCK_BYTES)
@@ -58,7 +58,7 @@ def write_shard(
 
 
 def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callable[[int, np.ndarray], None]) -> None:
-    """Read the rows of a file in ``[start, stop)``; ``put`` gets the first row number and the rows of each block."""
+    """Read a file's rows that are in ``[start, stop)``. ``put`` gets each block and the number of its first row."""
     first, last = max(start, shard.start) - shard.start, min(stop, shard.stop) - shard.start
     if first >= last:
         return
@@ -83,7 +83,7 @@ def read_rows(folder: Path, shard: ShardFile, start: int, stop: int, put: Callab
 
 
 def check_shard(path: Path, shard: ShardFile) -> Head:
-    """Check that a file matches its description, and return its header."""
+    """Check that a file has the length, shape and type of its description, and return its header."""
     check_length(path, shard.bytes)
     with path.open("rb") as file:
         head = read_head(file, f"shard: {path}")
@@ -123,8 +123,8 @@ def rows_per_block(row_shape: tuple[int, ...], dtype: Any, block_bytes: int) -> 
 
 
 def blocks(start: int, stop: int, rows: int, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yield (first, last) of the blocks of ``rows`` rows that cover ``[start, stop)``. The last one is cut at ``stop``,
-    or at ``end``, if given.
+    """Yield bounds of blocks of ``rows`` rows that cover ``[start, stop)``. ``end`` (default: ``stop``)
+    cuts the last.
     """
     for low in range(start, stop, rows):
         yield low, min(low + rows, stop if end is None else end)

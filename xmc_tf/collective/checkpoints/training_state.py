@@ -19,8 +19,8 @@ from xmc_tf.ranks.on_all_ranks import run_on_all_ranks
 
 
 def save_training(folder: str | Path, model: keras.Model, communicator: Communicator) -> int:
-    """Write a checkpoint of a model and its optimizer, and return the number of steps made; collective. Accumulated
-    gradients are not saved.
+    """Write a checkpoint of a model and its optimizer, and return the number of completed steps. Accumulated gradients
+    are not saved. All ranks must call it.
     """
     step = int(model.optimizer.iterations)
     replicated = {name: partial(_to_numpy, variable) for name, variable in _replicated(model).items()}
@@ -29,7 +29,7 @@ def save_training(folder: str | Path, model: keras.Model, communicator: Communic
 
 
 def load_training(folder: str | Path, model: keras.Model, communicator: Communicator, *, optimizer: bool = True) -> int:
-    """Load a checkpoint into a model that is built in the same way, and return the number of steps made; collective."""
+    """Load a checkpoint into a model built the same way, and return the steps made. All ranks must call it."""
 
     def check_resumable() -> None:
         # Arrays are numbered, and another array may fit by its shape.
@@ -61,19 +61,19 @@ def load_training(folder: str | Path, model: keras.Model, communicator: Communic
 
 
 def has_checkpoint(folder: str | Path, communicator: Communicator) -> bool:
-    """Return whether rank 0 finds a checkpoint in ``folder``; collective."""
+    """Return whether rank 0 finds a checkpoint in ``folder``. All ranks must call it."""
     return bool(communicator.broadcast((Path(folder) / MANIFEST).is_file()))
 
 
 def tables_of(model: keras.Model) -> list[ShardedTable]:
-    """Return the sharded tables of a model, each once; of stacked tables, the members."""
+    """Return each sharded table of a model once. A stack of tables is replaced by its member tables."""
     tables = (table_of(variable) for variable in _weights(model))
     own = [member for table in tables if table is not None for member in table.members or [table]]
     return list({table.name: table for table in own}.values())
 
 
 def _model_part(model: keras.Model) -> dict[str, tf.Variable]:
-    """Return the model's replicated variables by position; names depend on the models made before."""
+    """Return the model's replicated variables, keyed by position, because Keras' names depend on earlier models."""
     variables = [variable for variable in _weights(model) if table_of(variable) is None]
     return {f"model/{number:05d}": variable for number, variable in enumerate(variables)}
 
@@ -86,7 +86,7 @@ def _replicated(model: keras.Model) -> dict[str, tf.Variable]:
 
 
 def _weights(model: keras.Model) -> Sequence[tf.Variable]:
-    """Return the weights of a model, without the states of metrics."""
+    """Return the weights of a model without the variables of its metrics."""
     return model.weights if isinstance(model, keras.Model) else model.variables
 
 

@@ -23,8 +23,8 @@ class OlderThan:
         >>> table = strategy.growing_table("items", 64, evict=OlderThan(steps=10_000))
 
     Args:
-        steps: the number of steps; larger values keep more ids.
-        every: the number of steps between two checks; between them, ids may be older.
+        steps: the number of steps after which an unseen id is evicted. Larger values keep more ids.
+        every: the number of steps between two checks. Until the next check, older ids may remain.
     """
 
     steps: int
@@ -36,17 +36,17 @@ class OlderThan:
 
 @dataclass(frozen=True)
 class LeastFrequent:
-    """Evict the ids that were seen in the fewest steps, as long as there are more than ``max_rows``.
+    """Evict the ids that were seen in the fewest steps until at most ``max_rows`` rows remain.
 
-    Of ids that were seen equally often, those not seen for the longest time are evicted first. In addition, at most
-    ``max_rows`` ids are kept that have no row because they are not yet admitted.
+    Among ids that were seen equally often, those not seen for the longest time are evicted first. At most ``max_rows``
+    ids that are not admitted yet, and therefore have no row, are kept as well.
 
     Example:
         >>> table = strategy.growing_table("items", 64, evict=LeastFrequent(max_rows=1_000_000))
 
     Args:
-        max_rows: the maximum number of rows of all ranks.
-        every: the number of steps between two checks; between them, there may be more rows.
+        max_rows: the maximum number of rows over all ranks.
+        every: the number of steps between two checks. Until the next check, there may be more rows.
     """
 
     max_rows: int
@@ -72,19 +72,19 @@ def rules_of(evict: "Rule | Sequence[Rule] | None") -> tuple[Rule, ...]:
 
 
 def keys_of(entries: IndexedIds) -> np.ndarray:
-    """Return the key of each id; lower keys are evicted first."""
+    """Return a sort key for each id. Ids with lower keys are evicted first."""
     counts = np.minimum(entries.counts, 2**_COUNT_BITS - 1)
     steps = np.clip(entries.last, 0, 2**_STEP_BITS - 1)
     return (counts << (_STEP_BITS + _HASH_BITS)) | (steps << _HASH_BITS) | (entries.hashes >> (63 - _HASH_BITS))
 
 
 def kind_of(entries: IndexedIds, admitted: bool) -> np.ndarray:
-    """Return for each id whether it is of a kind: admitted, or not yet."""
+    """Return a mask of the ids that are admitted, or of those that are not, depending on ``admitted``."""
     return (entries.rows != NO_ROW) == admitted
 
 
 def limit_of(index: IdIndex, admitted: bool, most: int, size: int, name: str) -> tf.Tensor:
-    """Return the highest key that must be evicted so that at most ``most`` ids of a kind remain, or -1; collective."""
+    """Return the highest key to evict so that at most ``most`` ids of a kind remain, or -1. All ranks must call it."""
 
     def keys() -> np.ndarray:
         entries = index.entries

@@ -1,4 +1,4 @@
-"""The forms of a growing table in a checkpoint and in an exported model, in the order of the hashes."""
+"""Growing tables as ordinary tables, sorted by the ids' hashes, for checkpoints and exported models."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ _COLUMNS = 4
 
 
 def saved_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> list[ShardedTable]:
-    """Return tables with each growing one replaced by its rows and its ids; collective."""
+    """Replace each growing table by two ordinary tables: its rows and its ids. All ranks must call it."""
     forms: list[ShardedTable] = []
     for table in tables:
         if not isinstance(table, GrowingTable):
@@ -46,12 +46,12 @@ def saved_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> l
 
 
 def loading_forms(folder: Path, manifest: Manifest, tables: Sequence[ShardedTable]) -> list[ShardedTable]:
-    """Return tables with each growing one replaced by its rows, after loading its ids."""
+    """Load the ids of each growing table, and replace the table by an ordinary one of its rows."""
     return [_loaded(folder, manifest, one) if isinstance(one, GrowingTable) else one for one in tables]
 
 
 def in_order(entries: IndexedIds) -> IndexedIds:
-    """Return a copy of the ids in the order of their hashes."""
+    """Return a copy of the ids, sorted by hash."""
     order = np.argsort(entries.hashes)
     return IndexedIds(*(values[order] for values in entries))
 
@@ -71,7 +71,7 @@ class _Loading(ShardedTable):
 
 
 def _loaded(folder: Path, manifest: Manifest, table: GrowingTable) -> ShardedTable:
-    """Load the ids of this rank, and return the table of their rows."""
+    """Load this rank's ids into a growing table, and return an ordinary table of their rows."""
     ids, rows = manifest.tables.get(_ids_of(table)), manifest.tables.get(table.name)
     if ids is None or rows is None or ids.dim != _COLUMNS:
         raise InputError(
@@ -111,13 +111,13 @@ def _ids_of(table: ShardedTable) -> str:
 
 
 class ServedForm(NamedTuple):
-    """The exported form of a growing table: its rows, ending with zeros for unknown ids, and their sorted hashes."""
+    """A growing table as it is exported: its rows, ending with zeros for unknown ids, and their sorted hashes."""
 
     rows: ShardedTable  # the last one is zeros
     hashes: ShardedTable  # the last one is at least as large as all others
 
     def positions(self, hashes: tf.Tensor) -> tf.Tensor:
-        """Return the position of each hash among the rows; that of the last row for unknown ones."""
+        """Return the row position of each hash. Unknown hashes get the position of the last row."""
         known = tf.reshape(serving_or_sharded(self.hashes).variable, [-1])
         at = tf.searchsorted(known, hashes, out_type=tf.int64)
         return tf.where(tf.equal(tf.gather(known, at), hashes), at, tf.size(known, tf.int64) - 1)
@@ -128,7 +128,7 @@ _SERVED: ContextVar[dict[GrowingTable, ServedForm] | None] = ContextVar("served_
 
 @contextmanager
 def served_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> Iterator[list[ShardedTable]]:
-    """Yield tables with each growing one replaced by its served form, which lookups in the block use; collective."""
+    """Yield the tables, growing ones in the exported form that lookups in the block use. All ranks must call it."""
     forms = {}
     for table in tables:
         if not isinstance(table, GrowingTable):
@@ -149,5 +149,5 @@ def served_forms(tables: Sequence[ShardedTable], communicator: Communicator) -> 
 
 
 def served_form(table: GrowingTable) -> ServedForm | None:
-    """Return the served form of a table inside a ``served_forms`` block, otherwise None."""
+    """Return the exported form of a table inside a ``served_forms`` block, and None elsewhere."""
     return (_SERVED.get() or {}).get(table)

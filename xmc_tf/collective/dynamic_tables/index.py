@@ -1,4 +1,4 @@
-"""The index of a rank's ids: their hashes, rows, and counts, faster than TensorFlow's MutableHashTable."""
+"""An index of the hashes, rows and counts of a rank's ids. It is faster than TensorFlow's MutableHashTable."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ _FACTORS = (0x4BE98134A5976FD3, 0x3BBF2A01CC9AB4A1)  # odd, so that a product mo
 
 
 def hash_ids(ids: Ids) -> Ids:
-    """Return the hashes of strings or whole numbers, in the structure of ``ids``; -1 has the hash of -1 + 2^63."""
+    """Return the hashes of strings or whole numbers, in the structure of ``ids``. -1 has the same hash as 2^63 - 1."""
     if isinstance(ids, tf.SparseTensor):
         return ids.with_values(_hash(ids.values))
     if isinstance(ids, tf.RaggedTensor):
@@ -43,7 +43,7 @@ NO_ROW = 0  # the row of an id without one, which stays zero
 
 
 class FoundIds(NamedTuple):
-    """The row of each hash, or ``NO_ROW``, and the rows that were given to ids in this search."""
+    """The row of each hash (``NO_ROW`` if it has none), and the rows that this search assigned to ids."""
 
     rows: np.ndarray
     new_rows: np.ndarray
@@ -51,7 +51,7 @@ class FoundIds(NamedTuple):
 
 
 class IndexedIds(NamedTuple):
-    """The ids of an index, one array for each property."""
+    """The ids of an index, with one array per property."""
 
     hashes: np.ndarray
     counts: np.ndarray  # the number of steps in which the id was seen
@@ -60,7 +60,7 @@ class IndexedIds(NamedTuple):
 
 
 class IdIndex:
-    """An index from hashes of ids to rows; an id gets a row when it is seen in the ``admit_after``-th step."""
+    """An index from hashes of ids to rows. An id gets a row in the ``admit_after``-th step in which it is seen."""
 
     _entries: IndexedIds
     _used: int
@@ -74,7 +74,7 @@ class IdIndex:
 
     @property
     def entries(self) -> IndexedIds:
-        """The ids, in the order in which they were first seen; not a copy."""
+        """The ids in the order in which they were first seen. The arrays are views of the index."""
         return IndexedIds(*(values[: self._used] for values in self._entries))
 
     @property
@@ -88,7 +88,7 @@ class IdIndex:
         return rows
 
     def see(self, hashes: np.ndarray, step: int) -> FoundIds:
-        """Return the rows of ids, possibly repeated, seen in a step; new ids are added, admitted ones get a row."""
+        """Record a step's ids, which may repeat, and return their rows. New ids are added; admitted ones get a row."""
         needed, room = self._used + len(hashes), len(self._entries.hashes)
         if needed > room:
             while room < needed:
@@ -103,7 +103,7 @@ class IdIndex:
         return FoundIds(rows, self._entries.rows[at], self._entries.hashes[at])
 
     def keep(self, kept: np.ndarray) -> np.ndarray:
-        """Remove all entries but ``kept``, and return the rows that this frees."""
+        """Remove all entries that the mask ``kept`` excludes, and return the rows that become free."""
         entries = self.entries
         freed = entries.rows[~kept]
         freed = freed[freed != NO_ROW]
@@ -111,13 +111,13 @@ class IdIndex:
         return freed
 
     def replace(self, entries: IndexedIds, free: np.ndarray | None = None) -> None:
-        """Replace all entries, whose hashes must differ; ``free`` are the lower rows that no entry has."""
+        """Replace all entries by others with distinct hashes. ``free`` lists rows that earlier entries had."""
         self._free = np.empty(0, np.int64) if free is None else free
         self.next_row = 1 + int(max(entries.rows.max(initial=NO_ROW), self._free.max(initial=NO_ROW)))
         self._set(entries, max(_FEWEST, len(entries.hashes)))
 
     def _set(self, entries: IndexedIds, room: int) -> None:
-        """Copy entries to arrays with room for more, and rebuild the places: the number of an entry, or -1."""
+        """Copy the entries to arrays of length ``room``, and rebuild the hash table of entry numbers (-1: empty)."""
         self._used = len(entries.hashes)
         self._entries = IndexedIds(*(np.empty(room, np.int64) for _ in range(4)))
         for target, values in zip(self._entries, entries, strict=True):

@@ -1,4 +1,4 @@
-"""Lookups in growing tables, and a Keras layer like Embedding for strings or any whole numbers."""
+"""Lookups in growing tables, and a Keras layer that embeds strings or arbitrary whole numbers."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,7 +29,7 @@ def growing_lookup(
     wire: WireFormat = "fp32",
     training: bool = True,
 ) -> DenseOrRagged:
-    """Return the rows of ids, zeros for an id without a row; collective. In training, new ids are added."""
+    """Return the rows of ids, with zeros for ids that have no row. Training adds new ids. All ranks must call it."""
     hashes = hash_ids(ids)
     served = served_form(table)
     if served is not None:
@@ -43,7 +43,7 @@ def growing_lookup(
 
 
 def _mapped(hashes: Ids, change: Callable[[tf.Tensor], tf.Tensor]) -> Ids:
-    """Return a function of the flat hashes, in their structure."""
+    """Apply a function to the flat hashes, and return the result in the structure of ``hashes``."""
     if isinstance(hashes, tf.SparseTensor):
         return hashes.with_values(change(hashes.values))
     if isinstance(hashes, tf.RaggedTensor):
@@ -54,9 +54,9 @@ def _mapped(hashes: Ids, change: Callable[[tf.Tensor], tf.Tensor]) -> Ids:
 
 
 class GrowingEmbedding(keras.layers.Layer):
-    """An Embedding without a number of rows: an id gets a row when training first sees it.
+    """An Embedding without a fixed number of rows: an id gets a row when training first sees it.
 
-    Make it inside ``strategy.embedding_scope()``. Ids are strings or whole numbers, dense or ragged. In inference, an
+    Create it inside ``strategy.embedding_scope()``. Ids are strings or whole numbers, dense or ragged. In inference, an
     unknown id gives zeros. The initial values of a row depend on the seed and the id, not on the number of ranks.
 
     Example:
@@ -68,12 +68,12 @@ class GrowingEmbedding(keras.layers.Layer):
 
     Args:
         output_dim: the width of a row.
-        admit_after: the number of steps in which an id must be seen to get a row; until then it gives zeros. 2 or more
-            saves the memory of rare ids, but nothing is learned from the first steps with an id.
+        admit_after: the number of steps in which an id must be seen before it gets a row. Until then, it gives zeros.
+            Values above 1 save the memory of rare ids, but the first steps with an id do not train it.
         evict: ``OlderThan``, ``LeastFrequent``, or a list of them. Default: ids are never evicted.
-        embeddings_initializer: the initial values: a Keras initializer that does not depend on the number of rows.
-        combiner: "sum" or "mean" of the rows of the last dimension of the ids; default: one row per id.
-        **options: further arguments of Keras' layers, such as ``name``.
+        embeddings_initializer: the initial values, from a Keras initializer that does not depend on the number of rows.
+        combiner: how to combine the rows of the last dimension of the ids: "sum" or "mean". Default: one row per id.
+        **options: further arguments of Keras layers, such as ``name``.
     """
 
     def __init__(
@@ -94,41 +94,41 @@ class GrowingEmbedding(keras.layers.Layer):
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
 
     def build(self, input_shape: Any = None) -> None:
-        """Create this rank's part of the table, without rows.
+        """Create this rank's part of the table. It has no rows yet.
 
         Args:
-            input_shape: not used; ids may have any shape.
+            input_shape: ignored, because ids may have any shape.
         """
         self.table: GrowingTable = self._scope.make_growing(self)
         self.embeddings = TableVariable(self.table)
         self.built = True
 
     def call(self, inputs: tf.Tensor | tf.RaggedTensor, training: bool | None = None) -> tf.Tensor | tf.RaggedTensor:
-        """Return the rows for ids; collective.
+        """Return the rows of ids. All ranks must call it.
 
         Args:
-            inputs: ids: strings or whole numbers, of any shape, dense or ragged.
-            training: whether new ids get a row; otherwise the result for them is zeros.
+            inputs: the ids: strings or whole numbers, of any shape, dense or ragged.
+            training: whether new ids get a row. If not, they give zeros.
         """
         rows = growing_lookup(self.table, inputs, self.combiner, wire=self._scope.wire, training=bool(training))
         return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
 
     def compute_output_spec(self, inputs: Any, training: bool | None = None) -> keras.KerasTensor:
-        """Return the shape of the rows for ids.
+        """Return the shape and type of the rows of ids.
 
         Args:
             inputs: symbolic ids.
-            training: not used.
+            training: ignored.
         """
         ragged = bool(getattr(inputs, "ragged", False)) and self.combiner is None
         leading = inputs.shape if self.combiner is None else inputs.shape[:-1]
         return keras.KerasTensor((*leading, self.output_dim), dtype=self.compute_dtype, ragged=ragged)
 
     def save_own_variables(self, store: Any) -> None:
-        """Refuse: Keras' files have a fixed number of rows.
+        """Raise InputError, because Keras' files need a fixed number of rows.
 
         Args:
-            store: not used.
+            store: ignored.
         """
         raise InputError(
             f"{self.name!r} has a growing table, which Keras cannot save",

@@ -6,7 +6,7 @@ from xmc_tf.common.compiled import kernel
 # Hashes are evenly distributed, so their lowest bits are the place. The highest bits choose the rank.
 @kernel
 def put(places, hashes):
-    """Write the number of each entry into the first free place from its hash on."""
+    """Store the number of each entry in the first free place, starting at the place of its hash."""
     mask = len(places) - 1
     for entry in range(len(hashes)):
         place = hashes[entry] & mask
@@ -17,7 +17,7 @@ def put(places, hashes):
 
 @kernel
 def find(places, hashes, entry_rows, wanted, rows):
-    """Find the rows of hashes; 0 for those without one."""
+    """Write the row of each wanted hash to ``rows``, or 0 if it has none."""
     mask = len(places) - 1
     for number in range(len(wanted)):
         rows[number] = 0
@@ -32,9 +32,9 @@ def find(places, hashes, entry_rows, wanted, rows):
 
 @kernel
 def see(places, hashes, counts, last, entry_rows, wanted, step, admit_after, free, counters, rows, new):
-    """Find the rows of hashes that are seen in a step, adding entries and rows.
+    """Find the rows of the hashes that a step sees, and add entries and rows for new ones.
 
-    ``counters``: the number of entries, of free rows, the next unused row, and the number of new rows.
+    ``counters`` holds the number of entries, the number of free rows, the next unused row, and the number of new rows.
     """
     mask = len(places) - 1
     for number in range(len(wanted)):
@@ -64,7 +64,7 @@ def see(places, hashes, counts, last, entry_rows, wanted, step, admit_after, fre
 
 @kernel
 def draw(hashes, seed, drawn):
-    """Fill ``drawn`` with numbers between 0 and 1, both excluded, by SplitMix64."""
+    """Fill ``drawn`` with pseudorandom numbers between 0 and 1, both exclusive, using SplitMix64."""
     for row in range(drawn.shape[0]):
         state = np.uint64(hashes[row]) ^ (seed * np.uint64(0xD1342543DE82EF95))
         for column in range(drawn.shape[1]):

@@ -1,5 +1,5 @@
-"""A table over all hashes of ids, of which only the rows of known ids take memory. Each rank owns a range of hashes;
-its rows are in one variable with room for more. Row 0 stays zero: it is the row of ids that have none.
+"""A table indexed by hashes of ids, in which only known ids take memory. Each rank owns a range of hashes and keeps
+their rows in one variable with spare room. Row 0 stays zero and stands for ids without a row.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,9 +34,7 @@ InitialRows = Callable[[np.ndarray], np.ndarray]
 
 
 def initial_rows(initializer: str | keras.initializers.Initializer, name: str, dim: int, seed: int) -> InitialRows:
-    """Return a function from hashes of ids to initial rows, which depend on the hash, the table's name, and the seed
-    alone.
-    """
+    """Return a function from hashes to initial rows, which depend only on the hash, the table's name, and the seed."""
     made = keras.initializers.get(initializer)
     transform = _transform(made, name)
     own = np.uint64(table_seed(name, seed, made))
@@ -50,7 +48,7 @@ def initial_rows(initializer: str | keras.initializers.Initializer, name: str, d
 
 
 def _transform(initializer: keras.initializers.Initializer, name: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the function that turns uniform numbers between 0 and 1 into the initializer's."""
+    """Return a function that converts uniform numbers between 0 and 1 to the initializer's distribution."""
     config = initializer.get_config()
     if isinstance(initializer, keras.initializers.Zeros):
         return np.zeros_like
@@ -91,7 +89,7 @@ class GrowingTable(ShardedTable):
 
     @property
     def has_row_numbers(self) -> bool:
-        """No: an id is a string or any number, and its row comes and goes."""
+        """Always False: ids are strings or arbitrary numbers, and their rows can be evicted."""
         return False
 
     @property
@@ -99,7 +97,7 @@ class GrowingTable(ShardedTable):
         return int(tf.raw_ops.VariableShape(input=self.variable.handle)[0])  # without a copy, unlike tf.shape
 
     def slot(self, name: str, value: float = 0.0) -> tf.Variable:
-        """Return the slot of that name; the first call creates it, filled with ``value``."""
+        """Return the slot with this name. The first call creates it, filled with ``value``."""
         if name not in self.slots:
             self.slot_values[name] = value
             with tf.init_scope():
@@ -107,14 +105,14 @@ class GrowingTable(ShardedTable):
         return self.slots[name]
 
     def gather(self, local: tf.Tensor) -> tf.Tensor:
-        """Return local rows; the row of ids without one gets no gradient."""
+        """Return the local rows. Ids without a row give zeros and receive no gradient."""
         rows = super().gather(local)
         if self.index.admit_after == 1:  # then each id that is trained has a row
             return rows
         return tf.where((local != NO_ROW)[:, None], rows, tf.zeros_like(rows))
 
     def rows_of(self, hashes: tf.Tensor, training: bool) -> tf.Tensor:
-        """Return the local rows of flat hashes that this rank owns; training gives unknown ids rows."""
+        """Return the local rows of flat hashes that this rank owns. Training adds new ids, which may get rows."""
 
         def see(given: np.ndarray, step: np.ndarray) -> np.ndarray:
             with self.lock:
@@ -132,7 +130,7 @@ class GrowingTable(ShardedTable):
         return tf.ensure_shape(rows, hashes.shape)
 
     def finish_step(self, step: tf.Tensor) -> None:
-        """Count a step whose updates have been made, and evict ids when a rule's check is due; collective."""
+        """Record the number of a finished step, and evict ids if the check of a rule is due. All ranks must call it."""
         step = tf.cast(step, tf.int64)
         updated = [tf.gather(variable, [NO_ROW]) for variable in (self.variable, *self.slots.values())]
         done: list[tf.Tensor] = []
@@ -149,7 +147,7 @@ class GrowingTable(ShardedTable):
                 self._reset_slots(np.array([NO_ROW]))
 
     def restore(self, entries: IndexedIds, step: int) -> None:
-        """Replace all ids, whose rows are numbered from 1; the caller then writes the rows."""
+        """Replace all ids by ``entries``, whose rows are numbered from 1. The caller then writes the rows."""
         with self.lock:
             self.index.replace(entries)
             self._reserve(self.index.next_row)
@@ -158,7 +156,7 @@ class GrowingTable(ShardedTable):
         self.step.assign(step)
 
     def _apply(self, rule: Rule, step: tf.Tensor) -> tf.Tensor:
-        """Evict by a rule, and return the number of ids evicted on this rank."""
+        """Evict ids by a rule, and return how many this rank evicted."""
         limits = [tf.constant(-1, tf.int64)] * 2
         if isinstance(rule, LeastFrequent):
             for admitted in (True, False) if self.index.admit_after > 1 else (True,):
@@ -178,7 +176,7 @@ class GrowingTable(ShardedTable):
         return tf.ensure_shape(tf.numpy_function(evict, [step, *limits], tf.int64), [])
 
     def _reserve(self, rows: int) -> None:
-        """Make room for this many local rows, by a factor that keeps the number of copies small."""
+        """Make room for this many local rows. Room grows by a constant factor, so that rows are rarely copied."""
         room = self.room
         if rows <= room:
             return
@@ -206,7 +204,7 @@ def make_growing_table(
     seed: int = 0,
     trainable: bool = True,
 ) -> GrowingTable:
-    """Return this rank's part of a new growing table; see ``strategy.growing_table`` for the arguments."""
+    """Create this rank's part of a growing table. ``strategy.growing_table`` describes the arguments."""
     for what, number in (("columns (dim)", dim), ("sightings before an id gets a row (admit_after)", admit_after)):
         if number < 1:
             raise InputError(f"growing table {name!r}: {what}", expected="1 or more", received=str(number))
@@ -221,7 +219,7 @@ def make_growing_table(
 
 
 def _variable(name: str, rows: int, dim: int, value: float, trainable: bool) -> tf.Variable:
-    """Return a variable whose number of rows may change."""
+    """Return a variable whose number of rows can change."""
     with not_replicated():
         filled = tf.fill([rows, dim], tf.constant(value, tf.float32))
         return tf.Variable(filled, shape=[None, dim], trainable=trainable, name=name)

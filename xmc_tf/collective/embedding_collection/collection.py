@@ -1,4 +1,4 @@
-"""A Keras layer that looks up many features in many tables, with one exchange for all tables of the same width."""
+"""A Keras layer that looks up many features in many tables. Tables of the same width share one exchange."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,14 +19,14 @@ from xmc_tf.ranks.partition import Partition
 
 
 class TableRows(NamedTuple):
-    """A table, and the rows of each rank; of one rank, if all ranks hold all rows."""
+    """A table and its partition over the ranks. The partition has one part if all ranks hold all rows."""
 
     table: EmbeddingTable
     partition: Partition
 
 
 class StackedTable(ShardedTable):
-    """A table of a stack, for checkpoints and exports: its rows and slots are ranges of those of the stack."""
+    """A table within a stack, as checkpoints and exports see it. Its rows and slots are ranges of the stack's."""
 
     stack: ShardedTable
 
@@ -43,7 +43,7 @@ class StackedTable(ShardedTable):
         return {name: self._range_of(slot) for name, slot in self.stack.slots.items()}
 
     def slot(self, name: str, value: float = 0.0) -> SomeRows:
-        """Return the slot of that name; the first call creates it for the whole stack."""
+        """Return this table's part of the slot with this name. The first call creates the slot for the whole stack."""
         return self._range_of(self.stack.slot(name, value))
 
     def _range_of(self, slot: tf.Variable) -> SomeRows:
@@ -51,9 +51,9 @@ class StackedTable(ShardedTable):
 
 
 class Stack:
-    """Tables of the same width, all replicated or none, as one sharded table, which is looked up at once. The rows of a
-    rank are adjacent: first those of the first table, then those of the next. ``rank`` is 0 if all ranks hold all
-    rows.
+    """Tables of the same width, joined into one sharded table so that one lookup serves them all. Either all of them
+    are replicated or none. Each rank holds its rows of the first table, followed by its rows of the next. ``rank`` is 0
+    if all ranks hold all rows.
     """
 
     def __init__(self, name: str, parts: Sequence[TableRows], rank: int, seed: int, each_id: bool = False) -> None:
@@ -68,9 +68,7 @@ class Stack:
         )
 
     def rows_of(self, numbers: Sequence[int], ids: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return the stack's rows of flat ids of its tables ``numbers``; an invalid id becomes ``-1 - number`` of its
-        table.
-        """
+        """Convert ids of the tables ``numbers`` to rows of the stack. An invalid id of table n becomes ``-1 - n``."""
         flat = tf.concat([tf.cast(one, tf.int64) for one in ids], axis=0)
         if len(self.parts) == 1:
             return tf.where((flat >= 0) & (flat < self.table.rows), flat, -1)
@@ -87,13 +85,13 @@ class Stack:
 
 
 def _begins(parts: Sequence[TableRows]) -> np.ndarray:
-    """Return the row of the stack at which the rows of a rank (first axis) of a table (second axis) begin."""
+    """Return a matrix of ranks × tables: the first row in the stack of each rank's part of each table."""
     counts = np.stack([np.diff(one.partition.bounds) for one in parts], axis=1)
     return (np.cumsum(counts) - counts.reshape(-1)).reshape(counts.shape)
 
 
 def _initial_values(parts: Sequence[TableRows], seed: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from adjacent rows of the stack to their initial values."""
+    """Return a function that maps consecutive row numbers of the stack to initial values."""
     begins = _begins(parts).reshape(-1)
     of_table = [
         first_values(one.table.initializer, one.table.name, one.table.rows, one.table.dim, seed) for one in parts
@@ -126,9 +124,7 @@ class _Slot(NamedTuple):
 
 
 class EmbeddingCollection(keras.layers.Layer):
-    """A layer of several tables, which returns the embeddings of all features; with ``joint``, tables of one width
-    share each exchange.
-    """
+    """A layer that looks up features in several tables. With ``joint``, tables of the same width share exchanges."""
 
     def __init__(
         self,
@@ -171,11 +167,11 @@ class EmbeddingCollection(keras.layers.Layer):
 
     @property
     def tables(self) -> list[ShardedTable]:
-        """The tables, as checkpoints and exports see them."""
+        """The individual tables, as checkpoints and exports see them."""
         return [member for stack in self.stacks for member in stack.table.members]
 
     def call(self, inputs: Features, weights: Features | None = None) -> dict[str, DenseOrRagged]:
-        """Return each feature's embeddings, combined over the last dimension of ids with two dimensions; collective."""
+        """Return each feature's embeddings, combined per bag if its table has a combiner. All ranks must call it."""
         return self._looked_up(inputs, weights or {})
 
     @tf.autograph.experimental.do_not_convert
@@ -218,14 +214,14 @@ class EmbeddingCollection(keras.layers.Layer):
         return {feature: found[feature] for feature in self._features}
 
     def save_own_variables(self, store: Any) -> None:
-        """Refuse: the placement of the tables depends on the ranks."""
+        """Raise InputError, because the placement of the tables depends on the number of ranks."""
         raise InputError(
             f"{self.name!r} has several tables, which Keras cannot save",
             fix="save_training(folder, model, strategy.communicator), or strategy.export_saved_model(folder, model)",
         )
 
     def get_config(self) -> dict[str, Any]:
-        """Refuse: a collection belongs to its strategy."""
+        """Raise NotImplementedError, because a collection belongs to its strategy."""
         raise NotImplementedError("an EmbeddingCollection is saved by save_training and exported by export_saved_model")
 
     def _bags(self, inputs: Features, weights: Features) -> dict[str, Bags]:

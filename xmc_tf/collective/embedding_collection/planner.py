@@ -18,20 +18,20 @@ PLACEMENTS = ("replicated", "rows")
 
 @dataclass(frozen=True)
 class EmbeddingTable:
-    """One of several embedding tables of a model; see ``CollectiveStrategy.embeddings``.
+    """One of several embedding tables of a model. Pass a list of them to ``CollectiveStrategy.embeddings``.
 
     Example:
         >>> EmbeddingTable("words", rows=50_000, dim=64, features=("title", "query"), combiner="mean")
 
     Args:
-        name: a unique name; checkpoints identify the table by it.
-        rows: the number of rows; ids are 0 to ``rows - 1``.
+        name: a unique name, by which checkpoints identify the table.
+        rows: the number of rows. Ids are 0 to ``rows - 1``.
         dim: the width of a row.
-        features: the inputs that are looked up in this table; default: one, with the table's name.
-        combiner: "sum" or "mean" of the rows of each bag; None: all rows.
+        features: the names of the inputs that are looked up in this table. Default: one input with the table's name.
+        combiner: how to combine the rows of each bag: "sum" or "mean". None returns all rows.
         initializer: the initial values: a Keras initializer, a matrix, or a function from row numbers to rows.
-        placement: "replicated", "rows", or the rank that holds the table; default: the planner chooses.
-        ids_per_example: the expected number of ids of an example over all features, for the planner.
+        placement: "replicated", "rows", or the number of the rank that holds the table. Default: the planner chooses.
+        ids_per_example: the expected number of ids per example over all features, used by the planner.
     """
 
     name: str
@@ -62,7 +62,7 @@ class EmbeddingTable:
 
     @property
     def ids(self) -> float:
-        """The expected number of ids of an example; default: one for each feature."""
+        """The expected number of ids per example. Default: one per feature."""
         return float(len(self.features)) if self.ids_per_example is None else self.ids_per_example
 
 
@@ -78,7 +78,7 @@ def check_placement(table: EmbeddingTable, size: int) -> None:
 
 
 def partition_of(table: EmbeddingTable, placement: Placement, size: int) -> Partition:
-    """Return the rows of each rank in a placement; of one rank, if all ranks hold all rows."""
+    """Return the partition of a table for a placement. It has one part if all ranks hold all rows."""
     if placement in PLACEMENTS:
         return even_rows(table.rows, size if placement == "rows" else 1)
     return Partition(np.where(np.arange(size + 1) <= int(placement), 0, table.rows))
@@ -117,11 +117,11 @@ class Plan:
         return sum((self._memory_of(one) for one in self.decisions), np.zeros(self.size))
 
     def traffic(self) -> float:
-        """Return the expected bytes that a rank sends per step, on average over the ranks."""
+        """Return the expected bytes that a rank sends per step, averaged over the ranks."""
         return sum(expected_bytes(one.table, one.placement, self.size, self.options) for one in self.decisions)
 
     def text(self) -> str:
-        """Return the plan as a table, with the reasons below it."""
+        """Format the plan as a table, followed by the reasons for each placement."""
         rows = [
             [
                 one.table.name,
@@ -164,12 +164,12 @@ def make_plan(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions)
 
 
 def expected_rows(table: EmbeddingTable, batch_size: int) -> float:
-    """Return the expected number of different rows of a batch, if all ids are equally frequent: an upper bound."""
+    """Return the expected number of distinct rows in a batch of equally frequent ids, which is an upper bound."""
     return table.rows * -np.expm1(batch_size * table.ids * np.log1p(-1.0 / table.rows)) if table.rows > 1 else 1.0
 
 
 def expected_bytes(table: EmbeddingTable, placement: Placement, size: int, options: PlanOptions) -> float:
-    """Return the expected bytes that a rank sends per step for a table, on average over the ranks."""
+    """Return the expected bytes that a rank sends per step for a table, averaged over the ranks."""
     rows = expected_rows(table, options.batch_size)
     if placement == "replicated":  # all ranks get the row numbers and gradients of all others
         return rows * (size - 1) * (2 * _ID_BYTES + 4 * table.dim)
@@ -183,7 +183,7 @@ def memory_of(table: EmbeddingTable, placement: Placement, size: int, slots: int
 
 
 def _replicate_small(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions) -> list[PlacedTable]:
-    """Replicate the smallest tables, as long as this sends few bytes."""
+    """Replicate the smallest tables as long as their gradients add few bytes."""
     small: list[PlacedTable] = []
     left = REPLICATED_SHARE * sum(expected_bytes(table, "rows", size, options) for table in tables)
     for table in sorted(tables, key=lambda one: (one.rows * one.dim, one.name)):
@@ -196,7 +196,7 @@ def _replicate_small(tables: Sequence[EmbeddingTable], size: int, options: PlanO
 
 
 def _shard_others(tables: Sequence[EmbeddingTable], size: int, options: PlanOptions) -> Iterator[PlacedTable]:
-    """Shard tables with much traffic or memory; give each of the others to the rank with the least traffic."""
+    """Shard tables with much traffic or memory, and place each remaining table on the rank with the least traffic."""
     traffic = {table.name: expected_bytes(table, "rows", size, options) for table in tables}
     memory = {table.name: 4.0 * table.rows * table.dim for table in tables}
     share = ONE_RANK_SHARE * sum(traffic.values()) / size, ONE_RANK_SHARE * sum(memory.values()) / size

@@ -1,4 +1,4 @@
-"""The order of collectives in a ``tf.Graph``, which orders nothing else, and their marks for the stall watch."""
+"""Runs the collectives of a ``tf.Graph`` in a fixed order, and counts their starts and ends for the stall watch."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +16,12 @@ _CHAIN: ContextVar[str] = ContextVar("chain", default="steps")
 
 
 def in_plain_graph() -> bool:
-    """Return whether operations are added to a ``tf.Graph`` that a session will run, not to a function's graph."""
+    """Return whether a ``tf.Graph`` that a session will run is being built, rather than the graph of a function."""
     return not tf.executing_eagerly() and not tf.compat.v1.get_default_graph().building_function
 
 
 def of_graph(name: str, make: Callable[[], T]) -> T:
-    """Return a named object of the graph that is being built; the first call makes it."""
+    """Return an object that is stored in the current graph under ``name``. The first call creates it."""
     graph = tf.compat.v1.get_default_graph()
     if not hasattr(graph, f"_xmc_tf_{name}"):
         setattr(graph, f"_xmc_tf_{name}", make())
@@ -30,12 +30,12 @@ def of_graph(name: str, make: Callable[[], T]) -> T:
 
 
 def of_initial_values() -> AbstractContextManager[None]:
-    """Order the collectives of the block among themselves only."""
+    """Put the collectives of the block into an order of their own, independent of the training steps."""
     return set_in_block(_CHAIN, "initial values")
 
 
 def in_order(collective: Callable[[], Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:
-    """Return the results of ``collective()``, which in a plain graph runs after the one before it."""
+    """Return the results of ``collective()``. In a plain graph, it runs after the previous collective."""
     if not in_plain_graph():
         return collective()
     chain = _CHAIN.get()
@@ -52,7 +52,7 @@ _COUNTERS: dict[str, tuple[tf.Variable, tf.Variable]] = {}
 def marked(
     name: str, inputs: Sequence[tf.Tensor], collective: Callable[[], Sequence[tf.Tensor]]
 ) -> Sequence[tf.Tensor]:
-    """Return the results of ``collective()``, which waits for ``inputs``, with a mark before and one after it."""
+    """Run ``collective()`` once ``inputs`` are ready, and return its results. Marks record its start and its end."""
     if tf.executing_eagerly():
         with MARKS.waiting_in(name):
             return collective()

@@ -1,6 +1,4 @@
-"""The engine over Horovod, which matches the ranks' calls by the names of graph nodes, so that nodes may run in any
-order.
-"""
+"""The engine over Horovod, which matches the ranks' calls by the names of graph nodes. Nodes may run in any order."""
 
 import re
 from collections.abc import Sequence
@@ -46,9 +44,9 @@ def node_name(text: str) -> str:
 
 
 def _not_constant(tensor: tf.Tensor) -> tf.Tensor:
-    """Return the tensor in a form that TensorFlow does not treat as a constant. With constant inputs, it would run
-    Horovod's operations, which do not declare their side effects, during tracing, and then drop them, so that ranks
-    would wait for each other forever (``check_constant_ids_in_a_graph`` of ``tests/collective/world_lookup.py``).
+    """Return the tensor in a form that TensorFlow does not treat as a constant. Horovod's operations do not declare
+    side effects. With constant inputs, TensorFlow would run them during tracing and then drop them, and ranks would
+    wait for each other forever (``check_constant_ids_in_a_graph`` of ``tests/collective/world_lookup.py``).
     """
     if tf.executing_eagerly():
         return tensor

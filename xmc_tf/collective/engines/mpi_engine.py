@@ -18,9 +18,9 @@ _SMALL_BYTES = 1 << 16
 
 
 class MpiEngine:
-    """The collective operations of MPI, which matches the ranks' calls by their order: that of the program, in which
-    TensorFlow runs the stateful ``tf.numpy_function``. Each kind has a communicator of its own, so that ranks in
-    different operations wait for each other, which is reported as a stall, instead of mixing up their data.
+    """The collective operations of MPI. MPI matches the ranks' calls by their order. TensorFlow runs the stateful
+    ``tf.numpy_function`` in program order. Each kind of operation has its own communicator: ranks in different
+    operations then wait for each other, which is reported as a stall, instead of mixing up their data.
     """
 
     counts_numbers = False  # an exchange counts rows, so that the number of its numbers is not limited to 32 bits
@@ -90,7 +90,7 @@ class MpiEngine:
         return out
 
     def _row(self, rows: np.ndarray) -> MPI.Datatype:
-        """Return the MPI type of a row, in which counts stay small; MPI itself has no half precision."""
+        """Return an MPI type for a whole row of bytes, because MPI counts in 32 bits and has no half precision."""
         size = rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64))
         if size not in self._rows:
             self._rows[size] = MPI.BYTE.Create_contiguous(size).Commit()

@@ -23,7 +23,7 @@ Engine: TypeAlias = Union["HorovodEngine", "MpiEngine"]
 
 @cache
 def engine() -> Engine:
-    """Return this process's engine, that of its communicator; the first call is collective."""
+    """Return this process's engine. All ranks must make the first call."""
     choose_communicator()  # reports what is missing
     if how_started(os.environ)[0] == "mpi":
         from xmc_tf.collective.engines.mpi_engine import MpiEngine
@@ -35,7 +35,7 @@ def engine() -> Engine:
 
 
 def start_engine(communicator: Communicator) -> Engine:
-    """Start the engine, and check that its ranks are those of the communicator; collective."""
+    """Start the engine, and check that it numbers the ranks as the communicator does. All ranks must call it."""
     found = engine()
     if (found.rank, found.size) != (communicator.rank, communicator.size):
         raise InputError(
@@ -54,14 +54,14 @@ _SUMMED_AS = {tf.bfloat16: tf.float32, tf.float16: tf.float32}
 
 
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ``splits[r]`` rows to rank r; return the rows received, by rank, and their number from each rank."""
+    """Send ``splits[r]`` rows to each rank r. Return the received rows by rank, and their number from each rank."""
     moved, received = in_order(lambda: engine().alltoall(_sendable(tensor), tf.cast(splits, tf.int32), name))
     moved.set_shape([None, *tensor.shape[1:]])
     return _restored(moved, tensor.dtype), received
 
 
 def counts_numbers() -> bool:
-    """Return whether an exchange counts numbers, not rows, in 32 bits."""
+    """Return whether the engine counts single numbers, rather than rows, in 32 bits."""
     return engine().counts_numbers
 
 
@@ -72,7 +72,7 @@ def allreduce_sum(tensor: tf.Tensor, name: str) -> tf.Tensor:
 
 
 def grouped_sum(tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
-    """Return the sums over the ranks, bitwise equal on all of them. Tensors of one type share a message."""
+    """Return sums over the ranks that are bitwise equal on all ranks. Tensors of the same type share a message."""
     wide = [tf.cast(tensor, _SUMMED_AS.get(tensor.dtype, tensor.dtype)) for tensor in tensors]
     sums: dict[int, tf.Tensor] = {}
     for dtype in sorted({tensor.dtype.name for tensor in wide}):
@@ -85,7 +85,7 @@ def grouped_sum(tensors: Sequence[tf.Tensor], name: str) -> list[tf.Tensor]:
 
 
 def allgather(tensor: tf.Tensor, name: str) -> tf.Tensor:
-    """Return the rows of all ranks, in rank order; ranks may have different numbers of rows."""
+    """Return the rows of all ranks in rank order. Ranks may have different numbers of rows."""
     (gathered,) = in_order(lambda: [engine().allgather(_sendable(tensor), name)])
     gathered.set_shape([None, *tensor.shape[1:]])
     return _restored(gathered, tensor.dtype)
@@ -96,7 +96,7 @@ def is_first_rank() -> bool:
 
 
 def broadcast_variables(variables: Sequence[tf.Variable], root: int = 0) -> None:
-    """Set variables on all ranks to their values on rank ``root``; only outside of graphs."""
+    """Set the variables on all ranks to their values on rank ``root``. This works only outside of graphs."""
     communicator = choose_communicator()
     for variable in variables:
         # Not by their names, which may differ: Keras numbers layers, and a rank may have made others before.
@@ -118,14 +118,14 @@ def _restored(tensor: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
 
 
 class GatheredRows(NamedTuple):
-    """The rows of all ranks, in the order of the ranks, and the positions of this rank's rows among them."""
+    """The rows of all ranks in rank order, and the positions of this rank's rows among them."""
 
     rows: tf.Tensor
     positions: tf.Tensor
 
 
 def gather_rows(tensor: tf.Tensor, size: int, rank: int, name: str) -> GatheredRows:
-    """Return the rows of all ranks, which may have different numbers of them; differentiable, collective."""
+    """Return the rows of all ranks, any number from each. This is differentiable. All ranks must call it."""
     own = tf.shape(tensor)[:1]
     if size == 1:
         return GatheredRows(tensor, tf.range(own[0]))

@@ -1,4 +1,4 @@
-"""``model.compile`` inside ``strategy.scope()``, which makes a model train over all ranks."""
+"""Changes ``model.compile`` inside ``strategy.scope()`` so that models train over all ranks."""
 
 import functools
 import inspect
@@ -41,8 +41,8 @@ def compiled_over_ranks(
     change: Callable[[keras.Model, CollectiveOptimizer | None], CollectiveOptimizer],
     large: Callable[[int, int], bool],
 ) -> Iterator[None]:
-    """Replace the optimizer of each model compiled in the block by ``change(model, optimizer)``, where ``optimizer`` is
-    None unless the model was compiled with a ``CollectiveOptimizer``.
+    """Make ``model.compile`` in the block set the optimizer to ``change(model, optimizer)``. ``optimizer`` is the one
+    that was passed if it is a ``CollectiveOptimizer``, and None otherwise.
     """
     # The class that has the method: Keras does not recompile loaded models of a class with a method of its own.
     owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))

@@ -28,7 +28,7 @@ _warned: "weakref.WeakSet[keras.Model]" = weakref.WeakSet()
 
 
 def check_replicas_equal(variables: Sequence[tf.Variable], communicator: Communicator) -> int:
-    """Check that replicated variables are bitwise equal on all ranks, and return their number; collective."""
+    """Check that replicated variables are bitwise equal on all ranks. Return their number. All ranks must call it."""
     replicated = [variable for variable in variables if table_of(variable) is None]
     mine = []
     for variable in replicated:
@@ -63,7 +63,7 @@ def _save_backup(callback: keras.callbacks.BackupAndRestore) -> None:
 
 
 def _with_own_rows(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that copies and sets the rows of its rank only, so that no rank holds a whole table."""
+    """Wrap a method so that it copies and sets only this rank's rows. No rank then holds a whole table."""
 
     @functools.wraps(method)
     def of_own_rows(*args: Any, **kwargs: Any) -> Any:
@@ -74,7 +74,7 @@ def _with_own_rows(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def prepare_models(communicator: Communicator) -> None:
-    """Make the methods of all Keras models work over several ranks from now on."""
+    """Make the methods of all Keras models work over several ranks for the rest of the process."""
     global _prepared
     if _prepared is not None or communicator.size == 1:
         return
@@ -134,13 +134,13 @@ def _evaluate(communicator: Communicator, evaluate: Call, model: keras.Model) ->
 
 
 def _predict(communicator: Communicator, predict: Call, model: keras.Model) -> Any:
-    """Predict on all ranks, if the model has sharded tables. Otherwise, a rank may predict alone."""
+    """Predict on all ranks if the model has sharded tables. A rank can predict alone with any other model."""
     with same_steps_on_all_ranks(communicator) if sharded_tables(model) else nullcontext():
         return predict()
 
 
 def _on_batch(communicator: Communicator, method: Call, model: keras.Model) -> Any:
-    """Return the metrics of a batch over all ranks, if the model works over them."""
+    """Return the metrics of a batch over all ranks if the model trains over them."""
     if not _over_ranks(model):
         return method()
     given = inspect.signature(method.func).bind(*method.args, **method.keywords)
@@ -151,7 +151,7 @@ def _on_batch(communicator: Communicator, method: Call, model: keras.Model) -> A
 
 
 def _results(communicator: Communicator, results: Call, model: keras.Model) -> Any:
-    """Return the metrics over all ranks, or the means of what the user's own ``train_step`` returns instead."""
+    """Return the metrics over all ranks. If a custom ``train_step`` returns other values, return their means."""
     if not _over_ranks(model):
         return results()
     with metrics_of_all_ranks(model, communicator):
@@ -180,7 +180,7 @@ def _export(communicator: Communicator, export: Call, model: keras.Model) -> Any
 
 
 def sharded_tables(model: keras.Model) -> list[ShardedTable]:
-    """Return the sharded tables of a model, in the order of its variables."""
+    """Return the sharded tables of a model in the order of its variables."""
     tables = [table_of(variable) for variable in model.variables]
     return [table for table in dict.fromkeys(tables) if table is not None and table.size > 1]
 
@@ -209,9 +209,7 @@ def _report_local(communicator: Communicator, model: keras.Model) -> None:
 
 
 class _SameOnAllRanks(keras.callbacks.Callback):
-    """The first callback of a model over all ranks: it checks replicas after the first step, and stops all ranks on
-    NaN.
-    """
+    """The first callback of a model over all ranks. It checks replicas after the first step, and stops all on NaN."""
 
     def __init__(self, communicator: Communicator, stops_on_nan: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Steps of Keras models over all ranks: their number, the weight of each rank, losses, metrics, and normalization."""
+"""Steps of Keras models over all ranks: number of steps, weight of each rank, losses, metrics, and normalization."""
 
 import functools
 import itertools
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def take_steps_over_ranks(model: keras.Model, communicator: Communicator) -> None:
-    """Make the steps of a model give each example the same weight, for any number of examples on each rank."""
+    """Give each example the same weight in a model's steps, even if ranks have different numbers of examples."""
     for name in ("train_step", "test_step"):
         # The method of the class, because a model may be compiled twice.
         step = functools.partial(getattr(type(model), name), model)
@@ -46,7 +46,7 @@ def _step(step: Callable[[Any], Any], size: int, data: Any) -> Any:
 
 
 def reduce_losses_over_ranks() -> None:
-    """Make Keras' losses sums, or means over a mask, of the batches of all ranks, within a step over them."""
+    """Make the sums and the masked or weighted means of Keras' losses cover the batches of all ranks in a step."""
     original = keras_loss.reduce_weighted_values
 
     @functools.wraps(original)
@@ -80,7 +80,7 @@ def reduce_losses_over_ranks() -> None:
 
 @contextmanager
 def normalized_over_ranks(communicator: Communicator) -> Iterator[None]:
-    """Make layers of batch normalization that are created in the block use the batches of all ranks."""
+    """Make BatchNormalization layers that are created in the block use the batches of all ranks."""
     if communicator.size == 1:
         yield
         return
@@ -126,7 +126,7 @@ def _moments(
 
 
 def same_steps_on_all_ranks(communicator: Communicator) -> AbstractContextManager[None]:
-    """Make the epochs of ``fit``, ``evaluate`` and ``predict`` in the block end on all ranks at the same step."""
+    """Make ``fit``, ``evaluate`` and ``predict`` in the block end each epoch at the same step on all ranks."""
     return replaced(trainer, TFEpochIterator=functools.partial(_EpochOfRanks, communicator))
 
 
@@ -162,7 +162,7 @@ class _EpochOfRanks(trainer.TFEpochIterator):
 
 
 def batches_in_step(batches: Iterator[Any], communicator: Communicator) -> Iterator[Any]:
-    """Yield the batches, and then empty ones as long as another rank has more; collective."""
+    """Yield this rank's batches, then empty ones until all ranks are finished. All ranks must iterate over it."""
     last = None
     while True:
         batch = next(batches, None)
@@ -188,9 +188,7 @@ def _without_examples(part: Any) -> Any:
 
 @contextmanager
 def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iterator[None]:
-    """Give the metrics of a model the states over all ranks in the block, by each variable's ``aggregation``;
-    collective.
-    """
+    """Combine metrics over the ranks in the block, by each variable's ``aggregation``. All ranks must enter it."""
     variables = [variable for metric in model.metrics for variable in metric.variables]
     kinds = [getattr(variable, "aggregation", "sum") for variable in variables]
     own = [np.asarray(variable.numpy()) for variable in variables]
@@ -209,7 +207,7 @@ def metrics_of_all_ranks(model: keras.Model, communicator: Communicator) -> Iter
 
 
 def announce_own_metrics(model: keras.Model) -> None:
-    """Warn that the states of metrics that are not from Keras are added up."""
+    """Warn that the variables of metrics that are not Keras' own are summed over the ranks."""
     compiled = model._compile_metrics  # those that the user has passed to ``compile``
     passed = [] if compiled is None else [compiled._user_metrics, compiled._user_weighted_metrics]
     for metric in dict.fromkeys(keras.tree.flatten([passed, model.metrics])):

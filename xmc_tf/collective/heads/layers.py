@@ -1,4 +1,4 @@
-"""Products of vectors with all rows of a table: each rank multiplies the vectors of all ranks by its own rows."""
+"""Products of vectors with all rows of a table. Each rank multiplies the vectors of all ranks by its own rows."""
 
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from xmc_tf.ranks.partition import even_rows
 
 @tf.autograph.experimental.do_not_convert
 def scores_of_rows(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat = "fp32") -> tf.Tensor:
-    """Return ``vectors @ table.T``, ``[..., rows]`` of each rank's own vectors; collective, differentiable."""
+    """Return the scores ``vectors @ table.T`` of this rank's vectors, ``[..., rows]``. All ranks must call it."""
     table, flat, leading = serving_or_sharded(table), *_flat(table, vectors)
     if table.size == 1:
         scores = _scores_here(table, flat)
@@ -32,7 +32,7 @@ def scores_of_rows(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat = "
 
 @tf.autograph.experimental.do_not_convert
 def top_rows(table: ShardedTable, vectors: tf.Tensor, k: int, wire: WireFormat = "fp32") -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the k best rows of each vector, as ``tf.math.top_k`` does, the lower of equal ones first; collective."""
+    """Return the scores and numbers of each vector's k best rows. Ties go to the lower row. All ranks must call it."""
     table, flat, leading = serving_or_sharded(table), *_flat(table, vectors)
     if not 1 <= k <= table.rows:
         raise InputError(
@@ -77,7 +77,7 @@ def _shaped(matrix: tf.Tensor, leading: tf.Tensor, vectors: tf.Tensor, width: in
 
 
 def _sizes(table: ShardedTable) -> list[int]:
-    """Return the number of rows of each rank."""
+    """Return the number of rows on each rank."""
     return [stop - start for start, stop in map(table.partition.range, range(table.size))]
 
 
@@ -86,7 +86,7 @@ def _scores_here(table: ShardedTable, vectors: tf.Tensor) -> tf.Tensor:
 
 
 def _gathered(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Send all vectors to all ranks; return those of all ranks, and the numbers sent to and received from each."""
+    """Return the vectors of all ranks, and the number of vectors sent to and received from each rank."""
     count = tf.shape(vectors)[0]
     received = operations.allgather(tf.reshape(count, [1]), f"{table.name}/counts")
     received.set_shape([table.size])
@@ -96,13 +96,13 @@ def _gathered(table: ShardedTable, vectors: tf.Tensor, wire: WireFormat) -> tupl
 
 
 def _by_vector(table: ShardedTable, received: tf.Tensor, vectors: tf.Tensor, width: int) -> tf.Tensor:
-    """Return what all ranks have sent for each vector, in the order of the ranks: ``[vectors, ranks * width]``."""
+    """Arrange the values that the ranks sent for each vector in rank order: ``[vectors, ranks * width]``."""
     of_ranks = tf.reshape(received, [table.size, tf.shape(vectors)[0], width])
     return tf.reshape(tf.transpose(of_ranks, [1, 0, 2]), [-1, table.size * width])
 
 
 def table_of_all_rows(owner: Any) -> ShardedTable:
-    """Return the table of an Embedding, of its variable, or of a result of ``strategy.variable``."""
+    """Return the table of an Embedding, of an Embedding's variable, or of a result of ``strategy.variable``."""
     variable = owner
     if isinstance(owner, keras.layers.Embedding):
         if not owner.built:
@@ -123,7 +123,7 @@ def table_of_all_rows(owner: Any) -> ShardedTable:
 
 
 class _OfAllRows(keras.layers.Layer):
-    """A layer that multiplies by all rows of an Embedding and tracks that Embedding as its own."""
+    """A layer that multiplies its inputs by all rows of an Embedding. It tracks the Embedding as its sublayer."""
 
     def __init__(self, embedding: keras.layers.Embedding, **options: Any) -> None:
         super().__init__(**options)
@@ -140,7 +140,7 @@ class _OfAllRows(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Create a layer from its configuration.
+        """Create the layer from its configuration.
 
         Args:
             config: the configuration.
@@ -150,7 +150,7 @@ class _OfAllRows(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="xmc_tf")
 class TiedHead(_OfAllRows):
-    """The scores of all rows of an Embedding: ``inputs @ embeddings.T``, such as a language model's tied head.
+    """The scores of all rows of an Embedding, ``inputs @ embeddings.T``: for example, a language model's tied head.
 
     Every rank multiplies the inputs of all ranks by its own rows. As in one process, scores and gradients have one
     column for each row. The Embedding may be sharded or not.
@@ -162,9 +162,9 @@ class TiedHead(_OfAllRows):
         TensorShape([2, 5, 10000])
 
     Args:
-        embedding: the Embedding, whose rows are shared.
-        use_bias: whether to add a number for each row.
-        **options: further arguments of Keras' layers, such as ``name``.
+        embedding: the Embedding whose rows are multiplied. The head shares its weights.
+        use_bias: whether to add a bias to the score of each row.
+        **options: further arguments of Keras layers, such as ``name``.
     """
 
     def __init__(self, embedding: keras.layers.Embedding, *, use_bias: bool = False, **options: Any) -> None:
@@ -172,20 +172,20 @@ class TiedHead(_OfAllRows):
         self.use_bias = use_bias
 
     def build(self, input_shape: Any = None) -> None:
-        """Create the bias.
+        """Create the bias, if there is one.
 
         Args:
-            input_shape: not used.
+            input_shape: ignored.
         """
         table = table_of_all_rows(self.embedding)
         if self.use_bias:
             self.bias = self.add_weight(shape=(table.rows,), initializer="zeros", name="bias")
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        """Return the scores of all rows, ``[..., rows]``; collective.
+        """Return the scores of all rows, ``[..., rows]``. All ranks must call it.
 
         Args:
-            inputs: ``[..., width of a row]``.
+            inputs: vectors, ``[..., width of a row]``.
         """
         scores = tf.cast(scores_of_rows(table_of_all_rows(self.embedding), inputs, self._wire), self.compute_dtype)
         return scores + tf.cast(tf.convert_to_tensor(self.bias), scores.dtype) if self.use_bias else scores
@@ -197,7 +197,7 @@ class TiedHead(_OfAllRows):
 
 @keras.saving.register_keras_serializable(package="xmc_tf")
 class TopK(_OfAllRows):
-    """The k best rows of an Embedding for each query, by dot product: exact retrieval of candidates.
+    """The k best rows of an Embedding for each query by dot product: exact retrieval of candidates.
 
     Every rank finds the best of its own rows for the queries of all ranks. The Embedding may be sharded or not.
 
@@ -208,9 +208,9 @@ class TopK(_OfAllRows):
         TensorShape([2, 10])
 
     Args:
-        embedding: the Embedding, whose rows are the candidates.
-        k: the number of rows for each query.
-        **options: further arguments of Keras' layers, such as ``name``.
+        embedding: the Embedding whose rows are the candidates.
+        k: the number of rows to return for each query.
+        **options: further arguments of Keras layers, such as ``name``.
     """
 
     def __init__(self, embedding: keras.layers.Embedding, k: int, **options: Any) -> None:
@@ -219,10 +219,10 @@ class TopK(_OfAllRows):
         self.built = True  # it has no weights of its own
 
     def call(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the scores of the best rows, from the largest, and their ids, both ``[..., k]``; collective.
+        """Return the scores of the best rows in descending order, and their ids. All ranks must call it.
 
         Args:
-            inputs: the queries, ``[..., width of a row]``.
+            inputs: the queries, ``[..., width of a row]``. Both results are ``[..., k]``.
         """
         scores, ids = top_rows(table_of_all_rows(self.embedding), inputs, self.k, self._wire)
         return tf.cast(scores, self.compute_dtype), ids

@@ -1,4 +1,4 @@
-"""The bytes that this process sends to other ranks, by kind: counted in the graph, shown in TensorBoard."""
+"""Counts the bytes that this process sends to other ranks, by kind of data, and logs them to TensorBoard."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -18,8 +18,9 @@ def count_sent(kind: str, rows_per_rank: tf.Tensor, rank: int, row_bytes: int) -
 
 
 def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation | None:
-    """Count bytes. Return an operation that the sending must depend on, because otherwise a gradient's graph omits it.
-    Nothing is counted in a plain ``tf.Graph``, where the counter would become one of the user's variables.
+    """Return an operation that counts bytes. The sending must depend on it, or else TensorFlow drops it from a
+    gradient's graph. In a plain ``tf.Graph``, nothing is counted, because the counter would become one of the user's
+    variables.
     """
     if in_plain_graph():
         return None
@@ -31,17 +32,17 @@ def count_bytes(kind: str, count: int | tf.Tensor) -> tf.Operation | None:
 
 
 def after(counted: tf.Operation | None) -> AbstractContextManager:
-    """Make the operations in the block run after ``counted``; None: there is nothing to wait for."""
+    """Make the operations in the block run after ``counted``. With None, they need not wait."""
     return nullcontext() if counted is None else tf.control_dependencies([counted])
 
 
 def bytes_sent() -> dict[str, int]:
-    """Return the bytes sent to other ranks since the start of the process, by kind."""
+    """Return the bytes sent to other ranks since the process started, by kind of data."""
     return {kind: int(counter.numpy()) for kind, counter in sorted(_COUNTERS.items())}
 
 
 class TrafficSummaries(keras.callbacks.Callback):
-    """A callback that logs the number of bytes sent in each epoch to TensorBoard."""
+    """A callback that logs the bytes sent in each epoch, and per step, to TensorBoard."""
 
     def __init__(self, logdir: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The gradients of a step: sums over batches and ranks, their norms, and clipping."""
+"""The gradients of a step: their sums over batches and ranks, their norms, and clipping."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +16,7 @@ from xmc_tf.collective.tables.table import ShardedTable, table_of
 
 
 class BatchShare:
-    """A rank's share of a step's batch."""
+    """This rank's part of the batch of a step."""
 
     def __init__(self, examples: tf.Tensor, size: int) -> None:
         self._examples, self.size, self.is_weighted = tf.cast(examples, tf.float64), size, False
@@ -24,22 +24,22 @@ class BatchShare:
 
     @property
     def weight(self) -> tf.Tensor:
-        """This rank's weight in the mean of the ranks' losses: 1 if all have equally many examples; collective."""
+        """This rank's weight in the mean loss: 1 if all ranks have equally many examples. All ranks must read it."""
         return tf.cast(tf.math.divide_no_nan(self._examples * self.size, self._sums[0]), tf.float32)
 
     @property
     def is_even(self) -> tf.Tensor:
-        """Whether all ranks have the same number of examples; collective."""
+        """Whether all ranks have the same number of examples. All ranks must read it."""
         return tf.equal(self._sums[1] * self.size, tf.square(self._sums[0]))
 
     def weight_by(self, number: tf.Tensor, what: str) -> tf.Tensor:
-        """Return a number of this rank as a multiple of its mean over the ranks; collective."""
+        """Return a number of this rank divided by its mean over the ranks. All ranks must call it."""
         number = tf.cast(number, tf.float32)
         return tf.math.divide_no_nan(number * self.size, operations.allreduce_sum(number, f"xmc_tf/batch/{what}"))
 
     @property
     def _sums(self) -> tf.Tensor:
-        """The sums over the ranks of the numbers of examples, and of their squares; collective on first use."""
+        """The number of examples and its square, summed over the ranks. The first access must happen on all ranks."""
         if self._over_ranks is None:
             own = tf.stack([self._examples, tf.square(self._examples)])
             self._over_ranks = operations.allreduce_sum(own, "xmc_tf/batch/examples")
@@ -50,7 +50,7 @@ _BATCH: ContextVar[BatchShare | None] = ContextVar("batch", default=None)
 
 
 def current_batch() -> BatchShare | None:
-    """Return the batch, over all ranks, of the current training step; None outside of steps."""
+    """Return this rank's share of the batch of the current training step, or None outside of steps."""
     return _BATCH.get()
 
 
@@ -63,7 +63,7 @@ Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 class RowGradient(NamedTuple):
-    """The gradient of some local rows of a table; row numbers are unique."""
+    """The gradient of some local rows of a table. The row numbers are unique."""
 
     rows: tf.Tensor
     values: tf.Tensor
@@ -71,7 +71,7 @@ class RowGradient(NamedTuple):
 
 
 def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
-    """Sum the gradients of each row, which several ranks and several lookups may have touched."""
+    """Sum the gradients of each row. Several ranks and several lookups may have contributed to a row."""
     if isinstance(gradient, tf.IndexedSlices):
         gradient = RowGradient(gradient.indices, gradient.values)
     if isinstance(gradient, RowGradient):
@@ -80,7 +80,7 @@ def merge_rows(gradient: Gradient | RowGradient) -> RowGradient:
 
 
 class Gradients(NamedTuple):
-    """The gradients of a step."""
+    """The gradients of a step: those for Keras' optimizer and those for a row-wise optimizer."""
 
     variables: list[tf.Variable]  # updated by Keras' optimizer
     of_variables: list[Gradient]
@@ -91,7 +91,7 @@ class Gradients(NamedTuple):
         return self._times([factor] * (len(self.of_variables) + len(self.rows)))
 
     def summed(self, size: int) -> "Gradients":
-        """Return the gradients, summed over the ranks unless each rank holds different rows; collective."""
+        """Return the gradients summed over the ranks, except those of this rank's own rows. All ranks must call it."""
         if size == 1:
             return self
         of_variables = list(self.of_variables)
@@ -109,7 +109,7 @@ class Gradients(NamedTuple):
         return self._replace(of_variables=of_variables, rows=rows)
 
     def squares_and_finiteness(self, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return each gradient's sum of squares, and whether all are finite, equal on all ranks; collective."""
+        """Return each gradient's sum of squares and whether all are finite, over all ranks. All ranks must call it."""
         values = [*map(_values, self.of_variables), *(one.values for one in self.rows)]
         if not values:
             return tf.zeros([0]), tf.constant(True)
@@ -125,7 +125,7 @@ class Gradients(NamedTuple):
         return found[0], tf.equal(tf.reduce_sum(found[1]), 0.0)
 
     def clipped(self, squares: tf.Tensor, each: float | None, total: float | None) -> "Gradients":
-        """Return the gradients scaled down to a maximum norm of each, or of all as one, as Keras' clipnorm does."""
+        """Scale each gradient down to norm ``each``, or all as one to norm ``total``, as Keras' clipnorm does."""
         if each is not None:
             return self._times(tf.unstack(each / tf.maximum(tf.sqrt(squares), each)))
         if total is not None:
@@ -133,7 +133,7 @@ class Gradients(NamedTuple):
         return self
 
     def _times(self, factors: Sequence[float | tf.Tensor]) -> "Gradients":
-        """Return each gradient times its factor."""
+        """Return each gradient multiplied by its factor."""
         count = len(self.of_variables)
         of_variables: list[Gradient] = []
         for one, by in zip(self.of_variables, factors[:count], strict=True):
@@ -148,8 +148,8 @@ class Gradients(NamedTuple):
 def split(
     gradients: Sequence[Gradient | None], variables: Sequence[tf.Variable], *, rowwise: bool, each_id: bool
 ) -> Gradients:
-    """Return the gradients of variables and tables, without missing ones. Tables are updated row by row if ``rowwise``;
-    with ``each_id``, the gradient of an embedding without a table keeps a row for each id.
+    """Separate the gradients for Keras' optimizer from those for row-wise updates (of tables, if ``rowwise``). Missing
+    gradients are left out. With ``each_id``, the gradient of an embedding without a table keeps one row per id.
     """
     found = Gradients([], [], [], [])
     for gradient, variable in zip(gradients, variables, strict=True):
@@ -176,13 +176,13 @@ def split(
 
 
 def local_rows(variable: tf.Variable) -> tf.Variable:
-    """Return TensorFlow's variable with this rank's rows of a table; other variables as they are."""
+    """Return the TensorFlow variable with this rank's rows of a table. Other variables are returned unchanged."""
     table = table_of(variable)
     return variable if table is None else table.variable
 
 
 def _is_shard(table: ShardedTable | None, size: int) -> bool:
-    """Return whether this rank holds only some of a table's rows."""
+    """Return whether this rank holds only a part of the table's rows."""
     return table is not None and table.size == size > 1
 
 
@@ -191,7 +191,7 @@ def _values(gradient: Gradient) -> tf.Tensor:
 
 
 def _summed(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
-    """Return the gradients of replicated variables summed over the ranks."""
+    """Return the gradients of replicated variables, summed over the ranks."""
     if not gradients:
         return []
     # Horovod's all-reduce does not support bfloat16.
@@ -204,7 +204,7 @@ def _summed(gradients: Sequence[tf.Tensor], size: int) -> list[tf.Tensor]:
 
 
 def _gathered(gradients: Sequence[tf.IndexedSlices], size: int) -> list[tf.IndexedSlices]:
-    """Return the rows of all ranks, in the order of the ranks; gradients of one width share a message."""
+    """Return the sparse gradients of all ranks in rank order. Gradients of the same width share a message."""
     found: dict[int, tf.IndexedSlices] = {}
     widths = [one.values.shape[1:].num_elements() for one in gradients]
     for width in sorted(set(widths)):
@@ -228,9 +228,8 @@ def _gathered(gradients: Sequence[tf.IndexedSlices], size: int) -> list[tf.Index
 
 
 def _of_one_lookup(values: tf.Tensor, rows: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the gathered rows of a lookup; summed if all ranks looked up the same ids in the same order. In one
-    process, each of such ids, as those of positions, has one gradient, which Adagrad, for example, squares as a
-    whole.
+    """Sum the gathered gradients over the ranks if all ranks looked up the same ids in the same order, such as
+    positions. In one process, each of these ids has a single gradient, which, for example, Adagrad squares as a whole.
     """
     each = tf.size(rows) // size
     ids = rows[:each]
@@ -245,7 +244,7 @@ def _of_one_lookup(values: tf.Tensor, rows: tf.Tensor, size: int) -> tuple[tf.Te
 
 
 def _summed_rows(gradient: RowGradient, table: ShardedTable) -> RowGradient:
-    """Return the gradient summed over the ranks; only touched rows are sent, unless all are."""
+    """Return the gradient summed over the ranks. Only touched rows are sent, unless the gradient has all rows."""
     name = f"{table.name}/replicated"
     if gradient.of_all:
         return gradient._replace(values=operations.allreduce_sum(gradient.values, name))
@@ -257,7 +256,7 @@ def _summed_rows(gradient: RowGradient, table: ShardedTable) -> RowGradient:
 
 
 class Accumulator(tf.Module):
-    """The sum of the gradients since the last step, divided by ``every``, the number of batches in a step."""
+    """The sum of the gradients since the last step, divided by ``every``, the number of batches per step."""
 
     def __init__(self, every: int) -> None:
         super().__init__(name="accumulator")
@@ -269,7 +268,7 @@ class Accumulator(tf.Module):
             self.count = tf.Variable(0, dtype=tf.int64, trainable=False, name="count")
 
     def add(self, gradients: Gradients) -> None:
-        """Add the gradients of a batch; the variables and their order must always be the same."""
+        """Add the gradients of a batch. Each call must pass the same variables in the same order."""
         if self._replicated is None:
             self._build(gradients)
         assert self._replicated is not None
@@ -292,9 +291,9 @@ class Accumulator(tf.Module):
         return self.count >= self.every
 
     def take(self, last: Gradients) -> Gradients:
-        """Return the accumulated gradients of the variables and tables of ``last``; the next batch starts a new sum.
-        They are not cleared: if an empty value is assigned in a condition, TensorFlow's graph optimizer infers that
-        the variable is always empty (world_optimizers.check_accumulation).
+        """Return the accumulated gradients in the form of ``last``, and start a new sum with the next batch. The sums
+        are not cleared: if an empty value is assigned in a condition, TensorFlow's graph optimizer infers that the
+        variable is always empty (world_optimizers.check_accumulation).
         """
         self.count.assign(0)
         rows = [

@@ -31,7 +31,7 @@ _LARGEST = 2.0**100
 
 
 class LossScale(tf.Module):
-    """The loss scale, which doubles after ``growth_steps`` consecutive finite steps; with None, it is constant."""
+    """The loss scale. It doubles after ``growth_steps`` consecutive finite steps, and is constant if that is None."""
 
     def __init__(self, initial: float = 2.0**15, growth_steps: int | None = 2000) -> None:
         super().__init__(name="loss_scale")
@@ -44,7 +44,7 @@ class LossScale(tf.Module):
         return loss * tf.cast(self.value, loss.dtype)
 
     def update(self, finite: tf.Tensor) -> None:
-        """Update the scale after a step; ``finite`` must be the same on all ranks."""
+        """Update the scale after a step. ``finite`` must be the same on all ranks."""
         if self._growth_steps is None:
             return
         good = tf.where(finite, self.good_steps + 1, tf.zeros([], tf.int64))
@@ -63,10 +63,9 @@ ELEMENTWISE = ("SGD", "RMSprop", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax
 
 
 class CollectiveOptimizer(keras.optimizers.Optimizer):
-    """An optimizer that combines the gradients of all ranks and makes the same step on all of them. ``inner`` updates
-    replicated variables; its row-wise form (or ``table_optimizer``) updates the rows of sharded tables that a step
-    looks up. With ``exact``, ``inner`` updates all rows. ``apply_gradients`` takes gradients of
-    ``scale_loss(loss)``.
+    """An optimizer that combines the gradients of all ranks and makes the same step on each rank. ``inner`` updates
+    replicated variables. Its row-wise form, or ``table_optimizer``, updates those rows of sharded tables that a step
+    looks up; with ``exact``, ``inner`` updates all rows. ``apply_gradients`` expects gradients of ``scale_loss(loss)``.
     """
 
     built: bool
@@ -113,17 +112,17 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @property
     def learning_rate(self) -> Any:
-        """The learning rate of replicated variables and tables; with a schedule, that of the next step."""
+        """The learning rate of replicated variables and tables. With a schedule, it is that of the next step."""
         return self.inner.learning_rate
 
     @learning_rate.setter
     def learning_rate(self, value: Any) -> None:
-        """The learning rate of replicated variables and tables; with a schedule, that of the next step."""
+        """The learning rate of replicated variables and tables. With a schedule, it is that of the next step."""
         self.inner.learning_rate = value
 
     @property
     def variables(self) -> list[keras.Variable]:
-        """The state for replicated variables; that of tables is in ``table.slots``."""
+        """The state of replicated variables. The state of tables is in ``table.slots``."""
         return [one for one in self.inner.variables if id(one) not in self._state_of_tables]
 
     @property
@@ -131,16 +130,16 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         return self.inner.gradient_accumulation_steps or (self._accumulator.every if self._accumulator else 1)
 
     def __dir__(self) -> list[str]:
-        """Return the attributes that Keras saves: not ``inner``, whose state is that of this optimizer."""
+        """Return the attributes that Keras saves. ``inner`` is excluded, because it shares this optimizer's state."""
         return [name for name in super().__dir__() if name != "inner"]
 
     def get_config(self) -> dict:
-        """Return the configuration of ``inner``, so that saved models do not depend on ranks."""
+        """Return the configuration of ``inner``, so that saved models do not depend on the number of ranks."""
         return self.inner.get_config()
 
     @tf.autograph.experimental.do_not_convert
     def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return the loss times the weight of this rank's batch and the loss scale, if there are any."""
+        """Multiply the loss by the weight of this rank's batch and by the loss scale, where these apply."""
         batch = current_batch()
         if batch is not None and self._reduction == "mean":
             batch.is_weighted = True
@@ -149,7 +148,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @tf.autograph.experimental.do_not_convert
     def build(self, variables: Iterable[tf.Variable]) -> None:
-        """Create the slots, and broadcast rank 0's values of replicated variables."""
+        """Create the slots, and broadcast the values of replicated variables from rank 0."""
         if self.built:
             return
         self.trained = list(variables)
@@ -181,7 +180,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
         self.built = True
 
     def check_tables(self, names: Sequence[str]) -> None:
-        """Refuse what sharded tables do not support, and warn once how their training differs from Keras'."""
+        """Raise InputError for options that sharded tables do not support. Warn once if training differs from Keras."""
         if not names:
             return
         if self.exact:
@@ -218,13 +217,13 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @tf.autograph.experimental.do_not_convert
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient | None, tf.Variable]]) -> keras.Variable:
-        """Make a step, or accumulate the gradients for one; collective."""
+        """Make a step, or accumulate the gradients for one. All ranks must call it."""
         self.apply(*(list(part) for part in zip(*grads_and_vars, strict=True)))
         return self.iterations
 
     @tf.autograph.experimental.do_not_convert
     def apply(self, grads: Sequence[Gradient | None], trainable_variables: Iterable[tf.Variable] | None = None) -> None:
-        """Make a step of the variables (default: of ``build``), or accumulate gradients for one; collective."""
+        """Make a step of variables (default: those of ``build``), or accumulate gradients. All ranks must call it."""
         variables = list(self.trained if trainable_variables is None else trainable_variables)
         with tf.init_scope():
             self.build(variables)
@@ -245,12 +244,12 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
             _do_if(accumulator.full(), lambda: self._step(accumulator.take(found)))
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the state as that of ``inner`` over all variables in one process."""
+        """Save the state in the form in which ``inner`` would save it in a single process."""
         for number, (variable, table, slot) in enumerate(self._state()):
             store[str(number)] = variable.numpy() if table is None else whole_rows(table, slot)
 
     def load_own_variables(self, store: Any) -> None:
-        """Load the state of an optimizer of one process, or of this kind on any number of ranks."""
+        """Load the state that an optimizer saved in a single process, or on any number of ranks."""
         state = self._state()
         if len(store.keys()) != len(state):
             # As Keras: weights may be loaded into a model with another optimizer.
@@ -267,14 +266,14 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
                 load_rows(table, store[str(number)], slot)
 
     def finalize_variable_values(self, var_list: Sequence[tf.Variable]) -> None:
-        """Replace variables by their averages at the end of ``fit``, if ``inner`` keeps any (use_ema)."""
+        """Replace variables by their moving averages at the end of ``fit`` if ``inner`` keeps them (use_ema)."""
         with own_rows():
             self.inner.finalize_variable_values(
                 [local_rows(one) for one in var_list if self.exact or table_of(one) is None]
             )
 
     def _state(self) -> list[tuple[Any, ShardedTable | None, str]]:
-        """Return the variables in the order of an optimizer of one process: variable, table, name of its slot."""
+        """Return (variable, table, slot name) in the order of an optimizer in a single process."""
         if not self.built or self.exact:
             return [(one, *self._state_of_tables.get(id(one), (None, ""))) for one in self.inner.variables]
         replicated = [variable for variable in self.trained if table_of(variable) is None]
@@ -332,7 +331,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @contextmanager
     def _only_updates(self, variables: Sequence[tf.Variable] = ()) -> Iterator[None]:
-        """Switch off what ``inner`` cannot do over all ranks, in the block; the options stay in its configuration."""
+        """Disable the options of ``inner`` in the block that this optimizer handles. Its configuration keeps them."""
         inner = self.inner
         changed: dict[str, Any] = {"loss_scale_factor": None}
         if not self.exact:
@@ -350,7 +349,7 @@ class CollectiveOptimizer(keras.optimizers.Optimizer):
 
     @contextmanager
     def _slots_of_tables(self) -> Iterator[None]:
-        """Keep what ``inner`` creates for tables in the block as their slots, which checkpoints save row by row."""
+        """Store variables that ``inner`` creates for tables in the block as slots, which checkpoints save by rows."""
         create = self.inner.add_variable_from_reference
 
         @functools.wraps(create)

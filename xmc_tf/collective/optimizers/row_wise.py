@@ -1,4 +1,4 @@
-"""Optimizers that update only the touched rows of a shard and their slots (the usual lazy form)."""
+"""Optimizers that update only the rows of a shard that a step looks up, and their slots (lazy updates)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ Move: TypeAlias = tuple[tf.Tensor, Sequence[tf.Tensor]]
 
 
 class TableOptimizer(ABC):
-    """An optimizer of the rows of a table; ``slots`` has the initial value of each slot."""
+    """An optimizer for the rows of a table. ``slots`` holds the initial value of each slot."""
 
     def __init__(self, learning_rate: Rate, weight_decay: float, **slots: float) -> None:
         self.learning_rate, self.weight_decay, self._slots = learning_rate, weight_decay, slots
@@ -27,7 +27,7 @@ class TableOptimizer(ABC):
         """Create the slots, so that a checkpoint can be loaded before the first step.
 
         Args:
-            table: the table.
+            table: the table that gets the slots.
         """
         for name, value in self._slots.items():
             table.slot(name, value)
@@ -35,13 +35,13 @@ class TableOptimizer(ABC):
     def apply(
         self, table: ShardedTable, unique_rows: tf.Tensor, row_gradients: tf.Tensor, step: tf.Tensor | int
     ) -> None:
-        """Update rows.
+        """Update some rows of a table.
 
         Args:
             table: the table.
-            unique_rows: the local row numbers, each once.
-            row_gradients: the gradient of each row.
-            step: the number of this step, from 1.
+            unique_rows: the local row numbers, without repetitions.
+            row_gradients: the gradient of each of these rows.
+            step: the number of this step, starting from 1.
         """
         rate = tf.cast(self.learning_rate() if callable(self.learning_rate) else self.learning_rate, tf.float32)
         slots = [table.slot(name, value) for name, value in self._slots.items()]
@@ -57,17 +57,17 @@ class TableOptimizer(ABC):
 
     @abstractmethod
     def _move(self, rate: tf.Tensor, step: tf.Tensor, gradients: tf.Tensor, states: Sequence[tf.Tensor]) -> Move:
-        """Return the move of rows with these gradients and slots."""
+        """Return the change of the rows for these gradients and slots."""
 
 
 class RowSGD(TableOptimizer):
-    """Stochastic gradient descent, with optional momentum.
+    """Stochastic gradient descent with optional momentum, applied only to the rows that a step looks up.
 
     Args:
         learning_rate: a number, a variable, or a function that returns a number.
-        momentum: the share of a row's previous step that is added to its next one.
+        momentum: the fraction of a row's previous update that is added to its next one.
         nesterov: whether to use Nesterov momentum.
-        weight_decay: this share of a row, times the learning rate, is subtracted in each step that touches it.
+        weight_decay: the fraction of a row, times the learning rate, that is subtracted in each step that touches it.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class RowSGD(TableOptimizer):
 
 
 class RowAdagrad(TableOptimizer):
-    """Adagrad, as in Keras.
+    """Adagrad as in Keras, applied only to the rows that a step looks up.
 
     Args:
         learning_rate: a number, a variable, or a function that returns a number.
-        initial_accumulator_value: the initial sum of squares.
-        epsilon: keeps the division finite.
-        weight_decay: this share of a row, times the learning rate, is subtracted in each step that touches it.
+        initial_accumulator_value: the initial value of the sum of squared gradients.
+        epsilon: a small number that prevents division by zero.
+        weight_decay: the fraction of a row, times the learning rate, that is subtracted in each step that touches it.
     """
 
     def __init__(
@@ -109,17 +109,19 @@ class RowAdagrad(TableOptimizer):
 
 
 class RowAdam(TableOptimizer):
-    """Adam, or AdamW with ``weight_decay``; the bias correction uses the global step, not the row's number of steps.
+    """Adam, or AdamW with ``weight_decay``, applied only to the rows that a step looks up.
+
+    The bias correction uses the number of the training step, not the number of updates of the row.
 
     Example:
         >>> optimizer = strategy.optimizer(keras.optimizers.RMSprop(1e-3), table_optimizer=RowAdam(1e-2))
 
     Args:
         learning_rate: a number, a variable, or a function that returns a number.
-        beta_1: the decay rate of the mean.
-        beta_2: the decay rate of the mean of squares.
-        epsilon: keeps the division finite.
-        weight_decay: this share of a row, times the learning rate, is subtracted in each step that touches it.
+        beta_1: the decay rate of the mean of gradients.
+        beta_2: the decay rate of the mean of squared gradients.
+        epsilon: a small number that prevents division by zero.
+        weight_decay: the fraction of a row, times the learning rate, that is subtracted in each step that touches it.
     """
 
     def __init__(
@@ -141,7 +143,7 @@ class RowAdam(TableOptimizer):
 
 
 def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:
-    """Return the row-wise form of a Keras optimizer, which follows its learning rate, schedules included."""
+    """Return the row-wise form of a Keras optimizer. It uses that optimizer's learning rate, including schedules."""
 
     def rate() -> tf.Tensor:
         return tf.convert_to_tensor(optimizer.learning_rate)
@@ -168,7 +170,7 @@ def row_wise_of(optimizer: keras.optimizers.Optimizer) -> TableOptimizer:
 
 
 def differences_of(optimizer: TableOptimizer, inner: keras.optimizers.Optimizer) -> str:
-    """Return how a row-wise form differs from the optimizer itself, or ""."""
+    """Describe how a row-wise form differs from the optimizer itself, or return ""."""
     found = []
     if isinstance(optimizer, RowAdam) or (isinstance(optimizer, RowSGD) and optimizer.momentum):
         found.append("the momentum of other rows neither moves them nor decays")

@@ -1,4 +1,4 @@
-"""Bags of ids, and the combined rows of bags: a few operations for all features of a lookup, not a few for each."""
+"""Bags of ids and their combined rows. A few operations serve all features of a lookup, rather than each feature."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
@@ -14,7 +14,7 @@ Ids: TypeAlias = DenseOrRagged | tf.SparseTensor
 
 
 class Bags(NamedTuple):
-    """The ids of a feature; the last dimension is a bag, or with ``combiner`` None, there is one row for each id."""
+    """The ids of a feature. Each slice of the last dimension is a bag; if ``combiner`` is None, each id gives a row."""
 
     ids: DenseOrRagged
     combiner: Combiner
@@ -33,7 +33,7 @@ class Bags(NamedTuple):
         return tf.reduce_prod(tf.shape(self.ids)[:-1])
 
     def row_of_id(self) -> tf.Tensor:
-        """Return the row of the result to which each id belongs, ascending."""
+        """Return the result row to which each id belongs, in ascending order."""
         if isinstance(self.ids, tf.RaggedTensor) and not self.is_one_row_each:
             return tf.cast(self.ids.value_rowids(), tf.int32)
         every = tf.range(tf.size(flat_ids(self.ids)))
@@ -45,7 +45,7 @@ class Bags(NamedTuple):
         return tf.cast(flat_ids(self.weights), tf.float32)
 
     def shaped(self, rows: tf.Tensor, dim: int) -> DenseOrRagged:
-        """Return the rows of the result in the shape of the ids, or of the bags."""
+        """Reshape the result rows to the shape of the ids or, with a combiner, of the bags."""
         ids = self.ids
         if isinstance(ids, tf.RaggedTensor):
             if self.combiner is not None:
@@ -58,7 +58,7 @@ class Bags(NamedTuple):
 
 
 def bags(name: str, ids: Ids, combiner: Combiner, weights: DenseOrRagged | None = None) -> Bags:
-    """Return the checked ids of a feature, which errors call ``name``."""
+    """Check the ids of a feature and return them as bags. Error messages call the ids ``name``."""
     if combiner not in (None, "sum", "mean"):
         raise InputError("combiner", expected="None, 'sum' or 'mean'", received=repr(combiner))
     if weights is not None and combiner is None:
@@ -89,7 +89,7 @@ def flat_ids(ids: Ids) -> tf.Tensor:
 
 
 def combine(rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], dim: int) -> list[DenseOrRagged]:
-    """Return each feature's rows, combined; ``positions`` has the row of each id, feature by feature."""
+    """Return each feature's combined rows. ``positions`` maps each id, feature by feature, to its row in ``rows``."""
     counts = tf.stack([one.nr_rows() for one in features])
     if all(one.is_one_row_each for one in features):
         sums = tf.gather(rows, positions)
@@ -100,7 +100,7 @@ def combine(rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], dim
 
 
 def _combined(rows: tf.Tensor, positions: tf.Tensor, features: Sequence[Bags], counts: tf.Tensor) -> tf.Tensor:
-    """Return the sums or means of all features, concatenated."""
+    """Return the sums or means of the bags of all features, concatenated."""
     starts = tf.unstack(tf.cumsum(counts, exclusive=True), num=len(features))
     row_of_id = tf.concat([one.row_of_id() + start for one, start in zip(features, starts, strict=True)], axis=0)
     total = tf.reduce_sum(counts)

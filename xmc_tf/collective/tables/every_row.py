@@ -1,4 +1,4 @@
-"""Losses of every instance against every row of a table; each rank computes the losses for its own rows."""
+"""Losses of each instance against each row of a table. Each rank computes the losses for its own rows."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +15,7 @@ RowLoss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class EveryRow:
-    """A loss of instances against all rows: ``loss(vectors @ table.T, positives)`` summed over the rows; collective."""
+    """A loss over all rows of a table: the sum of ``loss(vectors @ table.T, positives)`` over the rows."""
 
     def __init__(self, table: ShardedTable, wire: WireFormat = "fp32") -> None:
         check_format(wire)
@@ -29,8 +29,8 @@ class EveryRow:
         loss: RowLoss,
         weights: tf.RaggedTensor | None = None,
     ) -> tf.Tensor:
-        """Return the sum of each instance's losses over all rows of the table, ``[B]``; ``weights`` are those of the
-        positives.
+        """Return each instance's sum of losses over all rows, ``[B]``. ``weights`` weight positives. All ranks must
+        call it.
         """
         table = serving_or_sharded(self.table)
         here = gather_instances(table, vectors, positives, weights, self.wire)
@@ -44,7 +44,7 @@ class EveryRow:
 
 
 class GatheredInstances(NamedTuple):
-    """The instances of all ranks, and those of their positives whose rows this rank owns."""
+    """The instances of all ranks, and their positives among the rows of this rank."""
 
     vectors: tf.Tensor
     instance: tf.Tensor  # of each positive, among ``vectors``
@@ -61,7 +61,7 @@ def gather_instances(
     weights: tf.RaggedTensor | None,
     wire: WireFormat,
 ) -> GatheredInstances:
-    """Send all instances to all ranks, and positives with their weights to the owners of their rows; collective."""
+    """Send instances to all ranks, and weighted positives to the owners of their rows. All ranks must call it."""
     ids, instances = tf.cast(positives.flat_values, tf.int64), tf.cast(positives.value_rowids(), tf.int32)
     factors = tf.ones_like(ids, tf.float32) if weights is None else tf.cast(weights.flat_values, tf.float32)
     count = tf.shape(vectors)[0]
@@ -91,7 +91,7 @@ def gather_instances(
 
 
 def sum_of_shares(table: ShardedTable, shares: tf.Tensor, here: GatheredInstances, count: tf.Tensor) -> tf.Tensor:
-    """Return the sum over the ranks of the losses of each of this rank's instances, ``[count]``; collective."""
+    """Add the ranks' losses for each of this rank's instances, and return them, ``[count]``. All ranks must call it."""
     if table.size == 1:
         return shares
     back = exchange_of(table, shares, here.received, here.sent, "losses")
@@ -105,10 +105,9 @@ class RowStep(NamedTuple):
 
 
 class FusedRows:
-    """A loss of instances against all rows, as ``EveryRow`` computes it, which also updates the rows, block by block,
-    so that there is never a gradient of the whole table; collective. The update is that of Adam without momentum,
-    with one mean of squares per row. The table, of bfloat16 or float32, must not be trainable and needs no other
-    optimizer.
+    """The loss of ``EveryRow``, combined with updates of the rows. It works block by block and never holds a gradient
+    of the whole table. The update is Adam without momentum, with one mean of squared gradients per row. The table may
+    be bfloat16 or float32. It must not be trainable, and needs no other optimizer.
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class FusedRows:
         *,
         step: RowStep,
     ) -> tf.Tensor:
-        """Update the rows; return the losses before the update, as ``EveryRow.losses`` does."""
+        """Update the rows, and return ``EveryRow.losses`` from before the update. All ranks must call it."""
         here = gather_instances(self.table, vectors, positives, weights, self.wire)
         fixed = tf.stop_gradient(here.vectors)
         order = tf.argsort(here.row, stable=True)
@@ -198,7 +197,7 @@ def _updated(
 
 
 def rounded_stochastically(values: tf.Tensor, first: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
-    """Return float32 rows as bfloat16, rounded by a random number of the row, the column and the step, unbiased."""
+    """Round float32 rows to bfloat16 without bias. The random numbers depend on the row, the column, and the step."""
     shape, uint32 = tf.shape(values), partial(tf.constant, dtype=tf.uint32)
     places = tf.cast(tf.range(shape[0])[:, None] + first, tf.uint32) * tf.cast(shape[1], tf.uint32)
     places += tf.cast(tf.range(shape[1]), tf.uint32)

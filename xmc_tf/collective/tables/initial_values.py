@@ -1,4 +1,4 @@
-"""Initial values of a sharded table, drawn in blocks of rows: they depend on the seed and the row, not on the ranks."""
+"""Initial values of a sharded table, drawn in blocks of rows. They depend on the seed and the row, not on the ranks."""
 
 import logging
 import math
@@ -26,7 +26,7 @@ Initializer: TypeAlias = str | keras.initializers.Initializer | np.ndarray | Cal
 
 
 def first_values(initializer: Initializer, name: str, rows: int, dim: int, seed: int) -> Values | None:
-    """Return a function from ``(start, stop)`` to the initial values of these rows, or None for zeros."""
+    """Return a function that maps ``(start, stop)`` to the initial values of these rows, or None if all are zero."""
     if isinstance(initializer, np.ndarray):
         return _rows_of(initializer, name, rows, dim)
     if isinstance(initializer, str):
@@ -43,7 +43,7 @@ def first_values(initializer: Initializer, name: str, rows: int, dim: int, seed:
 
 
 class OfShape(keras.initializers.Initializer):
-    """A Keras initializer that calls a function of a shape and a type."""
+    """A Keras initializer that calls a function with a shape and a type."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -63,7 +63,7 @@ def _rows_of(matrix: np.ndarray, name: str, rows: int, dim: int) -> Values:
 
 
 def table_seed(name: str, seed: int, initializer: keras.initializers.Initializer) -> int:
-    """Return the seed of a table: a hash of the user's seed, the table's name, and the initializer's seed."""
+    """Return a hash of the user's seed, the table's name, and the initializer's seed."""
     own = initializer.get_config().get("seed") or 0
     return zlib.crc32(f"{name}/{seed}/{own}".encode()) & 0x7FFFFFFF
 
@@ -80,7 +80,7 @@ def _in_blocks(draw: Draw, table_seed: int, rows: int) -> Values:
 
 
 def _draw(initializer: keras.initializers.Initializer, rows: int, dim: int) -> Draw | None:
-    """Return the stateless form of an initializer that draws rows independently, or None for any other."""
+    """Return a stateless version of an initializer that draws rows independently, or None for other initializers."""
     config, kind = initializer.get_config(), type(initializer).__call__  # a subclass may draw differently
     of = keras.initializers
     if kind is of.RandomUniform.__call__:
@@ -108,7 +108,7 @@ def _normal(dim: int, mean: float, stddev: float, truncated: bool) -> Draw:
 
 
 def _variance_scaling(initializer: keras.initializers.VarianceScaling, rows: int, dim: int) -> Draw:
-    """Return Keras' variance scaling, with the fans of the whole table instead of a shard."""
+    """Return Keras' variance scaling with the fan-in and fan-out of the whole table rather than a shard."""
     scale, mode, distribution = initializer.scale, initializer.mode, initializer.distribution
     fan = {"fan_in": rows, "fan_out": dim, "fan_avg": (rows + dim) / 2}[mode]
     variance = scale / max(1.0, fan)

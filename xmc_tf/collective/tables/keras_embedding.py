@@ -38,14 +38,14 @@ _SCOPE: ContextVar[EmbeddingScope | None] = ContextVar("embedding_scope", defaul
 
 
 def embedding_scope_of(layer: str, fix: str) -> EmbeddingScope:
-    """Return the current scope; outside of one, refuse to make the layer."""
+    """Return the current embedding scope. Outside of one, raise InputError."""
     if (scope := _SCOPE.get()) is None:
         raise InputError(f"{layer} outside of an embedding scope", expected="a strategy that owns its rows", fix=fix)
     return scope
 
 
 class ShardedEmbedding(keras.layers.Embedding):
-    """An Embedding of which each rank holds a range of rows, in ``table``, or, with few rows, a plain one."""
+    """An Embedding that keeps this rank's rows in ``table``. With few rows, it behaves like a plain Embedding."""
 
     table: ShardedTable
     _make_table: MakeTable | None = None
@@ -70,7 +70,7 @@ class ShardedEmbedding(keras.layers.Embedding):
 
     @property
     def is_sharded(self) -> bool:
-        """Whether it has enough rows to be sharded."""
+        """Whether the Embedding is large enough to be sharded."""
         return self._make_table is not None
 
     def _refuse(self, what: str, expected: str) -> NoReturn:
@@ -106,13 +106,13 @@ class ShardedEmbedding(keras.layers.Embedding):
         return rows if rows.dtype == self.compute_dtype else tf.cast(rows, self.compute_dtype)
 
     def enable_lora(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse LoRA: its factors would belong to the rows of all ranks."""
+        """Raise InputError if sharded, because the LoRA factors would belong to the rows of all ranks."""
         if self.is_sharded:
             self._refuse("enable_lora", "an Embedding whose rows are trained")
         super().enable_lora(*args, **kwargs)
 
     def quantize(self, *args: Any, **kwargs: Any) -> None:
-        """Refuse quantization, which reads and replaces the rows."""
+        """Raise InputError if sharded, because quantization reads and replaces all rows."""
         if self.is_sharded:
             self._refuse("quantize", "an Embedding in float32")
         super().quantize(*args, **kwargs)
@@ -120,7 +120,7 @@ class ShardedEmbedding(keras.layers.Embedding):
 
 class _Reversing:
     def call(self: Any, inputs: tf.Tensor, reverse: bool = False) -> tf.Tensor:
-        """Return the rows for ids, or the scores of all rows for vectors; collective."""
+        """Return the rows of ids or, with ``reverse``, the scores of all rows for vectors. All ranks must call it."""
         table = getattr(self, "table", None)
         if not reverse or not self.tie_weights or table is None:
             return super().call(inputs, reverse=reverse)  # type: ignore[misc]
@@ -132,7 +132,7 @@ class _Reversing:
 
 @functools.cache
 def sharded_form(cls: Any) -> Any:
-    """Return a class with sharded rows that has the name and the methods of ``cls``, an Embedding or a subclass."""
+    """Return a class with sharded rows that keeps the name and methods of ``cls``, an Embedding class."""
     if cls is keras.layers.Embedding:
         return ShardedEmbedding
     if cls is getattr(keras.layers, "ReversibleEmbedding", None):
@@ -146,7 +146,7 @@ def sharded_form(cls: Any) -> Any:
 
 
 def _save_as(form: type, cls: type) -> None:
-    """Make saved models name ``cls``, so that they load in a plain process."""
+    """Make saved models refer to ``cls`` instead of ``form``, so that a plain process can load them."""
     # Tested by check_saved_models_are_whole of tests/collective/world_keras.py.
     form.__name__ = cls.__name__
     for names in (REGISTERED_OBJS_TO_NAMES, GLOBAL_CUSTOM_NAMES):
@@ -159,7 +159,7 @@ _save_as(ShardedEmbedding, keras.layers.Embedding)
 
 @contextmanager
 def shard_embeddings(scope: EmbeddingScope) -> Iterator[None]:
-    """Shard large Embeddings made in the block, including subclasses and those that Keras builds later or loads."""
+    """Shard large Embeddings created in the block, including subclasses and those that Keras loads or builds later."""
     original = keras.layers.Embedding.__new__
 
     def new(cls: Any, *args: Any, **kwargs: Any) -> keras.layers.Embedding:

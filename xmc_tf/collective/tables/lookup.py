@@ -1,4 +1,4 @@
-"""Differentiable lookup of rows of a sharded table, with optional combination of the rows of a bag."""
+"""Differentiable lookups in a sharded table, which can combine the rows of a bag."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +23,12 @@ HEADER = 4
 
 
 class IdsOutOfRangeError(tf.errors.InvalidArgumentError, ValueError):
-    """Ids are out of range. Being a ValueError, it passes through TensorFlow as an InvalidArgumentError."""
+    """Ids are out of range. As a ValueError, it passes through TensorFlow and arrives as an InvalidArgumentError."""
 
 
 @contextmanager
 def ids_out_of_range_in_one_line() -> Iterator[None]:
-    """Replace TensorFlow's error about ids out of range, with its trace of a graph, by one line, equal on all ranks."""
+    """Replace TensorFlow's error about ids out of range, which has a graph trace, by one line, equal on all ranks."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -51,7 +51,9 @@ class RowRequest(NamedTuple):
 
 @tf.autograph.experimental.do_not_convert
 def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
-    """Return the request for flat ``ids``, possibly repeated; collective. An invalid id is an error on all ranks."""
+    """Return the request for flat ids, which may repeat. Invalid ids raise errors on all ranks. All ranks
+    must call it.
+    """
     ids = tf.cast(ids, tf.int64)
     if table.size > 1:
         return request_from_owners(table, ids, lambda wanted: wanted - table.start, check=True)
@@ -63,7 +65,7 @@ def request_rows(table: ShardedTable, ids: tf.Tensor) -> RowRequest:
 def request_from_owners(
     table: ShardedTable, ids: tf.Tensor, local: Callable[[tf.Tensor], tf.Tensor], *, check: bool
 ) -> RowRequest:
-    """Return the request for flat int64 ids on several ranks; ``local`` returns the owner's local rows; collective."""
+    """Return the request for flat int64 ids. ``local`` maps ids to their owner's local rows. All ranks must call it."""
     bounds = table.partition.bounds[1:-1].astype(np.int64)
 
     def ask(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -80,7 +82,7 @@ def request_from_owners(
 
 @tf.autograph.experimental.do_not_convert
 def check_ids_of_all_ranks(tables: Sequence[ShardedTable], ids: Sequence[tf.Tensor], size: int, name: str) -> tf.Tensor:
-    """Check the ids for replicated tables, which exchange none, on all ranks: no rank may wait for a failed one."""
+    """Check ids for replicated tables, which are not exchanged, so that an invalid id is an error on all ranks."""
 
     def headers_of(*ids: np.ndarray) -> np.ndarray:
         return np.concatenate([_header(table, of_table) for table, of_table in zip(tables, ids, strict=True)] * size)
@@ -99,7 +101,7 @@ def check_ids_of_all_ranks(tables: Sequence[ShardedTable], ids: Sequence[tf.Tens
 
 
 def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return a stable order of the ids by owner, and the number of ids of each owner."""
+    """Return a permutation that sorts the ids stably by owner, and the number of ids of each owner."""
     # An id out of range is sent to some rank too, and the header reports it.
     inner = tf.constant(table.partition.bounds[1:-1], tf.int64)
     owners = tf.searchsorted(inner, tf.cast(ids, tf.int64), side="right")
@@ -110,7 +112,9 @@ def by_owner(table: ShardedTable, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 def exchange_ids(
     table: ShardedTable, ids: tf.Tensor, counts: tf.Tensor, check: tf.Tensor, name: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Send ids, ordered by owner, to their owners; return those received, by rank, and their number; collective."""
+    """Send ids, sorted by owner, to their owners. Return the received ids and each rank's count. All ranks must call
+    it.
+    """
     arrays = [ids, counts, tf.cast(check, tf.int64)]
     message = tf.numpy_function(partial(_message, table), arrays, _number_type(table))
     message.set_shape([None])
@@ -118,7 +122,7 @@ def exchange_ids(
 
 
 def checked_ids(table: ShardedTable, ids: tf.Tensor) -> tf.Tensor:
-    """Return ``ids`` after checking their range, in standard operations; for a single process, or a server."""
+    """Return ``ids`` after a range check that uses only standard operations, for a single process or a server."""
 
     def stop() -> tf.Tensor:
         named = tf.boolean_mask(ids, wrong)
@@ -167,7 +171,7 @@ def _exchanged(table: ShardedTable, message: tf.Tensor, counts: tf.Tensor, name:
 
 
 def _header(table: ShardedTable, ids: np.ndarray) -> np.ndarray:
-    """Return the number of different ids out of range, and the first three of them, padded with -1."""
+    """Return the number of distinct ids out of range, followed by the first three of them, padded with -1."""
     header = np.array([0, -1, -1, -1], np.int64)
     if len(ids) and (ids.min() < 0 or ids.max() >= table.rows):
         missing = list(dict.fromkeys(ids[(ids < 0) | (ids >= table.rows)].tolist()))
@@ -194,7 +198,7 @@ def _prefix(table: ShardedTable) -> str:
 
 
 def _member_name(table: ShardedTable, number: int) -> str:
-    """Return the name of a stacked table in which an id is out of range; -1 stands for an id of the first table."""
+    """Return the name and row range of the table in a stack for which an id is invalid: the first table for -1."""
     member = table.members[min(max(number, 0), len(table.members) - 1)]
     return f"of table {member.name} (rows 0 to {member.rows - 1})"
 
@@ -209,8 +213,9 @@ def lookup(
     wire: WireFormat = "fp32",
     request: RowRequest | None = None,
 ) -> DenseOrRagged:
-    """Return rows of ``table`` for each rank's own ids, if any; collective. An invalid id is an error on all ranks; an
-    empty bag gives zeros. ``request`` is that of the flat ids, if they have been exchanged before.
+    """Return the rows of this rank's ids, which may be none. An invalid id raises an error on all ranks. An empty bag
+    gives zeros. ``request`` is the request for the flat ids, if they have been exchanged before. All ranks must call
+    it.
     """
     table = serving_or_sharded(table)
     check_format(wire)
@@ -226,5 +231,5 @@ def lookup(
 
 @tf.autograph.experimental.do_not_convert
 def fetch(table: ShardedTable, request: RowRequest, wire: WireFormat = "fp32") -> tf.Tensor:
-    """Return the unique rows of a request; ``tf.gather(rows, request.positions)`` has one row per id."""
+    """Return the unique rows of a request. ``tf.gather(rows, request.positions)`` then gives one row per id."""
     return exchange_of(table, table.gather(request.local), request.send, request.receive, "rows", wire)

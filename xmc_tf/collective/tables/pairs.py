@@ -1,4 +1,4 @@
-"""Scores of (instance, row) pairs: either rows are sent to the instances, or vectors to the owners of the rows."""
+"""Scores of (instance, row) pairs. Either rows are sent to the instances, or vectors to the owners of the rows."""
 
 import logging
 from collections.abc import Callable
@@ -25,8 +25,8 @@ PairLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 @tf.custom_gradient
 def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    """Return ``sum(left[at_left] * right[at_right], axis=1)`` with dense gradients. It is computed in blocks that
-    fit in the cache; gathering both sides would take gigabytes for 256 documents with 500 candidates of width 768.
+    """Return ``sum(left[at_left] * right[at_right], axis=1)`` with dense gradients. The sum is computed in blocks that
+    fit in the cache. Gathering both sides would take gigabytes for 256 documents with 500 candidates of width 768.
     """
 
     def back(upstream: tf.Tensor | tf.IndexedSlices) -> tuple[tf.Tensor, None, tf.Tensor, None]:
@@ -56,7 +56,7 @@ def pair_dots(left: tf.Tensor, at_left: tf.Tensor, right: tf.Tensor, at_right: t
 
 
 class PairScorer:
-    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``; collective."""
+    """Scores of instances against rows of a table: ``scores[b, c] = vectors[b] · table[ids[b, c]]``."""
 
     def __init__(self, table: ShardedTable, route: RouteName = "auto", wire: WireFormat = "fp32") -> None:
         if route not in ("auto", "rows", "features"):
@@ -67,7 +67,7 @@ class PairScorer:
 
     @tf.autograph.experimental.do_not_convert
     def scores(self, vectors: tf.Tensor, ids: DenseOrRagged) -> DenseOrRagged:
-        """Return the score of each pair, in the shape of ``ids``: ``[B, C]``, dense or ragged."""
+        """Return the score of each pair in the shape of ``ids``: ``[B, C]`` or ragged. All ranks must call it."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         if self._decided(table, ids, instances, flat) == "rows":
@@ -89,7 +89,7 @@ class PairScorer:
         loss: PairLoss,
         weights: DenseOrRagged | None = None,
     ) -> tf.Tensor:
-        """Return the sum of the weighted losses of each instance's pairs, ``[B]``."""
+        """Return the sum of the weighted losses of each instance's pairs, ``[B]``. All ranks must call it."""
         table = serving_or_sharded(self.table)
         instances, flat = _pairs(ids)
         wanted = tf.cast(flat_ids(targets), tf.float32)
@@ -124,7 +124,7 @@ class PairScorer:
 
 
 class _Sent(NamedTuple):
-    """An exchange of pairs. A group is an instance with those of its pairs whose rows one rank owns."""
+    """An exchange of pairs. A group consists of an instance's pairs whose rows belong to the same rank."""
 
     order: tf.Tensor  # of this rank's pairs, by owner
     pairs_out: tf.Tensor  # number of this rank's pairs for each owner
@@ -193,7 +193,7 @@ class Choice(NamedTuple):
 
 
 def rows_bytes(rows: float, dim: int, id_bytes: int, wire: WireFormat) -> float:
-    """Return the bytes of a step that fetches this many different rows of other ranks and returns their gradients."""
+    """Return the bytes of a step that fetches this many distinct rows from other ranks and returns their gradients."""
     return rows * (2 * row_bytes(dim, wire) + id_bytes)
 
 
@@ -205,7 +205,7 @@ def features_bytes(groups: float, pairs: float, dim: int, id_bytes: int, wire: W
 def choose_route(
     table: ShardedTable, ids: DenseOrRagged, instances: tf.Tensor, flat: tf.Tensor, wire: WireFormat
 ) -> Choice:
-    """Choose a route by the bytes of this batch or, while tracing, by those expected for its shape; collective."""
+    """Choose the route with fewer bytes for this batch or, while tracing, for its shape. All ranks must call it."""
     eager = not tf.is_symbolic_tensor(flat)
     counts = _counted(table, instances.numpy(), flat.numpy()) if eager else _expected(table, ids)
     id_bytes = 4 if table.rows < 2**31 - 1 else 8
@@ -233,7 +233,7 @@ def choose_route(
 
 
 def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tuple[float, float, float]:
-    """Return the numbers of different rows, groups and pairs of this batch whose rows other ranks own."""
+    """Count the distinct rows, the groups, and the pairs of this batch whose rows belong to other ranks."""
     owners = np.searchsorted(table.partition.bounds[1:-1], ids, side="right")
     away = owners != table.rank
     groups = np.unique(instances[away].astype(np.int64) * table.size + owners[away])
@@ -241,7 +241,7 @@ def _counted(table: ShardedTable, instances: np.ndarray, ids: np.ndarray) -> tup
 
 
 def _expected(table: ShardedTable, ids: DenseOrRagged) -> tuple[float, float, float] | None:
-    """Return these numbers for uniformly drawn ids, or None if the shape is unknown."""
+    """Return the expected numbers of rows, groups and pairs for uniformly drawn ids, or None for unknown shapes."""
     if isinstance(ids, tf.RaggedTensor) or not ids.shape.is_fully_defined():
         return None
     batch, each = ids.shape

@@ -1,4 +1,4 @@
-"""The exchange of rows between ranks and of their gradients, in a chosen format, with a count of the bytes."""
+"""Exchanges rows and their gradients between ranks in a chosen format, and counts the bytes."""
 
 from typing import Literal
 
@@ -37,9 +37,9 @@ def exchange(
     wire: WireFormat = "fp32",
     kind: str = "rows",
 ) -> tf.Tensor:
-    """Send ``send[r]`` rows to each rank r, and return the ``receive[r]`` rows received; differentiable in the same
-    format, collective. A row of int8 has one scale, so numbers much smaller than its largest are lost; single
-    numbers are then sent as fp32. ``kind`` names the traffic in the byte counts.
+    """Send ``send[r]`` rows to each rank r, and return the ``receive[r]`` rows from each rank. Gradients travel back in
+    the same format. In int8, a row has one scale, so numbers much smaller than its largest are lost; single numbers are
+    therefore sent as fp32. ``kind`` names the traffic in the byte counts. All ranks must call it.
     """
     if wire == "int8" and rows.shape.rank == 1:
         wire = "fp32"
@@ -64,7 +64,7 @@ def exchange(
 def exchange_of(
     table: ShardedTable, rows: tf.Tensor, send: tf.Tensor, receive: tf.Tensor, kind: str, wire: WireFormat = "fp32"
 ) -> tf.Tensor:
-    """Exchange rows, or other values, between the ranks of a table, if it has several."""
+    """Exchange rows or other values between the ranks of a table. With a single rank, return them unchanged."""
     if table.size == 1:
         return rows
     return exchange(rows, send, receive, rank=table.rank, name=f"{table.name}/{kind}", wire=wire, kind=kind)

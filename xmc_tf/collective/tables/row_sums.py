@@ -10,8 +10,8 @@ from xmc_tf.collective.tables.kernels import add_rows, unique_by_owner
 
 
 class UniqueIds:
-    """The different values of int64 numbers, by owner (whose first numbers are ``bounds``) and then by first
-    occurrence.
+    """The distinct values of int64 numbers, ordered by owner and then by first occurrence. ``bounds`` holds the first
+    number of each owner except the first.
     """
 
     def __init__(self, numbers: np.ndarray, bounds: np.ndarray = np.empty(0, np.int64)) -> None:  # noqa: B008
@@ -24,7 +24,7 @@ class UniqueIds:
 
 
 class EachId:
-    """All numbers, including repeated ones, ordered by owner; the attributes are those of ``UniqueIds``."""
+    """All numbers, including repeated ones, ordered by owner. The attributes are those of ``UniqueIds``."""
 
     def __init__(self, numbers: np.ndarray, bounds: np.ndarray) -> None:
         owners = np.searchsorted(bounds, numbers, side="right")
@@ -35,7 +35,7 @@ class EachId:
 
 
 def sum_by_number(numbers: tf.Tensor, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the different numbers, and for each of them the sum of its rows of ``values``."""
+    """Return the distinct numbers and, for each of them, the sum of its rows of ``values``."""
     if not _compiled(values):
         unique, positions = tf.unique(numbers)
         return unique, tf.math.unsorted_segment_sum(values, positions, tf.size(unique))
@@ -75,7 +75,7 @@ def _zeros(count: int, width: int) -> np.ndarray:
 
 
 def _compiled(values: tf.Tensor) -> bool:
-    """Return whether compiled code is used to sum these rows; it does not run on GPUs."""
+    """Return whether to sum these rows with compiled code, which does not run on GPUs."""
     return not _has_gpu() and values.dtype == tf.float32 and values.shape.rank == 2 and values.shape[1] is not None
 
 

@@ -1,4 +1,4 @@
-"""A table of which each rank holds a contiguous range of rows."""
+"""A table whose rows are divided into contiguous ranges, one per rank."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,7 +19,7 @@ from xmc_tf.ranks.partition import Partition, even_rows
 
 @dataclass(frozen=True)
 class SomeRows:
-    """Some rows of a variable, or of an array that is only read, in an order of their own."""
+    """Selected rows of a variable, or of a read-only array, in a given order."""
 
     source: tf.Variable | np.ndarray
     order: range | np.ndarray
@@ -36,7 +36,7 @@ class SomeRows:
 # Slices would copy: ``variable[low:high]`` reads the whole variable first, which copies it after a sparse update, and
 # ``variable[low:high].assign(rows)`` holds that slice during the assignment (tests/collective/test_memory.py).
 def get_rows(rows: tf.Variable | SomeRows, low: int, high: int) -> tf.Tensor:
-    """Return the rows ``[low, high)``, without a copy of the others; those of bfloat16 as float32, which NumPy has."""
+    """Return the rows ``[low, high)`` without copying the others. bfloat16 becomes float32, which NumPy supports."""
     source, numbers = _of(rows, low, high)
     if isinstance(source, np.ndarray):
         return tf.constant(source[numbers])
@@ -80,7 +80,7 @@ class ShardedTable:
 
     @property
     def start(self) -> int:
-        """The first local row's number in the whole table."""
+        """The number of the first local row in the whole table."""
         return int(self.partition.bounds[self.rank])
 
     @property
@@ -89,11 +89,11 @@ class ShardedTable:
 
     @property
     def has_row_numbers(self) -> bool:
-        """Whether an id is the number of a row among those of all ranks."""
+        """Whether ids are row numbers in the whole table."""
         return not self.members  # each of several stacked tables has a row 0
 
     def slot(self, name: str, value: float = 0.0) -> tf.Variable:
-        """Return the slot of that name; the first call creates it, filled with ``value``."""
+        """Return the slot with this name. The first call creates it, filled with ``value``."""
         if name not in self.slots:
             with tf.init_scope(), not_replicated():
                 filled = tf.fill([self.local_rows, self.dim], tf.constant(value, tf.float32))
@@ -104,7 +104,7 @@ class ShardedTable:
         return tf.cast(tf.gather(self.variable, local), tf.float32)
 
     def finish_step(self, step: tf.Tensor) -> None:
-        """Do what a table does after each step: nothing, unless its rows come and go."""
+        """Do the work that follows each step. Only growing tables have any."""
 
 
 def make_table(
@@ -150,7 +150,7 @@ def make_table(
 def _variable_of_graph(
     name: str, range_and_dim: tuple[int, int, int], dtype: tf.DType, trainable: bool, first: Callable[[], Values | None]
 ) -> tf.Variable:
-    """Return a variable of a ``tf.Graph``, whose rows a session's initializers compute."""
+    """Return a variable of a ``tf.Graph``. The rows are computed when a session runs the initializers."""
     start, stop, dim = range_and_dim
 
     def compute() -> tf.Tensor:
@@ -170,14 +170,14 @@ def _variable_of_graph(
 
 
 def mark_rows(variable: tf.Variable, table: ShardedTable) -> None:
-    """Make ``table_of`` find the table, and Keras' optimizers refuse to update a shard of it by themselves."""
+    """Make ``table_of`` find the table, and make Keras' optimizers refuse to update a shard on one rank only."""
     variable.sharded_table = table
     variable.overwrite_with_gradient = _NotByOneRank(table)
 
 
 class _NotByOneRank:
-    """The answer to Keras' optimizers, which ask first whether the gradient of a variable replaces it: never. Only they
-    ask, and a rank that updated its shard alone would train a model of its own.
+    """The answer when Keras' optimizers ask whether the gradient of a variable replaces it: always no. Only they ask,
+    so this is the place to raise an error if one of them would update a shard without the other ranks.
     """
 
     def __init__(self, table: ShardedTable) -> None:
@@ -199,7 +199,7 @@ _OVER_RANKS: ContextVar[bool] = ContextVar("over_ranks", default=False)
 
 
 def updated_over_ranks() -> AbstractContextManager[None]:
-    """Allow Keras' optimizers to update shards in the block, with gradients that are those of all ranks."""
+    """Allow Keras' optimizers in the block to update shards. Their gradients must cover all ranks."""
     return set_in_block(_OVER_RANKS, True)
 
 
@@ -223,11 +223,13 @@ _SERVING_TABLES: ContextVar[dict[ShardedTable, ShardedTable] | None] = ContextVa
 
 
 def serve_from(whole: dict[ShardedTable, ShardedTable]) -> AbstractContextManager[None]:
-    """Make lookups in a key of ``whole`` use its value in the block, for SavedModels: a server has no other ranks."""
+    """Make lookups in the block use ``whole[table]`` instead of ``table``, because SavedModels are served without
+    ranks.
+    """
     return set_in_block(_SERVING_TABLES, whole)
 
 
 def serving_or_sharded(table: ShardedTable) -> ShardedTable:
-    """Return the whole table within ``serve_from``, otherwise ``table`` itself."""
+    """Return the whole table inside a ``serve_from`` block, and ``table`` itself elsewhere."""
     whole = _SERVING_TABLES.get()
     return table if whole is None else whole.get(table, table)

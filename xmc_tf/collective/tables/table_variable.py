@@ -1,4 +1,4 @@
-"""A Keras variable for a table: it appears as the whole table, and raises an error where that is not possible."""
+"""A Keras variable that represents a whole table, and raises an error where this is not possible."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -25,7 +25,7 @@ _SAVING: ContextVar[tuple[Communicator, list[ShardedTable]] | None] = ContextVar
 def rows_on_rank_0(
     table: ShardedTable, variable: tf.Variable | SomeRows, communicator: Communicator
 ) -> Iterator[tuple[int, np.ndarray | None]]:
-    """Yield the first row and, on rank 0, the rows of each block of a whole table, or of a slot; collective."""
+    """Yield each block's first row number and, on rank 0, its rows (of a table or slot). All ranks must call it."""
     for rank in range(table.size):
         rows = rows_per_block((table.dim,), row_type(variable), BLOCK_BYTES)
         for low, high in blocks(*table.partition.range(rank), rows):
@@ -37,7 +37,7 @@ def rows_on_rank_0(
 
 
 def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
-    """Return the rows of a whole table, or of a slot; collective, but called by rank 0 alone in ``save_on_rank_0``."""
+    """Return all rows of a table or a slot. All ranks must call it; in ``save_on_rank_0``, only rank 0 calls it."""
     own = table.variable if slot is None else table.slot(slot)
     if table.size == 1:
         return own.numpy()
@@ -54,8 +54,8 @@ def whole_rows(table: ShardedTable, slot: str | None = None) -> np.ndarray:
 
 
 def save_on_rank_0(communicator: Communicator, tables: list[ShardedTable], save: Callable[[], Any]) -> Any:
-    """Call ``save`` on rank 0, where it can read all rows of ``tables``; collective. If it fails, the other ranks
-    raise OSError.
+    """Call ``save`` on rank 0, where it can read all rows of ``tables``. If it fails, the other ranks raise OSError.
+    All ranks must call it.
     """
     if communicator.rank == 0:
         token = _SAVING.set((communicator, tables))
@@ -83,7 +83,7 @@ _OWN_ROWS: ContextVar[bool] = ContextVar("own_rows", default=False)
 
 
 class _AllRows:
-    """A stand-in for all rows of a sharded table, which refuses to be a tensor."""
+    """A placeholder for all rows of a sharded table. It raises InputError when it is used as a tensor."""
 
     def __init__(self, table: ShardedTable) -> None:
         self._table = table
@@ -124,11 +124,11 @@ class TableVariable(keras.Variable):
 
     @property
     def value(self) -> "tf.Variable | _AllRows":
-        """The variable that holds all rows, or a stand-in for it if the table is sharded."""
+        """The variable with all rows or, if the table is sharded, a placeholder."""
         return super().value if self.sharded_table.size == 1 or _OWN_ROWS.get() else _AllRows(self.sharded_table)
 
     def numpy(self) -> np.ndarray:
-        """Return a copy of the whole table; collective, except within ``save_on_rank_0``."""
+        """Return a copy of the whole table. All ranks must call it; in ``save_on_rank_0``, only rank 0 calls it."""
         table = self.sharded_table
         if table.size == 1 or _OWN_ROWS.get():
             return table.variable.numpy()
@@ -140,7 +140,7 @@ class TableVariable(keras.Variable):
         return np.asarray(self.numpy(), dtype)
 
     def assign(self, value: Any) -> Any:
-        """Set this rank's rows from the whole table, which must be the same on all ranks."""
+        """Set this rank's rows from the whole table. All ranks must pass the same table."""
         table = self.sharded_table
         if table.size == 1 or _OWN_ROWS.get():
             return super().assign(value)
@@ -178,17 +178,17 @@ class TableVariable(keras.Variable):
 
     @property
     def overwrite_with_gradient(self) -> bool:
-        """Whether an optimizer replaces the value by the gradient: never. See ``table.mark_rows``."""
+        """Whether an optimizer replaces the value by the gradient: always False; see ``table.mark_rows``."""
         return bool(self.sharded_table.variable.overwrite_with_gradient)
 
 
 def own_rows() -> AbstractContextManager[None]:
-    """Inside the block, make variables stand for this rank's rows only; for optimizers and for restoring copies."""
+    """Make table variables stand for this rank's rows only, in the block, for optimizers and for restoring weights."""
     return set_in_block(_OWN_ROWS, True)
 
 
 def load_rows(table: ShardedTable, whole: Any, slot: str | None = None) -> None:
-    """Set this rank's rows, or those of a slot, from a whole table: an array, a tensor, or an array in a file."""
+    """Set this rank's rows of a table or a slot from all rows: an array, a tensor, or an array in a file."""
     if tuple(whole.shape) != (table.rows, table.dim):
         raise InputError(
             f"table {table.name!r}: the given rows do not fit",
@@ -201,10 +201,10 @@ def load_rows(table: ShardedTable, whole: Any, slot: str | None = None) -> None:
 
 
 def plain_variable(variable: tf.Variable | keras.Variable) -> tf.Variable:
-    """Return TensorFlow's variable of a Keras variable, or the variable itself."""
+    """Return the TensorFlow variable of a Keras variable. Other variables are returned unchanged."""
     return variable._value if isinstance(variable, keras.Variable) else variable
 
 
 def name_of(variable: tf.Variable | keras.Variable) -> str:
-    """Return the variable's path in its model, if it has one, otherwise its name."""
+    """Return the variable's path in its model, if it has one, or else its name."""
     return getattr(variable, "path", variable.name)
