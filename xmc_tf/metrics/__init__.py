@@ -1,4 +1,4 @@
-"""Metrics of predictions: ranking metrics, propensities, buckets of label frequency, ensembles, a report."""
+"""Evaluate predictions: ranking metrics, propensities, buckets of label frequency, ensembles and a report."""
 
 from xmc_tf.metrics.ensemble import ENSEMBLES, ensemble
 from xmc_tf.metrics.evaluation import evaluate, inverse_propensity, pecos_lines, precision_and_recall

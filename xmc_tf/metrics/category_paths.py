@@ -1,4 +1,4 @@
-"""Labels that are paths of categories, such as ``Shoes > Boots``: metrics by level, and backing off."""
+"""Labels that are category paths, such as ``Shoes > Boots``: metrics by level, and more general predictions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ _MOST_PATHS = 0.5  # minimum share of labels that are paths, and maximum share o
 
 @dataclass(frozen=True)
 class CategoryPaths:
-    """The categories above each label."""
+    """The category path of each label."""
 
     parts: tuple[tuple[str, ...], ...]  # the categories of each label, from the top
     separator: str
 
     @classmethod
     def of(cls, names: Sequence[str] | None) -> Self | None:
-        """Return the paths that label names contain; None if they are not paths."""
+        """Extract the category paths from label names; return None if the names are not paths."""
         if not names or any("://" in name for name in names):  # addresses have slashes too
             return None
         for separator in _SEPARATORS:
@@ -37,11 +37,11 @@ class CategoryPaths:
 
     @property
     def depth(self) -> int:
-        """Number of categories of the longest path."""
+        """The number of categories in the longest path."""
         return max(map(len, self.parts))
 
     def right_by_level(self, truth: smat.spmatrix, predicted: smat.spmatrix) -> list[float]:
-        """Return for each level the share of documents whose best label is right down to that level."""
+        """Return, for each level, the share of documents whose best label is correct down to that level."""
         true, best = as_truth(truth), top_labels(predicted, 1)[:, 0]
         rows = np.repeat(np.arange(true.shape[0]), np.diff(true.indptr))
         shares = []
@@ -55,9 +55,10 @@ class CategoryPaths:
         return shares
 
     def back_off(self, labels: Iterable[tuple[int, float]], least: float) -> tuple[str, float] | None:
-        """Return the most specific category whose probability reaches ``least``: the best label, or else one above it.
-        If no category reaches it, the top one is returned. The probability of a category is the sum of those of all
-        labels below it. Such documents have one label each, so probabilities with a sum below 1 are scaled to 1.
+        """Return the most specific category on the path of the best label whose probability is at least ``least``.
+
+        If there is none, the top category is returned. A category's probability is the sum over all labels below it.
+        Each document has exactly one label here, so probabilities that add up to less than 1 are scaled to 1.
         """
         found = list(labels)
         if not found:
@@ -72,7 +73,7 @@ class CategoryPaths:
 
 
 def level_shares(names: Sequence[str] | None, truth: smat.spmatrix, predicted: smat.spmatrix) -> list[float]:
-    """Return the shares of `CategoryPaths.right_by_level`; an empty list if the names are not paths."""
+    """Return the result of `CategoryPaths.right_by_level`, or an empty list if the names are not paths."""
     paths = CategoryPaths.of(names)
     return [] if paths is None else paths.right_by_level(truth, predicted)
 

@@ -1,4 +1,4 @@
-"""Comparison of several systems on the same truth, as text or JSON."""
+"""Compare several systems on the same true labels; the result is text or JSON."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _TABLES = (("P", "R", "nDCG"), ("PSP", "PSnDCG"), ("micro-F1", "macro-F1"), ("P-
 
 @dataclass(frozen=True)
 class MeasuredSystem:
-    """The metrics of one system."""
+    """The name and the metrics of one system."""
 
     name: str
     overall: Measures
@@ -27,7 +27,7 @@ class MeasuredSystem:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Systems measured on the same documents."""
+    """The metrics of several systems on the same documents."""
 
     ks: tuple[int, ...]  # the cut-offs to show; the systems may be measured at more
     documents: int
@@ -38,11 +38,11 @@ class Comparison:
 
     @property
     def measures(self) -> list[str]:
-        """The metrics in the order of ``MEASURES``."""
+        """The names of the metrics that were computed, in the order of ``MEASURES``."""
         return [name for name in MEASURES if name in self.systems[0].overall.values]
 
     def to_text(self, width: int = 100) -> str:
-        """Return tables for a terminal ``width`` characters wide."""
+        """Format the comparison as tables for a terminal that is ``width`` characters wide."""
         parts = [
             f"{self.documents:,} documents, {self.labels:,} labels, "
             f"{self.labels_per_document:.2f} true labels per document; all figures in percent"
@@ -71,7 +71,7 @@ class Comparison:
         return title + "\n\n" + format_table(header, rows, left=3, width=width)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same as an object; values are shares from 0 to 1, null if undefined."""
+        """Convert the comparison to a JSON object. Values are shares from 0 to 1, or null if undefined."""
         return {
             "documents": self.documents,
             "labels": self.labels,
@@ -101,10 +101,10 @@ def compare(
     ks: Sequence[int], *, bounds: Sequence[int] = (10, 50), training_frequency: np.ndarray | None = None,
     gains: np.ndarray | None = None, broader: smat.csr_matrix | None = None, details: bool = False,
 ) -> Comparison:  # fmt: skip
-    """Measure every prediction (name and scores) against the true labels.
+    """Measure several predictions, given as pairs (name, scores), against the true labels.
 
-    ``bounds`` are the upper bounds of the buckets by label frequency, which is counted in the true labels unless
-    ``training_frequency`` is passed. With ``details``, every k from 1 on is measured, for the charts of a report.
+    ``bounds`` are the upper bounds of the buckets of label frequency. Frequencies are counted in the true labels unless
+    ``training_frequency`` is passed. With ``details``, metrics are computed at every k from 1, for the report's charts.
     """
     true = as_truth(truth)
     occurs = np.bincount(true.indices, minlength=true.shape[1])

@@ -1,4 +1,4 @@
-"""Ensembles of predictions, with the methods and names of PECOS's CsrEnsembler."""
+"""Combine several predictions into one. The methods and their names are those of PECOS's CsrEnsembler."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,11 +11,12 @@ from xmc_tf.metrics.measures import check_shapes
 
 
 def ensemble(way: str, predictions: Sequence[smat.spmatrix | np.ndarray]) -> smat.csr_matrix:
-    """Combine several predictions into one over all labels that any of them contains, with rows by descending score.
-    ``average`` counts missing labels as 0, so it needs scores that are not negative. ``rank_average`` is the mean of
-    points for the rank: the first label gets the length of the longest list, each further label one less.
-    ``sigmoid_average`` and ``softmax_average`` are means after these functions of a document's list. ``round_robin``
-    takes the first label of every prediction in turn, then the second of every one, and so on.
+    """Combine several predictions into one with the labels of all of them; rows are sorted by descending score.
+
+    ``average`` is the mean score, where missing labels count as 0, so scores must not be negative. ``rank_average`` is
+    the mean of points for the rank: the first label gets the length of the longest list, each further label one less.
+    ``sigmoid_average`` and ``softmax_average`` first apply the function to each document's scores. ``round_robin``
+    takes the first label of each prediction, then the second of each, and so on.
     """
     if way not in ENSEMBLES:
         raise InputError(f"unknown ensemble {way!r}", expected=", ".join(ENSEMBLES), received=way)
@@ -61,7 +62,7 @@ ENSEMBLES: dict[str, Callable[[list[smat.csr_matrix]], smat.csr_matrix]] = {
 
 
 def _points(predictions: list[smat.csr_matrix]) -> list[smat.csr_matrix]:
-    """Return points for the rank: the length of the longest list for the first label, one less for each further."""
+    """Replace scores by points: the first label gets the length of the longest list, each further label one less."""
     longest = max(int(np.diff(p.indptr).max(initial=0)) for p in predictions)
     ranks = (np.arange(p.nnz) - np.repeat(p.indptr[:-1], np.diff(p.indptr)) for p in predictions)
     return [_with_scores(p, longest - rank) for p, rank in zip(predictions, ranks, strict=True)]
@@ -79,7 +80,7 @@ def _softmax(prediction: smat.csr_matrix) -> np.ndarray:
 
 
 def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
-    """Return a float64 copy with duplicates summed and each row by descending score, ties by label id."""
+    """Return a float64 copy with duplicates summed and rows sorted by descending score, ties by label id."""
     rows = _with_scores(prediction, prediction.data)
     rows.sum_duplicates()
     indices, data = rows.indices.astype(np.int32), rows.data
@@ -89,7 +90,7 @@ def _sorted(prediction: smat.csr_matrix) -> smat.csr_matrix:
 
 @kernel
 def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
-    """Sort each row by descending score in place; the sort is stable, so ties keep their ascending labels."""
+    """Sort each row by descending score, in place. The sort is stable, so tied labels stay in ascending order."""
     for row in range(len(indptr) - 1):
         begin, end = indptr[row], indptr[row + 1]
         order = np.argsort(-data[begin:end], kind="mergesort")
@@ -98,5 +99,5 @@ def _sort_rows(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Non
 
 
 def _with_scores(matrix: smat.csr_matrix, data: np.ndarray) -> smat.csr_matrix:
-    """Return the same entries with other scores."""
+    """Return a copy with the same entries but other scores."""
     return smat.csr_matrix((np.asarray(data, np.float64), matrix.indices, matrix.indptr), shape=matrix.shape, copy=True)

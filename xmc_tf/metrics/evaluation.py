@@ -1,4 +1,4 @@
-"""Evaluation of predictions, propensity-scored if training labels are given; as a table, or as the lines of PECOS."""
+"""Evaluate predictions, with propensity scores if training labels are available; print a table or PECOS's lines."""
 
 import logging
 from collections.abc import Sequence
@@ -19,9 +19,10 @@ DOCUMENTS = 1 << 16  # documents per block, to bound memory
 
 
 def inverse_propensity(frequency: np.ndarray, documents: int, a: float = 0.55, b: float = 1.5) -> np.ndarray:
-    """Return the weight of finding each label: large for rare labels, close to 1 for frequent ones. For a label of n
-    among N training documents: ``1 / p = 1 + C (n + b)^-a`` with ``C = (ln N - 1)(b + 1)^a``. The extreme
-    classification repository uses a = 0.5 and b = 0.4 for Wikipedia, 0.6 and 2.6 for Amazon.
+    """Return the weight of a hit of each label: large for rare labels, close to 1 for frequent ones.
+
+    A label of n out of N training documents has ``1 / p = 1 + C (n + b)^-a`` with ``C = (ln N - 1)(b + 1)^a``. The
+    Extreme Classification Repository uses a = 0.5 and b = 0.4 for Wikipedia, and a = 0.6 and b = 2.6 for Amazon.
     """
     if documents < 1:
         raise InputError("propensities need training documents", expected="at least 1")
@@ -35,7 +36,7 @@ def inverse_propensity(frequency: np.ndarray, documents: int, a: float = 0.55, b
 
 
 def load_prediction(path: str | Path, name: str = "the prediction") -> smat.spmatrix | np.ndarray:
-    """Load a prediction like `load_matrix`, without a warning about unsorted labels: rows are sorted by score."""
+    """Load a prediction like `load_matrix`, but do not warn about unsorted labels, as rows are sorted by score."""
     logger = logging.getLogger("xmc_tf.data")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -58,10 +59,11 @@ def evaluate(
         >>> print(metrics)
 
     Args:
-        truth: documents × labels; every nonzero entry is a label.
-        predictions: documents × labels, the scores.
-        ks: the cut-offs.
-        training_labels: documents × labels of the training data; adds PSP and PSnDCG, which weight rare labels higher.
+        truth: matrix of documents × labels; every nonzero entry is a true label.
+        predictions: matrix of documents × labels with the scores.
+        ks: the cut-offs k.
+        training_labels: matrix of documents × labels of the training data. If passed, PSP and PSnDCG, which give more
+            weight to rare labels, are computed too.
 
     Returns:
         Precision, recall, nDCG and F1 at each cut-off, from 0 to 1.
@@ -84,7 +86,7 @@ def evaluate(
 
 
 def precision_and_recall(predicted: smat.csr_matrix, truth: Any, layout: str = "table") -> str:
-    """Return precision and recall as a table; with the layout "pecos", as the lines that PECOS's commands print."""
+    """Format precision and recall as a table or, with the layout "pecos", as the lines that PECOS's commands print."""
     if layout == "pecos":
         return pecos_lines(predicted, truth)
     most = int(np.diff(predicted.indptr).max(initial=1))
@@ -99,7 +101,7 @@ def precision_and_recall(predicted: smat.csr_matrix, truth: Any, layout: str = "
 def pecos_lines(
     predicted: smat.spmatrix | np.ndarray, truth: Any, topk: int = PECOS_TOPK, name: str = "the prediction"
 ) -> str:
-    """Return precision and recall at 1 to ``topk`` in the three lines that PECOS prints, with its rounding."""
+    """Format precision and recall at 1 to ``topk`` as the three lines that PECOS prints, with the same rounding."""
     check_shapes(truth, predicted, name)
     true = as_truth(truth)
     hits = np.cumsum(mark_hits(true, top_labels(predicted, topk, name)), axis=1)

@@ -1,11 +1,11 @@
 """P, R, nDCG, PSP, PSnDCG and F1 at k, over all labels and over each bucket of label frequency.
 
-With a hierarchy of the labels, P-near and P-sibling also count near misses: predicted labels that are broader or
-narrower terms of true labels, or their siblings.
+With a label hierarchy, P-near and P-sibling also count near misses: predicted labels that are broader or narrower
+terms of true labels, or their siblings.
 
-Over a bucket, the truth is restricted to the bucket's labels, while the system's top k stays the same: P counts the
-hits with labels of the bucket over all documents, so that the buckets add up to the total; R, nDCG, PSP and PSnDCG
-are means over the documents that have a label of the bucket; F1, P-near and P-sibling count the bucket's labels.
+For a bucket, only the bucket's labels count as true, while the system's top k stays the same. P divides the hits among
+the bucket's labels by all documents, so the values of the buckets add up to the total. R, nDCG, PSP and PSnDCG are
+means over the documents that have a label of the bucket. F1, P-near and P-sibling count only the bucket's labels.
 """
 
 import itertools
@@ -29,14 +29,17 @@ _HITS, _RECALL, _NDCG, _GAIN, _BEST_GAIN, _PSNDCG, _BEST_PSNDCG, _PREDICTED = ra
 
 
 class NearMisses(NamedTuple):
-    """Predicted labels that are true or near a true label: bool [documents, ranks]."""
+    """Marks of the predicted labels that are true or near a true label: bool [documents, ranks]."""
 
     near: np.ndarray  # true, or directly broader or narrower than a true label
     sibling: np.ndarray  # the same, or with a direct broader term in common with a true label
 
 
 def mark_near(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, broader: smat.csr_matrix) -> NearMisses:
-    """Mark predicted labels that are true or near a true one. ``broader`` is labels × broader terms, labels first."""
+    """Mark the predicted labels that are true or near a true label.
+
+    ``broader`` is a matrix of labels × broader terms, whose first columns are the labels.
+    """
     broader = smat.csr_matrix(broader, dtype=np.float32)
     of_labels = smat.csr_matrix(broader[:, : broader.shape[0]])
     near, sibling = hits.astype(bool), hits.astype(bool)
@@ -55,14 +58,14 @@ def mark_near(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, broader
 
 @dataclass(frozen=True)
 class FrequencyBuckets:
-    """An assignment of each label to a bucket of frequency; the first bucket has the labels that do not occur."""
+    """Buckets of labels by frequency; the first bucket holds the labels that do not occur."""
 
     names: tuple[str, ...]  # "0", "1 to 10", "11 to 50", "over 50"
     of_label: np.ndarray  # the bucket of each label
 
     @classmethod
     def by_frequency(cls, frequency: np.ndarray, bounds: Sequence[int]) -> "FrequencyBuckets":
-        """Put each label into the first bucket whose upper bound (ascending, inclusive) is at least its frequency."""
+        """Put each label into the first bucket whose upper bound is at least its frequency (bounds are ascending)."""
         if not bounds or min(bounds) < 1 or any(b <= a for a, b in itertools.pairwise(bounds)):
             raise InputError(
                 "the bounds of the buckets are invalid",
@@ -93,12 +96,12 @@ class Measures:
         return float(self.values[measure][self.ks.index(k)])
 
     def __str__(self) -> str:
-        """Return a table of all metrics, in percent."""
+        """Format all metrics as a table, in percent."""
         rows = [[name, *map(percent, values)] for name, values in self.values.items()]
         return format_table(["", *(f"@{k}" for k in self.ks)], rows)
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks: all metrics, in percent."""
+        """Format all metrics as an HTML table for notebooks, in percent."""
         rows = [["%", *(f"@{k}" for k in self.ks)]]
         rows += [[name, *map(percent, values)] for name, values in self.values.items()]
         cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
@@ -110,10 +113,11 @@ def measure(
     buckets: FrequencyBuckets | None = None, gains: np.ndarray | None = None, broader: smat.csr_matrix | None = None,
     name: str = "the prediction",
 ) -> list[Measures]:  # fmt: skip
-    """Return the metrics of a prediction over all labels, then those over each bucket. A document without true labels
-    counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are true for at least one document, so that
-    its denominator is the same for every system. Without ``gains`` (inverse propensities), PSP and PSnDCG are left out;
-    without ``broader``, P-near and P-sibling.
+    """Return the metrics of a prediction: first those over all labels, then those over each bucket.
+
+    A document without true labels counts as 0 in P, R and nDCG. Macro F1 is the mean over the labels that are true for
+    at least one document, so its denominator is the same for every system. PSP and PSnDCG need ``gains`` (inverse
+    propensities); P-near and P-sibling need ``broader``.
     """
     ks = check_ks(ks)
     check_shapes(truth, prediction, name)
@@ -129,7 +133,7 @@ def measure(
     label_f1 = np.stack([count.f1 for count in counts])
 
     def of(bucket: str, sums: np.ndarray, members: np.ndarray, documents: int) -> Measures:
-        """Return the metrics over ``documents`` documents and the members that occur."""
+        """Return the metrics of a bucket over ``documents`` documents and those of its ``members`` that occur."""
         labels = occurs & members
         values = _values(sums, documents, true.shape[0], int(counts[0].true[labels].sum()), ks)
         values["macro-F1"] = label_f1[:, labels].mean(axis=1) if labels.any() else np.full(len(ks), np.nan)
@@ -148,12 +152,12 @@ def measure(
 
 
 def _precision(marked: np.ndarray, ks: Sequence[int]) -> np.ndarray:
-    """Return the share of marked labels among the first k of all documents, for each k."""
+    """Return, for each k, the share of marked labels among the first k labels of all documents."""
     return np.array([marked[:, :k].sum() / (len(marked) * k) for k in ks])
 
 
 def check_ks(ks: Sequence[int]) -> tuple[int, ...]:
-    """Return the cut-offs in ascending order without duplicates."""
+    """Check the cut-offs and return them in ascending order without duplicates."""
     ks = tuple(sorted({int(k) for k in ks}))
     if not ks or ks[0] < 1:
         raise InputError(
@@ -165,7 +169,7 @@ def check_ks(ks: Sequence[int]) -> tuple[int, ...]:
 
 
 def check_shapes(truth: smat.spmatrix | np.ndarray, prediction: smat.spmatrix | np.ndarray, name: str) -> None:
-    """Raise an error if a prediction has other documents or labels than the truth."""
+    """Raise an error if prediction and truth differ in the number of documents or labels."""
     if truth.shape != prediction.shape:
         raise InputError(
             f"{name} does not fit the truth",
@@ -186,7 +190,7 @@ def _shape_text(matrix: smat.spmatrix | np.ndarray) -> str:
 def _values(
     sums: np.ndarray, documents: int, all_documents: int, true: int, ks: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Return the metrics of one bucket of labels except macro F1."""
+    """Return all metrics of one bucket of labels except macro F1."""
     at = np.array(ks) - 1
     nothing = np.zeros(len(at))
     hits, recall, ndcg, gain, best_gain, gain_ndcg, best_gain_ndcg, predicted = sums[:, at]
@@ -205,8 +209,9 @@ def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 def _sum_over_documents(
     truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray, group: np.ndarray, groups: int, gains: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sums of the metrics, float64 [buckets + 1, sums, cut-offs], and each bucket's number of documents. The
-    last bucket stands for all labels.
+    """Return the sums of the metrics, float64 [buckets + 1, sums, cut-offs], and each bucket's number of documents.
+
+    The last bucket stands for all labels.
     """
     sums, documents = np.zeros((groups + 1, 8, top.shape[1])), np.zeros(groups + 1, np.int64)
     _accumulate(

@@ -1,4 +1,4 @@
-"""Ranking of scores: the best k labels of every document, and the hits among them."""
+"""Rank labels by score: find the best k labels of each document, and the hits among them."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ NO_LABEL = -1
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """Counts of each label in the truth and in the top k."""
+    """The number of documents for which each label is true, in the top k, or both."""
 
     true: np.ndarray  # number of documents for which the label is true
     predicted: np.ndarray  # number of documents with the label in the top k
@@ -22,13 +22,13 @@ class LabelCounts:
 
     @property
     def f1(self) -> np.ndarray:
-        """The F1 of every label; 0 for labels that are neither true nor predicted."""
+        """The F1 of each label; 0 for labels that are neither true nor predicted."""
         both = self.true + self.predicted
         return np.divide(2.0 * self.found, both, out=np.zeros(len(both)), where=both > 0)
 
 
 def as_truth(matrix: smat.spmatrix | np.ndarray, name: str = "the truth") -> smat.csr_matrix:
-    """Return the truth as a new 0/1 CSR matrix, sorted, without duplicates; nonzero entries are labels."""
+    """Return the true labels as a new, sorted CSR matrix of 0 and 1; every nonzero entry counts as a label."""
     truth = _canonical(matrix, name)
     truth.data = (truth.data != 0).astype(np.float32)
     truth.eliminate_zeros()
@@ -36,8 +36,9 @@ def as_truth(matrix: smat.spmatrix | np.ndarray, name: str = "the truth") -> sma
 
 
 def top_labels(prediction: smat.spmatrix | np.ndarray, k: int, name: str = "the prediction") -> np.ndarray:
-    """Return the best ``k`` labels of every document, best first: int32 [documents, k], padded with ``NO_LABEL``. Ties
-    are in the order of the label ids. Entries may be in any order. An explicit zero is a prediction with score 0;
+    """Return the best ``k`` labels of each document, best first: int32 [documents, k], padded with ``NO_LABEL``.
+
+    Ties are in the order of label ids. The matrix need not be sorted. An explicit zero is a prediction with score 0;
     scores of duplicate entries are added, as in scipy.
     """
     if k < 1:
@@ -57,14 +58,14 @@ def top_labels(prediction: smat.spmatrix | np.ndarray, k: int, name: str = "the 
 
 
 def mark_hits(truth: smat.csr_matrix, top: np.ndarray) -> np.ndarray:
-    """Return which of the top labels are true: bool, of the shape of ``top``."""
+    """Return whether each of the top labels is true, as a bool array of the same shape as ``top``."""
     hits = np.zeros(top.shape, dtype=np.bool_)
     _mark(*_arrays(truth), top, hits)
     return hits
 
 
 def count_labels(truth: smat.csr_matrix, top: np.ndarray, hits: np.ndarray) -> LabelCounts:
-    """Count for every label where it is true, predicted, and both."""
+    """Count, for each label, the documents for which it is true, predicted, or both."""
     labels = truth.shape[1]
     return LabelCounts(
         true=np.bincount(truth.indices, minlength=labels),
@@ -87,7 +88,7 @@ def _canonical(matrix: smat.spmatrix | np.ndarray, name: str) -> smat.csr_matrix
 
 
 def _arrays(matrix: smat.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
-    """Return indptr and indices in the types for which the kernels are compiled."""
+    """Return indptr and indices in the types that the compiled kernels expect."""
     return (
         np.require(matrix.indptr, np.int64, ["C", "W"]),
         np.require(matrix.indices, np.int32, ["C", "W"]),
@@ -96,7 +97,7 @@ def _arrays(matrix: smat.csr_matrix) -> tuple[np.ndarray, np.ndarray]:
 
 @kernel
 def _select(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
-    """Keep the best of each row by insertion; rows are in label order, so that ties keep the lower id."""
+    """Select the best labels of each row by insertion. Rows are in label order, so that ties keep the lower id."""
     k = out.shape[1]
     best = np.empty(k, np.float64)
     for row in range(len(indptr) - 1):

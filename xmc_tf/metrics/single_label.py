@@ -1,4 +1,4 @@
-"""Metrics of single-label data, where each document has exactly one label: accuracy, F1, confusion matrix."""
+"""Metrics for data in which each document has exactly one label: accuracy, F1 and a confusion matrix."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _CONFUSIONS, _NAME_LENGTH = 5, 32  # maximum numbers of confusions and character
 
 @dataclass(frozen=True)
 class MistakenLabel:
-    """A pair of labels that is confused."""
+    """A true label, the label that is wrongly predicted instead, and how often this happens."""
 
     true: int
     predicted: int
@@ -26,7 +26,7 @@ class MistakenLabel:
 
 @dataclass(frozen=True, eq=False)
 class SingleLabelMeasures:
-    """The metrics of the first label that is predicted for each document."""
+    """Metrics of the best predicted label of each document."""
 
     documents: int
     accuracy: float
@@ -35,7 +35,7 @@ class SingleLabelMeasures:
     matrix: smat.csr_matrix  # true label × predicted label, numbers of documents
 
     def confusions(self, most: int = 10) -> list[MistakenLabel]:
-        """Return the pairs of labels that are confused most often."""
+        """Return the ``most`` frequent confusions, most frequent first."""
         entries = self.matrix.tocoo()
         wrong = np.flatnonzero((entries.row != entries.col) & (entries.data > 0))
         order = wrong[np.lexsort((entries.col[wrong], entries.row[wrong], -entries.data[wrong]))][:most]
@@ -52,7 +52,7 @@ class SingleLabelMeasures:
         return {"accuracy": self.accuracy, "micro-F1": self.micro_f1, "macro-F1": self.macro_f1}
 
     def lines(self, names: Sequence[str] | None, baseline: float | None = None) -> list[str]:
-        """Return lines for a terminal. ``baseline`` is the accuracy of always predicting the most frequent label."""
+        """Format the metrics as lines. ``baseline`` is the accuracy of always predicting the most frequent label."""
         if baseline is None:
             baseline = float(self.matrix.sum(axis=1).max()) / self.documents
         rows = [
@@ -81,7 +81,7 @@ def is_single_label(truth: smat.spmatrix) -> bool:
 
 
 def measure_single_label(truth: smat.spmatrix, predictions: smat.spmatrix) -> SingleLabelMeasures:
-    """Measure each document's first predicted label against its only true one; no prediction counts as wrong."""
+    """Compare the best predicted label of each document with its true label; a missing prediction counts as wrong."""
     check_shapes(truth, predictions, "the prediction")
     true = as_truth(truth)
     counts = np.diff(true.indptr)

@@ -1,17 +1,17 @@
-"""Tables for a terminal: aligned columns, split into several tables if they are too wide."""
+"""Tables for a terminal: columns are aligned, and tables that are too wide are split."""
 
 from collections.abc import Sequence
 
 
 def percent(value: float) -> str:
-    """Return a share as a percentage with two decimals; a dash for NaN."""
+    """Format a share as a percentage with two decimals; NaN becomes a dash."""
     return "–" if value != value else f"{100 * value:.2f}"
 
 
 def format_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, width: int = 100, indent: str = ""
 ) -> str:
-    """Align the columns; columns beyond ``width`` go into further tables that repeat the first ``left`` columns."""
+    """Align the columns. Those beyond ``width`` go to further tables, which repeat the first ``left`` columns."""
     wide = [max(len(cell) for cell in column) for column in zip(header, *rows, strict=True)]
     fixed = sum(wide[:left]) + 2 * left + len(indent)
     blocks: list[list[int]] = [[]]
